@@ -10,8 +10,8 @@ func newJob(name string) *Job {
 	return &Job{name: name, versions: map[string]*version{}, stages: map[string]*stage{}}
 }
 
-// becomes are the states that events of reservations tell of.
-var becomes = map[berthv1.Event_Kind]berthv1.Reservation_State{
+// eventStates has the state of a reservation after each kind of event.
+var eventStates = map[berthv1.Event_Kind]berthv1.Reservation_State{
 	berthv1.Event_RESERVATION_QUEUED:    berthv1.Reservation_QUEUED,
 	berthv1.Event_RESERVATION_REQUEUED:  berthv1.Reservation_QUEUED,
 	berthv1.Event_RESERVATION_LEASED:    berthv1.Reservation_ASSIGNING,
@@ -23,12 +23,12 @@ var becomes = map[berthv1.Event_Kind]berthv1.Reservation_State{
 	berthv1.Event_RESERVATION_FAILED:    berthv1.Reservation_FAILED,
 }
 
-// apply takes one event, and says whether the state is whole after it, or is to
-// be listed: an event of many workers counts them and may name none; and after
-// one that a version is replaced there is another of what takes its place, of
-// the same revision, before which its indexes only seem to be free.
+// apply applies one event. It reports whether the state is complete after it, or must
+// be listed: an event about many workers may only have their count. After an event that
+// a version is replaced, the event about its successor follows at the same revision.
+// Until then its indexes only seem to be free.
 //
-// What a list has shown already changes nothing.
+// An event that a list already covers changes nothing.
 func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -38,7 +38,7 @@ func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 	}
 	j.revision = e.GetRevision()
 	v := j.version(e.GetUid(), Key{Job: e.GetJob(), Stage: e.GetStage(), Name: e.GetReservation()})
-	state, ofReservation := becomes[e.GetKind()]
+	state, ofReservation := eventStates[e.GetKind()]
 	switch {
 	case !ofReservation:
 		for _, w := range e.GetWorkers() {
@@ -66,10 +66,9 @@ func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 	return len(e.GetWorkers()) == int(e.GetCount())
 }
 
-// take makes the state what was listed. What the list shows of a version or a
-// worker may be newer than its revision; the events that told of that are still
-// to come, and find it done.
-func (j *Job) take(l *listing, now time.Time) {
+// replace replaces the state with a listing. A version or a worker in the listing may
+// be newer than its revision. The events about that still follow, and change nothing.
+func (j *Job) replace(l *listing, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	before := j.versions
@@ -109,14 +108,14 @@ func (j *Job) take(l *listing, now time.Time) {
 	}
 }
 
-// keep adds to what was just listed what is known of a version beyond that: an
-// earlier list may have shown more than this one, and how workers ended is not
-// listed any more once their version has.
+// keep adds to a new listing what the old state had in addition: an earlier list may
+// have been newer than this one, and lists do not have the ends of workers of an ended
+// version.
 func (j *Job) keep(before *version) {
 	v := j.versions[before.UID]
-	newer := before.Epoch > j.listed // than the list, which need not have it
+	newer := before.Epoch > j.listed // than the list, which may not have it
 	if v == nil && !newer {
-		return // it is forgotten
+		return // the server has dropped it
 	}
 	if v == nil {
 		v = j.version(before.UID, before.Key)
@@ -132,7 +131,7 @@ func (j *Job) keep(before *version) {
 	}
 }
 
-// version finds or makes one, which is queued until more is told of it.
+// version returns a version, and creates it as QUEUED if there is none.
 func (j *Job) version(uid string, key Key) *version {
 	v := j.versions[uid]
 	if v == nil {
@@ -142,9 +141,10 @@ func (j *Job) version(uid string, key Key) *version {
 	return v
 }
 
-// worker finds or makes one that a version names. The newest version that
-// does has it: one that replaces another, and a part of one, name workers that
-// were named before. For an older one there is nil.
+// worker returns a worker that a version names, and creates it if there is none. A
+// worker belongs to the newest version that names it, since a version that replaces
+// another, and a part of one, name its workers again. For an older version it returns
+// nil.
 func (j *Job) worker(v *version, index, number int32) *worker {
 	s := j.raise(v.Stage, index, number)
 	at := workerID{index, number}
@@ -165,8 +165,8 @@ func (j *Job) worker(v *version, index, number int32) *worker {
 	return w
 }
 
-// advance brings a worker of a version into another state, if its own leads
-// there: lists and events overlap.
+// advance sets the state of a worker of a version, unless its state is already further:
+// lists and events overlap.
 func (j *Job) advance(v *version, to Worker) {
 	w := j.worker(v, to.Index, to.Number)
 	if w == nil {
@@ -178,8 +178,8 @@ func (j *Job) advance(v *version, to Worker) {
 	}
 }
 
-// follows says whether a worker may get from one state to another, over any
-// number of others, which a list may leave out: states are in order.
+// follows reports whether a worker may get from one state to another. Lists may skip
+// states in between. The states are in order.
 func follows(was, next berthv1.Assignment_State) bool {
 	return next > was && !terminal(was)
 }
@@ -187,7 +187,7 @@ func follows(was, next berthv1.Assignment_State) bool {
 // terminal reports whether a worker in that state has ended.
 func terminal(s berthv1.Assignment_State) bool { return s >= berthv1.Assignment_COMPLETED }
 
-// raise raises the highest number of a worker index, and answers its stage.
+// raise raises the highest number of a worker index, and returns its stage.
 func (j *Job) raise(name string, index, number int32) *stage {
 	s := j.stages[name]
 	if s == nil {
@@ -198,7 +198,7 @@ func (j *Job) raise(name string, index, number int32) *stage {
 	return s
 }
 
-// forget drops the versions that ended long enough ago, with their workers.
+// forget drops the versions that ended longer than KeepEnded ago, with their workers.
 func (j *Job) forget(now time.Time) {
 	for len(j.ended) > 0 && now.Sub(j.ended[0].at) > KeepEnded {
 		v := j.ended[0].version

@@ -12,20 +12,20 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// past is what happened to a job: one event a revision, from 1, and what the
-// services knew at each revision.
+// past is the history of a job: one event for each revision, from 1, and the state at
+// each revision.
 type past struct {
 	*rapid.T
 	events  []*berthv1.Event
 	states  []state
 	workers map[string][]*berthv1.WorkerID // of each version
 	epochs  map[string]int64
-	next    int32 // worker index that was never taken
-	// torn revisions are one with that after them, and are never seen alone.
+	next    int32 // lowest unused worker index
+	// torn has the revisions that services only show together with the next one.
 	torn map[int64]bool
 }
 
-// state is what is so at one revision. A worker that waits has the state 0.
+// state is the state at one revision. A queued worker has the state 0.
 type state struct {
 	versions map[string]berthv1.Reservation_State
 	workers  map[workerID]known
@@ -39,13 +39,13 @@ type known struct {
 func (p *past) now() state      { return p.states[len(p.states)-1] }
 func (p *past) revision() int64 { return int64(len(p.events)) }
 
-// happens adds an event and what is so after it.
+// happens adds an event and the state after it.
 func (p *past) happens(kind berthv1.Event_Kind, uid string, change func(state), workers ...*berthv1.EventWorker) {
 	after := state{maps.Clone(p.now().versions), maps.Clone(p.now().workers)}
 	change(after)
-	event := told(p.revision()+1, kind, uid, workers...)
+	event := eventOf(p.revision()+1, kind, uid, workers...)
 	if rapid.IntRange(0, 4).Draw(p.T, "named") == 0 {
-		event.Workers = nil // it counts them only
+		event.Workers = nil // it only has their count
 	}
 	p.events, p.states = append(p.events, event), append(p.states, after)
 }
@@ -72,10 +72,10 @@ func (p *past) named(uid string) []*berthv1.EventWorker {
 
 // becomes ends or starts a version.
 func (p *past) becomes(kind berthv1.Event_Kind, uid string) {
-	p.happens(kind, uid, func(s state) { s.versions[uid] = becomes[kind] }, p.named(uid)...)
+	p.happens(kind, uid, func(s state) { s.versions[uid] = eventStates[kind] }, p.named(uid)...)
 }
 
-// goesOn lets one thing happen that may.
+// goesOn adds one possible event.
 func (p *past) goesOn() {
 	now := p.now()
 	uid := fmt.Sprintf("1-%d", rapid.IntRange(1, len(p.workers)).Draw(p.T, "version"))
@@ -110,8 +110,8 @@ func (p *past) goesOn() {
 	}
 }
 
-// moves brings a worker of a version on; the worker index of one that is lost is asked
-// for again.
+// moves changes the state of a worker of a version. A worker that is lost is requested
+// again under the next number.
 func (p *past) moves(uid string) {
 	workers := p.workers[uid]
 	at := workers[rapid.IntRange(0, len(workers)-1).Draw(p.T, "worker")]
@@ -128,8 +128,8 @@ func (p *past) moves(uid string) {
 	}
 }
 
-// list is what the two services list from a revision on: each of some revision,
-// and each with more in it than that, as far as has happened.
+// list returns the lists of the two services from a revision on. Each has a revision of
+// its own, and may be newer than that.
 func (p *past) list(from int64) *listing {
 	l := &listing{}
 	draw := func(what string) state {
@@ -158,7 +158,7 @@ func (p *past) list(from int64) *listing {
 	}
 	l.stages = []*berthv1.StageWorkers{used}
 	for id, w := range assigner.workers {
-		// The task of a version goes some time after its end.
+		// The task of a version is deleted some time after its end.
 		if w.state == 0 || Ended(assigner.versions[w.uid]) && rapid.Bool().Draw(p.T, "gone") {
 			continue
 		}
@@ -169,8 +169,8 @@ func (p *past) list(from int64) *listing {
 	return l
 }
 
-// Wherever the lists are cut, and whatever they show beyond that, the events
-// behind them lead to what is so in the end, and never back on the way.
+// From every list, with any part that is newer than its revision, the events behind it
+// lead to the final state, and the state never goes back.
 func TestListsAndEventsAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := &past{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1, torn: map[int64]bool{}}
@@ -181,12 +181,12 @@ func TestListsAndEventsAgree(t *testing.T) {
 		}
 
 		job, now := newJob("j"), time.Now()
-		job.take(p.list(0), now)
+		job.replace(p.list(0), now)
 		first := job.Revision()
 		for _, event := range p.events[first:] {
 			before := job.Workers("s")
 			if !job.apply(event, now) {
-				job.take(p.list(event.GetRevision()), now)
+				job.replace(p.list(event.GetRevision()), now)
 			}
 			p.notBack(before, job)
 		}
@@ -194,7 +194,7 @@ func TestListsAndEventsAgree(t *testing.T) {
 	})
 }
 
-// notBack fails where a worker is not as far as it was.
+// notBack fails if the state of a worker goes back.
 func (p *past) notBack(before []Worker, job *Job) {
 	after := map[workerID]Worker{}
 	for _, w := range job.Workers("s") {
@@ -209,7 +209,7 @@ func (p *past) notBack(before []Worker, job *Job) {
 	}
 }
 
-// is fails where the state is not what is so.
+// is fails unless the state is the expected one.
 func (p *past) is(job *Job) {
 	now := p.now()
 	if versions := job.Versions(); len(versions) != len(now.versions) {
@@ -237,17 +237,17 @@ func (p *past) is(job *Job) {
 	}
 }
 
-// What has ended is forgotten in time, but for the numbers of its indexes.
+// Ended versions are dropped in time, except for the numbers of their indexes.
 func TestEndedVersionsAreForgotten(t *testing.T) {
 	job, now := newJob("j"), time.Now()
-	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0)), now)
-	job.apply(told(2, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)), now)
-	job.apply(told(3, berthv1.Event_RESERVATION_COMPLETED, "1-1", of(0, 1, 0)), now)
-	job.apply(told(4, berthv1.Event_RESERVATION_QUEUED, "1-2", of(1, 1, 0)), now.Add(KeepEnded))
+	job.apply(eventOf(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0)), now)
+	job.apply(eventOf(2, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)), now)
+	job.apply(eventOf(3, berthv1.Event_RESERVATION_COMPLETED, "1-1", of(0, 1, 0)), now)
+	job.apply(eventOf(4, berthv1.Event_RESERVATION_QUEUED, "1-2", of(1, 1, 0)), now.Add(KeepEnded))
 	if n := len(job.Versions()); n != 2 {
 		t.Errorf("%d versions while both are kept", n)
 	}
-	job.apply(told(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(KeepEnded+time.Second))
+	job.apply(eventOf(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(KeepEnded+time.Second))
 	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" || len(workers) != 1 {
 		t.Errorf("left are %v, %v", versions, workers)
 	}
@@ -256,20 +256,20 @@ func TestEndedVersionsAreForgotten(t *testing.T) {
 	}
 }
 
-// A worker that Berth queues again is said to be until its version is over.
+// A worker that Berth queues again is Requeued until its version has ended.
 func TestRequeuedWorkers(t *testing.T) {
 	job, now := newJob("j"), time.Now()
-	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0), of(1, 1, 0)), now)
-	job.apply(told(2, berthv1.Event_WORKER_REQUEUED, "1-1", of(0, 1, berthv1.Assignment_FAILED)), now)
+	job.apply(eventOf(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0), of(1, 1, 0)), now)
+	job.apply(eventOf(2, berthv1.Event_WORKER_REQUEUED, "1-1", of(0, 1, berthv1.Assignment_FAILED)), now)
 	if w := job.NewestWorkers("s")[0]; !w.Ended || !w.Requeued {
 		t.Errorf("before its requeue: %+v", w)
 	}
-	job.apply(told(3, berthv1.Event_RESERVATION_REQUEUED, "1-2", of(0, 2, 0)), now)
+	job.apply(eventOf(3, berthv1.Event_RESERVATION_REQUEUED, "1-2", of(0, 2, 0)), now)
 	if w := job.NewestWorkers("s")[0]; w.Ended || w.Number != 2 || w.UID != "1-2" {
 		t.Errorf("its requeue: %+v", w)
 	}
-	job.apply(told(4, berthv1.Event_WORKER_REQUEUED, "1-2", of(0, 2, berthv1.Assignment_FAILED)), now)
-	job.apply(told(5, berthv1.Event_RESERVATION_CANCELLED, "1-2", of(0, 2, 0)), now)
+	job.apply(eventOf(4, berthv1.Event_WORKER_REQUEUED, "1-2", of(0, 2, berthv1.Assignment_FAILED)), now)
+	job.apply(eventOf(5, berthv1.Event_RESERVATION_CANCELLED, "1-2", of(0, 2, 0)), now)
 	if w := job.NewestWorkers("s")[0]; !w.Ended || w.Requeued {
 		t.Errorf("cancelled before it was queued again: %+v", w)
 	}

@@ -16,18 +16,18 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Every call of one request says what it is to, gives back what it is answered,
-// and is repeated with the same request id where it has one.
+// Every call sends its request, returns the answer, and is repeated with the same
+// request ID if it has one.
 func TestCalls(t *testing.T) {
 	moment := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	workerID := &berthv1.WorkerID{Index: 2, Number: 1}
 	sku, pool := &berthv1.Sku{Name: "small"}, &berthv1.Pool{Name: "night"}
 	for _, c := range []struct {
 		method  string
-		request proto.Message // without its request id
+		request proto.Message // without its request ID
 		answer  proto.Message
 		call    func(ctx context.Context, c *Client) (any, error)
-		want    any // the answer itself unless given
+		want    any // the answer itself by default
 	}{
 		{
 			"CancelWorkers", &berthv1.CancelWorkersRequest{Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{workerID}}, &berthv1.CancelWorkersAnswer{Cancelled: 1},
@@ -138,7 +138,7 @@ func TestCalls(t *testing.T) {
 			g := &gateway{any: func(method string, request proto.Message) (proto.Message, error) {
 				ids = append(ids, takeID(request))
 				if diff := cmp.Diff(c.request, request, protocmp.Transform()); method != c.method || diff != "" {
-					t.Errorf("%s was asked, -want +got:\n%s", method, diff)
+					t.Errorf("%s received, -want +got:\n%s", method, diff)
 				}
 				if len(ids) == 1 {
 					return nil, unavailable()
@@ -162,8 +162,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// takeID takes the request id out of a request; none where it has no such
-// field.
+// takeID removes the request ID of a request and returns it; "" if the request has no
+// such field.
 func takeID(m proto.Message) string {
 	r := m.ProtoReflect()
 	field := r.Descriptor().Fields().ByName("request_id")
@@ -174,7 +174,7 @@ func takeID(m proto.Message) string {
 	return r.Get(field).String()
 }
 
-// A caller's own request id is sent, and its message stays as it is.
+// A caller's own request ID is sent, and its message does not change.
 func TestOwnRequestIDs(t *testing.T) {
 	var ids []string
 	g := &gateway{any: func(method string, request proto.Message) (proto.Message, error) {
@@ -198,7 +198,8 @@ func TestOwnRequestIDs(t *testing.T) {
 	}
 }
 
-// A registry that is not ready says so: waiting for it is the caller's choice.
+// The error that the registry is not ready is returned at once: waiting is the caller's
+// choice.
 func TestNotReadyIsAnAnswer(t *testing.T) {
 	calls := 0
 	g := &gateway{any: func(string, proto.Message) (proto.Message, error) {

@@ -16,17 +16,19 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// maxAnswer bounds one answer, bytes. The gateway joins the findings of three services,
-// of which each may take 16 MiB. Gateways of earlier versions do not bound the bytes of
-// a page: one of 1,000 reservations with the largest payload each takes 64 MiB.
+// maxAnswer bounds one answer, in bytes. The gateway joins the findings of three
+// services, each of which may have 16 MiB. Gateways of earlier versions do not bound
+// the bytes of a page: one of 1,000 reservations with the largest payload each has 64
+// MiB.
 const maxAnswer = 96 << 20
 
-// silence is how long a gateway may give no word before calls under way there are
-// repeated at another: well below the deadlines that callers use.
+// silence is the time after which a gateway that answers nothing counts as down. Calls
+// to it are then repeated at another gateway. It is well below the usual deadlines of
+// callers.
 const silence = 4 * time.Second
 
-// Client speaks to the gateways of one cluster. It is safe for concurrent use;
-// one is enough for a process.
+// Client is a client of the gateways of one cluster. It is safe for concurrent use; one
+// is enough for a process.
 type Client struct {
 	addresses []string
 	closed    chan struct{}
@@ -45,7 +47,7 @@ type Client struct {
 	events       berthv1.EventsClient
 }
 
-// Option changes how a client is made.
+// Option configures a client.
 type Option func(*options)
 
 type options struct {
@@ -53,37 +55,36 @@ type options struct {
 	onRetry func(error)
 }
 
-// WithTLS encrypts the connections. Without it they are in the clear, which
-// suits loopback and meshes that encrypt by themselves.
+// WithTLS encrypts the connections. Without it they are in plain text, which is
+// sufficient for loopback and for service meshes that encrypt.
 func WithTLS(config *tls.Config) Option {
 	return func(o *options) { o.rpc.TLS = config }
 }
 
-// WithOnRetry has f told of each failed attempt that will be repeated. It is
-// called on the goroutine of the call.
+// WithOnRetry calls f with the error of each failed attempt that will be repeated, on
+// the goroutine of the call.
 func WithOnRetry(f func(err error)) Option {
 	return func(o *options) { o.onRetry = f }
 }
 
-// WithStatsHandler has a handler see every call, but not the probes for gateways that
-// do not answer. For tracing it is the client handler of OpenTelemetry's otelgrpc with
-// the propagator propagation.TraceContext: it takes a span of every call and passes on
-// the trace of its context, and the reservation that an upsert makes keeps that trace
-// to its end.
+// WithStatsHandler passes every call to a stats handler, except the probes for gateways
+// that do not answer. For tracing, use the client handler of OpenTelemetry's otelgrpc
+// with the propagator propagation.TraceContext. It makes a span for every call and
+// propagates the trace. A reservation keeps the trace of its upsert to its end.
 func WithStatsHandler(handler stats.Handler) Option {
 	return func(o *options) { o.rpc.Stats = handler }
 }
 
-// WithDialOptions adds options of gRPC, for interceptors and the like.
+// WithDialOptions adds gRPC options, such as interceptors.
 func WithDialOptions(more ...grpc.DialOption) Option {
 	return func(o *options) { o.rpc.More = append(o.rpc.More, more...) }
 }
 
-// Addresses returns gateways as host:port. It accepts URLs too: `http://`, and
-// `https://` where TLS is configured. The error is Invalid.
+// Addresses returns the gateways as host:port. It also accepts URLs: `http://`, and
+// with TLS `https://`. The error is Invalid.
 func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 	if len(gateways) == 0 {
-		return nil, fault.BadField(fault.ReasonRequired, "gateway", "is missing: give host:port or http://host:port")
+		return nil, fault.BadField(fault.ReasonRequired, "gateway", "is required: host:port or http://host:port")
 	}
 	list := make([]string, len(gateways))
 	for i, gateway := range gateways {
@@ -91,9 +92,9 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 		if scheme, rest, found := strings.Cut(address, "://"); found {
 			switch {
 			case scheme == "https" && security == nil:
-				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q needs TLS, and no certificates are configured here: give host:port or http://host:port of a gateway without TLS", gateway)
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q needs TLS, which is not configured: use host:port or http://host:port of a gateway without TLS", gateway)
 			case scheme == "http" && security != nil:
-				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q is without TLS, and TLS is configured: give host:port or https://host:port", gateway)
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q is without TLS, but TLS is configured: use host:port or https://host:port", gateway)
 			case scheme != "http" && scheme != "https":
 				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
 			}
@@ -107,12 +108,12 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 	return list, nil
 }
 
-// Dial makes a client of the gateways at the given addresses, each host:port or
-// a URL as Addresses accepts it. It does not wait for a connection: gateways may
-// come up later. The error is Invalid for an empty list or any other address.
+// Dial returns a client of the gateways at the given addresses, each host:port or a URL
+// that Addresses accepts. It does not wait for a connection, so that gateways may start
+// later. The error is Invalid for an empty list or a bad address.
 func Dial(addresses []string, opts ...Option) (*Client, error) {
-	// Attempts fail fast, so that the caller's deadline is spent on repeats
-	// that can be told of, and not on one call that waits in silence.
+	// Attempts fail fast, so that the call uses its deadline for repeats, which OnRetry
+	// reports, and not for one silent attempt.
 	o := options{
 		rpc:     rpc.DialOptions{FailFast: true, Silence: silence, MaxMessage: maxAnswer},
 		onRetry: func(error) {},
@@ -150,6 +151,6 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 	}, nil
 }
 
-// Close ends the connections. Calls and streams under way end with an error of
-// kind Unavailable. Closing twice is harmless.
+// Close closes the connections. Calls and streams in progress end with an error of kind
+// Unavailable. Closing twice is harmless.
 func (c *Client) Close() error { return c.close() }

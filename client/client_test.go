@@ -32,7 +32,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A call whose outcome is open is sent again, with the same request id.
+// A call whose outcome is open is repeated with the same request ID.
 func TestRepeats(t *testing.T) {
 	var ids []string
 	g := &gateway{upsert: func(q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -54,12 +54,10 @@ func TestRepeats(t *testing.T) {
 		t.Errorf("request ids %q", ids)
 	}
 	if retries != 3 {
-		t.Errorf("told of %d repeats, want 3", retries)
+		t.Errorf("OnRetry was called for %d repeats, want 3", retries)
 	}
 }
 
-// The caller's own request id and epoch are sent beside the body, which stays
-// as the caller made it.
 // A call is not repeated until the registry may have forgotten its request ID, however
 // long its context lives: the copy would be a new call. Reads are repeated for as long as
 // their context lives.
@@ -74,7 +72,8 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	if _, err := invoke(t.Context(), &Client{}, upsert, &berthv1.UpsertReservationRequest{RequestId: "r"}); err != nil {
 		t.Fatal(err)
 	}
-	// The gateway that has the last copy may hold it until half of the time is over, too.
+	// The gateway that has the last copy may delay it until half of the time has
+	// passed, too.
 	if left := deadline.Sub(begun); !has || left < time.Minute || left > KeepEnded/2+time.Minute {
 		t.Errorf("an upsert is repeated for %v", left)
 	}
@@ -87,6 +86,7 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	}
 }
 
+// The caller's own request ID and epoch are sent next to the body, which does not change.
 func TestUpsertRequest(t *testing.T) {
 	var sent *berthv1.UpsertReservationRequest
 	g := &gateway{upsert: func(q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -111,7 +111,7 @@ func TestUpsertRequest(t *testing.T) {
 	}
 }
 
-// A definite refusal comes at once, with its reason and fields.
+// A definite refusal is returned at once, with its reason and fields.
 func TestDefiniteErrors(t *testing.T) {
 	calls := 0
 	g := &gateway{cancel: func(q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
@@ -131,7 +131,7 @@ func TestDefiniteErrors(t *testing.T) {
 	}
 }
 
-// What stays open until the context ends says so, and why.
+// A call whose outcome is open until the context ends returns that, with the cause.
 func TestGivesUpWithItsContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
 	g.serve(t, hold(t))
@@ -146,8 +146,8 @@ func TestGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// An address that accepts connections and stays silent is not reported in the words of
-// the network.
+// For an address that accepts connections and sends nothing, the error does not have
+// the words of the network library.
 func TestASilentGateway(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestASilentGateway(t *testing.T) {
 	}
 }
 
-// Nor is it if the caller gives up before gRPC closes the connection.
+// The same holds if the caller gives up before gRPC closes the connection.
 func TestASilentGatewayAndALittlePatience(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,7 +185,7 @@ func TestASilentGatewayAndALittlePatience(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// A call that is over before gRPC has begun to connect fails with another message.
+	// A call that ends before gRPC has begun to connect fails with another message.
 	for patience := 10 * time.Millisecond; ; patience *= 4 {
 		_, err = c.Get(limited(t, patience), Key{Job: "a", Stage: "b"})
 		f := fault.Of(err)
@@ -216,8 +216,8 @@ func TestClosedClientGivesUp(t *testing.T) {
 	}
 }
 
-// One gateway of two is down: no call fails. Both are: calls wait for one to
-// come back.
+// While one of two gateways is down, no call fails. While both are down, calls wait
+// until one returns.
 func TestGatewaysComeAndGo(t *testing.T) {
 	answer := func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return &berthv1.Reservation{}, nil }
 	one, two := &gateway{get: answer}, &gateway{get: answer}
@@ -307,7 +307,7 @@ func TestListFollowsPages(t *testing.T) {
 	}
 }
 
-// A stream that breaks again and again gives every event once.
+// A stream that breaks repeatedly returns every event once.
 func TestEventsResume(t *testing.T) {
 	events := newLog()
 	for range 9 {
@@ -339,7 +339,7 @@ func TestEventsResume(t *testing.T) {
 			t.Errorf("round %d: got %q", round, got)
 		}
 	}
-	// The second round begins where the first did.
+	// The second loop begins where the first did.
 	if want := []string{"1", "3", "5", "7", "1"}; !slices.Equal(cursors, want) {
 		t.Errorf("cursors %q, want %q", cursors, want)
 	}
@@ -386,7 +386,7 @@ func TestEventsEndWithTheContext(t *testing.T) {
 	}
 }
 
-// WaitFor is woken by events: its own poll would come too late for this test.
+// Events wake WaitFor: its own poll would be too late for this test.
 func TestWaitFor(t *testing.T) {
 	events := newLog()
 	states := make(chan berthv1.Reservation_State, 1)
@@ -470,8 +470,7 @@ func TestPausesGrowAndVary(t *testing.T) {
 	}
 }
 
-// Gateways are named by address or by URL; what cannot be reached says what is
-// missing.
+// Gateways are given by address or by URL. The error for a bad one has the remedy.
 func TestAddressesOfGateways(t *testing.T) {
 	security := &tls.Config{}
 	for _, c := range []struct {

@@ -11,15 +11,15 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Events gives the events of a job in order: those behind the cursor `since`,
-// or from the oldest kept when it is empty, then each as it happens. It comes
-// back by itself when a gateway goes, behind the last event it gave.
+// Events returns the events of a job in order: those behind the cursor `since`, or from
+// the oldest kept event if it is empty, then each as it happens. If a gateway is lost,
+// it reconnects and continues behind the last event.
 //
-// The sequence has no end of its own. It ends without an error when ctx ends,
-// with one of kind Unavailable when the client is closed, and with one that is
-// definite: OutOfRange with reason EVENTS_COMPACTED when `since` is older than
-// what is kept (its Meta names the cursor to go on from; list the reservations
-// to learn what was missed).
+// The sequence has no end of its own. It ends without an error when ctx ends. It ends
+// with an error of kind Unavailable when the client is closed, and with any definite
+// error. That is OutOfRange with reason EVENTS_COMPACTED if `since` is older than the
+// kept events. Its Meta has the cursor to continue from; list the reservations for the
+// state in between.
 func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
 		cursor, started := since, time.Now()
@@ -47,10 +47,9 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 	}
 }
 
-// stream follows one connection's events. The error is nil when the one who
-// listens has had enough. The server never ends a stream on purpose but when it
-// stops: that is Unavailable too.
-func (c *Client) stream(ctx context.Context, job, since string, give func(*berthv1.Event) bool) error {
+// stream reads the events of one connection. It returns nil if yield returns false. A
+// server only ends a stream when it stops, which is Unavailable too.
+func (c *Client) stream(ctx context.Context, job, since string, yield func(*berthv1.Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, err := c.events.WatchEvents(ctx, &berthv1.WatchEventsRequest{Job: job, Since: since})
@@ -65,14 +64,14 @@ func (c *Client) stream(ctx context.Context, job, since string, give func(*berth
 		if err != nil {
 			return err
 		}
-		if !give(event) {
+		if !yield(event) {
 			return nil
 		}
 	}
 }
 
-// resumable says whether the stream goes on elsewhere: the gateway went, or it
-// dropped a reader that fell behind, who is to come back behind its cursor.
+// resumable reports whether the stream continues elsewhere: the gateway was lost, or it
+// dropped a reader that fell behind.
 func resumable(f *fault.Error) bool {
 	return f.Kind == fault.Unavailable || f.Reason == fault.ReasonSlowReader
 }

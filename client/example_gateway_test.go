@@ -66,8 +66,8 @@ func printUserAgent(ctx context.Context, request any, _ *grpc.UnaryServerInfo, h
 	return handler(ctx, request)
 }
 
-// generous runs every worker, and loses the first one of index 1. Its lists are
-// of the time of the last request.
+// generous runs every worker, except that it loses the first worker of index 1. Its
+// lists have the time of the last request.
 type generous struct {
 	berthv1.UnimplementedReservationsServer
 	berthv1.UnimplementedAssignmentsServer
@@ -98,14 +98,14 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 		}
 	}
 	r.Uid, r.State = fmt.Sprintf("1-%d", len(g.reservations)+1), berthv1.Reservation_QUEUED
-	g.tell(r, berthv1.Event_RESERVATION_QUEUED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
+	g.emit(r, berthv1.Event_RESERVATION_QUEUED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
 	r.Epoch = int64(len(g.events))
 	g.reservations = append(g.reservations, r)
-	g.tell(r, berthv1.Event_RESERVATION_ASSIGNED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
-	g.tell(r, berthv1.Event_WORKER_RUNNING, berthv1.Assignment_RUNNING, r.GetWorkers()...)
+	g.emit(r, berthv1.Event_RESERVATION_ASSIGNED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
+	g.emit(r, berthv1.Event_WORKER_RUNNING, berthv1.Assignment_RUNNING, r.GetWorkers()...)
 	for _, workerID := range r.GetWorkers() {
 		if workerID.GetIndex() == 1 && workerID.GetNumber() == 1 {
-			g.tell(r, berthv1.Event_WORKER_LOST, berthv1.Assignment_LOST, workerID)
+			g.emit(r, berthv1.Event_WORKER_LOST, berthv1.Assignment_LOST, workerID)
 		}
 	}
 	r = proto.CloneOf(r)
@@ -113,8 +113,8 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 	return r, nil
 }
 
-// tell adds an event about workers of a reservation.
-func (g *generous) tell(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State, workers ...*berthv1.WorkerID) {
+// emit adds an event about workers of a reservation.
+func (g *generous) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State, workers ...*berthv1.WorkerID) {
 	revision := int64(len(g.events) + 1)
 	event := &berthv1.Event{
 		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Count: int32(len(workers)),

@@ -11,8 +11,8 @@ import (
 	"berth.dev/client"
 )
 
-// A job service reserves workers, waits until they are dispatched, and cancels
-// them in the end.
+// A job service reserves workers, waits until they are dispatched, and finally cancels
+// them.
 func Example() {
 	c, stop := startGateway() // c, err := client.Dial([]string{"gateway-0:8080", "gateway-1:8080"})
 	defer stop()
@@ -39,9 +39,9 @@ func Example() {
 	// train/gpu/main has all its executors
 }
 
-// Two more workers for a stage, which start together or not at all. The name and
-// the workers are chosen by the one who asks, so that it may ask again at any
-// time, also after its own restart, and asks for no more than these two.
+// Reserve two more workers for a stage, which start together or not at all. The job
+// service chooses the name and the workers. Therefore it can repeat the call at any
+// time, also after a restart, and never gets more than these two.
 func ExampleClient_Reserve() {
 	c, stop := startGateway()
 	defer stop()
@@ -59,8 +59,8 @@ func ExampleClient_Reserve() {
 	// train/gpu/scale-8 CREATED QUEUED
 }
 
-// Two workers are kept running: whoever ended is replaced, by the next worker on
-// the same worker index. What is to be done follows from the state after each change.
+// Keep two workers running: replace each worker that has ended by the next worker of
+// its index. The state after each change decides what to request.
 func ExampleClient_Watch() {
 	c, stop := startGateway()
 	defer stop()
@@ -87,8 +87,7 @@ func ExampleClient_Watch() {
 				Job: "train", Stage: "gpu", Name: fmt.Sprintf("worker-%d-%d", workerID.Index, workerID.Number),
 				Workers: []*berthv1.WorkerID{workerID}, Task: &berthv1.Task{Command: "/opt/train"},
 			})
-			// A worker that was used has been asked for already, and its events are
-			// yet to come.
+			// A worker that was already requested; its events follow.
 			if err != nil && !fault.Is(err, fault.ReasonWorkerIDUsed) {
 				log.Fatal(err)
 			}
@@ -111,7 +110,7 @@ func ExampleClient_Watch() {
 	// worker-1-2 WORKER_RUNNING
 }
 
-// The events alone, from a cursor on that was stored before.
+// Read only the events, from a stored cursor.
 func ExampleClient_Events() {
 	c, stop := startGateway()
 	defer stop()
@@ -126,7 +125,7 @@ func ExampleClient_Events() {
 			log.Fatal(err)
 		}
 		fmt.Println(event.GetKind())
-		stored = event.GetCursor() // once the event is dealt with
+		stored = event.GetCursor() // once the event is processed
 		if event.GetKind() == berthv1.Event_WORKER_RUNNING {
 			break
 		}
@@ -136,7 +135,7 @@ func ExampleClient_Events() {
 	// WORKER_RUNNING
 }
 
-// A batch is given five minutes to get its executors.
+// Give a gang five minutes to get its executors.
 func ExampleClient_WaitFor() {
 	c, stop := startGateway()
 	defer stop()
@@ -146,14 +145,14 @@ func ExampleClient_WaitFor() {
 	defer cancel()
 	r, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE)
 	if err != nil {
-		log.Fatal(err) // it was cancelled, say, or r tells why it still waits
+		log.Fatal(err) // for example it was cancelled, or r has the reason why it is pending
 	}
 	fmt.Println(r.GetState())
 	// Output:
 	// ACTIVE
 }
 
-// A cancel may be sent again: what is not there is no error.
+// A cancel may be repeated: a missing reservation is no error.
 func ExampleClient_Cancel() {
 	c, stop := startGateway()
 	defer stop()

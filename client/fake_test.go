@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gateway is a server whose answers are the test's.
+// gateway is a server with answers from the test.
 type gateway struct {
 	berthv1.UnimplementedReservationsServer
 	berthv1.UnimplementedExplanationsServer
@@ -44,7 +44,7 @@ type gateway struct {
 	list     func(*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error)
 	assigned func(*berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error)
 	watch    func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error
-	// any, when given, answers every unary call.
+	// any, if set, answers every unary call.
 	any func(method string, request proto.Message) (proto.Message, error)
 }
 
@@ -113,8 +113,8 @@ func (g *gateway) stop() {
 	<-g.served
 }
 
-// dial makes a client that repeats at once, and returns once it is connected: what a
-// test counts, or waits for, begins then.
+// dial returns a client with very short pauses, once it is connected: the test counts,
+// or waits for, the calls after that.
 func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	t.Helper()
 	var addresses []string
@@ -124,7 +124,7 @@ func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	var conn *grpc.ClientConn
 	first := func(ctx context.Context, method string, q, a any, of *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if conn == nil {
-			conn = of // the first call is not sent: it tells of the connection
+			conn = of // the first call only returns the connection and is not sent
 			return nil
 		}
 		return call(ctx, method, q, a, of, opts...)
@@ -148,7 +148,7 @@ func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	return c
 }
 
-// log is a stream of events that tests add to.
+// log is a stream of events that tests extend.
 type log struct {
 	mu     sync.Mutex
 	events []*berthv1.Event
@@ -166,8 +166,8 @@ func (l *log) add() {
 	l.grown = make(chan struct{})
 }
 
-// follow sends what is behind the cursor and goes on, or breaks off with the
-// error after a number of events.
+// follow sends the events behind the cursor and waits for more, or ends with the error
+// after a number of events.
 func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Event], most int, end error) error {
 	next := 0
 	fmt.Sscan(since, &next) //nolint:errcheck // empty at first

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// hold returns a loopback address that is the test's until it ends: the kernel gives
-// its port to nobody else. Connections to it are refused unless the test listens there.
+// hold returns a loopback address that belongs to the test until it ends: the kernel
+// gives its port to no other process. Connections to it are refused unless the test
+// listens there.
 func hold(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -16,7 +17,7 @@ func hold(t testing.TB) string {
 		t.Fatal(os.NewSyscallError("socket", err))
 	}
 	t.Cleanup(func() { syscall.Close(fd) })
-	// With it a listener, which has it too, may be bound to the same port.
+	// A listener that sets it too may then be bound to the same port.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		t.Fatal(os.NewSyscallError("setsockopt", err))
 	}

@@ -10,29 +10,29 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// KeepEnded is how long a version that has ended is kept with its workers, here and
-// by the server.
+// KeepEnded is how long the client and the server keep an ended version and its
+// workers.
 const KeepEnded = 10 * time.Minute
 
-// Job is the state of a job as Watch keeps it: the versions of its reservations,
-// and their workers from the request on. While the body of the loop over Watch
-// runs, it stands at the change given; it may be read at any time and from any
-// goroutine, and then shows the newest.
+// Job is the state of a job that Watch maintains: the versions of its reservations, and
+// their workers from the request on. In the body of a loop over Watch, it has the state
+// of the current change. At any other time, and on any goroutine, it has the newest
+// state.
 //
-// What has not ended is always there. A version that has ended goes ten minutes
-// later, and its workers with it; only the highest number of each worker index stays,
-// for as long as the job has a reservation at all.
+// A Job has every version that has not ended. It drops an ended version and its workers
+// after ten minutes. It keeps the highest number of each worker index, for as long as
+// the job has a reservation.
 type Job struct {
 	name string
 
 	mu sync.RWMutex
-	// revision is that of the last event or list, listed that of the last list.
+	// revision is the revision of the last event or list, listed that of the last list.
 	revision, listed int64
 	versions         map[string]*version
-	// stages are the workers that are kept, each in the newest version that
-	// names it, and the highest number of each worker index.
+	// stages has the workers, each in the newest version that names it, and the highest
+	// number of each worker index.
 	stages map[string]*stage
-	// ended are the versions that have, the first to be forgotten first.
+	// ended has the ended versions, in order of their ends.
 	ended []ended
 }
 
@@ -65,32 +65,31 @@ type Version struct {
 	UID string
 	// Epoch is the revision that accepted it.
 	Epoch int64
-	// State is one of QUEUED, ASSIGNING, ACTIVE, CANCELLING or an end. What a
-	// cycle is under way for is QUEUED.
+	// State is one of QUEUED, ASSIGNING, ACTIVE, CANCELLING or an end. A candidate in a
+	// running cycle is QUEUED.
 	State berthv1.Reservation_State
 	// Reason and Message say why it ended.
 	Reason, Message string
 }
 
-// Worker is one worker of the job. One that waits with its batch for executors is
-// one, too.
+// Worker is one worker of the job, including those that are queued with their batch.
 type Worker struct {
-	// Key and UID are those of the newest version that it was asked for by.
+	// Key and UID are those of the newest version that names it.
 	Key
 	UID string
-	// Index is its place in the stage; the number rises each time the index is used again.
+	// Index is its index in the stage; the number rises each time the index is reused.
 	Index, Number int32
-	// State is unspecified until it has an executor, and where nothing is known
-	// any more but that it has ended.
+	// State is unspecified until the worker has an executor, and if only its end is
+	// known.
 	State    berthv1.Assignment_State
 	Executor string
-	// Since is when it came into its state.
+	// Since is when it entered its state.
 	Since time.Time
 	// Reason and Message say why it ended; ExitCode is that of its process.
 	Reason, Message string
 	ExitCode        *int32
-	// Requeued: it could not be started, and Berth queues its index again by
-	// itself, with the next number. It is not for anyone else to replace.
+	// Requeued: it could not be started, and Berth queues its index again, with the
+	// next number. The job service must not replace it.
 	Requeued bool
 	// Ended: it does not run and is never started again.
 	Ended bool
@@ -105,22 +104,22 @@ func (w Worker) String() string {
 	case w.Ended:
 		state = "ended"
 	default:
-		state = "waits"
+		state = "queued"
 	}
 	return fmt.Sprintf("%s/%s/%d.%d %s", w.Job, w.Stage, w.Index, w.Number, state)
 }
 
-// Name is the name of the job.
+// Name returns the name of the job.
 func (j *Job) Name() string { return j.name }
 
-// Revision is the one that the state is of, or is newer than.
+// Revision returns a revision that the state has reached.
 func (j *Job) Revision() int64 {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return j.revision
 }
 
-// Versions are those of all reservations, in order of stage, name and age.
+// Versions returns the versions of all reservations, in order of stage, name and age.
 func (j *Job) Versions() []Version {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -134,7 +133,7 @@ func (j *Job) Versions() []Version {
 	return list
 }
 
-// Workers are those of a stage, in order of index and number.
+// Workers returns the workers of a stage, in order of index and number.
 func (j *Job) Workers(stage string) []Worker {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -151,11 +150,11 @@ func (j *Job) Workers(stage string) []Worker {
 }
 
 // NewestWorkers returns the newest worker of each index of a stage that was ever used,
-// by index: the one with the highest number. If that worker is not kept any more, only
-// its index, its number and that it has ended are known.
+// by index: the one with the highest number. If the job has dropped that worker, only
+// its index, number and Ended are set.
 //
-// An index that is not there is free for number 1, one whose worker has ended and
-// is not Requeued for the number after.
+// An index that is not in the result is free for number 1. An index whose worker has
+// ended and is not Requeued is free for the next number.
 func (j *Job) NewestWorkers(stage string) map[int32]Worker {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -174,8 +173,9 @@ func (j *Job) NewestWorkers(stage string) map[int32]Worker {
 	return workers
 }
 
-// shown is a worker as its version leaves it. How it ended may not have been told
-// by the end of that; and what Berth has not queued again by then, it never does.
+// shown returns a worker with the effects of its version's end. If the version has
+// ended, the worker has ended too, even if its end was not reported, and Berth does not
+// queue it again.
 func (w *worker) shown() Worker {
 	shown := w.Worker
 	if shown.Ended = terminal(w.State); Ended(w.version.State) {

@@ -1,12 +1,14 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"iter"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	berthv1 "berth.dev/api/berth/v1"
 )
@@ -18,51 +20,56 @@ type Key struct {
 
 func (k Key) String() string { return k.Job + "/" + k.Stage + "/" + k.name() }
 
-func (k Key) name() string {
-	if k.Name == "" {
-		return "main"
-	}
-	return k.Name
-}
+func (k Key) name() string { return cmp.Or(k.Name, "main") }
 
-// KeyOf answers the key of a reservation.
+// KeyOf returns the key of a reservation.
 func KeyOf(r *berthv1.Reservation) Key {
 	return Key{Job: r.GetJob(), Stage: r.GetStage(), Name: r.GetName()}
 }
 
-// requestID makes an id of 130 random bits.
+// requestID returns 130 random bits.
 func requestID() string { return rand.Text() }
 
-// Reserve asks for a batch of workers, or changes what was asked. The answer is
-// given once the request is durable; its `change` says what the call did. The
-// message's `requestId` and `ifEpoch` are honoured.
+// identified returns a copy of the request that has a request ID.
+func identified[Q interface {
+	proto.Message
+	GetRequestId() string
+}](request Q) Q {
+	q := proto.CloneOf(request)
+	if q.GetRequestId() == "" {
+		m := q.ProtoReflect()
+		m.Set(m.Descriptor().Fields().ByName("request_id"), protoreflect.ValueOfString(requestID()))
+	}
+	return q
+}
+
+// Reserve requests a gang of workers, or changes such a request. It returns once the
+// request is durable; the `change` in the answer is the effect of the call. The call
+// honors the message's `requestId` and `ifEpoch`.
 //
-// Errors: Invalid with the fields that are wrong; Conflict when `ifEpoch` names
-// another version or a worker id was used before.
+// The error is Invalid with the invalid fields, or Conflict if `ifEpoch` names another
+// version or a worker ID was used before.
 func (c *Client) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error) {
 	body := proto.CloneOf(r)
 	request := &berthv1.UpsertReservationRequest{
 		Reservation: body,
-		RequestId:   body.GetRequestId(),
+		RequestId:   cmp.Or(body.GetRequestId(), requestID()),
 		IfEpoch:     body.GetIfEpoch(),
 	}
 	body.RequestId, body.IfEpoch = nil, nil
-	if request.RequestId == "" {
-		request.RequestId = requestID()
-	}
 	return invoke(ctx, c, c.reservations.UpsertReservation, request)
 }
 
-// Get reads the newest version of a reservation, its workers included. The
-// error is NotFound when there is none.
+// Get reads the newest version of a reservation with its workers. The error is NotFound
+// if there is none.
 func (c *Client) Get(ctx context.Context, key Key) (*berthv1.Reservation, error) {
 	return invoke(ctx, c, c.reservations.GetReservation,
 		&berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})
 }
 
-// Cancel ends every version of a reservation that has not ended, and answers
-// how many it was. Once it answers, nothing of them will be started any more;
-// workers that run are told to go. Cancelling what is not there succeeds.
+// Cancel ends every live version of a reservation and returns their number. Once it
+// returns, no worker of them is started any more; running workers are stopped. It
+// succeeds if the reservation does not exist.
 func (c *Client) Cancel(ctx context.Context, key Key) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelReservation, &berthv1.CancelReservationRequest{
 		Job: key.Job, Stage: key.Stage, Name: key.name(), RequestId: requestID(),
@@ -70,8 +77,8 @@ func (c *Client) Cancel(ctx context.Context, key Key) (int, error) {
 	return int(answer.GetCancelled()), err
 }
 
-// CancelVersion cancels a reservation only if its newest version has the given
-// epoch. The error is Conflict when it has another.
+// CancelVersion cancels a reservation only if its newest version has the given epoch.
+// Otherwise the error is Conflict.
 func (c *Client) CancelVersion(ctx context.Context, key Key, epoch int64) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelReservation, &berthv1.CancelReservationRequest{
 		Job: key.Job, Stage: key.Stage, Name: key.name(), RequestId: requestID(), IfEpoch: epoch,
@@ -79,18 +86,18 @@ func (c *Client) CancelVersion(ctx context.Context, key Key, epoch int64) (int, 
 	return int(answer.GetCancelled()), err
 }
 
-// CancelJob ends every reservation of a job and answers how many it was.
+// CancelJob ends every reservation of a job and returns their number.
 func (c *Client) CancelJob(ctx context.Context, job string) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelJob,
 		&berthv1.CancelJobRequest{Job: job, RequestId: requestID()})
 	return int(answer.GetCancelled()), err
 }
 
-// CancelWorkers removes single workers of a stage, wherever they are: queued,
-// leased or running. It answers how many of them this call removes; workers
-// that are not there are no error. Once it answers, none of them will be
-// started any more. One that was queued again after a failed start goes by the
-// number of the worker that failed, too.
+// CancelWorkers removes individual workers of a stage, whether they are queued, leased
+// or running. It returns how many of them this call removes; workers that do not exist
+// are no error. Once it returns, none of them is started any more. A worker that was
+// queued again after a failed start is also removed under the number of the worker that
+// failed.
 func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers ...*berthv1.WorkerID) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelWorkers, &berthv1.CancelWorkersRequest{
 		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
@@ -98,9 +105,9 @@ func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers .
 	return int(answer.GetCancelled()), err
 }
 
-// List gives the reservations that the request selects, ordered by job, stage
-// and name, page after page as they are asked for. Their `workers` are left
-// out: `count` says how many there are. It ends at the first error.
+// List returns the reservations that the request selects, ordered by job, stage and
+// name. It reads the next page when the loop gets there. It leaves out their `workers`:
+// `count` is the number. It ends at the first error.
 func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation, error] {
 	return items(request, func(q *berthv1.ListReservationsRequest, token string) ([]*berthv1.Reservation, string, error) {
 		q.PageToken = token
@@ -109,30 +116,29 @@ func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequ
 	})
 }
 
-// ListPage gives one page of List, with the revision it shows and the token of
-// the next.
+// ListPage returns one page of List, with its revision and the token of the next page.
 func (c *Client) ListPage(ctx context.Context, request *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	return invoke(ctx, c, c.reservations.ListReservations, request)
 }
 
-// Pending shows the queue: one row a group, with what its head waits for. Until
-// the registry is ready the error is Unavailable with reason REGISTRY_NOT_READY.
+// Pending lists the queue: one row for each group, with the reason why its head is
+// pending. Until the registry is ready, the error is Unavailable with reason
+// REGISTRY_NOT_READY.
 func (c *Client) Pending(ctx context.Context) (*berthv1.ListPendingAnswer, error) {
 	return invoke(ctx, c, c.reservations.ListPending, &berthv1.ListPendingRequest{})
 }
 
-// Explain says why a reservation waits, and what would let it go on. Where
-// executor-state does not answer, the explanation has no executorRevision and
-// says nothing of what fits. The error is NotFound when there is no such
-// reservation.
+// Explain returns the reason why a reservation is pending, and what would let it
+// proceed. If executor-state does not answer, the explanation has no executorRevision
+// and nothing about capacity. The error is NotFound if there is no such reservation.
 func (c *Client) Explain(ctx context.Context, key Key) (*berthv1.Explanation, error) {
 	return invoke(ctx, c, c.explanations.ExplainReservation,
 		&berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})
 }
 
-// MarkReady tells the registry that all job services have asked again for what
-// they want, and answers when it became ready. It is needed once in a cluster's
-// life, and after a restore; repeating it changes nothing.
+// MarkReady declares that all job services have repeated their requests, and returns
+// when the registry became ready. It is needed once in a cluster's life, and after a
+// restore. Repeating it changes nothing.
 func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 	answer, err := invoke(ctx, c, c.reservations.MarkReady, &berthv1.MarkReadyRequest{RequestId: requestID()})
 	if err != nil {
@@ -141,14 +147,14 @@ func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 	return answer.GetReadySince().AsTime(), nil
 }
 
-// FlushJob cancels all that is queued of a job and answers how many
-// reservations it was. What was dispatched stays.
+// FlushJob cancels all queued reservations of a job and returns their number.
+// Dispatched reservations stay.
 func (c *Client) FlushJob(ctx context.Context, job string) (int, error) {
 	return c.flush(ctx, &berthv1.FlushReservationsRequest{Job: job})
 }
 
-// FlushGroup cancels all that is queued in a group, named by its id in the
-// pending view, and answers how many reservations it was.
+// FlushGroup cancels all queued reservations of a group, given by its ID in the pending
+// view, and returns their number.
 func (c *Client) FlushGroup(ctx context.Context, group string) (int, error) {
 	return c.flush(ctx, &berthv1.FlushReservationsRequest{Group: group})
 }

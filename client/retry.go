@@ -16,15 +16,14 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// backoff is how long to pause before the next attempt: from first, doubled
-// each time up to most, with up to a half of it taken off at random so that
-// many clients do not come back in step.
+// backoff is the pause before the next attempt. It doubles from first to most. Jitter
+// takes off up to half of it, so that many clients do not stay in step.
 type backoff struct {
 	first, most time.Duration
 }
 
-// defaultBackoff comes back quickly: a change of leader takes some
-// milliseconds, and a gateway sheds load by itself.
+// defaultBackoff is short, since a failover takes some milliseconds, and gateways shed
+// load on their own.
 var defaultBackoff = backoff{first: 50 * time.Millisecond, most: 2 * time.Second}
 
 func (b backoff) pause(attempt int) time.Duration {
@@ -35,7 +34,7 @@ func (b backoff) pause(attempt int) time.Duration {
 	return d - rand.N(d/2+1) //nolint:gosec // a pause is not a secret
 }
 
-// wait pauses before the next attempt and says whether there is to be one.
+// wait pauses before the next attempt and reports whether there is one.
 func (c *Client) wait(ctx context.Context, attempt int) bool {
 	timer := time.NewTimer(c.backoff.pause(attempt))
 	defer timer.Stop()
@@ -48,12 +47,11 @@ func (c *Client) wait(ctx context.Context, attempt int) bool {
 	return false
 }
 
-// silent matches gRPC's message about an address that accepts a connection and then
-// sends nothing until gRPC closes it.
+// silent matches gRPC's error for an address that accepts a connection and sends
+// nothing until gRPC closes it.
 var silent = regexp.MustCompile(`connection error: desc = "error reading server preface: read tcp \S+->(\S+): use of closed network connection"`)
 
-// unconnected is gRPC's message about a call whose deadline passes while it still
-// connects.
+// unconnected is gRPC's error for a call whose deadline passes while it connects.
 const unconnected = "context deadline exceeded while waiting for connections to become ready"
 
 // faultOf returns the fault in the error of a call.
@@ -66,18 +64,18 @@ func faultOf(err error) *fault.Error {
 	return f
 }
 
-// longest is how long a call is repeated under one request ID. The registry forgets the
-// ID KeepEnded after what came of the call has ended: a later copy would be
-// taken for a new call. A gateway may hold the last copy for as long again.
-const longest = KeepEnded / 2
+// maxRepeat is how long a call is repeated under one request ID. The registry forgets
+// the ID KeepEnded after the result of the call has ended, and would take a later copy
+// for a new call. A gateway may delay the last copy for as long again.
+const maxRepeat = KeepEnded / 2
 
 // invoke makes one call and repeats it while its outcome is open: until its context
-// ends, and with a request ID for longest.
+// ends, and with a request ID for maxRepeat at most.
 func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
 	started := time.Now()
 	if q, ok := any(request).(interface{ GetRequestId() string }); ok && q.GetRequestId() != "" {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, longest)
+		ctx, cancel = context.WithTimeout(ctx, maxRepeat)
 		defer cancel()
 	}
 	var none A
@@ -91,7 +89,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}
-		// The attempt that the context cut short says less than the one before.
+		// An attempt that the context cut short says less than the one before.
 		cut := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded
 		if last == nil || !cut {
 			last = f
@@ -105,8 +103,8 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 	}
 }
 
-// gaveUp is the error of a call whose outcome is open when its context ends or
-// its client is closed.
+// gaveUp returns the error of a call whose outcome is open when its context ends or its
+// client is closed.
 func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Time) *fault.Error {
 	gateways := strings.Join(c.addresses, ", ")
 	message := "the client was closed"

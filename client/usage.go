@@ -3,14 +3,12 @@ package client
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Usage says how much of each SKU is used and how much more is asked for, all
-// as of one revision; of one SKU where it is named. Until the registry is ready
-// the error is Unavailable with reason REGISTRY_NOT_READY.
+// Usage returns how much of each SKU is used and how much more is requested, all at one
+// revision; for one SKU only if it is given. Until the registry is ready, the error is
+// Unavailable with reason REGISTRY_NOT_READY.
 func (c *Client) Usage(ctx context.Context, sku string) (*berthv1.GetUsageAnswer, error) {
 	return invoke(ctx, c, c.usage.GetUsage, &berthv1.GetUsageRequest{Sku: sku})
 }
@@ -20,13 +18,9 @@ func (c *Client) Idle(ctx context.Context, request *berthv1.ListIdleExecutorsReq
 	return invoke(ctx, c, c.executors.ListIdleExecutors, request)
 }
 
-// ClaimForScaleDown picks idle executors of a SKU and disables them in one
-// step, so that nothing is allocated on them before they are removed. Repeat
-// with the same request id to have the same ones.
+// ClaimForScaleDown picks idle executors of a SKU and disables them in one step, so
+// that they get no workers before they are removed. A repeat with the same request ID
+// returns the same executors.
 func (c *Client) ClaimForScaleDown(ctx context.Context, request *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
-	q := proto.CloneOf(request)
-	if q.RequestId == "" {
-		q.RequestId = requestID()
-	}
-	return invoke(ctx, c, c.executors.ClaimForScaleDown, q)
+	return invoke(ctx, c, c.executors.ClaimForScaleDown, identified(request))
 }

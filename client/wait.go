@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,19 +10,18 @@ import (
 	"berth.dev/api/fault"
 )
 
-// waitPoll is how often WaitFor reads when no event wakes it. It bounds what a
-// missing event can cost.
+// waitPoll is how often WaitFor reads if no event wakes it. It bounds the delay if an
+// event is missing.
 const waitPoll = 5 * time.Second
 
-// WaitFor waits until the newest version of a reservation is in one of the
-// given states and answers it. Events of the job wake it.
+// WaitFor waits until the newest version of a reservation is in one of the given
+// states, and returns it. Events of the job wake it.
 //
-// Errors: NotFound when there is no such reservation; Precondition, with the
-// reservation as it is, when it has ended in another state and so never gets
-// there; Unavailable, with the reservation when it could be read, when ctx ends
-// first.
+// The error is NotFound if there is no such reservation. It is Precondition, with the
+// reservation, if that has ended in another state. It is Unavailable, with the
+// reservation if it could be read, if ctx ends first.
 func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
-	// Events before now have been seen to by the first look.
+	// The first read covers all events before this list.
 	now, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: 1})
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 	}
 }
 
-// Ended says whether a reservation in this state has ended.
+// Ended reports whether a reservation in this state has ended.
 func Ended(state berthv1.Reservation_State) bool {
 	switch state {
 	case berthv1.Reservation_COMPLETED, berthv1.Reservation_CANCELLED, berthv1.Reservation_EXPIRED,
@@ -75,9 +75,6 @@ func Ended(state berthv1.Reservation_State) bool {
 }
 
 func endedElsewhere(key Key, r *berthv1.Reservation) *fault.Error {
-	message := r.GetMessage()
-	if message == "" {
-		message = "it never reaches the state waited for"
-	}
+	message := cmp.Or(r.GetMessage(), "it will not reach the requested state")
 	return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s ended %s: %s", key, r.GetState(), message)
 }

@@ -11,23 +11,22 @@ import (
 
 // Change is one step of a Watch.
 type Change struct {
-	// Event is what happened. It is nil where the state was listed: once at the
-	// start, and again where events between are no longer kept.
+	// Event is the event. It is nil if the state was listed: at the start, and again if
+	// the events in between are no longer kept.
 	Event *berthv1.Event
-	// Job is the state after it, the same one at every step.
+	// Job is the state after the event. It is the same Job at every step.
 	Job *Job
 }
 
-// Watch follows a job: its state as it is listed, then every event with the
-// state after it. It comes back by itself when a gateway goes. Nothing between
-// the list and the first event is missed, and the state never goes back.
+// Watch follows a job: it lists the state, then returns every event with the state
+// after it. It reconnects when a gateway is lost. It misses nothing between the list
+// and the first event, and the state never goes back.
 //
-// When the events it would go on from are no longer kept, because whoever ranges
-// over it was away for long, it lists the state anew and says so by a Change
-// without an event: what those events told of is then seen in the state alone.
+// If the loop was slow and the next events are no longer kept, Watch lists the state
+// again and returns a Change without an event. The state includes the missed events.
 //
-// It ends without an error when ctx ends, with one of kind Unavailable when the
-// client is closed, and with what else is definite, such as Invalid for a bad
+// It ends without an error when ctx ends. It ends with an error of kind Unavailable
+// when the client is closed, and with any definite error, such as Invalid for a bad
 // name.
 func (c *Client) Watch(ctx context.Context, job string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
@@ -57,14 +56,14 @@ func (c *Client) Watch(ctx context.Context, job string) iter.Seq2[Change, error]
 	}
 }
 
-// follow lists the state and gives every change after that, until it cannot go
-// on or the one who listens has had enough: then there is no more to give.
-func (c *Client) follow(ctx context.Context, state *Job, give func(Change) bool) (more bool, err error) {
+// follow lists the state and yields every change after that, until it fails or yield
+// returns false; then more is false.
+func (c *Client) follow(ctx context.Context, state *Job, yield func(Change) bool) (more bool, err error) {
 	cursor, err := c.listJob(ctx, state)
 	if err != nil {
 		return true, err
 	}
-	if !give(Change{Job: state}) {
+	if !yield(Change{Job: state}) {
 		return false, nil
 	}
 	for event, err := range c.Events(ctx, state.name, cursor) {
@@ -76,15 +75,15 @@ func (c *Client) follow(ctx context.Context, state *Job, give func(Change) bool)
 				return true, err
 			}
 		}
-		if !give(Change{Event: event, Job: state}) {
+		if !yield(Change{Event: event, Job: state}) {
 			return false, nil
 		}
 	}
 	return false, nil
 }
 
-// listing is the state of a job as two services list it, page by page, with the
-// revision and the cursor that all of it has reached.
+// listing is the state of a job as two services list it, page by page, with the lowest
+// revision and cursor of the pages.
 type listing struct {
 	versions    []*berthv1.Reservation
 	stages      []*berthv1.StageWorkers
@@ -93,15 +92,15 @@ type listing struct {
 	cursor      string
 }
 
-// reached lowers the revision to that of one more page.
+// reached lowers the revision and cursor to those of one more page.
 func (l *listing) reached(revision int64, cursor string) {
 	if l.cursor == "" || revision < l.revision {
 		l.revision, l.cursor = revision, cursor
 	}
 }
 
-// listJob lists the state of a job anew and answers the cursor to follow its
-// events from. Lists may lag: one that is older than the state is read again.
+// listJob lists the state of a job and returns the cursor for its next events. Lists
+// may lag: it repeats a list that is older than the state.
 func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err error) {
 	started := time.Now()
 	for attempt := 0; ; attempt++ {
@@ -111,7 +110,7 @@ func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err erro
 		}
 		known := job.Revision()
 		if l.revision >= known {
-			job.take(l, time.Now())
+			job.replace(l, time.Now())
 			return l.cursor, nil
 		}
 		behind := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the lists are of revision %d, and %d is known", l.revision, known)
@@ -122,8 +121,7 @@ func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err erro
 	}
 }
 
-// versionsPage is how many versions are asked for at once: each may have 50,000
-// workers.
+// versionsPage is the number of versions in a page. Each may have 50,000 workers.
 const versionsPage = 100
 
 func (c *Client) readJob(ctx context.Context, job string) (*listing, error) {

@@ -14,8 +14,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// told is an event about workers of stage s of job j.
-func told(revision int64, kind berthv1.Event_Kind, uid string, workers ...*berthv1.EventWorker) *berthv1.Event {
+// eventOf returns an event about workers of stage s of job j.
+func eventOf(revision int64, kind berthv1.Event_Kind, uid string, workers ...*berthv1.EventWorker) *berthv1.Event {
 	return &berthv1.Event{
 		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Job: "j", Stage: "s", Reservation: "main", Uid: uid,
 		Workers: workers, Count: int32(len(workers)),
@@ -26,19 +26,19 @@ func of(index, number int32, state berthv1.Assignment_State) *berthv1.EventWorke
 	return &berthv1.EventWorker{Index: index, Number: number, State: &state}
 }
 
-// script is a gateway that lists and tells what a test says, in order: the
-// lists of one round, then what one stream gives and how it ends.
+// script is a gateway that returns the lists and events of the test in order: the lists
+// of one round, then the events of one stream and its end.
 type script struct {
 	*gateway
 	versions    []*berthv1.ListReservationsAnswer
 	assignments []*berthv1.ListAssignmentsAnswer
-	streams     []stretch
+	streams     []streamPart
 	since       []string
 }
 
-type stretch struct {
+type streamPart struct {
 	events []*berthv1.Event
-	end    error // nil: it goes on without events
+	end    error // nil: the stream stays open without events
 }
 
 func newScript(t *testing.T) *script {
@@ -74,7 +74,7 @@ func newScript(t *testing.T) *script {
 
 func take[T any](t *testing.T, list *[]T) (first T) {
 	if len(*list) == 0 {
-		t.Errorf("one %T more was asked for than there are", first)
+		t.Errorf("one %T too many", first)
 		return first
 	}
 	first, *list = (*list)[0], (*list)[1:]
@@ -138,23 +138,23 @@ func compare(t *testing.T, got, want []string) {
 
 var two = []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}}
 
-// The lists are of two revisions: events are followed from the lower one, and
-// what the other list has shown already is not undone by them. A stream that
-// breaks goes on where it was.
+// The lists have two revisions. The watch follows the events from the lower one, and
+// does not undo what the other list already had. A stream that breaks continues where
+// it was.
 func TestWatch(t *testing.T) {
 	s := newScript(t)
 	s.listed(10, 13, &berthv1.Reservation{Uid: "1-1", Epoch: 10, State: berthv1.Reservation_LEASING, Workers: two},
 		&berthv1.Assignment{Index: 0, Number: 1, State: berthv1.Assignment_RUNNING, Executor: "e"},
 		&berthv1.Assignment{Index: 1, Number: 1, State: berthv1.Assignment_STARTING},
 	)
-	s.streams = []stretch{
+	s.streams = []streamPart{
 		{[]*berthv1.Event{
-			told(11, berthv1.Event_RESERVATION_ASSIGNED, "1-1", of(0, 1, 0), of(1, 1, 0)),
-			told(12, berthv1.Event_WORKER_STARTED, "1-1", of(0, 1, berthv1.Assignment_STARTING)),
+			eventOf(11, berthv1.Event_RESERVATION_ASSIGNED, "1-1", of(0, 1, 0), of(1, 1, 0)),
+			eventOf(12, berthv1.Event_WORKER_STARTED, "1-1", of(0, 1, berthv1.Assignment_STARTING)),
 		}, unavailable()},
 		{[]*berthv1.Event{
-			told(14, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)),
-			told(15, berthv1.Event_WORKER_FAILED, "1-1", of(0, 1, berthv1.Assignment_FAILED), of(1, 1, berthv1.Assignment_FAILED)),
+			eventOf(14, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)),
+			eventOf(15, berthv1.Event_WORKER_FAILED, "1-1", of(0, 1, berthv1.Assignment_FAILED), of(1, 1, berthv1.Assignment_FAILED)),
 		}, nil},
 	}
 	compare(t, s.steps(t, 5), []string{
@@ -167,8 +167,7 @@ func TestWatch(t *testing.T) {
 	compare(t, s.since, []string{"10", "12"})
 }
 
-// Where events are no longer kept, the state is listed anew, and what they told
-// of is in it.
+// If events are no longer kept, the state is listed again and includes their effects.
 func TestWatchAfterCompaction(t *testing.T) {
 	s := newScript(t)
 	s.listed(10, 10, &berthv1.Reservation{Uid: "1-1", Epoch: 10, State: berthv1.Reservation_ACTIVE, Workers: two},
@@ -176,10 +175,10 @@ func TestWatchAfterCompaction(t *testing.T) {
 		&berthv1.Assignment{Index: 1, Number: 1, State: berthv1.Assignment_RUNNING},
 	)
 	s.listed(50, 50, &berthv1.Reservation{Uid: "1-1", Epoch: 10, State: berthv1.Reservation_COMPLETED, Workers: two})
-	s.streams = []stretch{
-		{[]*berthv1.Event{told(11, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST))},
+	s.streams = []streamPart{
+		{[]*berthv1.Event{eventOf(11, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST))},
 			fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "gone")},
-		{[]*berthv1.Event{told(51, berthv1.Event_RESERVATION_QUEUED, "1-2", of(0, 2, 0))}, nil},
+		{[]*berthv1.Event{eventOf(51, berthv1.Event_RESERVATION_QUEUED, "1-2", of(0, 2, 0))}, nil},
 	}
 	compare(t, s.steps(t, 4), []string{
 		"listed: 1-1 ACTIVE, 0.1 RUNNING, 1.1 RUNNING",
@@ -190,9 +189,9 @@ func TestWatchAfterCompaction(t *testing.T) {
 	compare(t, s.since, []string{"10", "50"})
 }
 
-// Events of many workers name none of them, and one of a version that is
-// replaced does not tell what takes its place: the state is listed, and listed
-// again where the list is older than the event.
+// An event about many workers does not list them, and an event that a version was
+// replaced does not have its successor: the state is listed. A list that is older than
+// the event is read again.
 func TestWatchListsWhatEventsLeaveOut(t *testing.T) {
 	s := newScript(t)
 	empty := &berthv1.Reservation{Uid: "1-0", Epoch: 1, State: berthv1.Reservation_CANCELLED}
@@ -200,11 +199,11 @@ func TestWatchListsWhatEventsLeaveOut(t *testing.T) {
 	s.listed(10, 20, empty)
 	s.listed(20, 22, &berthv1.Reservation{Uid: "1-1", Epoch: 20, State: berthv1.Reservation_QUEUED, Workers: two})
 	s.listed(30, 31, &berthv1.Reservation{Uid: "1-2", Epoch: 30, State: berthv1.Reservation_QUEUED, Workers: two[:1]})
-	unnamed := told(20, berthv1.Event_RESERVATION_QUEUED, "1-1")
+	unnamed := eventOf(20, berthv1.Event_RESERVATION_QUEUED, "1-1")
 	unnamed.Count = 2
-	shown := told(20, berthv1.Event_WORKER_ASSIGNED, "1-1")
+	shown := eventOf(20, berthv1.Event_WORKER_ASSIGNED, "1-1")
 	shown.Count = 2
-	s.streams = []stretch{{[]*berthv1.Event{unnamed, shown, told(30, berthv1.Event_RESERVATION_REPLACED, "1-1", of(0, 1, 0), of(1, 1, 0))}, nil}}
+	s.streams = []streamPart{{[]*berthv1.Event{unnamed, shown, eventOf(30, berthv1.Event_RESERVATION_REPLACED, "1-1", of(0, 1, 0), of(1, 1, 0))}, nil}}
 	retries := 0
 	compare(t, s.steps(t, 4, WithOnRetry(func(error) { retries++ })), []string{
 		"listed: 1-0 CANCELLED",
@@ -217,7 +216,7 @@ func TestWatchListsWhatEventsLeaveOut(t *testing.T) {
 	}
 }
 
-// A list of several pages is as old as the oldest of them.
+// A list of several pages has the lowest revision of the pages.
 func TestWatchReadsAllPages(t *testing.T) {
 	s := newScript(t)
 	s.listed(12, 20, &berthv1.Reservation{Uid: "1-1", Epoch: 8, State: berthv1.Reservation_ACTIVE, Workers: two[:1]},
@@ -225,18 +224,18 @@ func TestWatchReadsAllPages(t *testing.T) {
 	s.listed(11, 20, &berthv1.Reservation{Uid: "1-2", Epoch: 9, State: berthv1.Reservation_ACTIVE, Workers: two[1:]},
 		&berthv1.Assignment{Index: 1, Number: 1, State: berthv1.Assignment_RUNNING})
 	s.versions[0].NextPageToken, s.assignments[0].NextPageToken = "second", "second"
-	s.streams = []stretch{{}}
+	s.streams = []streamPart{{}}
 	compare(t, s.steps(t, 1), []string{"listed: 1-1 ACTIVE 1-2 ACTIVE, 0.1 RUNNING, 1.1 RUNNING"})
 	if len(s.versions)+len(s.assignments) != 0 {
 		t.Error("a page was left")
 	}
 }
 
-// It ends with its context without an error, and with any other that is definite.
+// A Watch ends with its context without an error, and with any definite error.
 func TestWatchEnds(t *testing.T) {
 	s := newScript(t)
 	s.listed(10, 10, &berthv1.Reservation{Uid: "1-1"})
-	s.streams = []stretch{{nil, fault.BadField(fault.ReasonBadName, "job", "is bad")}, {}}
+	s.streams = []streamPart{{nil, fault.BadField(fault.ReasonBadName, "job", "is bad")}, {}}
 	c := dial(t, nil, s.gateway)
 	var last error
 	for _, err := range c.Watch(limited(t, time.Minute), "j") {

@@ -1,40 +1,43 @@
-// Package fault is Berth's one error type. It is made deep, where the reason
-// is known, and rendered once, at the edge: the gRPC code, the HTTP status and
-// the exit code of the command line all derive from its kind.
+// Package fault has Berth's one error type. Code returns it where the reason is known.
+// Only the outermost layer renders it: the gRPC code, the HTTP status and the exit code
+// of the command line derive from its kind.
 //
-// The package promises to import nothing but the standard library, so that the
-// pure cores can say why they refuse.
+// The package only imports the standard library, so that the pure cores can use it.
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 )
 
-// Kind is what an error means to the one who called.
+// Kind is the meaning of an error for the caller.
 type Kind uint8
 
-// The kinds. Only Unavailable leaves open whether the call took effect; every
-// other kind says that it certainly did not.
+// The kinds. Only Unavailable leaves open whether the call took effect; with every
+// other kind it did not.
 const (
 	// Internal is a defect of Berth itself.
 	Internal Kind = iota
 	// Invalid input: the same call never succeeds.
 	Invalid
-	// NotFound names something that is not there.
+	// NotFound means that the named object does not exist.
 	NotFound
-	// Conflict with what is there: read again, then decide.
+	// Conflict means that the request contradicts the current state: read it again,
+	// then decide.
 	Conflict
-	// Precondition of the system's state; not the caller's mistake.
+	// Precondition means that the system's state does not allow the request; it is not
+	// the caller's mistake.
 	Precondition
-	// OutOfRange is a cursor or page that is no longer kept.
+	// OutOfRange means that a cursor or page is no longer kept.
 	OutOfRange
-	// Unavailable now, and perhaps applied: repeat, every call is idempotent.
+	// Unavailable means that the call may or may not have been applied: repeat it,
+	// every call is idempotent.
 	Unavailable
-	// Exhausted is a limit reached.
+	// Exhausted means that a limit is reached.
 	Exhausted
-	// Denied says that the caller may not do this, whatever it sends.
+	// Denied means that the caller may not do this, whatever it sends.
 	Denied
 )
 
@@ -42,35 +45,35 @@ var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "pre
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Field is one field of a request that is wrong, in the names of the JSON.
+// Field is an invalid field of a request, by its name in JSON.
 type Field struct {
 	Name, Problem string
 }
 
-// MetaNewestCycle is the key in Error.Meta under which a LOWER_CYCLE refusal names the
-// highest cycle number that its sender has seen.
+// MetaNewestCycle is the key in Error.Meta of a LOWER_CYCLE refusal for the highest
+// cycle number that executor-state has seen.
 const MetaNewestCycle = "newestCycle"
 
 // Error is the error type.
 type Error struct {
 	Kind   Kind
 	Reason Reason
-	// Message is a sentence for a person.
+	// Message is a text for a person.
 	Message string
-	// Fields are the violations of an Invalid error.
+	// Fields are the invalid fields of an Invalid error.
 	Fields []Field
 	// Meta is machine-readable detail, such as the address of the leader.
 	Meta map[string]string
-	// Cause is not shown to callers.
+	// Cause is not sent to callers.
 	Cause error
 }
 
-// New makes an error of a kind with a reason from the list.
+// New returns an error of a kind with a reason of the list.
 func New(kind Kind, reason Reason, format string, args ...any) *Error {
 	return &Error{Kind: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// BadField refuses a request for one of its fields.
+// BadField returns an Invalid error for one field of a request.
 func BadField(reason Reason, field, format string, args ...any) *Error {
 	problem := fmt.Sprintf(format, args...)
 	return &Error{
@@ -79,7 +82,7 @@ func BadField(reason Reason, field, format string, args ...any) *Error {
 	}
 }
 
-// With adds a machine-readable detail and answers the error itself.
+// With adds a machine-readable detail and returns the error itself.
 func (e *Error) With(key, value string) *Error {
 	if e.Meta == nil {
 		e.Meta = map[string]string{}
@@ -88,7 +91,7 @@ func (e *Error) With(key, value string) *Error {
 	return e
 }
 
-// Because names the cause and answers the error itself.
+// Because sets the cause and returns the error itself.
 func (e *Error) Because(err error) *Error {
 	e.Cause = err
 	return e
@@ -96,10 +99,7 @@ func (e *Error) Because(err error) *Error {
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.Message)
-	if e.Message == "" {
-		b.WriteString(e.Kind.String())
-	}
+	b.WriteString(cmp.Or(e.Message, e.Kind.String()))
 	if e.Reason != "" {
 		fmt.Fprintf(&b, " (%s)", e.Reason)
 	}
@@ -109,10 +109,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Of finds the error in a chain; any other error is Internal.
+// Of returns the Error in a chain; any other error becomes an Internal one.
 func Of(err error) *Error {
 	if err == nil {
 		return nil
@@ -124,7 +124,7 @@ func Of(err error) *Error {
 	return &Error{Kind: Internal, Reason: ReasonInternal, Message: err.Error()}
 }
 
-// Is says whether err carries the reason.
+// Is reports whether err has the reason.
 func Is(err error, reason Reason) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == reason

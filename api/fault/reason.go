@@ -1,10 +1,10 @@
 package fault
 
-// Reason is a stable word that says why: in ErrorInfo, in the pending view, in
-// explain, in events and on records. A reason is never renamed.
+// Reason is a stable identifier of the reason of an error or state. It is in ErrorInfo,
+// in the pending view, in explain, in events and in records. A reason is never renamed.
 type Reason string
 
-// Domain of ErrorInfo for every reason.
+// Domain is the domain of ErrorInfo for every reason.
 const Domain = "berth"
 
 // Reasons of errors.
@@ -40,7 +40,7 @@ const (
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
 )
 
-// Reasons why a reservation waits or ended, and why a worker ended.
+// Reasons why a reservation is pending or ended, and why a worker ended.
 const (
 	ReasonBehindHead           Reason = "BEHIND_HEAD"
 	ReasonNotTried             Reason = "NOT_TRIED"

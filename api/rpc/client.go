@@ -21,45 +21,45 @@ import (
 	"berth.dev/api/fault"
 )
 
-// DialOptions say how one client differs from the usual one. The zero value
-// calls any replica that answers, without TLS.
+// DialOptions configure a client. The zero value calls any replica that answers,
+// without TLS.
 type DialOptions struct {
-	// Health is the name a replica must report as serving to be called:
-	// LeaderHealth("registry") for a leader, "executor-state" for any replica.
-	// Empty calls any replica that can be connected to.
+	// Health is the health name that a replica must report as serving to be called:
+	// LeaderHealth("registry") for a leader, "executor-state" for any replica. With ""
+	// any connected replica is called.
 	Health string
-	// FailFast answers Unavailable at once when no replica can be called. Calls
-	// wait for one until their deadline otherwise.
+	// FailFast returns Unavailable at once if no replica can be called. By default
+	// calls wait for one until their deadline.
 	FailFast bool
-	// Silence, when given, is how long a replica may give no word before the
-	// connections to it are ended, so that calls under way fail as Unavailable and
-	// new ones go elsewhere. Each replica is asked for a word about as often.
-	// Without it a frozen replica is noticed by gRPC's pings, after 13 s.
+	// Silence, if set, is the time after which a replica that answers nothing counts as
+	// silent. Then its connections are closed, so that calls in progress fail as
+	// Unavailable and new ones go elsewhere. Each replica gets a probe about as often.
+	// Without it gRPC's pings detect a frozen replica after 13 s.
 	Silence time.Duration
-	// TLS, when given, is used with the host of each address as server name.
+	// TLS, if set, is used with the host of each address as server name.
 	TLS *tls.Config
-	// MaxMessage bounds an answer in bytes; PeerMessageLimit unless given.
+	// MaxMessage bounds an answer in bytes, PeerMessageLimit by default.
 	MaxMessage int
-	// Stats, when given, sees every call: those of Silence excepted.
+	// Stats, if set, sees every call except the probes of Silence.
 	Stats stats.Handler
 	// More is passed on to grpc.NewClient.
 	More []grpc.DialOption
 }
 
 const (
-	// firstRedial is what lies between the first two re-dials of a replica that is gone;
-	// the first is made at once. One whose process was killed is back after half a
-	// second at the soonest, and to dial it every few milliseconds took a third of a
-	// gateway's processor time just while another replica took over.
+	// firstRedial is the time between the first two redials of a replica; the first
+	// redial is at once. A killed process takes half a second to return. Redialing
+	// every few milliseconds took a third of a gateway's processor time just while
+	// another replica took over.
 	firstRedial = 20 * time.Millisecond
-	// longestRedial is what lies between two of them.
+	// longestRedial is the maximum time between two redials.
 	longestRedial = 200 * time.Millisecond
 )
 
-// Dial makes a client of all replicas of a service, given as host:port. It
-// keeps a connection to each and connects at once, so that a call after a
-// change of leader finds it ready. A replica that goes away is dialled again at
-// once, 20 ms after that, then more slowly, up to every 200 ms.
+// Dial returns a client of all replicas of a service, each given as host:port. It
+// connects to each at once and keeps the connections, so that a call after a failover
+// finds one ready. It redials a lost replica at once, 20 ms after that, then more
+// slowly, up to every 200 ms.
 func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	if len(addresses) == 0 {
 		return nil, fault.New(fault.Invalid, fault.ReasonRequired, "no addresses to dial")
@@ -84,15 +84,15 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	connecting := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// They do not grow far: a replica that has just come back may lead next,
-			// and is called no sooner than it is dialled.
+			// They do not grow far: a replica that has just returned may lead next, and
+			// is only called once it is connected.
 			Backoff:           backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestRedial},
 			MinConnectTimeout: time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true,
 		}),
-		// An idle channel would forget who leads.
+		// An idle channel would lose the health state, which shows the leader.
 		grpc.WithIdleTimeout(0),
 		RefuseCompressed(),
 	}
@@ -100,14 +100,14 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		grpc.WithResolvers(replicas),
 		grpc.WithDefaultServiceConfig(serviceConfig(o)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit))),
-		// The repeats are ours: they know which answers are safe to repeat.
+		// Callers repeat calls: they know which ones are safe to repeat.
 		grpc.WithDisableRetry(),
 	)
 	if o.Stats != nil {
 		options = append(options, grpc.WithStatsHandler(o.Stats))
 	}
 	if o.Silence > 0 {
-		l, err := listen(addresses, o.Silence, append(connecting, o.More...))
+		l, err := probe(addresses, o.Silence, append(connecting, o.More...))
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,8 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// serviceConfig asks for round robin over the healthy replicas.
+// serviceConfig returns the gRPC configuration for round robin over the healthy
+// replicas.
 func serviceConfig(o DialOptions) string {
 	type object = map[string]any
 	config := object{

@@ -11,13 +11,13 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Berth's own calls are not compressed, and its servers and clients refuse messages
-// that are: a few kilobytes on the wire could take megabytes of memory before anything
-// counts them. That gzip is registered in a process is the doing of OpenTelemetry's
-// exporter, which calls a collector.
+// Berth does not compress its calls, and its servers and clients refuse compressed
+// messages: a few kilobytes on the wire could use megabytes of memory before any limit
+// applies. OpenTelemetry's exporter, which calls a collector, registers gzip in the
+// process.
 
-// uncompressed rejects a call that declares an encoding: its messages may be compressed,
-// and gRPC would compress the answers.
+// uncompressed refuses a call that declares an encoding: its messages may be
+// compressed, and gRPC would compress the answers.
 func uncompressed(ctx context.Context) error {
 	call, _ := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
 	if call == nil {
@@ -29,12 +29,13 @@ func uncompressed(ctx context.Context) error {
 	return nil
 }
 
-// RefuseCompressed makes a client refuse compressed answers. Dial does so by itself.
+// RefuseCompressed returns an option for clients to refuse compressed answers. Dial
+// includes it.
 func RefuseCompressed() grpc.DialOption {
 	return grpc.WithDecompressor(refusal{}) //nolint:staticcheck // a registered compressor would be that of the whole process
 }
 
-// refusal is a grpc.Decompressor of gzip, the only encoding that gRPC brings along.
+// refusal is a grpc.Decompressor for gzip, the only encoding that gRPC includes.
 type refusal struct{}
 
 // Do implements grpc.Decompressor.

@@ -21,7 +21,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// A compressed message of a few kilobytes may take a thousand times as much memory.
+// A compressed message of a few kilobytes may use a thousand times as much memory.
 func TestCompressedRequestsAreRejected(t *testing.T) {
 	var log bytes.Buffer
 	received := false
@@ -53,7 +53,7 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 			t.Errorf("%s: the server answered %v, and received the message: %v", method, err, received)
 		}
 	}
-	// The flag of a compressed message, without an encoding.
+	// The flag of a compressed message, without a declared encoding.
 	var message bytes.Buffer
 	z := gzip.NewWriter(&message)
 	if err := z.Close(); err != nil {

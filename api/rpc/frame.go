@@ -8,23 +8,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Frame is a message as it stands on the wire. Who forwards frames needs to
-// know neither their types nor their newer fields.
+// Frame is an encoded message. A process that forwards frames does not need their types
+// or their newer fields.
 type Frame struct {
 	Bytes []byte
 }
 
-// FrameCodec reads and writes Frames as they are, and every other message as
-// protobuf, so that one server can both forward and answer. Every Server uses it;
-// clients use it through grpc.ForceCodecV2.
+// FrameCodec reads and writes Frames unchanged, and every other message as protobuf, so
+// that one server can both forward and answer. Every Server uses it; clients use it
+// through grpc.ForceCodecV2.
 func FrameCodec() encoding.CodecV2 {
 	return frameCodec{CodecV2: encoding.GetCodecV2(proto.Name)}
 }
 
-// frameCodec keeps the name of the codec it wraps: on the wire nothing differs.
+// frameCodec has the name of the codec that it wraps: the encoding is the same.
 type frameCodec struct {
 	encoding.CodecV2
-	// maxFields bounds the fields at the top of a request; 0 for no bound.
+	// maxFields bounds the top-level fields of a request; 0 means no bound.
 	maxFields int
 }
 
@@ -35,9 +35,9 @@ func (c frameCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// decoding is a message to decode, and why that failed. gRPC itself answers what a
-// codec refuses, before anything else sees it, and calls it a failure of the server;
-// so the codec refuses nothing, and whoever asked looks at err.
+// decoding is a message to decode, and the error. If a codec returns an error, gRPC
+// answers the call itself, as a failure of the server. Therefore the codec returns
+// none, and the server checks err.
 type decoding struct {
 	message any
 	err     error
@@ -70,14 +70,14 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// moreFields reports whether a message has more than n fields at its top, counting each
-// element of a repeated field. A message of two bytes takes fifty times as much memory
+// moreFields reports whether a message has more than n top-level fields, counting each
+// element of a repeated field. A field of two bytes uses fifty times as much memory
 // once it is decoded.
 func moreFields(message []byte, n int) bool {
 	for ; len(message) > 0 && n >= 0; n-- {
 		_, _, length := protowire.ConsumeField(message)
 		if length < 0 {
-			return false // decoding it says what is wrong
+			return false // decoding it returns the error
 		}
 		message = message[length:]
 	}

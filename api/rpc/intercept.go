@@ -16,13 +16,13 @@ import (
 	"berth.dev/api/fault"
 )
 
-// edge is what every call passes on its way in and out of a server.
+// edge has the interceptors of a server.
 type edge struct {
 	log      *slog.Logger
 	deadline time.Duration
 }
 
-// unary gives a call without a deadline one, and renders its error.
+// unary sets a deadline for a call without one, and renders its error.
 func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
 	defer func() { err = e.render(ctx, info.FullMethod, recover(), err) }()
 	if _, has := ctx.Deadline(); !has {
@@ -33,8 +33,8 @@ func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	return handler(ctx, req)
 }
 
-// stream renders the error a stream ended with. Streams have no deadline: they
-// live until one side ends them.
+// stream renders the error of a stream. Streams have no deadline: they last until one
+// side ends them.
 func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer func() { err = e.render(ss.Context(), info.FullMethod, recover(), err) }()
 	if err := uncompressed(ss.Context()); err != nil {
@@ -43,12 +43,12 @@ func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
 	return handler(srv, decodingStream{ss, info.FullMethod})
 }
 
-// render turns what a handler ended with into a status. The cause of an
-// internal error is for the log, not for the caller.
+// render converts the error of a handler to a status. The cause of an internal error is
+// logged and not sent to the caller.
 func (e edge) render(ctx context.Context, method string, panicked any, err error) error {
 	if panicked != nil {
 		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
-		return ToStatus(fault.New(fault.Internal, fault.ReasonInternal, "%s failed inside Berth; its log says more", method))
+		return ToStatus(fault.New(fault.Internal, fault.ReasonInternal, "%s failed inside Berth; see its log", method))
 	}
 	if f := FromStatus(err); f != nil && f.Kind == fault.Internal {
 		e.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
@@ -56,8 +56,8 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 	return ToStatus(err)
 }
 
-// maxHealthName bounds the name in a health check, bytes: a stream keeps the name
-// that it watches for as long as it is open.
+// maxHealthName bounds the name in a health check, in bytes: an open stream keeps the
+// name that it watches.
 const maxHealthName = 128
 
 var (
@@ -65,7 +65,7 @@ var (
 	errManyFields = errors.New("the request has too many fields")
 )
 
-// decoded refuses a message that the codec could not or would not decode.
+// decoded returns an error if the codec did not decode the message.
 func (d *decoding) decoded(method string) error {
 	if d.err == nil {
 		return nil
@@ -79,7 +79,7 @@ func (d *decoding) decoded(method string) error {
 	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method))
 }
 
-// decodingStream is a stream whose messages the edge refuses, not gRPC.
+// decodingStream is a stream that returns decoding errors itself, instead of gRPC.
 type decodingStream struct {
 	grpc.ServerStream
 	method string
@@ -93,9 +93,9 @@ func (s decodingStream) RecvMsg(m any) error {
 	return d.decoded(s.method)
 }
 
-// malformed returns a caller's mistake for what gRPC calls an internal error: a message
-// on the wire that breaks its protocol. gRPC has answered it already; the log must not
-// call it a failure of the server.
+// malformed converts gRPC's internal error for a message that breaks the protocol to a
+// mistake of the caller. gRPC has already answered the call; the log must not have it
+// as a failure of the server.
 func malformed(err error) error {
 	if s, is := status.FromError(err); is && s.Code() == codes.Internal {
 		return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request is malformed: %s", strings.TrimPrefix(s.Message(), "grpc: ")))
@@ -103,12 +103,12 @@ func malformed(err error) error {
 	return err
 }
 
-// Recover calls a function that handles what a peer sends. If it panics, Recover
-// returns an internal error, whose cause has the panic and its stack.
+// Recover calls a function that processes input from a peer. If it panics, Recover
+// returns an internal error whose cause has the panic and its stack.
 func Recover(fn func() error) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
-			err = fault.New(fault.Internal, fault.ReasonInternal, "Berth failed to handle what a peer sent; its log says more").
+			err = fault.New(fault.Internal, fault.ReasonInternal, "Berth failed to process a message of a peer; see its log").
 				Because(fmt.Errorf("panic: %v\n%s", what, debug.Stack()))
 		}
 	}()

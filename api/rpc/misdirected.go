@@ -10,17 +10,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Keys of the metadata of the error with which a gateway refuses a method that it
-// does not serve on the listener that was called: the option of that listener, and
-// of the one that serves the method.
+// Keys of the metadata in a gateway's error for a method that the called listener does
+// not serve: the option of that listener, and of the listener that serves the method.
 const (
 	MetaCalled = "called"
 	MetaServed = "served"
 )
 
-// WarnMisdirected is for a client of the gateways. It logs, once, a call that they
-// answer with UNIMPLEMENTED: --gateways names the wrong listener of them then, and
-// the error says which one serves the call. The caller goes on repeating it.
+// WarnMisdirected returns an option for clients of the gateways. It logs the first call
+// that they answer with UNIMPLEMENTED: then --gateways names the wrong listener, and
+// the error has the right one. The caller continues to repeat the call.
 func WarnMisdirected(log *slog.Logger) grpc.DialOption {
 	var once sync.Once
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -18,34 +18,32 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Limits and times of servers and clients.
+// Limits and deadlines of servers and clients.
 const (
-	// PeerMessageLimit bounds a message between Berth's own processes, bytes: a
+	// PeerMessageLimit bounds a message between Berth's own processes, in bytes: a
 	// scheduling cycle has the heads of all queues, and its answer as many outcomes.
 	PeerMessageLimit = 16 << 20
-	// PublicMessageLimit bounds a message at the gateway, bytes: the 1 MiB of a
-	// REST body, and slack for its binary form and names in the path.
+	// PublicMessageLimit bounds a message at the gateway, in bytes: the 1 MiB of a REST
+	// body, and space for its binary form and the names in the path.
 	PublicMessageLimit = 1<<20 + 64<<10
-	// DefaultDeadline is given to unary calls that come without one.
+	// DefaultDeadline is the deadline of unary calls without one.
 	DefaultDeadline = 30 * time.Second
 )
 
-// ServerOptions say how one server differs from the usual one. The zero value
-// is a peer's server without TLS.
+// ServerOptions configure a server. The zero value is for a peer's server without TLS.
 type ServerOptions struct {
-	// Log takes panics; the default logger unless given.
+	// Log is the logger for panics, slog.Default() by default.
 	Log *slog.Logger
-	// MaxMessage bounds a request in bytes; PeerMessageLimit unless given.
+	// MaxMessage bounds a request in bytes, PeerMessageLimit by default.
 	MaxMessage int
-	// MaxFields bounds the fields at the top of a request, counting each element of a
+	// MaxFields bounds the top-level fields of a request, counting each element of a
 	// repeated field; no bound by default.
 	MaxFields int
-	// Deadline is given to unary calls without one; DefaultDeadline unless
-	// given.
+	// Deadline is the deadline of unary calls without one, DefaultDeadline by default.
 	Deadline time.Duration
-	// TLS, when given, is required of callers.
+	// TLS, if set, is required of callers.
 	TLS *tls.Config
-	// Stats, when given, sees every call.
+	// Stats, if set, sees every call.
 	Stats stats.Handler
 	// More is passed on to grpc.NewServer.
 	More []grpc.ServerOption
@@ -57,9 +55,9 @@ type Server struct {
 	health *health.Server
 }
 
-// NewServer makes a server that renders errors as ToStatus does, turns a panic
-// into an Internal error, gives unary calls a deadline and answers health
-// checks. Its services are not healthy until SetServing says so.
+// NewServer returns a server that renders errors like ToStatus, converts a panic to an
+// Internal error, sets a deadline for unary calls and answers health checks. Health
+// names do not serve until SetServing.
 func NewServer(o ServerOptions) *Server {
 	e := edge{log: cmp.Or(o.Log, slog.Default()), deadline: cmp.Or(o.Deadline, DefaultDeadline)}
 	options := []grpc.ServerOption{
@@ -82,7 +80,7 @@ func NewServer(o ServerOptions) *Server {
 	return s
 }
 
-// RegisterService registers a service. It rejects a request that is compressed or not
+// RegisterService registers a service. It refuses a request that is compressed or not
 // protobuf as the caller's mistake.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	described := *desc
@@ -102,8 +100,9 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			}, interceptor)
 		}
 	}
-	// If a method has one request, gRPC keeps it until the caller ends its side, and no
-	// handler sees it before: nothing could count or refuse it.
+	// gRPC keeps the only request of a server-streaming method until the caller ends
+	// its side, and no handler sees it before. With ClientStreams, decodingStream can
+	// refuse it at once.
 	described.Streams = slices.Clone(desc.Streams)
 	for i := range described.Streams {
 		described.Streams[i].ClientStreams = true
@@ -111,12 +110,12 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	s.Server.RegisterService(&described, implementation)
 }
 
-// LeaderHealth is the name under which only the serving leader of a service
-// reports to be healthy.
+// LeaderHealth returns the health name that only the serving leader of a service
+// reports as serving.
 func LeaderHealth(service string) string { return service + ".leader" }
 
-// SetServing says whether a health name serves. Clients that were dialled with
-// this name call this server only while it does.
+// SetServing sets whether a health name serves. Clients that were dialed with this name
+// call this server only while it does.
 func (s *Server) SetServing(name string, serving bool) {
 	state := healthpb.HealthCheckResponse_NOT_SERVING
 	if serving {
@@ -125,8 +124,8 @@ func (s *Server) SetServing(name string, serving bool) {
 	s.health.SetServingStatus(name, state)
 }
 
-// Shutdown reports every name as not serving, refuses new calls and waits for
-// those under way. When ctx ends first they are cut off; its error says so.
+// Shutdown reports every name as not serving, refuses new calls and waits for the calls
+// in progress. If ctx ends first, it cancels them and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
 	done := make(chan struct{})

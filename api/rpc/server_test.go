@@ -20,7 +20,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// peer is a server that does as the test says.
+// peer is a server with handlers from the test.
 type peer struct {
 	controlv1.UnimplementedReplicasServer
 	controlv1.UnimplementedHeartbeatsServer
@@ -38,7 +38,7 @@ func (p *peer) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, 
 	return p.beat(s)
 }
 
-// serve starts a peer on an address; empty picks one.
+// serve starts a peer on an address, or on a new one for "".
 func serve(t *testing.T, address string, o rpc.ServerOptions, p *peer) *peer {
 	t.Helper()
 	if address == "" {
@@ -140,7 +140,7 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 	leader := rpc.LeaderHealth("registry")
 	client := dial(t, rpc.DialOptions{Health: leader}, a.addr, b.addr)
 
-	// Nobody leads: the call waits until its deadline.
+	// Without a leader the call waits until its deadline.
 	if _, err := client.GetReplica(within(t, 50*time.Millisecond), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.DeadlineExceeded {
 		t.Fatalf("without a leader: %v", err)
 	}
@@ -150,7 +150,7 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 	}{{b, a, "b"}, {a, b, "a"}, {b, a, "b"}} {
 		p.other.server.SetServing(leader, false)
 		p.leads.server.SetServing(leader, true)
-		// The client learns of it a moment later; until then the old one answers.
+		// The client sees the change a moment later; until then the old one answers.
 		for {
 			answer, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 			if err != nil {
@@ -164,8 +164,8 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 }
 
 func TestAReplicaThatComesBackIsFoundAtOnce(t *testing.T) {
-	// gRPC's own first pause is a second. The machine may make one of its own, but not
-	// each time.
+	// gRPC's own first pause is a second. A slow machine may take as long, but not each
+	// time.
 	const rounds, most = 3, 900 * time.Millisecond
 	best := time.Hour
 	for round := 0; round < rounds && best > most; round++ {
@@ -176,7 +176,7 @@ func TestAReplicaThatComesBackIsFoundAtOnce(t *testing.T) {
 	}
 }
 
-// comesBack is how long a replica that has come back takes to be found.
+// comesBack returns the time until a call reaches a replica that has returned.
 func comesBack(t *testing.T) time.Duration {
 	t.Helper()
 	first := serve(t, "", rpc.ServerOptions{}, named("first"))
@@ -189,7 +189,7 @@ func comesBack(t *testing.T) time.Duration {
 	begin := time.Now()
 	answer, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 	if status.Code(err) == codes.Unavailable {
-		// The call was on the old connection as it broke.
+		// The call was on the old connection when that broke.
 		answer, err = client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 	}
 	if err != nil || answer.GetId() != "second" {
@@ -237,7 +237,7 @@ func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A shutdown waits for calls under way, and cuts them off when its time is up.
+// A shutdown waits for calls in progress, and cancels them at its deadline.
 func TestShutdownIsBounded(t *testing.T) {
 	entered := make(chan struct{})
 	p := serve(t, "", rpc.ServerOptions{}, &peer{get: func(ctx context.Context) (*berthv1.Replica, error) {

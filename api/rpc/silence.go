@@ -14,22 +14,21 @@ import (
 	"berth.dev/api/fault"
 )
 
-// listeners are the replicas of one client, listened to for silence. A process
-// that is frozen, and a host that is cut off, end no connection: what was sent
-// there waits, new calls are sent there too, because it still counts as serving,
-// and gRPC's own pings need 13 s to notice. So each replica is asked for a word
-// over a connection of its own; from one that gives none every connection is
-// ended, and none is made there until it speaks again. Calls under way then end
-// as Unavailable, perhaps applied, and are repeated where somebody answers.
-type listeners struct {
+// probes detect the silent replicas of one client. A frozen process, or a host that is
+// cut off, closes no connection. Calls to it hang, and gRPC sends new ones there too,
+// because it still counts as serving. gRPC's own pings need 13 s to notice. Therefore
+// each replica is probed over a connection of its own. If it does not answer, all its
+// connections are closed, and none is made until it answers again. Calls in progress
+// then end as Unavailable, and are repeated at another replica.
+type probes struct {
 	limit    time.Duration
 	ctx      context.Context
-	end      context.CancelFunc   // connections stay as they are
-	replicas map[string]*listened // by address
+	end      context.CancelFunc  // does not close connections
+	replicas map[string]*replica // by address
 }
 
-// listened is one replica.
-type listened struct {
+// replica is one probed replica.
+type replica struct {
 	probe healthpb.HealthClient
 	close func() error
 
@@ -38,16 +37,16 @@ type listened struct {
 	conns  map[*conn]struct{}
 }
 
-// conn is a connection that can be ended by who listens.
+// conn is a connection that its replica can close.
 type conn struct {
 	net.Conn
-	of *listened
+	of *replica
 }
 
-// listen asks the replicas at the addresses for a word, again and again, until end
-// is called. The options are those of the client, but for its dialer and balancing.
-func listen(addresses []string, limit time.Duration, options []grpc.DialOption) (*listeners, error) {
-	l := &listeners{limit: limit, replicas: map[string]*listened{}}
+// probe probes the replicas at the addresses until end is called. The options are those
+// of the client, without its dialer and balancing.
+func probe(addresses []string, limit time.Duration, options []grpc.DialOption) (*probes, error) {
+	l := &probes{limit: limit, replicas: map[string]*replica{}}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	for _, address := range addresses {
 		probe, err := grpc.NewClient("passthrough:///"+address, options...)
@@ -55,15 +54,15 @@ func listen(addresses []string, limit time.Duration, options []grpc.DialOption) 
 			l.end()
 			return nil, fault.New(fault.Internal, fault.ReasonInternal, "cannot make a client").Because(err)
 		}
-		r := &listened{probe: healthpb.NewHealthClient(probe), close: probe.Close, conns: map[*conn]struct{}{}}
+		r := &replica{probe: healthpb.NewHealthClient(probe), close: probe.Close, conns: map[*conn]struct{}{}}
 		l.replicas[address] = r
-		go l.listen(r)
+		go l.watch(r)
 	}
 	return l, nil
 }
 
-func (l *listeners) listen(r *listened) {
-	defer r.close() //nolint:errcheck // an error says that it was closed
+func (l *probes) watch(r *replica) {
+	defer r.close() //nolint:errcheck // it can only be closed already
 	tick := time.NewTicker(l.limit / 2)
 	defer tick.Stop()
 	for {
@@ -78,13 +77,13 @@ func (l *listeners) listen(r *listened) {
 		if l.ctx.Err() != nil {
 			return
 		}
-		// Any other error is a word too: it is refused, or does not know the call.
-		r.tell(status.Code(err) == codes.DeadlineExceeded)
+		// Any other error is an answer too, such as one that the call is unknown.
+		r.setSilent(status.Code(err) == codes.DeadlineExceeded)
 	}
 }
 
-// tell says whether the replica is silent.
-func (r *listened) tell(silent bool) {
+// setSilent records whether the replica is silent.
+func (r *replica) setSilent(silent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.silent = silent
@@ -92,16 +91,19 @@ func (r *listened) tell(silent bool) {
 		return
 	}
 	for c := range r.conns {
-		c.Conn.Close() // who reads from it sees an error
+		c.Conn.Close() // its reader gets an error
 	}
 	clear(r.conns)
 }
 
-// dial connects to a replica, unless it is silent.
-func (l *listeners) dial(ctx context.Context, address string) (net.Conn, error) {
+// dial connects to a replica unless it is silent.
+func (l *probes) dial(ctx context.Context, address string) (net.Conn, error) {
 	r := l.replicas[address]
-	if err := r.refused(address); err != nil {
-		return nil, err
+	r.mu.Lock()
+	silent := r.silent
+	r.mu.Unlock()
+	if silent {
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s is silent", address)
 	}
 	var d net.Dialer
 	made, err := d.DialContext(ctx, "tcp", address)
@@ -113,15 +115,6 @@ func (l *listeners) dial(ctx context.Context, address string) (net.Conn, error) 
 	defer r.mu.Unlock()
 	r.conns[c] = struct{}{}
 	return c, nil
-}
-
-func (r *listened) refused(address string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.silent {
-		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s is silent", address)
-	}
-	return nil
 }
 
 // Close implements net.Conn.

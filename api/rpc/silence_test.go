@@ -15,10 +15,10 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// wire carries connections to an address, and can be cut: then it is silent.
+// wire forwards connections to an address, and can be cut: then it is silent.
 type wire struct {
 	addr string
-	mu   sync.RWMutex // held by who cuts
+	mu   sync.RWMutex // locked to cut the connections
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -61,8 +61,8 @@ func newWire(t *testing.T, to string) *wire {
 	return w
 }
 
-// A replica that has gone silent gets no calls, and those that it had end: its
-// connections alone would not tell. Once it speaks, it is called again.
+// A silent replica gets no calls, and its calls in progress end, although its
+// connections stay open. When it answers again, it is called again.
 func TestASilentReplicaIsLeft(t *testing.T) {
 	const silence = 200 * time.Millisecond
 	reached := make(chan struct{}, 100)
@@ -76,8 +76,8 @@ func TestASilentReplicaIsLeft(t *testing.T) {
 	replicas := dial(t, rpc.DialOptions{Silence: silence}, w.addr)
 	ctx := within(t, time.Minute)
 	answer := make(chan error, 1)
-	// call returns once one is there: on a machine that is held up, the replica may
-	// seem silent and the call end before that.
+	// call returns once a replica answers: on a slow machine the replica may seem
+	// silent, and the call end, before that.
 	call := func() {
 		t.Helper()
 		for {

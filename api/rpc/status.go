@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -15,10 +16,10 @@ import (
 	"berth.dev/api/fault"
 )
 
-// ToStatus renders an error as a gRPC status: the code from its kind, the
-// reason and details as ErrorInfo of domain "berth", the fields as BadRequest.
-// A status stays what it is, so that forwarding adds nothing; the end of a
-// context becomes its code; any other error is Internal.
+// ToStatus converts an error to a gRPC status: the code from its kind, the reason and
+// details as ErrorInfo of domain "berth", the fields as BadRequest. It does not change
+// a status, so that forwarding adds nothing. The end of a context becomes its code; any
+// other error is Internal.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
@@ -34,10 +35,6 @@ func ToStatus(err error) error {
 		}
 		f = fault.Of(err)
 	}
-	message := f.Message
-	if message == "" {
-		message = f.Kind.String()
-	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{
 		Reason: string(f.Reason), Domain: fault.Domain, Metadata: f.Meta,
 	}}
@@ -50,27 +47,26 @@ func ToStatus(err error) error {
 		}
 		details = append(details, bad)
 	}
-	// A status with any other text cannot be sent.
-	message = strings.ToValidUTF8(message, "\uFFFD")
+	// gRPC cannot send a status with any other text.
+	message := strings.ToValidUTF8(cmp.Or(f.Message, f.Kind.String()), "\uFFFD")
 	plain := status.New(Code(f.Kind), message)
 	detailed, err := plain.WithDetails(details...)
 	if err != nil {
-		// Only a message that is no valid UTF-8 gets here.
+		// Only invalid UTF-8 in a detail fails here.
 		return plain.Err()
 	}
 	return detailed.Err()
 }
 
-// Pack renders an error as ToStatus does, as bytes that go inside a message: an
-// answer to several things tells so which of them failed.
+// Pack returns the status of an error as bytes, for an answer that has several results.
 func Pack(err error) []byte {
-	// A status always marshals: ToStatus saw to its text.
+	// A status always marshals, since ToStatus makes its text valid.
 	text, _ := proto.Marshal(status.Convert(ToStatus(err)).Proto())
 	return text
 }
 
-// Unpack reads what Pack has made. It never returns nil: what a peer sent in place
-// of an error, but is none, is an Internal error.
+// Unpack reads an error from Pack. It never returns nil: bytes from a peer that are no
+// error become an Internal error.
 func Unpack(text []byte) *fault.Error {
 	s := &spb.Status{}
 	if err := proto.Unmarshal(text, s); err != nil {
@@ -82,8 +78,8 @@ func Unpack(text []byte) *fault.Error {
 	return fault.New(fault.Internal, fault.ReasonInternal, "the error has code 0")
 }
 
-// FromStatus reads an error that a call returned. A status of someone else,
-// such as gRPC itself, gets the kind nearest to its code.
+// FromStatus converts the error of a call. A status from other software, such as gRPC
+// itself, gets the kind nearest to its code.
 func FromStatus(err error) *fault.Error {
 	if err == nil {
 		return nil
@@ -96,8 +92,14 @@ func FromStatus(err error) *fault.Error {
 		err = status.FromContextError(err).Err()
 	}
 	s := status.Convert(err)
-	kind, reason := kindOf(s)
-	f = fault.New(kind, reason, "%s", s.Message())
+	f = &fault.Error{Kind: fault.Internal, Reason: fault.ReasonInternal}
+	if known, ok := foreign[s.Code()]; ok {
+		*f = known
+	}
+	if s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max") {
+		f.Reason = fault.ReasonTooLarge // gRPC's error for a message over the limit
+	}
+	f.Message = s.Message()
 	for _, detail := range s.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
@@ -113,10 +115,10 @@ func FromStatus(err error) *fault.Error {
 	return f
 }
 
-// Code is the gRPC code of a kind.
+// Code returns the gRPC code of a kind.
 func Code(kind fault.Kind) codes.Code { return kinds[kind].code }
 
-// HTTPStatus is the HTTP status of a kind.
+// HTTPStatus returns the HTTP status of a kind.
 func HTTPStatus(kind fault.Kind) int { return kinds[kind].http }
 
 // Exit codes of the command line.
@@ -128,7 +130,7 @@ const (
 	ExitUnavailable
 )
 
-// ExitCode is the exit code of a process that ended with err.
+// ExitCode returns the exit code of a process that ended with err.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitDone
@@ -136,7 +138,7 @@ func ExitCode(err error) int {
 	return kinds[FromStatus(err).Kind].exit
 }
 
-// kinds is the one table that says how each kind is rendered.
+// kinds is the one table of how each kind is rendered.
 var kinds = [...]struct {
 	code codes.Code
 	http int
@@ -153,35 +155,20 @@ var kinds = [...]struct {
 	fault.Denied:       {codes.PermissionDenied, 403, ExitFailed},
 }
 
-// kindOf is the way back, for statuses that carry no reason of ours.
-func kindOf(s *status.Status) (fault.Kind, fault.Reason) {
-	switch s.Code() {
-	case codes.InvalidArgument:
-		return fault.Invalid, fault.ReasonInvalid
-	case codes.Unimplemented:
-		return fault.Invalid, fault.ReasonUnsupported
-	case codes.NotFound:
-		return fault.NotFound, fault.ReasonNotFound
-	case codes.Aborted, codes.AlreadyExists:
-		return fault.Conflict, fault.ReasonInvalid
-	case codes.FailedPrecondition:
-		return fault.Precondition, fault.ReasonInvalid
-	case codes.PermissionDenied:
-		return fault.Denied, fault.ReasonPermissionDenied
-	case codes.Unauthenticated:
-		return fault.Precondition, fault.ReasonNotAllowed
-	case codes.OutOfRange:
-		return fault.OutOfRange, fault.ReasonInvalid
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return fault.Unavailable, fault.ReasonUnavailable
-	case codes.ResourceExhausted:
-		// Of gRPC's own errors these are messages over the limit, and callers that are
-		// asked to be calmer.
-		if strings.Contains(s.Message(), "larger than max") {
-			return fault.Exhausted, fault.ReasonTooLarge
-		}
-		return fault.Exhausted, fault.ReasonOverloaded
-	default:
-		return fault.Internal, fault.ReasonInternal
-	}
+// foreign has the kind and reason of a status without a reason of Berth. Any other code
+// is Internal.
+var foreign = map[codes.Code]fault.Error{
+	codes.InvalidArgument:    {Kind: fault.Invalid, Reason: fault.ReasonInvalid},
+	codes.Unimplemented:      {Kind: fault.Invalid, Reason: fault.ReasonUnsupported},
+	codes.NotFound:           {Kind: fault.NotFound, Reason: fault.ReasonNotFound},
+	codes.Aborted:            {Kind: fault.Conflict, Reason: fault.ReasonInvalid},
+	codes.AlreadyExists:      {Kind: fault.Conflict, Reason: fault.ReasonInvalid},
+	codes.FailedPrecondition: {Kind: fault.Precondition, Reason: fault.ReasonInvalid},
+	codes.PermissionDenied:   {Kind: fault.Denied, Reason: fault.ReasonPermissionDenied},
+	codes.Unauthenticated:    {Kind: fault.Precondition, Reason: fault.ReasonNotAllowed},
+	codes.OutOfRange:         {Kind: fault.OutOfRange, Reason: fault.ReasonInvalid},
+	codes.Unavailable:        {Kind: fault.Unavailable, Reason: fault.ReasonUnavailable},
+	codes.DeadlineExceeded:   {Kind: fault.Unavailable, Reason: fault.ReasonUnavailable},
+	codes.Canceled:           {Kind: fault.Unavailable, Reason: fault.ReasonUnavailable},
+	codes.ResourceExhausted:  {Kind: fault.Exhausted, Reason: fault.ReasonOverloaded},
 }

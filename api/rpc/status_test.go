@@ -15,7 +15,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// What one process says is what the next one hears, and the third.
+// An error is the same in the process that receives it, and in the next one.
 func TestAFaultCrossesTheWire(t *testing.T) {
 	for _, want := range []*fault.Error{
 		fault.New(fault.Internal, fault.ReasonInternal, "broken"),
@@ -41,7 +41,7 @@ func TestAFaultCrossesTheWire(t *testing.T) {
 	}
 }
 
-// The cause is for the log of whoever had it.
+// The cause is not sent.
 func TestTheCauseStaysHere(t *testing.T) {
 	err := rpc.ToStatus(fault.New(fault.Unavailable, fault.ReasonUnavailable, "try again").Because(errors.New("secret")))
 	if got := status.Convert(err).Message(); got != "try again" {

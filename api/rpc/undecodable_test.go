@@ -19,8 +19,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// A request that is not protobuf is the caller's mistake, and no failure of the
-// server for its log.
+// A request that is not protobuf is the caller's mistake, and the server does not log a
+// failure.
 func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	var log bytes.Buffer
 	p := serve(t, "", rpc.ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}, &peer{
@@ -60,7 +60,7 @@ func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	}
 }
 
-// A stream keeps the name that it watches, so a name is short.
+// A stream keeps the name that it watches, so a name must be short.
 func TestHealthNameOverTheLimit(t *testing.T) {
 	p := serve(t, "", rpc.ServerOptions{}, &peer{})
 	conn, err := rpc.Dial([]string{p.addr}, rpc.DialOptions{})
@@ -80,7 +80,7 @@ func TestHealthNameOverTheLimit(t *testing.T) {
 		}
 		return err
 	}
-	// The answer does not wait for the caller to end its side.
+	// The server answers before the caller ends its side.
 	openWatch := func(n int) error {
 		if n <= 128 {
 			return nil
@@ -119,8 +119,8 @@ func TestRecoverReturnsAPanicAsAnInternalError(t *testing.T) {
 	}
 }
 
-// A server with a bound decodes no request with more fields than that: each element of
-// a repeated field takes fifty times the two bytes that it arrives with.
+// A server with a bound does not decode a request with more fields: each element of a
+// repeated field uses fifty times the two bytes that it has on the wire.
 func TestFieldsOfARequestAreBounded(t *testing.T) {
 	called := 0
 	p := serve(t, "", rpc.ServerOptions{MaxFields: 3}, &peer{get: func(context.Context) (*berthv1.Replica, error) {

@@ -1,5 +1,5 @@
-// Command berth-agent is `berth agent` as a program of its own, for hosts that run
-// nothing else of Berth.
+// Command berth-agent is `berth agent` as a program of its own, for hosts that run no
+// other part of Berth.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	agent.ShimMain() // a worker's keeper is this binary too
+	agent.ShimMain() // the keepers of workers run this binary too
 
 	cmd := command.Agent()
 	cmd.Use = "berth-agent"

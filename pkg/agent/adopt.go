@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt implements Driver: it goes through the directories of workers.
+// Adopt implements Driver. It reads the directories of the workers.
 func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
 	dirs, err := filepath.Glob(filepath.Join(p.cfg.Dir, "workers", "*", "*"))
 	if err != nil {
@@ -38,36 +38,36 @@ func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
 	slices.SortFunc(forgotten, func(a, b string) int { return cmp.Compare(modified(a), modified(b)) })
 	now := time.Now()
 	for _, dir := range forgotten {
-		p.retire(dir, aged(time.Unix(0, modified(dir)), now))
+		p.retire(dir, rebase(time.Unix(0, modified(dir)), now))
 	}
 	return adopted, nil
 }
 
-// adopt takes over the worker of a directory; nil when it never ran, and never
-// will.
+// adopt adopts the worker of a directory. It returns nil if the worker never ran and
+// never will.
 func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	var pl plan
 	if err := readJSON(filepath.Join(dir, fileWorker), &pl); err != nil {
-		p.log.Warn("no plan: the worker was not started", "dir", dir, "error", err)
+		p.log.Warn("worker.json cannot be read: the worker was not started", "dir", dir, "error", err)
 		return nil, nil
 	}
-	// Whoever claims it first decides. A keeper may still be on its way: it finds
-	// that it is too late, or it came first and is adopted.
+	// The first claim decides. A keeper may still be starting: if it comes later, it exits;
+	// if it came first, it is adopted.
 	if _, err := claim(dir, process{}); err != nil {
 		return nil, err
 	}
-	k := &kept{
+	k := &keptWorker{
 		driver: p, dir: dir, settled: make(chan struct{}),
 		ended: func(x Exit) { ended(pl.Spec, x) },
 	}
 	close(k.settled)
 	if err := readJSON(filepath.Join(dir, fileClaim), &k.keeper); err != nil {
-		// A host that lost its power leaves such files. Its keepers are gone, which
-		// their pipes tell.
-		p.log.Warn("the claim cannot be read", "dir", dir, "error", err)
+		// A host that lost its power leaves such files. Its keepers do not run any more, so
+		// that the pipes have ended.
+		p.log.Warn("the claim of a worker cannot be read", "dir", dir, "error", err)
 		k.keeper = process{PID: -1}
 	}
-	// Without a keeper the pipe has no writer, and ends at once.
+	// Without a keeper the pipe has no writer and ends at once.
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err
@@ -83,19 +83,20 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	}, nil
 }
 
-// lateKeeper is how long a keeper may take to find that it is too late.
+// lateKeeper is how long a keeper may take to find that its worker is already claimed.
 const lateKeeper = 10 * time.Second
 
-// awaitLate waits until a keeper that is of no use is gone: only then may its
-// directory be removed, and with it the claim.
-func (k *kept) awaitLate() error {
+// awaitLate waits until a late keeper has exited. Only then may the directory be removed,
+// and with it the claim.
+func (k *keptWorker) awaitLate() error {
 	if err := k.events.SetReadDeadline(time.Now().Add(lateKeeper)); err != nil {
 		return err
 	}
 	return k.follow()
 }
 
-// modified is when a file was last changed, in nanoseconds; 0 when it is gone.
+// modified returns the time of a file's last change in nanoseconds, 0 if there is no
+// such file.
 func modified(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {

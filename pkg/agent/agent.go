@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -17,145 +19,135 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Config is what an agent is made of. ID, Driver and Conn are required.
+// Config configures an agent. ID, Driver and Conn are required.
 type Config struct {
-	// ID is the executor's, 1 to 253 of [A-Za-z0-9._-].
+	// ID is the ID of the executor, 1 to 253 of [A-Za-z0-9._-].
 	ID string
-	// Address is where the assigner's orders reach the agent's gRPC server.
+	// Address is the address of the agent's gRPC server for the assigner.
 	Address    string
 	SKU        string
 	Host       string
 	Attributes map[string]string
-	// Resources is what the executor offers; Detect finds it out.
+	// Resources is the capacity of the executor; see Detect.
 	Resources resource.Vector
-	// Reserved are shares of Resources that it sets aside, each for the workers
-	// of a role.
+	// Reserved are the shares of Resources that are reserved for workers of a role, by
+	// role.
 	Reserved   map[string]resource.Vector
 	Generation int64
 
 	Driver Driver
-	// Dir keeps the tombstones and the secret, and is held by one agent at a time.
-	// Without one the promises end with the agent, as befits simulated ones.
+	// Dir is the directory for the tombstones and the secret. One agent at a time can use
+	// it. Without a directory the agent's promises end with its process, which is
+	// sufficient for simulated workers.
 	Dir string
-	// Secret proves that the executor is this agent's, over its restarts: at most 256
-	// bytes. The one kept in Dir unless given; without either a new one is made, and
-	// the next agent is refused until the executor is LOST. See openSecret.
+	// Secret proves over restarts that the executor is this agent's, at most 256 bytes.
+	// The default is the secret kept in Dir. Without either the agent makes a new one, and
+	// its successor is refused until the executor is LOST. See openSecret.
 	Secret string
-	// Conn leads to the gateway. Dial it with DialOptions, so that it comes back
-	// soon after an outage. Agents may share it; the agent does not close it.
+	// Conn is the connection to the gateway. Dial it with DialOptions, so that it
+	// reconnects soon after an outage. Agents may share it; the agent does not close it.
 	Conn grpc.ClientConnInterface
 	// StopWhenIsolatedAfter is how long the control plane may be silent before
-	// the agent stops its workers; 0 lets them run.
+	// the agent stops its workers; 0 means that they keep running.
 	StopWhenIsolatedAfter time.Duration
-	// Starts is how many workers are being started at once, the rest waits in
-	// line; twice the processors unless given, and at least 4.
+	// Starts is the number of workers that the agent starts at the same time; the others
+	// are queued. The default is twice the number of processors, at least 4.
 	Starts int
-	// StartTimeout is how long a start may take before the next one in line goes
-	// past it; 30 s unless given.
+	// StartTimeout is the time after which a slow start lets the next one in the queue
+	// begin, 30 s by default.
 	StartTimeout time.Duration
-	// TombstoneAge is how long tombstones are kept at least; 24 h unless given.
+	// TombstoneAge is the minimum time that tombstones are kept, 24 h by default.
 	TombstoneAge time.Duration
-	// Log is slog's default unless given.
+	// Log is slog.Default() by default.
 	Log *slog.Logger
 
-	// now is the time of day, for tests to step.
+	// now returns the time of day. Tests replace it to step the clock. It is only for
+	// times that are stored or reported: waits use timers and the monotonic clock reading,
+	// which a step of the clock does not change.
 	now func() time.Time
-	// promptly is how long an order to start waits, for tests that are slow.
-	promptly time.Duration
+	// startWait is how long a start request waits for the worker; slow tests raise it.
+	startWait time.Duration
 }
 
 // Agent is the agent of one executor. Its methods are safe for concurrent use.
 type Agent struct {
-	cfg   Config
-	log   *slog.Logger
-	lock  *os.File
-	nonce string
-	// secret proves that the executor is this agent's; keptSecret says that a run
-	// before had it.
+	cfg  Config
+	log  *slog.Logger
+	lock *os.File
+	// secret proves that the executor is this agent's. keptSecret reports whether an
+	// earlier run used it.
 	secret     string
 	keptSecret bool
-	// now is the time of day as it is told. Nothing waits by it: that is for
-	// timers, and for the monotonic reading that it carries, which a step of the
-	// clock leaves alone.
-	now func() time.Time
-	// wake has one element when there is news to report.
+	// wake has one element when a report is due.
 	wake chan struct{}
-	// asked: the control plane wants a complete report.
-	asked bool
-	// orders counts those under way.
-	orders sync.WaitGroup
+	// requests counts the requests and starts in progress.
+	requests sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	// ending is set when no worker is started any more.
+	// ending is set when no worker may be started any more.
 	ending bool
-	// superseded is set once another agent has the ID, leave is called with it.
+	// superseded is set once another agent has the ID, and leave is called with it.
 	// notices counts the answers that said so.
 	superseded bool
 	leave      func()
 	notices    int
-	ledger     *ledger
-	journal    *journal
-	workers    map[identity]*worker
-	// starting are the workers that are being started or wait for it, line those
-	// that wait, in order, and room says how many more may begin.
-	starting map[identity]*start
-	line     []*start
-	room     int
-	// held are the ends that could not be made durable yet, again tries them.
-	held  map[identity]Exit
-	again *time.Timer
-	// changed is closed and made afresh when a worker is started or ended.
+	// completeDue is set when the control plane requests a complete report.
+	completeDue bool
+	ledger      *ledger
+	journal     *journal
+	workers     map[identity]*worker
+	// starting are the starts that are queued or in progress. startQueue has the queued
+	// ones in order, and freeStarts is how many more may begin.
+	starting   map[identity]*start
+	startQueue []*start
+	freeStarts int
+	// pendingEnds are the ends that could not be made durable yet; retryEnds retries them.
+	pendingEnds map[identity]Exit
+	retryEnds   *time.Timer
+	// changed is closed and replaced when the state of a worker changes.
 	changed chan struct{}
 }
 
-// worker is what the agent holds of an entry beside the ledger.
+// worker is what the agent needs to stop a worker of the ledger.
 type worker struct {
 	handle Handle
 	grace  time.Duration
 }
 
-// defaultGrace is the grace of a task that names none.
+// defaultGrace is the grace of a task that does not set one.
 const defaultGrace = 10 * time.Second
 
-// New makes an agent, reads its tombstones and adopts the workers of the one
-// before it. It takes orders once Run has registered it. Close it.
+// New returns an agent that has read its tombstones and adopted the workers of its
+// predecessor. It accepts requests once Run has registered it. Close must be called.
 func New(cfg Config) (*Agent, error) {
 	if !model.ValidName(cfg.ID, 253) {
-		return nil, fmt.Errorf("agent: %q is not an executor id", cfg.ID)
+		return nil, fmt.Errorf("agent: %q is not an executor ID", cfg.ID)
 	}
 	if cfg.Driver == nil || cfg.Conn == nil {
 		return nil, fmt.Errorf("agent %s: driver and connection are required", cfg.ID)
 	}
-	if cfg.TombstoneAge == 0 {
-		cfg.TombstoneAge = defaultTombstoneAge
-	}
 	if cfg.Starts < 0 || cfg.StartTimeout < 0 {
-		return nil, fmt.Errorf("agent %s: starts and their timeout cannot be negative", cfg.ID)
+		return nil, fmt.Errorf("agent %s: Starts and StartTimeout must not be negative", cfg.ID)
 	}
-	if cfg.Starts == 0 {
-		cfg.Starts = defaultStarts()
-	}
-	if cfg.StartTimeout == 0 {
-		cfg.StartTimeout = defaultStartTimeout
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	cfg.TombstoneAge = cmp.Or(cfg.TombstoneAge, defaultTombstoneAge)
+	cfg.Starts = cmp.Or(cfg.Starts, defaultStarts())
+	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.startWait = cmp.Or(cfg.startWait, startWait)
+	if cfg.StopWhenIsolatedAfter <= 0 {
+		cfg.StopWhenIsolatedAfter = math.MaxInt64
 	}
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
-	if cfg.promptly == 0 {
-		cfg.promptly = promptly
-	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log.With("executor", cfg.ID), nonce: newNonce(), now: cfg.now,
+		cfg: cfg, log: cfg.Log.With("executor", cfg.ID),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
-		ledger: newLedger(cfg.ID, cfg.TombstoneAge), workers: map[identity]*worker{},
-		starting: map[identity]*start{}, room: cfg.Starts, held: map[identity]Exit{},
+		ledger: newLedger(cfg.ID, newNonce(), cfg.TombstoneAge), workers: map[identity]*worker{},
+		starting: map[identity]*start{}, freeStarts: cfg.Starts, pendingEnds: map[identity]Exit{},
 	}
-	a.ledger.nonce = a.nonce
-	// Held throughout, so that the end of an adopted worker waits for its entry.
+	// Locked throughout, so that the end of an adopted worker comes after its entry.
 	a.mu.Lock()
 	err := a.open()
 	a.mu.Unlock()
@@ -174,13 +166,13 @@ func (a *Agent) open() error {
 		if a.lock, err = lockDir(a.cfg.Dir); err != nil {
 			return err
 		}
-		var kept []tombstone
-		if a.journal, kept, err = openJournal(a.cfg.Dir); err != nil {
+		var tombstones []tombstone
+		if a.journal, tombstones, err = openJournal(a.cfg.Dir); err != nil {
 			return err
 		}
-		now := a.now()
-		for _, t := range kept {
-			t.At = aged(t.At, now)
+		now := a.cfg.now()
+		for _, t := range tombstones {
+			t.At = rebase(t.At, now)
 			a.ledger.bury(t)
 		}
 	}
@@ -201,96 +193,80 @@ func (a *Agent) open() error {
 		a.workers[w.Spec.identity()] = &worker{w.Handle, w.Spec.Grace}
 		a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch)
 	}
-	// Where there is no room their ends are held back until there is.
-	if err := a.journal.reserve(a.ledger.living, a.ledger.buried); err != nil {
-		a.log.Warn("no room for the ends of adopted workers", "error", err)
+	// If the disk is full, their ends stay pending until there is space.
+	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
+		a.log.Warn("no disk space for the ends of adopted workers", "error", err)
 	}
 	return nil
 }
 
-// aged is when something happened, as seen from now: with now's monotonic
-// reading, so that a step of the clock does not age it from here on, and never
-// in the future, where a clock that was set back would have it.
-func aged(at, now time.Time) time.Time { return now.Add(-max(0, now.Sub(at))) }
+// rebase returns a stored time with the monotonic clock reading of now, so that a later
+// step of the clock does not change its age. A time in the future, from before the clock
+// was set back, becomes now.
+func rebase(at, now time.Time) time.Time { return now.Add(-max(0, now.Sub(at))) }
 
-// tell wakes whoever waits for a change, and the report. The lock is held.
-func (a *Agent) tell() {
-	close(a.changed)
-	a.changed = make(chan struct{})
+// notify announces a change to goroutines that wait for one, and has it reported. a.mu
+// must be locked.
+func (a *Agent) notify() {
+	a.broadcast()
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// StopWorkers stops every worker, those that are just being started too, each
-// within its own grace, and returns when the last one is gone. What waits to be
-// started is not begun. From then on no worker is started.
+// broadcast announces a change that needs no report. a.mu must be locked.
+func (a *Agent) broadcast() {
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// StopWorkers stops every worker, including those that are being started, each within
+// its own grace. It returns when the last one has exited. Queued starts are withdrawn,
+// and from then on no worker is started.
 func (a *Agent) StopWorkers(ctx context.Context) error {
 	a.mu.Lock()
 	a.ending = true
-	a.clearLine()
+	a.clearStartQueue()
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
-		left, changed := 0, a.changed
-		told := map[identity]*worker{}
-		for id, e := range a.ledger.entries {
-			if e.state.Terminal() {
-				continue
-			}
-			left++
-			if w := a.workers[id]; w != nil && e.state == model.WorkerRunning {
-				told[id] = w
-			}
-		}
+		live, changed := a.ledger.live(), a.changed
 		a.mu.Unlock()
-		if left == 0 {
+		if live == 0 {
 			return nil
 		}
-		if len(told) > 0 {
-			if err := a.stop(told); err != nil {
-				return err
-			}
-			continue
+		if err := a.stopUpTo(model.WorkerRunning); err != nil {
+			return err
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("agent %s: %d workers still live: %w", a.cfg.ID, left, ctx.Err())
+			return fmt.Errorf("agent %s: %d workers still run: %w", a.cfg.ID, live, ctx.Err())
 		}
 	}
 }
 
-func (a *Agent) stopAll() error {
+// stopUpTo stops the started workers whose state is not beyond the given one.
+func (a *Agent) stopUpTo(last model.WorkerState) error {
 	a.mu.Lock()
-	live := a.live()
+	selected := map[identity]*worker{}
+	for id, w := range a.workers {
+		if e := a.ledger.entries[id]; e != nil && e.state <= last {
+			selected[id] = w
+		}
+	}
 	a.mu.Unlock()
-	return a.stop(live)
-}
-
-func (a *Agent) stop(workers map[identity]*worker) error {
 	var errs []error
-	for id, w := range workers {
-		errs = append(errs, a.order(id, w, w.grace))
+	for id, w := range selected {
+		errs = append(errs, a.stopWorker(id, w, w.grace))
 	}
 	return errors.Join(errs...)
 }
 
-// live answers the workers that have not ended. The lock is held.
-func (a *Agent) live() map[identity]*worker {
-	live := map[identity]*worker{}
-	for id, w := range a.workers {
-		if e := a.ledger.entries[id]; e != nil && !e.state.Terminal() {
-			live[id] = w
-		}
-	}
-	return live
-}
-
-// Close waits for the orders and starts under way, closes the driver and lets go
-// of the directory. What waits to be started is not begun. The workers go on,
-// for the next agent to adopt: StopWorkers before it ends them. End Run first.
+// Close waits for the requests and starts in progress, closes the driver and releases
+// the directory. Queued starts are withdrawn. Running workers keep running, for the next
+// agent to adopt; to end them, call StopWorkers first. Run must have returned.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	if a.closed {
@@ -298,12 +274,12 @@ func (a *Agent) Close() error {
 		return nil
 	}
 	a.closed = true
-	a.clearLine()
-	if a.again != nil {
-		a.again.Stop()
+	a.clearStartQueue()
+	if a.retryEnds != nil {
+		a.retryEnds.Stop()
 	}
 	a.mu.Unlock()
-	a.orders.Wait()
+	a.requests.Wait()
 	err := a.cfg.Driver.Close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -314,15 +290,15 @@ func (a *Agent) Close() error {
 	return err
 }
 
-// lockDir makes sure that one agent holds the directory. The lock ends with the
-// process, however that ends.
+// lockDir locks the directory for one agent. The lock ends with the process, however the
+// process ends.
 func lockDir(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o640)
 	if err != nil {
 		return nil, err
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is held by another agent: %w", dir, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("%s is in use by another agent: %w", dir, err), file.Close())
 	}
 	return file, nil
 }

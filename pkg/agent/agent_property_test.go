@@ -19,13 +19,14 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Whatever is ordered in whatever order, while starts wait and take, writes fail
-// and agents die: a (worker, epoch) runs once, and never after its end was told
-// to anyone; a name runs at one epoch; no more starts are under way than are let;
-// and what runs is reported by whoever is the agent.
+// Requests come in any order, starts wait and take time, writes fail and agents die. A
+// (worker, epoch) runs at most once, and never after its end was reported. A name runs
+// at one epoch. No more starts are in progress than allowed. The current agent reports
+// every worker that runs.
 func TestAgentPromises(t *testing.T) {
 	root := t.TempDir()
-	// Time stands still for rapid: it would look for a smaller failure for ever.
+	// rapid must not measure the time, which stands still here: it would shrink a
+	// failure forever.
 	const shrink = "rapid.shrinktime"
 	was := flag.Lookup(shrink).Value.String()
 	if err := flag.Set(shrink, "0s"); err != nil {
@@ -33,8 +34,8 @@ func TestAgentPromises(t *testing.T) {
 	}
 	defer func() { _ = flag.Set(shrink, was) }()
 	synctest.Test(t, func(t *testing.T) {
-		// Not the test itself: rapid would ask it for its deadline, which a bubble has
-		// not.
+		// Not the test itself: rapid would read its deadline, which a test in a bubble
+		// does not have.
 		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) {
 			dir, err := os.MkdirTemp(root, "")
 			if err != nil {
@@ -52,7 +53,7 @@ func TestAgentPromises(t *testing.T) {
 				"break":   p.breakDisk,
 				"mend":    p.mendDisk,
 				"restart": p.restart,
-				"later":   func(*rapid.T) { time.Sleep(promptly + heldAgain) },
+				"later":   func(*rapid.T) { time.Sleep(startWait + retryEndsAfter) },
 				"":        p.check,
 			})
 		})
@@ -61,12 +62,13 @@ func TestAgentPromises(t *testing.T) {
 
 const playStarts = 2
 
-// hosted is what a host runs: it outlives its agents.
+// hosted is the state of a host, which outlives its agents.
 type hosted struct {
 	mu      sync.Mutex
 	live    map[identity]*hostedWorker
 	pending map[identity]*pendingStart
-	// ran has run, over is told to be over. wrong is the first promise broken.
+	// ran has the workers that ran, over those whose end was reported. wrong is the
+	// first broken promise.
 	ran, over map[identity]bool
 	wrong     string
 }
@@ -75,7 +77,7 @@ type hostedWorker struct {
 	on       *hosted
 	spec     Spec
 	stopping bool
-	exit     *Exit // once it has ended, until it is forgotten
+	exit     *Exit // after its end, until it is forgotten
 	ended    func(Exit)
 }
 
@@ -85,10 +87,10 @@ type pendingStart struct {
 	word  chan error
 }
 
-// errDied is what a start that its agent did not live to see answers to nobody.
+// errDied is the result of a start whose agent died before it saw the result.
 var errDied = errors.New("the agent died")
 
-// driverOf is one agent's driver on the host.
+// driverOf is the driver of one agent on the host.
 type driverOf struct{ *hosted }
 
 func (h driverOf) Start(spec Spec, ended func(Exit)) (Handle, error) {
@@ -108,12 +110,12 @@ func (h driverOf) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return h.live[id], nil
 }
 
-// run has a worker run, and looks whether it may.
+// run starts a worker and checks that it may run.
 func (h *hosted) run(s *pendingStart) {
 	id := s.spec.identity()
 	switch {
 	case h.over[id]:
-		h.wrong = "a worker runs after its end was told"
+		h.wrong = "a worker runs after its end was reported"
 	case h.ran[id]:
 		h.wrong = "a worker runs twice"
 	}
@@ -154,13 +156,13 @@ func (w *hostedWorker) Forget() {
 	delete(w.on.live, w.spec.identity())
 }
 
-// play is a host, its present agent and its disk.
+// play is a host, its current agent and its disk.
 type play struct {
 	hosted
 	dir         string
 	agent       *Agent
 	incarnation int64
-	broken      *os.File // stands in for the tombstones while writes fail
+	broken      *os.File // replaces the journal's file while writes fail
 	whole       *os.File
 	calls       sync.WaitGroup
 }
@@ -184,14 +186,13 @@ func (p *play) open(t *rapid.T) {
 	p.agent = a
 }
 
-// close is the end of an agent, orderly or not: what it does not write down, it
-// takes along.
+// close ends an agent, orderly or not. State that it has not written is lost.
 func (p *play) close() error {
 	p.mu.Lock()
 	for id, s := range p.pending {
 		delete(p.pending, id)
 		if p.live[id] != nil {
-			s.word <- nil // Its keeper carries on.
+			s.word <- nil // Its keeper keeps running.
 		} else {
 			s.word <- errDied // An error promises that it never runs.
 		}
@@ -209,7 +210,7 @@ func (p *play) restart(t *rapid.T) {
 	failing := p.broken != nil
 	p.mu.Lock()
 	for _, id := range p.sorted(p.pending) {
-		// Its keeper may carry on, for the next agent to adopt.
+		// Its keeper may keep running, for the next agent to adopt.
 		if rapid.Bool().Draw(t, "carries on") {
 			p.run(p.pending[id])
 		}
@@ -257,7 +258,7 @@ func (p *play) stop(t *rapid.T) {
 	})
 }
 
-// heard takes in what an agent has said of a worker: an end is a promise.
+// heard records what an agent has said of a worker. An end is a promise.
 func (p *play) heard(w *controlv1.WorkerReport) {
 	if !model.WorkerState(w.State).Terminal() {
 		return
@@ -267,7 +268,7 @@ func (p *play) heard(w *controlv1.WorkerReport) {
 	defer p.mu.Unlock()
 	p.over[id] = true
 	if h := p.live[id]; h != nil && h.exit == nil {
-		p.wrong = "an end is told of a worker that runs"
+		p.wrong = "an end is reported of a worker that runs"
 	}
 }
 
@@ -309,10 +310,10 @@ func (p *play) end(t *rapid.T) {
 	ended(x)
 }
 
-// answer is the control plane's word that it knows the ends that it was told.
+// answer acknowledges the ends that the control plane received.
 func (p *play) answer(*rapid.T) {
 	p.agent.mu.Lock()
-	report := p.agent.ledger.report(everything)
+	report := p.agent.ledger.report(complete)
 	p.agent.mu.Unlock()
 	answer := &controlv1.ExecutorReportAnswer{Sequence: report.Sequence}
 	for _, w := range report.Workers {
@@ -350,12 +351,12 @@ func (p *play) mend() {
 	p.broken = nil
 }
 
-// check looks at what runs, and at what is said of it.
+// check checks the running workers, and the reports of them.
 func (p *play) check(t *rapid.T) {
 	synctest.Wait()
 	reported := map[int32]map[int64]berthv1.Assignment_State{}
 	p.agent.mu.Lock()
-	report := p.agent.ledger.report(everything)
+	report := p.agent.ledger.report(complete)
 	p.agent.mu.Unlock()
 	for _, w := range report.Workers {
 		p.heard(w)

@@ -12,14 +12,14 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// AllowAll in an allow-list opens it to every command, or to every variable that does
-// not make a program load code.
+// AllowAll in an allow-list allows every command, or every variable that does not make a
+// program load code.
 const AllowAll = "*"
 
-// loaders are the variables by which a program, or the loader of a program, runs code
-// that its caller names. AllowAll does not cover them: each needs its exact name in the
-// list. A name that ends in '*' stands for all that begin so. Programs may have others
-// that nobody here knows of, so this list is never complete.
+// loaders are the variables that make a program, or its loader, run code of the caller's
+// choice. AllowAll does not cover them: the list must have their exact names. A name that
+// ends in '*' is a prefix. The list cannot be complete, since any program may have more
+// such variables.
 var loaders = []string{
 	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "HOSTALIASES", "TERMINFO*",
 	"BASH_ENV", "BASH_FUNC_*", "ENV", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_SSH*",
@@ -27,8 +27,8 @@ var loaders = []string{
 	"LUA_*", "NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "PYTHON*", "RUBYLIB", "RUBYOPT",
 }
 
-// permitEnv checks the variables of a task against the list of those that tasks may
-// set. What belongs to the agent is not checked: it is never taken from a task.
+// permitEnv checks the variables of a task against the allow-list. It skips the agent's
+// own variables, which are never taken from a task.
 func permitEnv(allow []string, env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {
@@ -48,10 +48,9 @@ func loads(name string) bool {
 	})
 }
 
-// resolve finds the program of a command and checks it against the allow-list.
-// A name without a slash is looked up in the agent's own PATH, whatever the
-// task's environment says. It is allowed when the list has the name as it was
-// given, or the path that was found.
+// resolve returns the path of a command's program and checks it against the allow-list.
+// A name without a slash is looked up in the agent's own PATH, not in that of the task.
+// The command is allowed if the list has the command itself or the path.
 func resolve(allow []string, command, workDir string) (string, error) {
 	if command == "" {
 		return "", fault.BadField(fault.ReasonRequired, "task.command", "is required by an executor that runs processes")
@@ -64,14 +63,14 @@ func resolve(allow []string, command, workDir string) (string, error) {
 	}
 	path = filepath.Clean(path)
 	if !slices.ContainsFunc(allow, func(a string) bool { return a == AllowAll || a == command || a == path }) {
-		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the allow-list of the executor does not name %q", command)
+		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's allow-list does not have %q", command)
 	}
 	if err != nil {
 		return "", startFailed("%q is not in the executor's PATH", command)
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", startFailed("%q is no program of the executor", path)
+		return "", startFailed("%q is not an executable file of the executor", path)
 	}
 	return path, nil
 }

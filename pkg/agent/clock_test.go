@@ -10,9 +10,9 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// stepped is what time.Now would have answered, had the host's clock been stepped
-// before: another time of day, and the same monotonic reading. The time package
-// makes no such values, and keeps both readings as in the layout below.
+// stepped returns what time.Now would have returned after a step of the host's clock:
+// another time of day, and the same monotonic reading. The time package cannot make
+// such values, so that stepped depends on its layout of both readings, below.
 func stepped(now time.Time, by time.Duration) time.Time {
 	const nanoseconds = 30 // The bits below the seconds of the time of day.
 	layout := (*struct {
@@ -24,7 +24,7 @@ func stepped(now time.Time, by time.Duration) time.Time {
 	return now
 }
 
-// clock is a host's clock that is stepped now and then.
+// clock is a host's clock that tests can step.
 type clock struct{ by atomic.Int64 }
 
 func (c *clock) now() time.Time { return stepped(time.Now(), time.Duration(c.by.Load())) }
@@ -39,8 +39,8 @@ func TestStepped(t *testing.T) {
 	}
 }
 
-// A step of the clock by a day, either way, kills no worker, ends no grace, stops
-// no heartbeat, isolates no agent and forgets no promise.
+// A step of the clock by a day, either way, kills no worker, ends no grace, stops no
+// heartbeat, isolates no agent and loses no promise.
 func TestPitfallClockSteps(t *testing.T) {
 	dir := t.TempDir()
 	c := newControl(20 * time.Millisecond)
@@ -55,7 +55,8 @@ func TestPitfallClockSteps(t *testing.T) {
 		StopWhenIsolatedAfter: time.Hour, TombstoneAge: 12 * time.Hour, StartTimeout: time.Hour,
 	})
 	c.registered(t, "host", 1)
-	// A gate of its own each: two that read lines of one pipe share the letters.
+	// Each worker has its own gate: two readers of one pipe would share the bytes of a
+	// line.
 	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
 	script := func(gate *fifo) string {
 		return `trap 'echo heard >` + f.path + `' TERM; echo up >` + f.path + `
@@ -69,10 +70,10 @@ func TestPitfallClockSteps(t *testing.T) {
 	a.mu.Lock()
 	for i := range 2 * tombstoneCount {
 		promise := tombstoneOf(i)
-		promise.At = a.now()
+		promise.At = a.cfg.now()
 		a.ledger.bury(promise)
 	}
-	promises := len(a.ledger.buried)
+	promises := len(a.ledger.tombstones)
 	a.mu.Unlock()
 	if _, err := tryStop(t.Context(), a, stopOf(ends, time.Hour)); err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ func TestPitfallClockSteps(t *testing.T) {
 			t.Errorf("after a step of %v: %v", by, s)
 		}
 		a.mu.Lock()
-		if n := len(a.ledger.buried); n != promises+i+1 {
+		if n := len(a.ledger.tombstones); n != promises+i+1 {
 			t.Errorf("%d tombstones after a step of %v", n, by)
 		}
 		a.mu.Unlock()
@@ -108,14 +109,14 @@ func TestPitfallClockSteps(t *testing.T) {
 	stop()
 }
 
-// What is read from disk has an age from then on that no step of the clock
-// changes, and is never of the future.
-func TestAged(t *testing.T) {
+// The age of a stored time does not change with a step of the clock after it was read,
+// and is never negative.
+func TestRebase(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct{ ago, age time.Duration }{
 		{time.Hour, time.Hour}, {-time.Hour, 0}, {0, 0},
 	} {
-		at := aged(now.Add(-c.ago).Round(0), now)
+		at := rebase(now.Add(-c.ago).Round(0), now)
 		if got := stepped(now, 24*time.Hour).Sub(at); (got - c.age).Abs() > time.Millisecond {
 			t.Errorf("%v ago is of age %v", c.ago, got)
 		}

@@ -20,8 +20,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// control is a control plane of one process: it registers agents, takes their
-// heartbeats, and keeps what they report.
+// control is a control plane in this process. It registers agents, receives their
+// heartbeats, and stores their reports.
 type control struct {
 	controlv1.UnimplementedAgentsServer
 	controlv1.UnimplementedHeartbeatsServer
@@ -33,8 +33,7 @@ type control struct {
 	nonces       map[string]string
 	former       map[string]bool // nonces that may not come back
 	refused      int             // registrations
-	// owned: another agent has every executor; secrets are those that came, and
-	// superseded has heartbeats answered so.
+	// owned: another agent has every executor. secrets are those of the registrations.
 	owned      bool
 	secrets    []string
 	superseded bool
@@ -42,12 +41,12 @@ type control struct {
 	workers    map[string]*controlv1.WorkerReport
 	history    map[string][]string
 	bare       map[string]int // heartbeats without a report, by executor
-	streams    int            // that were begun
-	// deaf: ends are not answered as durable.
+	streams    int            // that were opened
+	// deaf: the answers do not acknowledge ends.
 	deaf bool
-	// mute: heartbeats are not answered at all.
+	// mute: heartbeats are not answered.
 	mute bool
-	// asks: the next heartbeat is answered with the wish for everything.
+	// asks: the answer to the next heartbeat requests a complete report.
 	asks    bool
 	changed chan struct{}
 	wrong   []string
@@ -61,7 +60,7 @@ func newControl(every time.Duration) *control {
 	}
 }
 
-// serve answers the address, and a function that ends it abruptly.
+// serve returns the address, and a function that stops the server abruptly.
 func (c *control) serve(t *testing.T, address string) (string, func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -84,7 +83,7 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 	c.secrets = append(c.secrets, req.Secret)
 	if c.former[req.Nonce] || c.owned {
 		c.refused++
-		c.tell()
+		c.emit()
 		if c.owned {
 			return nil, refusal(fault.ReasonOtherAgent)
 		}
@@ -94,7 +93,7 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 		c.nonces[req.Id] = req.Nonce
 		c.incarnations[req.Id]++
 	}
-	c.tell()
+	c.emit()
 	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5, HeartbeatEvery: durationpb.New(c.every)}, nil
 }
 
@@ -124,7 +123,7 @@ func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatR
 func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64) (*controlv1.HeartbeatAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.tell()
+	defer c.emit()
 	if req.Incarnation == 0 {
 		c.wrong = append(c.wrong, "a heartbeat of an agent that is not registered")
 	}
@@ -166,7 +165,7 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	return answer, nil
 }
 
-// another is how an agent is told that it is not the one its id stands for.
+// another is the error for an agent with an ID that another agent has.
 func another() error { return refusal(fault.ReasonOtherIncarnation) }
 
 func refusal(reason fault.Reason) error {
@@ -181,12 +180,12 @@ func reportKey(w *controlv1.WorkerReport) string {
 	return fmt.Sprintf("%s/%s/%d.%d@%d", w.Job, w.Stage, w.Index, w.Number, w.Epoch)
 }
 
-func (c *control) tell() {
+func (c *control) emit() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// await waits until the condition holds; it is called with the lock held.
+// await waits for the condition, which is called with the lock held.
 func (c *control) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -208,7 +207,7 @@ func (c *control) await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// awaitState waits until the worker was reported in that state.
+// awaitState waits for a report of the worker in that state.
 func (c *control) awaitState(t *testing.T, key, state string) *controlv1.WorkerReport {
 	t.Helper()
 	var w *controlv1.WorkerReport
@@ -235,11 +234,11 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// runAgent makes an agent and runs it to the end of the test, or until stop. An order
-// to it waits for what comes of the start, however slow the machine is.
+// runAgent runs an agent until the end of the test, or until stop. A start request
+// waits for the result, however slow the machine is.
 func runAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
 	t.Helper()
-	cfg.promptly = time.Minute
+	cfg.startWait = time.Minute
 	a, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

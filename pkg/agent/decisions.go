@@ -6,31 +6,28 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Decisions are what an Agent decides orders by, alone: no process, no disk and
-// no clock. They are for those who simulate agents, so that what is shown of a
-// simulated host holds for a real one. They are for one goroutine.
+// Decisions are the rules by which an Agent decides on requests, without processes, disk
+// and clock. Simulations use them, so that a property of a simulated host also holds for
+// a real one. Decisions are for one goroutine.
 type Decisions struct{ ledger *ledger }
 
-// NewDecisions makes those of an executor that has seen no order yet, and that
+// NewDecisions returns the decisions of an executor that has received no request yet and
 // registers with a nonce.
 func NewDecisions(executor, nonce string) *Decisions {
-	l := newLedger(executor, defaultTombstoneAge)
-	l.nonce = nonce
-	return &Decisions{l}
+	return &Decisions{newLedger(executor, nonce, defaultTombstoneAge)}
 }
 
-// Permit decides whether an order is looked at: it has to carry the nonce of the
-// registration. The error is a *fault.Error of reason PERMISSION_DENIED.
+// Permit checks that a request carries the nonce of the registration. The error is a
+// *fault.Error with reason PERMISSION_DENIED.
 func (d *Decisions) Permit(nonce string) error { return d.ledger.permit(nonce) }
 
-// Begin starts an incarnation; orders of a lower term of the assigner than that
-// are refused.
+// Begin starts an incarnation. From then on requests of a lower term are refused.
 func (d *Decisions) Begin(incarnation, term int64) { d.ledger.begin(incarnation, term) }
 
-// Submit decides on an order to start a worker. With start the caller is to start
-// it, and to say NotStarted if that fails; otherwise it was ordered before.
-// Errors are *fault.Error. An Unavailable one says that the worker still runs at
-// another epoch, older, and is to be stopped first.
+// Submit decides on a start request. If start is set, the caller must start the worker,
+// and call NotStarted if that fails; otherwise the request is a repeat. Errors are
+// *fault.Error. An Unavailable one says that the worker still runs at an older epoch,
+// and the caller must stop it first.
 func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64, uid string, now time.Time) (start bool, older int64, err error) {
 	_, start, before, err := d.ledger.submit(term, incarnation, identity{w, epoch}, uid, now)
 	if before != nil {
@@ -39,13 +36,13 @@ func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64,
 	return start, older, err
 }
 
-// NotStarted says that a worker could not be started: it may be ordered again.
+// NotStarted records that a worker could not be started; the start may be repeated.
 func (d *Decisions) NotStarted(w model.Worker, epoch int64) {
 	d.ledger.startFailed(identity{w, epoch})
 }
 
-// Stop decides on an order to stop a worker, and says whether it is there. If it
-// is not, it is never started from now on. Errors are *fault.Error.
+// Stop decides on a stop request and reports whether the worker is there. If it is not,
+// it is never started from then on. Errors are *fault.Error.
 func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, now time.Time) (there bool, err error) {
 	id := identity{w, epoch}
 	e, err := d.ledger.stop(term, incarnation, id)
@@ -55,20 +52,20 @@ func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, n
 	return e != nil, err
 }
 
-// Ended says how a worker ended. It is never started again.
+// Ended records how a worker ended. It is never started again.
 func (d *Decisions) Ended(w model.Worker, epoch int64, x Exit, now time.Time) {
 	d.ledger.ended(identity{w, epoch}, x, now)
 }
 
-// Known says that the end of a worker is durable at the control plane.
-func (d *Decisions) Known(w model.Worker, epoch int64) { d.ledger.leave(identity{w, epoch}) }
+// Known records that the end of a worker is durable at the control plane.
+func (d *Decisions) Known(w model.Worker, epoch int64) { delete(d.ledger.entries, identity{w, epoch}) }
 
-// Adopt takes over a worker that an earlier agent started and that still runs.
+// Adopt adds a worker that an earlier agent started and that still runs.
 func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, since time.Time) {
 	d.ledger.adopt(identity{w, epoch}, uid, model.WorkerRunning, since)
 }
 
-// Bury takes over what an earlier agent wrote down: the worker is never started.
+// Bury adds the tombstone of a worker from an earlier agent: it is never started.
 func (d *Decisions) Bury(w model.Worker, epoch int64, at time.Time) {
 	d.ledger.bury(tombstone{identity{w, epoch}, at})
 }

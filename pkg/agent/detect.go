@@ -12,19 +12,19 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// What is detected of memory and disk is rounded down to whole steps. Hosts of one
-// make differ by some pages that firmware and kernel keep, and by some blocks: to
-// the byte each would be a shape of its own, and none of them the same as another.
+// Detect rounds memory and disk down to these steps. Hosts of one model differ by some
+// pages that firmware and kernel use, and by some blocks. Without rounding, each host
+// would have a shape of its own.
 const (
 	memoryStep = 256 << 20
 	diskStep   = 1 << 30
 )
 
-// Detect answers what the host offers: `cpu` in thousandths of a core, `memory`
-// in bytes, whole 256 MiB, `disk` as the size in bytes of the file system that dir
-// is on, whole GiB, and one slot. A limit of the control group counts where it is
-// lower. The figures do not depend on what is in use, so that they are the same at
-// each start.
+// Detect returns the resources of the host: `cpu` in thousandths of a core, `memory` in
+// bytes, `disk` in bytes, and one slot. Memory is in whole 256 MiB. Disk is the size of
+// the file system of dir, in whole GiB. A lower limit of the control group replaces the
+// amount of the host. The amounts do not depend on current use, so that each start
+// detects the same.
 func Detect(dir string) (resource.Vector, error) {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -39,7 +39,7 @@ func Detect(dir string) (resource.Vector, error) {
 		return nil, fmt.Errorf("detect disk of %s: %w", dir, err)
 	}
 	cpu := int64(runtime.NumCPU()) * 1000
-	// Absent files mean no limit: the root group, or an older hierarchy.
+	// Without these files there is no limit: the root group, or an older hierarchy.
 	if text, err := os.ReadFile("/sys/fs/cgroup/cpu.max"); err == nil {
 		cpu = min(cpu, cpuMax(string(text), cpu))
 	}
@@ -47,19 +47,19 @@ func Detect(dir string) (resource.Vector, error) {
 		memory = min(memory, memoryMax(string(text), memory))
 	}
 	return resource.Vector{
-		"cpu": cpu, "memory": whole(memory, memoryStep), "disk": whole(int64(disk.Blocks)*disk.Frsize, diskStep), resource.Slots: 1,
+		"cpu": cpu, "memory": roundDown(memory, memoryStep), "disk": roundDown(int64(disk.Blocks)*disk.Frsize, diskStep), resource.Slots: 1,
 	}, nil
 }
 
-// whole rounds down to whole steps; less than one is left as it is.
-func whole(amount, step int64) int64 {
+// roundDown rounds down to whole steps. It does not change an amount below one step.
+func roundDown(amount, step int64) int64 {
 	if amount < step {
 		return amount
 	}
 	return amount - amount%step
 }
 
-// memTotal reads the line `MemTotal:  16384 kB` of /proc/meminfo, in bytes.
+// memTotal returns the bytes in the line `MemTotal:  16384 kB` of /proc/meminfo.
 func memTotal(text string) (int64, error) {
 	for l := range strings.Lines(text) {
 		fields := strings.Fields(l)
@@ -71,8 +71,8 @@ func memTotal(text string) (int64, error) {
 	return 0, fmt.Errorf("detect memory: no MemTotal in /proc/meminfo")
 }
 
-// cpuMax reads `quota period` of a control group, in thousandths of a core;
-// `max` is no limit.
+// cpuMax returns the limit in the line `quota period` of a control group, in thousandths
+// of a core, and none for `max`.
 func cpuMax(text string, none int64) int64 {
 	fields := strings.Fields(text)
 	if len(fields) != 2 {
@@ -86,7 +86,7 @@ func cpuMax(text string, none int64) int64 {
 	return quota * 1000 / period
 }
 
-// memoryMax reads the limit of a control group, in bytes; `max` is none.
+// memoryMax returns the limit of a control group in bytes, and none for `max`.
 func memoryMax(text string, none int64) int64 {
 	limit, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {

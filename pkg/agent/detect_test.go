@@ -2,8 +2,8 @@ package agent
 
 import "testing"
 
-// Twins that differ by some pages offer the same; a host of less than a step
-// offers what it has.
+// Hosts that differ by some pages have the same resources. A host with less than a step
+// has its exact amount.
 func TestDetectedAmountsAreWholeSteps(t *testing.T) {
 	for _, test := range []struct{ amount, step, want int64 }{
 		{64<<30 - 12345<<12, memoryStep, 64<<30 - memoryStep},
@@ -12,7 +12,7 @@ func TestDetectedAmountsAreWholeSteps(t *testing.T) {
 		{100 << 20, memoryStep, 100 << 20},
 		{0, diskStep, 0},
 	} {
-		if got := whole(test.amount, test.step); got != test.want {
+		if got := roundDown(test.amount, test.step); got != test.want {
 			t.Errorf("%d in steps of %d is %d, want %d", test.amount, test.step, got, test.want)
 		}
 	}

@@ -12,29 +12,21 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A full disk: no worker is started, with an error that says why and is definite,
-// so that it is tried elsewhere; what runs goes on, and its end, for which there
-// is room, is told; a stop that cannot be made durable is not confirmed. Once
-// there is room again all goes on by itself, and what was promised binds the next
-// agent.
+// If the disk is full, the agent refuses to start a worker, with a definite error that
+// has the reason, so that the control plane tries another executor. Running workers
+// keep running, and their ends, for which space is reserved, are reported. A stop that
+// cannot be made durable is not confirmed. Once there is space again, the agent
+// recovers, and its promises bind the next agent.
 func TestDiskFull(t *testing.T) {
 	dir := tinyDisk(t, 2<<20)
 	a, c, stop := processAgent(t, dir)
-	// A gate of its own each: two that read lines of one pipe share the letters.
+	// Each worker has its own gate: two readers of one pipe would share the bytes of a
+	// line.
 	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
 	for i, gate := range gates {
 		mustSubmit(t, a, submit(int32(i), 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; head -c 100000 /dev/zero; exit $code"))
 	}
 	pids := []int{f.pid(t), f.pid(t)}
-	a.mu.Lock()
-	a.journal.taken = a.journal.end + 2*maxLine // The room taken at a time is not what is tested.
-	if err := a.journal.file.Truncate(a.journal.end); err != nil {
-		t.Error(err)
-	}
-	if err := take(a.journal.file, a.journal.taken); err != nil {
-		t.Error(err)
-	}
-	a.mu.Unlock()
 	empty := fill(t, dir)
 
 	if _, err := trySubmit(t.Context(), a, submit(7, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || fault.Of(err).Kind != fault.Precondition {
@@ -96,9 +88,9 @@ func holds(kept []tombstone, index int32) bool {
 	return false
 }
 
-// An end that cannot be made durable is held back, and told once it can: the
-// worker is shown as it was, whoever asks.
-func TestEndIsHeldBack(t *testing.T) {
+// An end that cannot be made durable stays pending and is reported once it is durable.
+// Until then every answer and report has the worker in its last state.
+func TestEndThatIsNotDurableStaysPending(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
 	dir := agentDir(t)
@@ -122,7 +114,8 @@ func TestEndIsHeldBack(t *testing.T) {
 	}
 }
 
-// An agent comes up on a full disk, adopts what runs, and holds its end back.
+// An agent that starts on a full disk adopts the running workers and keeps their ends
+// pending.
 func TestDiskFullAtStart(t *testing.T) {
 	dir := tinyDisk(t, 2<<20)
 	a, _, stop := processAgent(t, dir)
@@ -130,7 +123,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; exit $code"))
 	f.line(t)
 	stop()
-	// It has no room ahead then, as after a crash.
+	// The file has no reserved space then, as after a crash.
 	if err := os.Truncate(filepath.Join(dir, "tombstones"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +137,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	}
 	c.mu.Lock()
 	if state := c.workers[key(0)].State; state != berthv1.Assignment_RUNNING {
-		t.Errorf("told as %v", state)
+		t.Errorf("reported as %v", state)
 	}
 	c.mu.Unlock()
 	empty()
@@ -153,8 +146,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	}
 }
 
-// ending is a driver of one worker that ends when it is told, with the Exit that
-// it is given.
+// ending is a driver of one worker, which the test ends with an Exit.
 type ending struct {
 	Simulated
 	ended func(Exit)
@@ -169,7 +161,7 @@ func (e *ending) end(x Exit)               { e.ended(x) }
 func (e *ending) Stop(time.Duration) error { return nil }
 func (e *ending) Forget()                  {}
 
-// breakJournal has every write of an agent's tombstones fail until it is mended.
+// breakJournal makes every write of an agent's tombstones fail until mend is called.
 func breakJournal(t *testing.T, a *Agent) (mend func()) {
 	t.Helper()
 	a.mu.Lock()

@@ -1,45 +1,43 @@
-// Package agent is the library of executor agents: it makes a host known to
-// Berth, keeps it present, and starts and stops workers as the assigner orders.
+// Package agent is the library for executor agents. An agent registers a host with
+// Berth, sends heartbeats for it, and starts and stops workers on the requests of the
+// assigner.
 //
 //	Agent ──── Register, Heartbeat (with reports) ──▶ gateway ──▶ executor-state
 //	  │   ◀─── SubmitTask, StopTask ──────────────── gateway ◀── assigner
 //	  │
-//	  ├── ledger    which orders are taken, what is reported       (pure)
+//	  ├── ledger    which requests are accepted, what is reported   (pure)
 //	  ├── journal   the tombstones, on disk
-//	  └── Driver    Process: real processes, each under a keeper
+//	  └── Driver    Process: processes, each under a keeper
 //	                Functions: functions of the program that runs the agent
-//	                Simulated: none at all
+//	                Simulated: no workers at all
 //
-// # What it promises
+// # Promises
 //
-// A worker is known by its name (job, stage, index, number) and its epoch. One
-// (worker, epoch) is started once, however often it is ordered. A stop that is
-// confirmed (answered or reported with an end) is a promise: the process is
-// gone, and that (worker, epoch) is refused from then on, also after a restart
-// of the agent. An order of a lower term, of another incarnation or of a lower
-// epoch is refused.
+// A worker has a name (job, stage, index, number) and an epoch. The agent starts each
+// (worker, epoch) at most once, however often it receives the start request. If it
+// confirms a stop, in an answer or by reporting an end, the process has exited. From
+// then on it refuses to start that (worker, epoch), also after the agent restarts. It
+// refuses requests of a lower term, of another incarnation or of a lower epoch.
 //
-// An end is written to the journal before it is told, and told again until the
-// control plane answers that it is durable there. Reports and answers to orders
-// share one rising sequence, so that a report proves the absence of those
-// workers only that were acknowledged before it.
+// The agent writes an end to the journal before it reports it, and repeats the report
+// until the control plane answers that the end is durable there. Reports and answers to
+// requests share one rising sequence. Therefore a report proves the absence of only
+// those workers that were acknowledged before it.
 //
-// Workers outlive their agent. Each process runs under a keeper: the agent's
-// own binary, started again (see ShimMain), in a session of its own. A new agent
-// on the same directory adopts what runs, and learns what ended meanwhile, with
-// its exit code. Keepers pay no heed to signals; where a service manager ends all
-// processes of a service at once, tell it to end the agent alone (systemd:
-// KillMode=process).
+// Workers outlive their agent. Each process runs under a keeper: the agent's own binary
+// in a session of its own (see ShimMain). A new agent on the same directory adopts the
+// running workers and reads the exit codes of those that ended in the meantime. Keepers
+// ignore SIGTERM, SIGINT and SIGHUP. If a service manager kills all processes of a
+// service at once, configure it to stop only the agent (systemd: KillMode=process).
 //
-// # What is kept, and for how long
+// # Retention
 //
-// A tombstone is kept while it is younger than Config.TombstoneAge (24 hours
-// unless given) and, beyond that, while it is among the newest 1,024. One
-// tombstone a worker name is enough: it stands for every lower epoch too. Orders
-// also carry term and incarnation, so that a tombstone only has to outlive the
-// repeats of orders by one and the same control plane, which end with their
-// deadlines, seconds later.
+// The agent keeps a tombstone until it is older than Config.TombstoneAge (24 hours by
+// default) and not among the newest 1,024. One tombstone for each worker name is
+// enough, since it covers every lower epoch too. Requests also carry a term and an
+// incarnation. Therefore a tombstone only has to outlive the retries of one control
+// plane, which stop seconds later at their deadlines.
 //
-// The package is for Linux: adoption and the death of whole process groups rest
-// on named pipes, process groups and /proc as Linux has them.
+// The package requires Linux: adoption, and killing all processes of a worker, rely on
+// named pipes, process groups and /proc.
 package agent

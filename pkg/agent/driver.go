@@ -9,29 +9,30 @@ import (
 // Driver starts and stops workers. Process, Functions and Simulated are the
 // drivers of this package. A driver is safe for concurrent use.
 type Driver interface {
-	// Start starts a worker and returns once it runs. An error promises that it
-	// does not run and will not; the worker may then be started again. ended is
-	// called once, when the worker is gone, from any goroutine, perhaps before
-	// Start returns; never when Start fails.
+	// Start starts a worker and returns once it runs. An error promises that it does not
+	// run and will not; the start may then be repeated. The driver calls ended once, when
+	// the worker has exited, from any goroutine, possibly before Start returns. It never
+	// calls ended if Start fails.
 	Start(spec Spec, ended func(Exit)) (Handle, error)
-	// Adopt finds the workers of an earlier agent that were not forgotten. Each
-	// of them counts as running until ended is called for it, at once for those
-	// that ended meanwhile. The agent adopts before it starts anything.
+	// Adopt returns the workers of an earlier agent for which Forget was not called. Each
+	// counts as running until the driver calls ended for it, at once if the worker ended
+	// in the meantime. The agent calls Adopt before it starts a worker.
 	Adopt(ended func(Spec, Exit)) ([]Adopted, error)
-	// Close stops watching. The workers go on. No ended is called after it.
+	// Close stops watching the workers, which keep running. The driver does not call ended
+	// afterwards.
 	Close() error
 }
 
 // Handle is a worker that a driver started or adopted.
 type Handle interface {
-	// Stop tells the worker to end, and has it killed after the grace. It returns
-	// once the order is given, and may be repeated; the shortest grace counts.
+	// Stop signals the worker to stop, and has it killed after the grace. It does not wait
+	// for the end. It may be repeated; the shortest grace counts.
 	Stop(grace time.Duration) error
-	// Forget lets go of a worker whose end is known to the control plane.
+	// Forget releases a worker whose end the control plane has acknowledged.
 	Forget()
 }
 
-// Spec is what a driver is to start.
+// Spec is the worker that a driver starts.
 type Spec struct {
 	Executor string
 	Worker   model.Worker
@@ -42,8 +43,8 @@ type Spec struct {
 	Args    []string
 	Env     map[string]string
 	Payload []byte
-	// Grace is the time between the signal to end and the kill, for stops that
-	// do not say.
+	// Grace is the time between the signal to stop and the kill, for stop requests without
+	// a grace.
 	Grace time.Duration
 }
 
@@ -54,20 +55,20 @@ type Adopted struct {
 	Spec   Spec
 	Handle Handle
 	Since  time.Time
-	// Stopping: it had been told to end.
+	// Stopping is set if the worker was signalled to stop.
 	Stopping bool
 }
 
-// Exit is how a worker ended.
+// Exit describes how a worker ended.
 type Exit struct {
-	// Code is that of the process; 128 + n when signal n ended it. It is nil
-	// when nobody saw it end.
+	// Code is the exit code of the process, 128 + n if signal n killed it. It is nil if the
+	// end was not observed.
 	Code *int32
-	// Signal is the number of the signal that ended it, 0 for none.
+	// Signal is the number of the signal that killed the process, 0 without one.
 	Signal int32
-	// Stopped: it had been told to end before it did.
+	// Stopped is set if the worker was signalled to stop before it ended.
 	Stopped bool
-	// Problem is a sentence about what went wrong, empty when nothing did.
+	// Problem describes the failure for a person, "" without one.
 	Problem string
 }
 

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// heldAgain is how often an end that could not be made durable is tried again.
-const heldAgain = time.Second
+// retryEndsAfter is the time between attempts to make an end durable.
+const retryEndsAfter = time.Second
 
-// maxProblem bounds what is reported of a worker's problem, in bytes.
+// maxProblem bounds the reported text about a worker's end, in bytes.
 const maxProblem = 4 << 10
 
-// clip shortens a text to what is reported of it, in whole characters.
+// clip shortens a text to maxProblem, in whole characters.
 func clip(problem string) string {
 	if len(problem) > maxProblem {
 		problem = problem[:maxProblem]
@@ -19,46 +19,46 @@ func clip(problem string) string {
 	return strings.ToValidUTF8(problem, "\uFFFD")
 }
 
-// ended takes in the end of a worker: durable first, then told.
+// ended processes the end of a worker.
 func (a *Agent) ended(id identity, x Exit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conclude(id, x)
 }
 
-// conclude makes an end durable and has it told. An end that is told is a
-// promise: one that cannot be made durable is held back, the worker is told of
-// as it was, and the end is tried again until it is. The lock is held.
+// conclude makes an end durable and reports it. A reported end is a promise. If an end
+// cannot be made durable, it stays pending: the agent reports the worker in its last
+// state and retries. a.mu must be locked.
 func (a *Agent) conclude(id identity, x Exit) {
 	e := a.ledger.entries[id]
 	if a.closed || e == nil || e.state.Terminal() {
 		return
 	}
-	now := a.now()
-	if err := a.journal.append(tombstone{id, now}, a.ledger.buried); err != nil {
-		if len(a.held) == 0 {
-			a.log.Error("ends of workers are not durable, and held back until they are", "error", err)
-			a.again = time.AfterFunc(heldAgain, a.concludeHeld)
+	now := a.cfg.now()
+	if err := a.journal.append(tombstone{id, now}, a.ledger.tombstones); err != nil {
+		if len(a.pendingEnds) == 0 {
+			a.log.Error("ends of workers are not durable and stay pending", "error", err)
+			a.retryEnds = time.AfterFunc(retryEndsAfter, a.concludePending)
 		}
-		a.held[id] = x
+		a.pendingEnds[id] = x
 		return
 	}
 	x.Problem = clip(x.Problem)
 	a.ledger.ended(id, x, now)
 	a.log.Info("worker ended", "worker", id.Worker, "epoch", id.Epoch, "state", x.state(), "problem", x.Problem)
-	a.tell()
+	a.notify()
 }
 
-// concludeHeld tries the ends that were held back.
-func (a *Agent) concludeHeld() {
+// concludePending retries the pending ends.
+func (a *Agent) concludePending() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held := a.held
-	a.held = map[identity]Exit{}
-	for id, x := range held {
+	pending := a.pendingEnds
+	a.pendingEnds = map[identity]Exit{}
+	for id, x := range pending {
 		a.conclude(id, x)
 	}
-	if len(held) > 0 && len(a.held) == 0 && !a.closed {
-		a.log.Info("ends of workers are durable again", "ends", len(held))
+	if len(a.pendingEnds) == 0 && !a.closed {
+		a.log.Info("ends of workers are durable again", "ends", len(pending))
 	}
 }

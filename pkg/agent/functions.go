@@ -10,20 +10,19 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Function is a worker that is a function of the program which runs the agent.
-// It ends by returning: nil is exit code 0, an error that has a method
-// ExitCode() int that code, any other error 1. ctx ends when the worker is told
-// to stop.
+// Function is a worker that is a function of the program that runs the agent. The worker
+// ends when the function returns. Its exit code is 0 for nil, the code of an error with
+// a method ExitCode() int, and 1 for any other error. ctx ends when the worker is
+// stopped.
 type Function func(ctx context.Context, spec Spec) error
 
-// Functions is a driver whose workers are functions, so that a program can be
-// its own executor: a task's command is the name of one of them. What is not
-// named is refused like a command that is not allowed.
+// Functions is a driver whose workers are functions, so that a program can be its own
+// executor. The command of a task is the name of a function. The driver refuses any
+// other command as not allowed.
 //
-// A function cannot be killed. One that does not return once it was told to
-// stop is told of as EVICTING for as long as it takes, and its capacity stays
-// in use: that is what the end of a worker promises. Workers end with the
-// program, and the next one reports that they are gone.
+// A function cannot be killed. A worker that was stopped stays EVICTING until its
+// function returns, and its capacity stays in use: an end promises that the worker does
+// not run. Workers end with the program, and the next run reports them as absent.
 type Functions struct {
 	named map[string]Function
 
@@ -31,17 +30,16 @@ type Functions struct {
 	closed bool
 }
 
-// NewFunctions makes a driver of the functions by their names.
+// NewFunctions returns a driver of the functions, by name.
 func NewFunctions(named map[string]Function) *Functions { return &Functions{named: named} }
 
-// panicCode is what a Go program that panics exits with.
+// panicCode is the exit code of a Go program that panics.
 const panicCode = 2
 
-// Check implements Checker: nobody waits in line to be told that there is no such
-// function.
+// Check implements Checker.
 func (f *Functions) Check(spec Spec) error {
 	if f.named[spec.Command] == nil {
-		return fault.New(fault.Precondition, fault.ReasonNotAllowed, "this program has no function %q", spec.Command)
+		return fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's program has no function %q", spec.Command)
 	}
 	return nil
 }
@@ -55,7 +53,7 @@ func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
-		// A function that leaves by runtime.Goexit returns nothing.
+		// A function that calls runtime.Goexit does not return.
 		exit := exitOf(panicCode, false)
 		exit.Problem = "the function did not return"
 		defer func() {
@@ -69,10 +67,10 @@ func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {
 		}()
 		exit = runFunction(ctx, run, spec)
 	}()
-	return running(stop), nil
+	return cancelHandle(stop), nil
 }
 
-// runFunction is one worker's life. A panic ends the worker and not the agent.
+// runFunction runs a worker. A panic ends the worker, not the agent.
 func runFunction(ctx context.Context, run Function, spec Spec) (exit Exit) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -81,19 +79,20 @@ func runFunction(ctx context.Context, run Function, spec Spec) (exit Exit) {
 		}
 	}()
 	err := run(ctx, spec)
-	exit = exitOf(0, ctx.Err() != nil)
-	if err != nil {
-		exit = exitOf(1, ctx.Err() != nil)
-		exit.Problem = err.Error()
-		var coded interface{ ExitCode() int }
-		if errors.As(err, &coded) {
-			exit = Exit{Code: new(int32(coded.ExitCode())), Stopped: exit.Stopped, Problem: exit.Problem}
-		}
+	if err == nil {
+		return exitOf(0, ctx.Err() != nil)
 	}
+	code := 1
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		code = coded.ExitCode()
+	}
+	exit = exitOf(int32(code), ctx.Err() != nil)
+	exit.Problem = err.Error()
 	return exit
 }
 
-// Adopt implements Driver: nothing outlives the program.
+// Adopt implements Driver: no worker outlives the program.
 func (f *Functions) Adopt(func(Spec, Exit)) ([]Adopted, error) { return nil, nil }
 
 // Close implements Driver.
@@ -104,14 +103,14 @@ func (f *Functions) Close() error {
 	return nil
 }
 
-// running is a worker's handle: how it is told to stop.
-type running context.CancelFunc
+// cancelHandle is the handle of a worker that is a function.
+type cancelHandle context.CancelFunc
 
-// Stop implements Handle. The grace is the function's own to keep.
-func (r running) Stop(time.Duration) error {
-	r()
+// Stop implements Handle. A function cannot be killed after the grace.
+func (cancel cancelHandle) Stop(time.Duration) error {
+	cancel()
 	return nil
 }
 
-// Forget has nothing to let go of.
-func (r running) Forget() {}
+// Forget implements Handle.
+func (cancelHandle) Forget() {}

@@ -17,7 +17,8 @@ type coded struct{}
 func (coded) Error() string { return "coded" }
 func (coded) ExitCode() int { return 7 }
 
-// TestFunctionsEndAsTheyReturn says which end each way to return is.
+// TestFunctionsEndAsTheyReturn checks the end for each way in which a function can
+// return.
 func TestFunctionsEndAsTheyReturn(t *testing.T) {
 	for name, c := range map[string]struct {
 		run     Function
@@ -44,7 +45,7 @@ func TestFunctionsEndAsTheyReturn(t *testing.T) {
 				synctest.Wait()
 				if c.stop {
 					if len(ends) > 0 {
-						t.Fatalf("it ended before it was told to: %+v", ends)
+						t.Fatalf("it ended before it was stopped: %+v", ends)
 					}
 					if err := errors.Join(handle.Stop(time.Second), handle.Stop(0)); err != nil {
 						t.Fatal(err)
@@ -60,8 +61,8 @@ func TestFunctionsEndAsTheyReturn(t *testing.T) {
 	}
 }
 
-// TestAFunctionThatDoesNotReturnHasNotEnded says that an end is never told
-// before it came, whatever grace the stop had.
+// TestAFunctionThatDoesNotReturnHasNotEnded checks that no end is reported before the
+// function returns, whatever grace the stop had.
 func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -76,25 +77,24 @@ func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // of the bubble's clock
 		if synctest.Wait(); ended {
-			t.Fatal("it is told of as ended, and runs")
+			t.Fatal("ended is called while the function runs")
 		}
 		close(release)
 		if synctest.Wait(); !ended {
-			t.Error("its end is not told")
+			t.Error("ended is not called")
 		}
 	})
 }
 
-// TestFunctionsRefuseWhatTheyDoNotName says that a command is never guessed, and
-// that nothing is told after Close.
-func TestFunctionsRefuseWhatTheyDoNotName(t *testing.T) {
+// TestFunctionsRefuseUnknownCommands also checks that no end is reported after Close.
+func TestFunctionsRefuseUnknownCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		driver := NewFunctions(map[string]Function{"run": func(context.Context, Spec) error { <-release; return nil }})
 		if _, err := driver.Start(Spec{Command: "sh"}, nil); !fault.Is(err, fault.ReasonNotAllowed) {
 			t.Errorf("another command: %v", err)
 		}
-		if _, err := driver.Start(Spec{Command: "run"}, func(Exit) { t.Error("told after Close") }); err != nil {
+		if _, err := driver.Start(Spec{Command: "run"}, func(Exit) { t.Error("ended is called after Close") }); err != nil {
 			t.Fatal(err)
 		}
 		if err := driver.Close(); err != nil {

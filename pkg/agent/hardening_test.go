@@ -18,8 +18,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// base counts what an agent must give back: its open files, its goroutines and
-// its child processes, zombies included.
+// base counts the resources that an agent must release: its open files, its goroutines
+// and its child processes, including zombies.
 type base struct{ files, goroutines, children int }
 
 func countBase(t *testing.T) base {
@@ -36,16 +36,16 @@ func countBase(t *testing.T) base {
 	return base{len(files), runtime.NumGoroutine(), len(children)}
 }
 
-// Workers that fork, double-fork and leave grandchildren with their pipes, that
-// end, are stopped, are killed or cannot be started: of none of them is anything
-// left, in the agent or on the host.
+// Workers fork, double-fork and leave grandchildren that have their pipes open. Workers
+// end, are stopped, are killed or cannot be started. None of them leaves anything in
+// the agent or on the host.
 func TestProcessLeavesNothing(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	f, gate := newFIFO(t), newFIFO(t)
-	// Each leaves a child, a daemon in a session of its own, and a grandchild of
-	// each, all with the worker's output open; and tells their ids.
-	leave := `tell() { echo $(exec sh -c 'echo $PPID') >` + f.path + `; }
-		(tell; trap "" TERM HUP; sleep 1000 & wait; sleep 1000) &
+	// Each leaves a child, a daemon in a session of its own, and a grandchild of each,
+	// all with the worker's output open, and writes their IDs.
+	leave := `report() { echo $(exec sh -c 'echo $PPID') >` + f.path + `; }
+		(report; trap "" TERM HUP; sleep 1000 & wait; sleep 1000) &
 		(setsid sh -c 'trap "" TERM HUP; echo $$ >` + f.path + `; (sleep 1000 & sleep 1000); sleep 1000' &)
 		read go <` + gate.path + `; `
 	mustSubmit(t, a, submit(0, 1, "true"))
@@ -69,19 +69,19 @@ func TestProcessLeavesNothing(t *testing.T) {
 	}
 	for _, pid := range left {
 		if _, err := readStat(pid); err == nil {
-			t.Errorf("%d lives, or is a zombie", pid)
+			t.Errorf("%d runs, or is a zombie", pid)
 		}
 	}
-	// What the agent does with a worker that is over may take another moment. Its
-	// stream has some goroutines more or less, but never one more for each worker.
+	// The agent may need another moment for a worker that has ended. Its stream has
+	// some goroutines more or less, but never one more for each worker.
 	c.await(t, "all to be given back", func() bool {
 		after := countBase(t)
 		return after.files <= before.files && after.goroutines < before.goroutines+workers && after.children <= before.children
 	})
 }
 
-// A worker that does not heed the signal is killed after its grace, though its
-// agent died in between, and the next agent tells.
+// A worker that ignores the signal is killed after its grace, though its agent died in
+// between, and the next agent reports the end.
 func TestProcessStubbornWithoutAgent(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	dir := agentDir(t)
@@ -109,7 +109,7 @@ func TestProcessStubbornWithoutAgent(t *testing.T) {
 		t.Errorf("killed after %v of a grace of %v", took, grace)
 	}
 	if alive(pid) {
-		t.Error("it lives")
+		t.Error("it runs")
 	}
 	startChild(t, c, dir, gateway)
 	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+9 {
@@ -117,12 +117,12 @@ func TestProcessStubbornWithoutAgent(t *testing.T) {
 	}
 }
 
-// TestMain has a keeper whose job's directory holds this file hang before it does
+// If the job's directory has this file, TestMain makes its keepers hang before they do
 // anything.
 const fileHang = "hang"
 
-// A worker that does not come up is given up after a while, for certain: nothing
-// of it runs, and it may be ordered again.
+// A start that takes too long is given up for certain: no part of the worker runs, and
+// the start may be repeated.
 func TestProcessStartThatHangs(t *testing.T) {
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
@@ -155,7 +155,7 @@ func TestProcessStartThatHangs(t *testing.T) {
 	c.awaitState(t, key(0), "COMPLETED")
 }
 
-// bystander is a process of somebody else's, in a session of its own.
+// bystander is an unrelated process in a session of its own.
 func bystander(t *testing.T) process {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -174,9 +174,9 @@ func bystander(t *testing.T) process {
 	return p
 }
 
-// The id of a dead keeper may be another's by now, and after the host was
-// restarted its start may recur too. Only what is the same by id, start and boot
-// belongs to the worker: a stranger is neither killed nor taken for it.
+// The ID of a dead keeper may be reused, and after a reboot of the host its start time
+// may recur too. Only a process with the same ID, start time and boot belongs to the
+// worker: a stranger is neither killed nor taken for the worker.
 func TestPitfallRecycledProcessID(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -232,8 +232,8 @@ func TestPitfallRecycledProcessID(t *testing.T) {
 	}
 }
 
-// What lives of a keeper's session dies with it; what only has the number does
-// not.
+// killSession kills the processes of a keeper's session, but not those of another
+// session with the same number.
 func TestKillSession(t *testing.T) {
 	leader := bystander(t)
 	other := leader
@@ -250,8 +250,8 @@ func TestKillSession(t *testing.T) {
 	}
 }
 
-// A host that lost its power leaves claims that cannot be read. The agent comes
-// up, and tells that the worker is gone.
+// A host that lost its power leaves claims that cannot be read. The agent starts, and
+// reports that the worker has ended.
 func TestClaimThatCannotBeRead(t *testing.T) {
 	dir := agentDir(t)
 	a, _, stop := processAgent(t, dir)
@@ -276,11 +276,11 @@ func TestClaimThatCannotBeRead(t *testing.T) {
 		t.Error(w)
 	}
 	if alive(pid) {
-		t.Error("it lives")
+		t.Error("it runs")
 	}
 }
 
-// counting is a driver of processes that counts the starts under way.
+// counting is a driver of processes that counts the starts in progress.
 type counting struct {
 	*Process
 	mu        sync.Mutex
@@ -300,8 +300,8 @@ func (d *counting) add(n int) {
 	d.most = max(d.most, d.now)
 }
 
-// A batch of processes is ordered of one agent at once: no more come up at a time
-// than are let, and all run and end.
+// An agent gets the start requests of many workers at once. No more starts are in
+// progress than allowed, and all workers run and end.
 func TestProcessStartsAreLimited(t *testing.T) {
 	const workers = 50
 	dir := agentDir(t)

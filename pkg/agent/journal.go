@@ -16,30 +16,26 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// journal keeps tombstones on disk: a file of one JSON line each, appended and
-// synced, and written afresh when most of it is outdated. A nil journal keeps
-// nothing, for agents without a directory.
+// journal keeps tombstones on disk, in a file with one JSON line each. It appends and
+// syncs lines, and rewrites the file when most lines are obsolete. A nil journal stores
+// nothing; it is for agents without a directory.
 //
-// A full disk costs no promise that was given: room for the lines to come is
-// taken ahead, and a line that fails is written again in its place.
+// A full disk breaks no promise: the journal reserves space for the lines to come, and a
+// line whose write failed is overwritten by the next one.
 type journal struct {
 	path  string
 	file  *os.File
 	lines int
-	// end is where the next line goes. Behind it is nothing that counts.
+	// end is the offset of the next line. The bytes behind it do not count.
 	end int64
-	// taken is how far the file has room on disk.
-	taken int64
+	// reserved is the size up to which the file has disk space.
+	reserved int64
 }
 
-const (
-	// maxLine is more than any line has: two names of 128 bytes and the rest.
-	maxLine = 512
-	// takeAtOnce is the room that is taken at a time, where it is to be had.
-	takeAtOnce = 64 << 10
-)
+// maxLine is more than the bytes of any line: two names of 128 bytes and the rest.
+const maxLine = 512
 
-// line is a tombstone as it stands in the file.
+// line is a tombstone in the file.
 type line struct {
 	Job    string    `json:"job"`
 	Stage  string    `json:"stage"`
@@ -49,8 +45,8 @@ type line struct {
 	At     time.Time `json:"at"`
 }
 
-// openJournal reads the tombstones, oldest first. What follows a line that was
-// cut off by a crash was never confirmed to anyone, and is dropped.
+// openJournal reads the tombstones, oldest first. It drops the lines from the first one
+// that a crash cut off, since they were never confirmed.
 func openJournal(dir string) (*journal, []tombstone, error) {
 	j := &journal{path: filepath.Join(dir, "tombstones")}
 	file, err := os.OpenFile(j.path, os.O_RDWR, 0)
@@ -61,17 +57,17 @@ func openJournal(dir string) (*journal, []tombstone, error) {
 		return nil, nil, err
 	}
 	j.file = file
-	kept, err := j.read()
-	// What a crash has left unsynced is promised again from now on.
+	tombstones, err := j.read()
+	// Lines that a crash left unsynced are promises from now on.
 	if err = errors.Join(err, file.Sync()); err != nil {
 		return nil, nil, fmt.Errorf("tombstones: %w", errors.Join(err, j.close()))
 	}
-	return j, kept, nil
+	return j, tombstones, nil
 }
 
-// read reads the lines up to the first that is none, and ends there.
+// read reads the lines up to the first that is not whole, and sets the end there.
 func (j *journal) read() ([]tombstone, error) {
-	var kept []tombstone
+	var tombstones []tombstone
 	for in := bufio.NewReader(j.file); ; {
 		text, err := in.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -79,26 +75,26 @@ func (j *journal) read() ([]tombstone, error) {
 		}
 		var l line
 		if err != nil || json.Unmarshal(text, &l) != nil {
-			return kept, nil
+			return tombstones, nil
 		}
 		worker := model.Worker{Job: l.Job, Stage: l.Stage, ID: model.WorkerID{Index: l.Index, Number: l.Number}}
-		kept = append(kept, tombstone{identity{worker, l.Epoch}, l.At})
+		tombstones = append(tombstones, tombstone{identity{worker, l.Epoch}, l.At})
 		j.lines++
 		j.end += int64(len(text))
 	}
 }
 
-// append makes one tombstone durable. kept are all the others, should the file
-// be due for a rewrite.
-func (j *journal) append(t tombstone, kept []tombstone) error {
+// append makes one tombstone durable. others are all the other tombstones, in case the
+// file is rewritten.
+func (j *journal) append(t tombstone, others []tombstone) error {
 	if j == nil {
 		return nil
 	}
-	if j.lines > 2*len(kept)+tombstoneCount && j.file != nil {
-		// Without room for another file this one goes on.
-		_ = j.rewrite(kept)
+	if j.lines > 2*len(others)+tombstoneCount && j.file != nil {
+		// If the disk has no space for another file, the journal keeps this one.
+		_ = j.rewrite(others)
 	}
-	if err := j.ensure(kept); err != nil {
+	if err := j.ensure(others); err != nil {
 		return err
 	}
 	text := t.line()
@@ -113,32 +109,29 @@ func (j *journal) append(t tombstone, kept []tombstone) error {
 	return nil
 }
 
-// reserve takes room on disk for n more lines, so that no full disk keeps them
-// from being written. File systems that take none ahead are left to show it when
-// it comes to that.
-func (j *journal) reserve(n int, kept []tombstone) error {
+// reserve reserves disk space for n more lines, so that a full disk cannot prevent their
+// writes. File systems that cannot reserve space show a full disk at the write.
+func (j *journal) reserve(n int, tombstones []tombstone) error {
 	if j == nil {
 		return nil
 	}
-	if err := j.ensure(kept); err != nil {
+	if err := j.ensure(tombstones); err != nil {
 		return err
 	}
 	need := j.end + int64(n)*maxLine
-	if need <= j.taken {
+	if need <= j.reserved {
 		return nil
 	}
-	err := take(j.file, max(need, j.taken+takeAtOnce))
-	if err == nil {
-		j.taken = max(need, j.taken+takeAtOnce)
-	} else if err = take(j.file, need); err == nil {
-		j.taken = need
+	if err := allocate(j.file, need); err != nil {
+		return err
 	}
-	return err
+	j.reserved = need
+	return nil
 }
 
-// take has the file system set room aside for the first size bytes of a file,
-// which stays as long as it is.
-func take(file *os.File, size int64) error {
+// allocate reserves disk space for the first size bytes of a file. It does not change the
+// length of the file.
+func allocate(file *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size)
 		switch err {
@@ -151,18 +144,18 @@ func take(file *os.File, size int64) error {
 	}
 }
 
-// ensure has a file that can be written.
-func (j *journal) ensure(kept []tombstone) error {
+// ensure makes sure that the file is open.
+func (j *journal) ensure(tombstones []tombstone) error {
 	if j.file != nil {
 		return nil
 	}
-	return j.rewrite(kept)
+	return j.rewrite(tombstones)
 }
 
-// rewrite puts a new file in place as a whole, with as much room ahead as the
-// old one has. Up to the exchange a failure leaves the old one as it was.
-func (j *journal) rewrite(kept []tombstone) error {
-	next, err := j.renewed(kept)
+// rewrite replaces the file atomically, with as much reserved space as the old one has. A
+// failure before the rename leaves the old one unchanged.
+func (j *journal) rewrite(tombstones []tombstone) error {
+	next, err := j.renewed(tombstones)
 	if err == nil {
 		err = os.Rename(next.newPath(), j.path)
 	}
@@ -170,36 +163,33 @@ func (j *journal) rewrite(kept []tombstone) error {
 		return fmt.Errorf("tombstones: %w", errors.Join(err, next.close()))
 	}
 	if j.file != nil {
-		_ = j.file.Close() // Nobody reads it any more.
+		_ = j.file.Close() // The rename has replaced it.
 	}
 	*j = next
 	if err := syncDir(filepath.Dir(j.path)); err != nil {
-		// Which of the two a crash would leave is open: it is written once more.
+		// A crash could leave either file. The next call writes it again.
 		return fmt.Errorf("tombstones: %w", errors.Join(err, j.close()))
 	}
 	return nil
 }
 
-// renewed writes the file that is to follow this one.
-func (j *journal) renewed(kept []tombstone) (next journal, err error) {
-	next = journal{path: j.path, lines: len(kept)}
+// renewed writes the new file.
+func (j *journal) renewed(tombstones []tombstone) (next journal, err error) {
+	next = journal{path: j.path, lines: len(tombstones)}
 	if next.file, err = os.OpenFile(j.newPath(), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640); err != nil {
 		return next, err
 	}
-	buffer := bufio.NewWriter(next.file)
-	for _, t := range kept {
-		n, err := buffer.Write(t.line())
-		if err != nil {
-			return next, err
-		}
-		next.end += int64(n)
+	var text []byte
+	for _, t := range tombstones {
+		text = append(text, t.line()...)
 	}
-	if err := buffer.Flush(); err != nil {
+	if _, err := next.file.Write(text); err != nil {
 		return next, err
 	}
-	if ahead := j.taken - j.end; ahead > 0 {
-		next.taken = next.end + ahead
-		if err := take(next.file, next.taken); err != nil {
+	next.end = int64(len(text))
+	if ahead := j.reserved - j.end; ahead > 0 {
+		next.reserved = next.end + ahead
+		if err := allocate(next.file, next.reserved); err != nil {
 			return next, err
 		}
 	}

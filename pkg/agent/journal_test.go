@@ -30,7 +30,7 @@ func reopen(t *testing.T, dir string) (*journal, []tombstone) {
 	return j, kept
 }
 
-// What was appended is there again, but for a line that was cut off.
+// A reopened journal has the appended lines, without a line that was cut off.
 func TestJournal(t *testing.T) {
 	dir := t.TempDir()
 	j, kept := reopen(t, dir)
@@ -51,7 +51,7 @@ func TestJournal(t *testing.T) {
 	if diff := cmp.Diff(want, kept, cmpopts.EquateComparable(tombstone{})); diff != "" {
 		t.Error(diff)
 	}
-	// And the file is whole again.
+	// The file can be appended to.
 	j, _ = reopen(t, dir)
 	if err := j.append(tombstoneOf(3), kept); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// The file does not grow without bound.
+// The size of the file is bounded.
 func TestJournalRewrite(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := reopen(t, dir)
@@ -72,7 +72,7 @@ func TestJournalRewrite(t *testing.T) {
 	if err := j.rewrite(many); err != nil {
 		t.Fatal(err)
 	}
-	// All but one of them were dropped meanwhile.
+	// All but one of them were dropped since.
 	kept := many[:1]
 	if err := j.append(tombstoneOf(1), kept); err != nil {
 		t.Fatal(err)
@@ -154,11 +154,11 @@ func TestDetect(t *testing.T) {
 // The name of a program may look like the rest of the line.
 func TestParseStat(t *testing.T) {
 	got, err := parseStat("42 (a) R 1 2 (b) S 7 8 9 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1\n")
-	if want := (stat{state: 'S', parent: 7, group: 8, session: 9, start: 777}); err != nil || got != want {
+	if want := (stat{state: 'S', parent: 7, session: 9, start: 777}); err != nil || got != want {
 		t.Error(got, err)
 	}
 	if _, err := parseStat("42 (a) S 7"); err == nil {
-		t.Error("a short line is taken")
+		t.Error("a short line is accepted")
 	}
 }
 

@@ -17,24 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeperVariable in the environment makes a program a keeper.
+// keeperVariable is the environment variable that makes a program a keeper.
 const keeperVariable = "BERTH_AGENT_KEEPER"
 
-// eventsFD is the keeper's writing end of the events, open until the keeper's
-// end: that is what tells the agent of it. It is never made an os.File, which
-// would be closed once it is garbage, long before.
+// eventsFD is the keeper's writing end of the events pipe. It stays open until the keeper
+// exits, so that the end of the pipe shows the exit to the agent. It must not become an
+// os.File, which would be closed when it is garbage.
 const eventsFD = 3
 
-// ShimMain turns the process into the keeper of one worker, if it was started as
-// one, and then does not return. Programs that use Process call it first thing
-// in main, tests in TestMain.
+// ShimMain makes the process the keeper of one worker if it was started as a keeper, and
+// then does not return. Programs that use Process must call it first in main, tests in
+// TestMain.
 //
-// A keeper stands between agent and worker so that neither needs the other to
-// live. It works in the worker's directory by relative paths: in one that was
-// removed it can do nothing, however late it comes. It starts the process in a
-// group of its own, takes orders to end it from a pipe, brings its output to
-// files of bounded size, sees to the grace and to the end of all that the worker
-// leaves behind, and writes down how it ended.
+// With a keeper between agent and worker, either can exit without the other. The keeper
+// uses relative paths in the worker's directory. If the directory was removed, a late
+// keeper can therefore do nothing. The keeper starts the process in a process group of
+// its own, copies its output to files of bounded size, and writes its exit code. It reads
+// stop requests from a pipe and kills the process after the grace. When the process has
+// exited, the keeper kills every process that it left behind.
 func ShimMain() {
 	if os.Getenv(keeperVariable) == "" {
 		return
@@ -45,14 +45,15 @@ func ShimMain() {
 		fmt.Fprintln(os.Stderr, "berth: keeper:", err)
 		os.Exit(1)
 	}
-	// Not os.Exit: the agent waits for this end, and the race detector would put
-	// it off by a second.
+	// Not os.Exit: the agent waits for the exit, and the race detector would delay it by a
+	// second.
 	unix.Exit(0)
 }
 
-// keep runs one worker from claim to verdict. Without a claim it does nothing.
+// keep runs one worker from claim to verdict. If the worker is already claimed, it does
+// nothing.
 func keep() error {
-	// Caught, not ignored: what is ignored would be inherited by the worker.
+	// The worker would inherit ignored signals, therefore these are caught.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
@@ -73,10 +74,9 @@ func keep() error {
 		return err
 	}
 	if ok, err := claim(".", me); err != nil || !ok {
-		return errors.Join(errors.New("not claimed"), err)
+		return errors.Join(errors.New("the worker is already claimed"), err)
 	}
-	exit, err := reserveExit()
-	if err != nil {
+	if err := reserveVerdict(); err != nil {
 		return err
 	}
 	stdout, err := newOutput(fileStdout, p.Log)
@@ -93,17 +93,17 @@ func keep() error {
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
 	}
 	if err := cmd.Start(); err != nil {
-		return exit.write(verdict{NotStarted: err.Error()})
+		return writeVerdict(verdict{NotStarted: err.Error()})
 	}
 	stdout.pump()
 	stderr.pump()
 	k := &keeper{me: me, group: cmd.Process.Pid}
-	go k.obey(control)
+	go k.readControl(control)
 	go k.reapOrphans(children)
 	if err := k.announce(); err != nil {
 		k.stop(0)
-		_, _, gone := k.wait(cmd)
-		return errors.Join(gone, exit.write(verdict{NotStarted: err.Error()}))
+		_, _, left := k.wait(cmd)
+		return errors.Join(left, writeVerdict(verdict{NotStarted: err.Error()}))
 	}
 	code, signal, err := k.wait(cmd)
 	stdout.drain()
@@ -111,27 +111,29 @@ func keep() error {
 	if err := scrub("."); err != nil {
 		fmt.Fprintln(os.Stderr, "berth: keeper: the worker's environment, arguments and payload were not removed:", err)
 	}
-	return errors.Join(err, exit.write(verdict{Code: code, Signal: signal, Stopped: k.stopped}))
+	return errors.Join(err, writeVerdict(verdict{Code: code, Signal: signal, Stopped: k.stopped}))
 }
 
-// keeper is the part of it that several goroutines share: one waits for the
-// process, one for orders, one for orphans that die.
+// keeper is the state that the keeper's goroutines share: one waits for the process, one
+// for stop requests, one for exited orphans.
 type keeper struct {
 	me    process
 	group int
 
-	// reaping is held by whoever lists orphans, until it is done with them.
+	// reaping is locked while a goroutine lists and reaps orphans.
 	reaping sync.Mutex
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// stopped is set once the group was signalled to stop, exited once the process has
+	// exited.
 	stopped bool
-	over    bool
-	// killAt is when the group is killed, kill does it.
+	exited  bool
+	// killAt is when kill kills the group.
 	killAt time.Time
 	kill   *time.Timer
 }
 
-// announce writes down that the process runs, and has the agent look.
+// announce writes the file process and notifies the agent.
 func (k *keeper) announce() error {
 	p, err := processOf(k.group)
 	if err != nil {
@@ -144,8 +146,8 @@ func (k *keeper) announce() error {
 	return err
 }
 
-// obey reads orders: a line is the grace of a stop, in nanoseconds.
-func (k *keeper) obey(control *os.File) {
+// readControl reads stop requests: each line is a grace in nanoseconds.
+func (k *keeper) readControl(control *os.File) {
 	for scan := bufio.NewScanner(control); scan.Scan(); {
 		if ns, err := strconv.ParseInt(strings.TrimSpace(scan.Text()), 10, 64); err == nil {
 			k.stop(time.Duration(ns))
@@ -153,12 +155,12 @@ func (k *keeper) obey(control *os.File) {
 	}
 }
 
-// stop signals the group once, and has it killed after the grace; a later order
-// can only shorten it.
+// stop signals the group once and schedules its kill after the grace. A later request can
+// only shorten the grace.
 func (k *keeper) stop(grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
+	if k.exited {
 		return
 	}
 	if !k.stopped {
@@ -176,27 +178,27 @@ func (k *keeper) stop(grace time.Duration) {
 	k.kill = time.AfterFunc(grace, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if !k.over {
+		if !k.exited {
 			k.signal(unix.SIGKILL)
 		}
 	})
 }
 
-// signal reaches the group. The process was not reaped yet, so that the id is
-// still that of its group.
+// signal signals the group. The process was not reaped yet, so that the ID is still that
+// of its group.
 func (k *keeper) signal(s unix.Signal) { _ = unix.Kill(-k.group, s) }
 
-// wait waits for the process and ends what it left behind. It reaps the process
-// last, so that the id of its group cannot be another's meanwhile.
+// wait waits for the process and kills every process that it left behind. It reaps the
+// process last, so that the ID of its group is not reused before.
 func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
 	for unix.Waitid(unix.P_PID, k.group, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	k.mu.Lock()
-	k.over = true
+	k.exited = true
 	k.signal(unix.SIGKILL)
 	k.mu.Unlock()
 	err = k.killOrphans()
-	// The error repeats what the state says.
+	// The error only repeats the state.
 	_ = cmd.Wait()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

@@ -12,11 +12,11 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// TestLedger plays the transcripts: blocks of commands, `----` and what they
-// answer, up to an empty line.
+// TestLedger runs the transcripts: blocks of commands, `----` and their output, up to
+// an empty line.
 func TestLedger(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
-		s := stage{ledger: newLedger("host", 24*time.Hour), now: time.Unix(0, 0).UTC()}
+		s := stage{ledger: newLedger("host", "", 24*time.Hour), now: time.Unix(0, 0).UTC()}
 		var got []string
 		for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 			head, _, found := strings.Cut(block+"\n", "----\n")
@@ -29,7 +29,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// stage is a ledger and the time that a transcript has come to.
+// stage is a ledger and the current time of a transcript.
 type stage struct {
 	ledger *ledger
 	now    time.Time
@@ -79,8 +79,8 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		switch {
 		case err != nil:
 			fmt.Fprintln(out, "refused", fault.Of(err).Reason)
-		case e == nil && l.gone(id):
-			fmt.Fprintln(out, "gone")
+		case e == nil && l.isOver(id):
+			fmt.Fprintln(out, "is over")
 		case e == nil:
 			l.bury(tombstone{id, s.now})
 			fmt.Fprintln(out, "buried")
@@ -99,7 +99,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 	case "adopt":
 		l.adopt(workerArg(t, arg["worker"]), "1-1", model.WorkerRunning, s.now)
 	case "report":
-		scopes := map[string]scope{"news": news, "untold": untold, "everything": everything}
+		scopes := map[string]scope{"changes": changes, "unconfirmed": unconfirmed, "complete": complete}
 		show(out, l.report(scopes[arg["scope"]]))
 	case "answered":
 		answer := &controlv1.ExecutorReportAnswer{Sequence: number(t, arg["sequence"])}
@@ -123,7 +123,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}}, 1}, s.now})
 		}
 	case "size":
-		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.buried), len(l.floors), len(l.entries))
+		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.tombstones), len(l.floors), len(l.entries))
 	default:
 		t.Fatalf("unknown command %q", name)
 	}

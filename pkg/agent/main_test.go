@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// collect has a keeper's garbage collected all the time, so that what it does
-// not really hold is gone at once, and not once in a thousand runs.
+// collect runs the garbage collector of a keeper all the time, so that a file that the
+// keeper does not keep alive is closed at once, and not once in a thousand runs.
 func collect() {
 	for range time.Tick(5 * time.Millisecond) {
 		runtime.GC()

@@ -8,14 +8,14 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Whoever does not know the nonce of the registration starts and stops nothing, and
-// does not keep the agent from its real leader.
-func TestAnOrderWithoutTheNonceIsRefused(t *testing.T) {
+// A sender that does not know the nonce of the registration cannot start or stop a
+// worker, and cannot make the agent refuse its real leader.
+func TestARequestWithoutTheNonceIsRefused(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	running := submit(0, 1, "")
 	mustSubmit(t, a, running)
-	for name, nonce := range map[string]string{"none": "", "another": "another", "a part of it": a.nonce[:len(a.nonce)-1]} {
+	for name, nonce := range map[string]string{"none": "", "another": "another", "a part of it": a.ledger.nonce[:len(a.ledger.nonce)-1]} {
 		start, stop := submit(1, 1, ""), stopOf(running, 0)
 		start.Term, stop.Term, start.Nonce, stop.Nonce = math.MaxInt64, math.MaxInt64, nonce, nonce
 		_, err1 := a.SubmitTask(t.Context(), start)
@@ -46,7 +46,7 @@ func TestAnOrderWithoutTheNonceIsRefused(t *testing.T) {
 	}
 }
 
-// Nonces are random, long, and of one agent alone.
+// Nonces are random, long, and each for one agent.
 func TestNoncesAreRandom(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {

@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The keeper is a subreaper: what the worker starts and leaves behind becomes a
-// child of the keeper, whatever group or session it went to. So the keeper, and
-// not the agent or the host, sees to the end of it.
+// The keeper is a subreaper: a process whose parent, a process of the worker, has exited
+// becomes a child of the keeper, in whatever process group or session it is. Therefore
+// the keeper can kill every such orphan.
 
-// reapOrphans takes in the ends of orphans while the worker lives.
+// reapOrphans reaps orphans while the worker runs.
 func (k *keeper) reapOrphans(children <-chan os.Signal) {
 	for range children {
 		k.reaping.Lock()
-		// Those that an error hides are reaped with the next one, or at the end.
+		// After an error, the next call or killOrphans reaps the others.
 		orphans, _ := k.orphans()
 		for _, pid := range orphans {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
@@ -23,7 +23,7 @@ func (k *keeper) reapOrphans(children <-chan os.Signal) {
 	}
 }
 
-// killOrphans kills the orphans, and theirs, until there are none.
+// killOrphans kills the orphans, and the orphans that these leave, until there are none.
 func (k *keeper) killOrphans() error {
 	k.reaping.Lock()
 	defer k.reaping.Unlock()
@@ -33,20 +33,16 @@ func (k *keeper) killOrphans() error {
 			return err
 		}
 		for _, pid := range orphans {
-			// A child keeps its id until it is reaped: it can be no other's.
+			// The ID of a child is not reused until the child is reaped.
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		for _, pid := range orphans {
-			for {
-				if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
-					break
-				}
-			}
+			waitChild(pid)
 		}
 	}
 }
 
-// orphans lists the keeper's children but for the worker itself, dead or alive.
+// orphans returns the keeper's children, except the worker itself, dead or alive.
 func (k *keeper) orphans() ([]int, error) {
 	return processes(func(pid int, s stat) bool { return s.parent == k.me.PID && pid != k.group })
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// logLimit bounds the output of a worker: each of its streams.
+// logLimit bounds each output stream of a worker.
 type logLimit struct {
-	// MaxBytes is how large a file gets, Keep how many there are of a stream, the
-	// one that is written to included.
+	// MaxBytes bounds a file; Keep is the number of files of a stream, including the
+	// current one.
 	MaxBytes int64
 	Keep     int
 }
 
-// rotated is a stream of output in files of bounded size: name is the newest,
-// name.1 the one before it, and so on. It never fails: what a full disk has no
-// room for is counted, and told where the output goes on.
+// rotated is an output stream in files of bounded size: name is the newest file, name.1
+// the one before, and so on. It never fails. If the disk is full, it counts the lost
+// bytes and notes them where the output continues.
 type rotated struct {
 	name  string
 	limit logLimit
@@ -26,7 +26,7 @@ type rotated struct {
 	lost  int64
 }
 
-// openRotated opens the stream of a worker that was never run before.
+// openRotated opens the stream of a new worker.
 func openRotated(name string, limit logLimit) (*rotated, error) {
 	r := &rotated{name: name, limit: limit}
 	return r, r.open()
@@ -37,10 +37,10 @@ func (r *rotated) open() (err error) {
 	return err
 }
 
-// write takes all of the output, wherever that breaks a line.
+// write writes all of the text. A file may end within a line.
 func (r *rotated) write(text []byte) {
 	if r.lost > 0 {
-		note := fmt.Appendf(nil, "\nberth: %d bytes are missing here: there was no room for them\n", r.lost)
+		note := fmt.Appendf(nil, "\nberth: %d bytes are missing here: the disk was full\n", r.lost)
 		if r.put(note) == len(note) {
 			r.lost = 0
 		}
@@ -55,7 +55,7 @@ func (r *rotated) write(text []byte) {
 	}
 }
 
-// put writes to the newest file, and answers how much of it there was room for.
+// put writes to the newest file and returns the number of bytes written.
 func (r *rotated) put(part []byte) int {
 	if r.file == nil && r.open() != nil {
 		return 0
@@ -65,14 +65,13 @@ func (r *rotated) put(part []byte) int {
 	return n
 }
 
-// rotate gives the files the names of those before them, but for the oldest: that
-// one goes, and makes room.
+// rotate renames each file to the next number and drops the oldest one.
 func (r *rotated) rotate() {
 	if r.file != nil {
-		_ = r.file.Close() // What was written is there, or was lost before.
+		_ = r.file.Close() // Every failed write was counted.
 	}
 	for n := r.limit.Keep - 1; n > 0; n-- {
-		_ = os.Rename(r.numbered(n-1), r.numbered(n)) // Or there are fewer yet.
+		_ = os.Rename(r.numbered(n-1), r.numbered(n)) // There may be fewer files yet.
 	}
 	r.file, r.size = nil, 0
 }
@@ -84,12 +83,13 @@ func (r *rotated) numbered(n int) string {
 	return r.name + "." + strconv.Itoa(n)
 }
 
-// drainFor is how long the output may go on once all of a worker is gone: what
-// is still in the pipe, and what a stranger writes that it handed the pipe to.
+// drainFor is how long the keeper reads output after all processes of a worker were
+// killed: the rest in the pipe, and the output of any process outside that the worker
+// passed the pipe to.
 const drainFor = time.Second
 
-// output is how a worker's streams come to files: through its keeper, which
-// bounds them, also while no agent is there.
+// output copies an output stream of a worker to files. It runs in the keeper, so that the
+// bounds also hold while no agent runs.
 type output struct {
 	read, write *os.File
 	to          *rotated
@@ -108,25 +108,25 @@ func newOutput(name string, limit logLimit) (*output, error) {
 	return &output{read: read, write: write, to: to, done: make(chan struct{})}, nil
 }
 
-// pump copies until nobody can write any more, or the drain is over. The worker
-// has its own end of the pipe by now.
+// pump starts to copy. It copies until the pipe has no writer, or until the drain is over.
+// The worker must have started.
 func (o *output) pump() {
-	_ = o.write.Close() // A copy of the worker's.
+	_ = o.write.Close() // The worker has its own copy.
 	go func() {
 		defer close(o.done)
 		for buffer := make([]byte, 32<<10); ; {
 			n, err := o.read.Read(buffer)
 			o.to.write(buffer[:n])
 			if err != nil {
-				o.to.write(nil) // The note of what is missing, if there is any.
+				o.to.write(nil) // Notes the lost bytes, if there are any.
 				return
 			}
 		}
 	}()
 }
 
-// drain waits for the rest.
+// drain waits for the rest of the output.
 func (o *output) drain() {
-	_ = o.read.SetReadDeadline(time.Now().Add(drainFor)) // A pipe has deadlines.
+	_ = o.read.SetReadDeadline(time.Now().Add(drainFor)) // A pipe supports deadlines.
 	<-o.done
 }

@@ -15,7 +15,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// fileSizes are the files of a directory that begin with a name.
+// fileSizes returns the sizes of the files in a directory whose names have a prefix.
 func fileSizes(t *testing.T, dir, prefix string) map[string]int64 {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
@@ -33,8 +33,8 @@ func fileSizes(t *testing.T, dir, prefix string) map[string]int64 {
 	return sizes
 }
 
-// Output goes to files of bounded size and number, and reads on from the oldest
-// to the newest.
+// Output goes to files of bounded size and number. Read from the oldest to the newest,
+// they have the output in order.
 func TestOutputIsRotated(t *testing.T) {
 	for _, keep := range []int{1, 3} {
 		name := filepath.Join(t.TempDir(), "stdout")
@@ -68,7 +68,7 @@ func TestOutputIsRotated(t *testing.T) {
 	}
 }
 
-// tinyDisk is a file system of so many bytes; nobody else writes to it.
+// tinyDisk is a file system of a size that only the test writes to.
 func tinyDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := agentDir(t)
@@ -83,8 +83,7 @@ func tinyDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// fill takes all the room that is left, to the last byte, and answers how to
-// give it back.
+// fill uses all the free space, to the last byte, and returns a function that frees it.
 func fill(t *testing.T, dir string) func() {
 	t.Helper()
 	path := filepath.Join(dir, "fill")
@@ -105,7 +104,7 @@ func fill(t *testing.T, dir string) func() {
 	}
 }
 
-// A full disk costs output, which is told where it is missing, and nothing else.
+// A full disk loses only output. The file notes the lost bytes.
 func TestOutputOnAFullDisk(t *testing.T) {
 	dir := tinyDisk(t, 1<<20)
 	r, err := openRotated(filepath.Join(dir, "stdout"), logLimit{MaxBytes: 64 << 10, Keep: 2})
@@ -122,14 +121,13 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	empty()
 	r.write([]byte("after\n"))
 	text, err := os.ReadFile(r.name)
-	want := fmt.Sprintf("\nberth: %d bytes are missing here: there was no room for them\nafter\n", lost)
+	want := fmt.Sprintf("\nberth: %d bytes are missing here: the disk was full\nafter\n", lost)
 	if err != nil || !strings.HasPrefix(string(text), "before\nx") || !strings.HasSuffix(string(text), want) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
 
-// The output of a worker is bounded while its agent is dead, and though it never
-// ends a line.
+// The output of a worker is bounded while no agent runs, even if it never ends a line.
 func TestOutputWithoutAgent(t *testing.T) {
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
@@ -147,7 +145,8 @@ func TestOutputWithoutAgent(t *testing.T) {
 	gate.write(t, "go\n")
 	f.line(t)
 	worker := filepath.Join(dir, "workers", "job", "stage.0.1.100")
-	// A writer is ahead of its files by the pipe at most, and never by a file.
+	// A writer is ahead of its files by the size of the pipe at most, and never by a
+	// file.
 	for name, size := range fileSizes(t, worker, fileStdout) {
 		if size > childLogBytes {
 			t.Errorf("%s has %d bytes", name, size)
@@ -170,8 +169,8 @@ func TestOutputWithoutAgent(t *testing.T) {
 	c.awaitState(t, key(0), "COMPLETED")
 }
 
-// What workers leave is kept for their output, up to bounds of number, size and
-// age, over a restart too.
+// The directories of ended workers are kept up to bounds of number, size and age, also
+// over a restart.
 func TestEndedWorkersAreRemoved(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -231,7 +230,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for n := range 4 { // those that went, once more
+			for n := range 4 { // the removed ones again
 				dir := worker(fmt.Sprint(n))
 				since := now.Add(time.Duration(n-4) * time.Hour)
 				if err := os.Chtimes(dir, since, since); err != nil {
@@ -251,15 +250,15 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 	}
 }
 
-// The end of a worker is told in time though a stranger holds its output: it
-// handed the pipe to a process that is none of its own.
-func TestProcessPipeHeldByAStranger(t *testing.T) {
+// The end of a worker is reported in time even if a process outside the worker has its
+// output open, because the worker passed the pipe to it.
+func TestProcessPipeHeldOutsideTheWorker(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	a, c, _ := processAgent(t, agentDir(t))
 	f, gate := newFIFO(t), newFIFO(t)
 	req := submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; read go <"+gate.path+"; echo done")
 	mustSubmit(t, a, req)
-	// This process is the stranger.
+	// This process is the one outside.
 	held, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", f.pid(t)), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

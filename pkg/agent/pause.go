@@ -6,21 +6,13 @@ import (
 	"time"
 )
 
-// pause is a wait that doubles from first to last, each with jitter: between
-// half of it and all of it.
+// pause is a wait that doubles from first to last. Jitter takes off up to half of it.
 type pause struct {
 	first, last, next time.Duration
 }
 
-// wait waits the next pause, or until the context ends.
-func (p *pause) wait(ctx context.Context) {
-	timer := time.NewTimer(p.advance())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+// wait waits for the next pause, or until the context ends.
+func (p *pause) wait(ctx context.Context) { sleep(ctx, p.advance(), nil) }
 
 func (p *pause) advance() time.Duration {
 	full := max(p.next, p.first)
@@ -29,3 +21,14 @@ func (p *pause) advance() time.Duration {
 }
 
 func (p *pause) reset() { p.next = 0 }
+
+// sleep waits for d, for an element of wake, or until the context ends.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-ctx.Done():
+	}
+}

@@ -21,74 +21,72 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// ProcessConfig is what a Process driver is made of.
+// ProcessConfig configures a Process driver.
 type ProcessConfig struct {
-	// Dir is the agent's directory: each worker gets one of its own under
+	// Dir is the agent's directory. Each worker gets a directory of its own under
 	// Dir/workers, with its output in the files stdout and stderr.
 	Dir string
-	// WorkDir is the working directory of workers; their own unless given.
+	// WorkDir is the working directory of workers, by default the worker's own directory.
 	WorkDir string
-	// Allow lists the commands that may be run: paths, or names that are looked
-	// up in the agent's PATH, or AllowAll. It does not look at arguments: who
-	// allows a shell allows everything.
+	// Allow lists the commands that may be run: paths, names that are looked up in the
+	// agent's PATH, or AllowAll. Arguments are not checked: a list that allows a shell
+	// allows everything.
 	Allow []string
-	// AllowEnv lists the variables that tasks may set, by name, or AllowAll: then those
-	// by which programs load code (LD_PRELOAD, PYTHONPATH and the like) still need their
-	// names.
+	// AllowEnv lists the names of the variables that tasks may set, or AllowAll. With
+	// AllowAll, variables that make programs load code (LD_PRELOAD, PYTHONPATH and the
+	// like) still need their exact names.
 	AllowEnv []string
-	// Env is what workers get beside the task's own; PATH, HOME, USER, LANG, TZ
-	// and TMPDIR of the agent unless given. The rest of the agent's environment
-	// is its own.
+	// Env is the environment of workers in addition to the task's variables; by default
+	// the agent's PATH, HOME, USER, LANG, TZ and TMPDIR. Workers do not get the rest of
+	// the agent's environment.
 	Env []string
-	// LogMaxBytes is how large a file of output gets, 16 MiB unless given, and
-	// LogKeep how many there are of each of a worker's two streams, the one that is
-	// written to included, 2 unless given. The oldest goes when another is begun.
+	// LogMaxBytes bounds a file of output, 16 MiB by default. LogKeep is the number of
+	// files for each of a worker's two streams, including the current one, 2 by default.
+	// The driver removes the oldest file when it begins a new one.
 	LogMaxBytes int64
 	LogKeep     int
-	// EndedKeep, EndedMaxBytes and EndedMaxAge bound what is kept of workers whose
-	// end the control plane knows: the number of their directories, what these hold
-	// together, and how long they are kept; 64, 1 GiB and a week unless given.
+	// EndedKeep, EndedMaxBytes and EndedMaxAge bound the directories of workers whose end
+	// the control plane has acknowledged: their number, total size and age. The defaults
+	// are 64, 1 GiB and a week.
 	EndedKeep     int
 	EndedMaxBytes int64
 	EndedMaxAge   time.Duration
-	// StartTimeout is how long a worker may take to come up before its start is
-	// given up; 30 s unless given.
+	// StartTimeout is the time after which the driver gives up a start, 30 s by default.
 	StartTimeout time.Duration
-	// Log is slog's default unless given.
+	// Log is slog.Default() by default.
 	Log *slog.Logger
 }
 
-// Process is the driver of real processes. Each worker is a process in a group
-// of its own, under a keeper: this program, started again. The program must call
-// ShimMain. Workers get BERTH_JOB, BERTH_STAGE, BERTH_WORKER_INDEX,
-// BERTH_WORKER_NUMBER, BERTH_EXECUTOR, BERTH_EPOCH, and BERTH_PAYLOAD_FILE when
-// there is a payload.
+// Process is the driver for processes. Each worker is a process in a process group of its
+// own, under a keeper, which is another process of this program. The program must call
+// ShimMain. Workers get BERTH_JOB, BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER,
+// BERTH_EXECUTOR and BERTH_EPOCH, and with a payload BERTH_PAYLOAD_FILE.
 //
-// A stop signals the whole group. When the worker has ended, whatever it started
-// and left behind is killed before the end is told.
+// A stop signals the whole group. When the worker has exited, every process that it left
+// behind is killed before the end is reported.
 type Process struct {
 	cfg ProcessConfig
 	log *slog.Logger
 
-	// starts keeps Close away from a half-started worker.
+	// starts is locked for reading during a start, so that Close waits for it.
 	starts sync.RWMutex
 	mu     sync.Mutex
 	closed bool
 	// closing is closed with the driver.
 	closing chan struct{}
-	// watched are the workers whose keeper lives.
-	watched map[*kept]struct{}
+	// watched are the workers whose keeper runs.
+	watched map[*keptWorker]struct{}
 	watches sync.WaitGroup
-	// retired are the directories of forgotten workers, oldest first, and expiry
-	// is due when the oldest has been kept for long enough.
+	// retired are the directories of forgotten workers, oldest first; expiry removes the
+	// oldest at its maximum age.
 	retired []retired
 	expiry  *time.Timer
 }
 
-// NewProcess makes the driver. Its directory is made when it is needed.
+// NewProcess returns a driver. It does not create the directory yet.
 func NewProcess(cfg ProcessConfig) (*Process, error) {
 	if cfg.Dir == "" {
-		return nil, errors.New("agent: processes need a directory")
+		return nil, errors.New("agent: Dir is required for processes")
 	}
 	var err error
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
@@ -111,7 +109,7 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 		"EndedMaxBytes": cfg.EndedMaxBytes, "EndedMaxAge": int64(cfg.EndedMaxAge), "StartTimeout": int64(cfg.StartTimeout),
 	} {
 		if n < 0 {
-			return nil, fmt.Errorf("agent: %s cannot be negative", name)
+			return nil, fmt.Errorf("agent: %s must not be negative", name)
 		}
 	}
 	cfg.LogMaxBytes = cmp.Or(cfg.LogMaxBytes, 16<<20)
@@ -120,20 +118,18 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 	cfg.EndedMaxBytes = cmp.Or(cfg.EndedMaxBytes, 1<<30)
 	cfg.EndedMaxAge = cmp.Or(cfg.EndedMaxAge, 7*24*time.Hour)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	return &Process{cfg: cfg, log: cfg.Log, watched: map[*kept]struct{}{}, closing: make(chan struct{})}, nil
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	return &Process{cfg: cfg, log: cfg.Log, watched: map[*keptWorker]struct{}{}, closing: make(chan struct{})}, nil
 }
 
-// Check implements Checker: it refuses commands that may not, or cannot, be run, and
-// variables that may not be set.
+// Check implements Checker. It refuses commands that are not allowed or not executable,
+// and variables that are not allowed.
 func (p *Process) Check(spec Spec) error {
 	_, err := p.resolve(spec)
 	return err
 }
 
-// resolve finds the program of a worker that may be started.
+// resolve returns the path of the worker's program.
 func (p *Process) resolve(spec Spec) (string, error) {
 	path, err := resolve(p.cfg.Allow, spec.Command, p.workDir(spec))
 	if err != nil {
@@ -142,7 +138,7 @@ func (p *Process) resolve(spec Spec) (string, error) {
 	return path, permitEnv(p.cfg.AllowEnv, spec.Env)
 }
 
-// workDir is where a worker runs.
+// workDir returns the working directory of a worker.
 func (p *Process) workDir(spec Spec) string {
 	return cmp.Or(p.cfg.WorkDir, workerPath(p.cfg.Dir, spec.identity()))
 }
@@ -187,40 +183,40 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 }
 
 // spawn starts the keeper and watches it.
-func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*kept, error) {
-	k := &kept{driver: p, dir: dir, ended: ended, settled: make(chan struct{})}
+func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, error) {
+	k := &keptWorker{driver: p, dir: dir, ended: ended, settled: make(chan struct{})}
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err
 	}
-	// Opened for both ways, which never blocks, and handed over: the keeper holds
-	// it from its first moment, so that its end is the keeper's.
+	// Opened for reading and writing, which never blocks. The keeper inherits it, so that
+	// the pipe ends exactly when the keeper exits.
 	pipe, err := os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDWR, 0)
 	if err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	defer pipe.Close() //nolint:errcheck // the keeper has it
+	defer pipe.Close() //nolint:errcheck // the keeper has a copy
 	cmd := &exec.Cmd{
-		// Not by name: the file may have been replaced by a newer version.
+		// Not by path: the file may have been replaced by a newer version.
 		Path: "/proc/self/exe", Args: []string{"berth-keeper", pl.Spec.Worker.String()}, Dir: dir,
 		Env:         []string{keeperVariable + "=1"},
 		ExtraFiles:  []*os.File{pipe},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	words, err := os.OpenFile(filepath.Join(dir, fileKeeper), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	stderr, err := os.OpenFile(filepath.Join(dir, fileKeeper), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	defer words.Close() //nolint:errcheck // only the keeper writes to it
-	cmd.Stderr = words
+	defer stderr.Close() //nolint:errcheck // only the keeper writes to it
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	// It is reaped once its pipe has ended, as adopted ones are; until then it
-	// can be read, dead or alive.
+	// It is reaped once its pipe has ended, as adopted ones are. Until then /proc has it,
+	// dead or alive.
 	k.keeper, err = processOf(cmd.Process.Pid)
 	if err = errors.Join(err, cmd.Process.Release()); err != nil {
-		p.log.Warn("keeper started, but not seen", "dir", dir, "error", err)
+		p.log.Warn("keeper started, but not found in /proc", "dir", dir, "error", err)
 	}
 	p.watch(k)
 	return k, nil
@@ -234,15 +230,16 @@ func (p *Process) env(pl plan, dir string) []string {
 			env = append(env, name+"="+spec.Env[name])
 		}
 	}
-	env = append(env, marks(spec)...)
+	env = append(env, identityEnv(spec)...)
 	if pl.Payload != "" {
 		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, pl.Payload))
 	}
 	return env
 }
 
-// marks are what the environment of a worker, and of what it starts, names it by.
-func marks(spec Spec) []string {
+// identityEnv returns the variables that identify a worker in its environment, and in that
+// of the processes it starts.
+func identityEnv(spec Spec) []string {
 	return []string{
 		"BERTH_JOB=" + spec.Worker.Job,
 		"BERTH_STAGE=" + spec.Worker.Stage,
@@ -276,8 +273,7 @@ func (p *Process) Close() error {
 	return errors.Join(errs...)
 }
 
-// makeDir makes the directory of a worker. One that is there is another's: it is
-// left alone.
+// makeDir creates the directory of a worker. It fails if there is one.
 func (p *Process) makeDir(dir string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

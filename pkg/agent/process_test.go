@@ -27,11 +27,11 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// childVariable makes the test binary an agent: its directory, and the address
-// of the control plane.
+// childVariable makes the test binary an agent. It has the agent's directory and the
+// address of the control plane.
 const childVariable = "BERTH_TEST_AGENT"
 
-// How much such an agent keeps of a worker's output: files and their size.
+// The bounds of a worker's output for such an agent: number of files and their size.
 const (
 	childLogBytes = 1 << 20
 	childLogKeep  = 3
@@ -73,8 +73,8 @@ func child(dir, gateway string) error {
 	return a.Run(context.Background())
 }
 
-// agentDir is a directory for an agent of real processes. Their keepers outlive it,
-// and may still write there what comes of them as the test ends.
+// agentDir returns a directory for an agent with processes. Keepers outlive the agent,
+// and may still write there as the test ends.
 func agentDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-")
@@ -93,7 +93,7 @@ func agentDir(t *testing.T) string {
 	return dir
 }
 
-// processAgent is an agent of real processes in this process.
+// processAgent runs an agent with processes in this process.
 func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, func()) {
 	t.Helper()
 	if len(allow) == 0 {
@@ -107,7 +107,7 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	}
 	a, stop := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
 	c.registered(t, "host", 1)
-	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // Orders it, should a test have failed.
+	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // Signals the workers that a failed test leaves.
 	return a, c, stop
 }
 
@@ -127,19 +127,19 @@ func stopOf(s *controlv1.SubmitTaskRequest, grace time.Duration) *controlv1.Stop
 	}
 }
 
-// trySubmit and tryStop carry the nonce of the agent's registration, as the assigner
+// trySubmit and tryStop set the nonce of the agent's registration, as the assigner
 // does.
 func trySubmit(ctx context.Context, a *Agent, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
-	req.Nonce = a.nonce
+	req.Nonce = a.ledger.nonce
 	return a.SubmitTask(ctx, req)
 }
 
 func tryStop(ctx context.Context, a *Agent, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
-	req.Nonce = a.nonce
+	req.Nonce = a.ledger.nonce
 	return a.StopTask(ctx, req)
 }
 
-// signed does so for the agent of another process, which has registered with c.
+// signed sets the nonce for the agent of another process, which has registered with c.
 type signed struct {
 	controlv1.ExecutorClient
 	c *control
@@ -172,7 +172,7 @@ func mustSubmit(t *testing.T, a *Agent, req *controlv1.SubmitTaskRequest) *contr
 
 func key(index int) string { return fmt.Sprintf("job/stage/%d.1@100", index) }
 
-// fifo is a pipe that a worker writes to; line waits for one of its lines.
+// fifo is a named pipe that a worker writes to; line waits for a line.
 type fifo struct {
 	path string
 	file *os.File
@@ -265,8 +265,8 @@ func TestProcessCompleted(t *testing.T) {
 	}
 }
 
-// What cannot be started is refused, leaves nothing behind, and can be ordered
-// again.
+// A worker that cannot be started is refused, leaves nothing behind, and may be
+// requested again.
 func TestProcessRefused(t *testing.T) {
 	dir := agentDir(t)
 	script := filepath.Join(dir, "broken")
@@ -296,8 +296,7 @@ func TestProcessRefused(t *testing.T) {
 	mustSubmit(t, a, submit(0, 1, "true"))
 }
 
-// A worker that does not heed the signal is killed after the grace, and its
-// children with it.
+// A worker that ignores the signal is killed after the grace, and its children with it.
 func TestProcessStubborn(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	a, c, _ := processAgent(t, agentDir(t))
@@ -316,14 +315,15 @@ func TestProcessStubborn(t *testing.T) {
 		t.Error(w)
 	}
 	if alive(grandchild) {
-		t.Errorf("%d lives", grandchild)
+		t.Errorf("%d runs", grandchild)
 	}
 	if _, err := trySubmit(t.Context(), a, req); !fault.Is(err, fault.ReasonStopped) {
 		t.Error(err)
 	}
 }
 
-// The end of a worker takes what it left behind, in whatever session.
+// When a worker has ended, its leftover processes are killed, in whatever session they
+// are.
 func TestProcessLeftovers(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
@@ -341,12 +341,12 @@ func TestProcessLeftovers(t *testing.T) {
 	c.awaitState(t, key(0), "COMPLETED")
 	for _, pid := range left {
 		if _, err := readStat(pid); err == nil {
-			t.Errorf("%d lives, or is a zombie", pid)
+			t.Errorf("%d runs, or is a zombie", pid)
 		}
 	}
 }
 
-// Orphans that die while their worker lives are no zombies.
+// Orphans that exit while their worker runs are reaped.
 func TestProcessOrphans(t *testing.T) {
 	a, _, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
@@ -358,8 +358,8 @@ func TestProcessOrphans(t *testing.T) {
 	}
 }
 
-// Workers survive `kill -9` of their agent. The next one adopts them, learns
-// what ended meanwhile with its exit code, and can stop the others.
+// Workers survive `kill -9` of their agent. The next agent adopts them, reads the exit
+// codes of those that ended in the meantime, and can stop the others.
 func TestProcessAdoption(t *testing.T) {
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
@@ -384,7 +384,7 @@ func TestProcessAdoption(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill()
-	gates[0].write(t, "41\n") // One ends while no agent is there.
+	gates[0].write(t, "41\n") // One ends while no agent runs.
 	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
 
 	executor, _ = startChild(t, c, dir, gateway)
@@ -403,7 +403,7 @@ func TestProcessAdoption(t *testing.T) {
 			t.Error(i, answer, err)
 		}
 	}
-	// What the first agent promised binds the second.
+	// The promises of the first agent bind the second.
 	stopped.Incarnation = 2
 	if _, err := executor.SubmitTask(t.Context(), stopped); err == nil || !strings.Contains(err.Error(), "STOPPED") {
 		t.Error(err)
@@ -423,8 +423,8 @@ func TestProcessAdoption(t *testing.T) {
 	}
 }
 
-// A worker whose keeper is killed is not left running by itself, nor is what it
-// started in a session of its own.
+// If a keeper is killed, its worker is killed too, and so are the processes that the
+// worker started in a session of their own.
 func TestProcessKeeperKilled(t *testing.T) {
 	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
@@ -443,20 +443,20 @@ func TestProcessKeeperKilled(t *testing.T) {
 	}
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("%d lives", pid)
+			t.Errorf("%d runs", pid)
 		}
 	}
 	if alive(keeper.PID) {
-		t.Error("the keeper lives")
+		t.Error("the keeper runs")
 	}
 	if _, err := readStat(keeper.PID); err == nil {
 		t.Error("the keeper is a zombie")
 	}
 }
 
-// An agent may die at any point of a start. Whatever it left on disk, the next
-// one either adopts the worker or makes sure that it never runs: also when the
-// keeper comes up only then.
+// An agent may die at any point of a start. From every state on disk, the next agent
+// either adopts the worker or makes sure that it never runs, also when the keeper
+// starts only then.
 func TestProcessDiedWhileStarting(t *testing.T) {
 	spec := specOf("host", identity{}, submit(0, 1, "sh"))
 	id, err := identityOf(submit(0, 1, "").Worker)
@@ -484,15 +484,15 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// A dead keeper, and an agent that died while it gave the start up.
+			// A dead keeper, and an agent that died while it gave up the start.
 			by, claimed := map[string]process{"claimed": {PID: 1 << 30}, "given up": {}}[step]
 			if claimed {
 				if ok, err := claim(dir, by); err != nil || !ok {
 					t.Fatal(ok, err)
 				}
 			}
-			// The keeper that the dead agent had started, held up so far, works in
-			// this directory whatever becomes of its name.
+			// The late keeper of the dead agent works in this directory, even if the
+			// directory is renamed.
 			late := exec.Command("/proc/self/exe")
 			late.Env = []string{keeperVariable + "=1"}
 			held, err := os.Open(dir)
@@ -529,14 +529,14 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 				}
 			}
 			if err := late.Run(); err == nil {
-				t.Error("a late keeper found something to do")
+				t.Error("a late keeper did something")
 			}
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	// A keeper that is slow to find out keeps its claim until then.
+	// A slow keeper keeps its claim until it has exited.
 	root := agentDir(t)
 	dir := workerPath(root, id)
 	p, err := NewProcess(ProcessConfig{Dir: root, Allow: []string{AllowAll}, Log: quiet()})
@@ -557,7 +557,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 	}()
 	awaitFile(t, filepath.Join(dir, fileClaim))
 	if !has(dir, fileWorker) {
-		t.Error("removed under the keeper")
+		t.Error("removed while the keeper runs")
 	}
 	if err := slow.Close(); err != nil {
 		t.Fatal(err)
@@ -575,7 +575,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 	}
 }
 
-// StopWorkers returns once nothing runs; Close alone leaves workers alone.
+// StopWorkers returns once no worker runs; Close alone does not stop workers.
 func TestProcessClose(t *testing.T) {
 	dir := agentDir(t)
 	f := newFIFO(t)
@@ -602,7 +602,7 @@ func TestProcessClose(t *testing.T) {
 	}
 }
 
-// awaitFile waits until a file is put in its place.
+// awaitFile waits for a file.
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

@@ -12,23 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process names a process beyond the reuse of its id: by the ticks since boot at
-// which it started, and by the boot.
+// process identifies a process even if its ID is reused: by the time of its start, in
+// clock ticks since boot, and by the boot.
 type process struct {
 	PID   int
 	Start uint64
 	Boot  string
 }
 
-// stat is what is used of /proc/PID/stat.
+// stat has the used fields of /proc/PID/stat.
 type stat struct {
-	state          byte
-	parent         int
-	group, session int
-	start          uint64
+	state           byte
+	parent, session int
+	start           uint64
 }
 
-// processOf names a living process.
+// processOf returns the identity of a running process.
 func processOf(pid int) (process, error) {
 	s, err := readStat(pid)
 	if err != nil {
@@ -38,8 +37,8 @@ func processOf(pid int) (process, error) {
 	return process{PID: pid, Start: s.start, Boot: boot}, err
 }
 
-// bootID names the host's present boot: ids and starts of processes recur after
-// another.
+// bootID returns the ID of the host's current boot. After another boot the IDs and start
+// times of processes recur.
 func bootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(bytes.TrimSpace(text)), err
@@ -53,8 +52,8 @@ func readStat(pid int) (stat, error) {
 	return parseStat(string(text))
 }
 
-// parseStat reads the line. The name of the program stands in parentheses and
-// may hold anything, more of them included.
+// parseStat parses /proc/PID/stat. The name of the program is in parentheses and may have
+// any characters, also parentheses.
 func parseStat(text string) (s stat, err error) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
@@ -64,9 +63,6 @@ func parseStat(text string) (s stat, err error) {
 	if s.parent, err = strconv.Atoi(fields[1]); err != nil {
 		return stat{}, err
 	}
-	if s.group, err = strconv.Atoi(fields[2]); err != nil {
-		return stat{}, err
-	}
 	if s.session, err = strconv.Atoi(fields[3]); err != nil {
 		return stat{}, err
 	}
@@ -74,8 +70,8 @@ func parseStat(text string) (s stat, err error) {
 	return s, err
 }
 
-// seen looks at the process, and says whether it is still the same one.
-func (p process) seen() (stat, bool) {
+// stat returns the state of the process, and reports whether it still exists.
+func (p process) stat() (stat, bool) {
 	s, err := readStat(p.PID)
 	if err != nil || s.start != p.Start {
 		return stat{}, false
@@ -84,19 +80,18 @@ func (p process) seen() (stat, bool) {
 	return s, err == nil && boot == p.Boot
 }
 
-// kill kills the process, and no other that has its id now.
+// kill kills the process, but not another one that has its ID now.
 func (p process) kill() {
-	if _, same := p.seen(); same {
-		_ = unix.Kill(p.PID, unix.SIGKILL) // Its end in the meantime is what is wanted.
+	if _, same := p.stat(); same {
+		_ = unix.Kill(p.PID, unix.SIGKILL) // It may have exited in the meantime.
 	}
 }
 
-// killSession kills what lives of a keeper's session, itself aside, and what has
-// all the marks in its environment. It returns once that is gone, or with an error
-// when enough ends first. A session id is not reused while a process is in the
-// session: a process of the keeper's id and another start means that nothing is
-// left of it.
-func killSession(keeper process, marks []string, enough <-chan struct{}) error {
+// killSession kills the processes of a keeper's session except the keeper, and those with
+// all the variables in their environment. It returns once they have exited, or with an
+// error if stop is closed first. A session ID is not reused while the session has a
+// process. So if another process has the keeper's ID, the session has ended.
+func killSession(keeper process, variables []string, stop <-chan struct{}) error {
 	boot, err := bootID()
 	if err != nil {
 		return err
@@ -111,38 +106,38 @@ func killSession(keeper process, marks []string, enough <-chan struct{}) error {
 			if pid == keeper.PID || s.start < keeper.Start || s.state == 'Z' || s.state == 'X' {
 				return false
 			}
-			return s.session == keeper.PID && !reused || carries(pid, marks)
+			return s.session == keeper.PID && !reused || hasEnviron(pid, variables)
 		})
 		if err != nil || len(left) == 0 {
 			return err
 		}
 		for _, pid := range left {
-			// Its end in the meantime is what is wanted.
-			_ = unix.Kill(pid, unix.SIGKILL)
+			_ = unix.Kill(pid, unix.SIGKILL) // It may have exited in the meantime.
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
-		case <-enough:
-			return fmt.Errorf("%d processes of session %d still live", len(left), keeper.PID)
+		case <-stop:
+			return fmt.Errorf("%d processes of session %d still run", len(left), keeper.PID)
 		}
 	}
 }
 
-// carries says whether a process was started with all the marks in its environment.
-func carries(pid int, marks []string) bool {
-	if len(marks) == 0 {
+// hasEnviron reports whether a process was started with all the variables, NAME=value, in
+// its environment.
+func hasEnviron(pid int, variables []string) bool {
+	if len(variables) == 0 {
 		return false
 	}
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
-		return false // another user's, or it has ended
+		return false // another user's, or it has exited
 	}
 	entries := strings.Split(string(environ), "\x00")
-	return !slices.ContainsFunc(marks, func(mark string) bool { return !slices.Contains(entries, mark) })
+	return !slices.ContainsFunc(variables, func(v string) bool { return !slices.Contains(entries, v) })
 }
 
-// processes lists those that fit.
-func processes(fits func(pid int, s stat) bool) ([]int, error) {
+// processes returns the processes for which match returns true.
+func processes(match func(pid int, s stat) bool) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
@@ -153,22 +148,26 @@ func processes(fits func(pid int, s stat) bool) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// One that cannot be read has ended.
-		if s, err := readStat(pid); err == nil && fits(pid, s) {
+		// A process that cannot be read has exited.
+		if s, err := readStat(pid); err == nil && match(pid, s) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids, nil
 }
 
-// reap takes in the end of a child. What is no child of this process, or no
-// longer the same, is left alone.
+// reap waits for the process if it is a child of this one.
 func (p process) reap() {
-	if _, same := p.seen(); same {
-		for {
-			if _, err := unix.Wait4(p.PID, nil, 0, nil); err != unix.EINTR {
-				return
-			}
+	if _, same := p.stat(); same {
+		waitChild(p.PID)
+	}
+}
+
+// waitChild waits for a child to exit and reaps it.
+func waitChild(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+			return
 		}
 	}
 }

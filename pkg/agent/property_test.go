@@ -10,12 +10,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Whatever comes in whatever order: a (worker, epoch) is started once, and not
-// at all after a confirmed stop; a name has one live epoch; what starts is never
-// of a lower epoch than one that started.
+// For every order of events: a (worker, epoch) is started at most once, and not at all
+// after a confirmed stop. A name has at most one live epoch, and its epochs never go
+// back.
 func TestLedgerPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLedger("host", time.Hour)
+		l := newLedger("host", "", time.Hour)
 		l.begin(1, 1)
 		now := time.Unix(0, 0)
 		over := map[identity]bool{}
@@ -38,7 +38,7 @@ func TestLedgerPromises(t *testing.T) {
 				case over[id]:
 					t.Fatalf("%v starts after its end", id)
 				case live[id.Worker] != 0:
-					t.Fatalf("%v starts beside epoch %d", id, live[id.Worker])
+					t.Fatalf("%v starts in addition to epoch %d", id, live[id.Worker])
 				case id.Epoch < highest[id.Worker]:
 					t.Fatalf("%v starts after epoch %d", id, highest[id.Worker])
 				}
@@ -62,7 +62,7 @@ func TestLedgerPromises(t *testing.T) {
 					return
 				}
 				if live[id.Worker] == id.Epoch {
-					t.Fatalf("the stop of %v is confirmed while it lives", id)
+					t.Fatalf("the stop of %v is confirmed while it runs", id)
 				}
 				over[id] = true
 			},
@@ -72,20 +72,20 @@ func TestLedgerPromises(t *testing.T) {
 					return
 				}
 				if !l.ended(id, exitOf(0, rapid.Bool().Draw(t, "stopped")), now) {
-					t.Fatalf("the end of %v is not taken", id)
+					t.Fatalf("the end of %v is ignored", id)
 				}
 				over[id] = true
 				delete(live, id.Worker)
 			},
 			"answer": func(t *rapid.T) {
 				e := entry{identity: ids.Draw(t, "id")}
-				r := l.report(everything)
+				r := l.report(complete)
 				l.answered(&controlv1.ExecutorReportAnswer{Sequence: r.Sequence, Ended: []*controlv1.WorkerReport{e.wire()}})
 			},
 			"": func(t *rapid.T) {
 				for worker, epoch := range live {
 					if e := l.entries[identity{worker, epoch}]; e == nil || e.state.Terminal() {
-						t.Fatalf("%v@%d lives and is not reported", worker, epoch)
+						t.Fatalf("%v@%d runs and is not reported", worker, epoch)
 					}
 				}
 			},

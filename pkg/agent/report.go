@@ -11,19 +11,19 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// scope is how much a report is to tell.
+// scope is what a report has.
 type scope int
 
 const (
-	// news: the states that nobody was told of yet.
-	news scope = iota
-	// untold: what no answer has confirmed, ends above all.
-	untold
-	// everything: the complete report.
-	everything
+	// changes: the states that were not reported yet.
+	changes scope = iota
+	// unconfirmed: the states that no answer has confirmed, ends above all.
+	unconfirmed
+	// complete: all workers.
+	complete
 )
 
-// report makes the next report, nil when there is nothing to tell.
+// report returns the next report, nil if there is nothing to report.
 func (l *ledger) report(s scope) *controlv1.ExecutorReport {
 	var due []*entry
 	for _, e := range l.entries {
@@ -31,14 +31,14 @@ func (l *ledger) report(s scope) *controlv1.ExecutorReport {
 			due = append(due, e)
 		}
 	}
-	if len(due) == 0 && s != everything {
+	if len(due) == 0 && s != complete {
 		return nil
 	}
 	slices.SortFunc(due, func(a, b *entry) int { return a.compare(b.identity) })
 	l.sequence++
 	r := &controlv1.ExecutorReport{
 		Executor: l.executor, Incarnation: l.incarnation,
-		Sequence: l.sequence, Complete: s == everything,
+		Sequence: l.sequence, Complete: s == complete,
 	}
 	for _, e := range due {
 		if e.sent == 0 {
@@ -49,54 +49,48 @@ func (l *ledger) report(s scope) *controlv1.ExecutorReport {
 	return r
 }
 
-// answered takes in the answer to the report of that sequence. It covers the
-// reports before it too: those of a stream are taken in order, and a stream
-// begins with a complete one. What the answer names as ended is forgotten but for
-// its tombstone, and returned.
+// answered processes the answer to the report of that sequence. The answer covers the
+// earlier reports too: those of a stream are processed in order, and a stream begins
+// with a complete one. The ledger forgets the ends that the answer acknowledges, except
+// for their tombstones, and returns their workers.
 func (l *ledger) answered(answer *controlv1.ExecutorReportAnswer) (forgotten []identity) {
 	for _, e := range l.entries {
 		if e.sent > 0 && e.sent <= answer.GetSequence() && !e.state.Terminal() {
-			e.told = true
+			e.confirmed = true
 		}
 	}
 	for _, w := range answer.GetEnded() {
 		id := identity{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}}, w.GetEpoch()}
 		if e := l.entries[id]; e != nil && e.state.Terminal() {
-			l.leave(id)
+			delete(l.entries, id)
 			forgotten = append(forgotten, id)
 		}
 	}
 	return forgotten
 }
 
-// next takes the next sequence, for an answer to an order.
+// next returns the next sequence, for an answer to a request.
 func (l *ledger) next() int64 {
 	l.sequence++
 	return l.sequence
 }
 
-// buriedReport is how a worker is answered that is not there and never will be.
-func buriedReport(t tombstone, uid string) *controlv1.WorkerReport {
-	e := entry{identity: t.identity, uid: uid, state: model.WorkerEvicted, since: t.At}
-	return e.wire()
-}
-
-// due says whether a report of that scope lists the worker. One that is being
-// started is told of in the answer to its order.
+// due reports whether a report of that scope lists the worker. A worker that is being
+// started is in the answer to its start request.
 func (e *entry) due(s scope) bool {
 	switch s {
-	case news:
-		return e.state != model.WorkerStarting && e.sent == 0 && !e.shown
-	case untold:
-		return e.state != model.WorkerStarting && !e.told
+	case changes:
+		return e.state != model.WorkerStarting && e.sent == 0 && !e.answered
+	case unconfirmed:
+		return e.state != model.WorkerStarting && !e.confirmed
 	}
 	return true
 }
 
-// owes says whether there is anything that no answer has confirmed.
-func (l *ledger) owes() bool {
+// hasUnconfirmed reports whether there is a change that no answer has confirmed.
+func (l *ledger) hasUnconfirmed() bool {
 	for _, e := range l.entries {
-		if e.due(untold) {
+		if e.due(unconfirmed) {
 			return true
 		}
 	}

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// retired is the directory of a worker that is over and forgotten: it is kept
-// for its output.
+// retired is the directory of a worker that has ended and was forgotten. It is kept for
+// its output.
 type retired struct {
 	dir   string
 	bytes int64
 	since time.Time
 }
 
-// retire keeps a directory, and removes the oldest of those that are too many,
-// too large together or too old.
+// retire keeps a directory, and removes the oldest ones beyond the limits of the config.
 func (p *Process) retire(dir string, since time.Time) {
 	size := sizeOf(dir)
 	p.mu.Lock()
@@ -26,7 +25,7 @@ func (p *Process) retire(dir string, since time.Time) {
 	p.expire()
 }
 
-// expire removes what is not kept any more, and comes back for the next one.
+// expire removes directories beyond the limits, and schedules its next call.
 func (p *Process) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +53,7 @@ func (p *Process) expire() {
 	}
 }
 
-// remove takes a directory away, and the job's when it was the last one there.
+// remove removes the directory of a worker, and the job's if it is empty then.
 func (p *Process) remove(dir string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,11 +64,11 @@ func (p *Process) removeLocked(dir string) {
 	if err := os.RemoveAll(dir); err != nil {
 		p.log.Warn("directory not removed", "error", err)
 	}
-	// Fails when other workers of the job are there, as it should.
+	// Fails if the job has other workers, as it should.
 	_ = os.Remove(filepath.Dir(dir))
 }
 
-// sizeOf is what a directory holds, as far as it can be read.
+// sizeOf returns the bytes in a directory, as far as it can be read.
 func sizeOf(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -12,29 +12,28 @@ import (
 	"berth.dev/api/fault"
 )
 
-// ErrSuperseded is what Run returns once another agent has the executor's ID and
-// the workers of this one have ended.
+// ErrSuperseded is the error of Run if another agent has taken the executor's ID. Run
+// returns it once the workers of this agent have ended.
 var ErrSuperseded = fault.New(fault.Precondition, fault.ReasonOtherAgent,
-	"another agent has taken this id: this one takes no orders; stop one of the two, and if this one is to stay, start it again")
+	"another agent has taken this ID: this one accepts no requests; stop one of the two, and if this one is to stay, start it again")
 
-// maxSecret is how long a secret may be.
+// maxSecret is the maximum length of a secret, in bytes.
 const maxSecret = 256
 
-// secretFile is where an agent keeps its secret. With it another agent could take
-// the executor over, so only the agent's user may read it.
+// secretFile is the name of the file with the agent's secret. Another agent with that
+// secret could take over the executor, so only the agent's user may read the file.
 const secretFile = "secret"
 
-// openSecret answers the agent's secret, and whether it was kept from a run before:
-// the one that is configured, the one in the directory, or else a new one. Without a
-// directory a new one ends with the process: until the executor is LOST, no other
-// process may register it then. Simulated executors have one that follows from their
-// ID, so that a simulation can be started again; it protects nothing, and there is
-// nothing to protect.
+// openSecret returns the agent's secret, and whether an earlier run used it. The secret
+// is the configured one, the one in the directory, or else a new one. Without a
+// directory a new secret ends with the process, and no other process can register the
+// executor until it is LOST. The secret of a simulated executor is derived from its ID,
+// so that a simulation can be restarted; it protects nothing.
 func openSecret(cfg Config) (secret string, kept bool, err error) {
 	_, simulated := cfg.Driver.(Simulated)
 	switch {
 	case len(cfg.Secret) > maxSecret:
-		return "", false, fmt.Errorf("the secret: at most %d bytes, are %d", maxSecret, len(cfg.Secret))
+		return "", false, fmt.Errorf("secret: must have at most %d bytes, has %d", maxSecret, len(cfg.Secret))
 	case cfg.Secret != "":
 		return cfg.Secret, true, nil
 	case cfg.Dir == "" && simulated:
@@ -52,12 +51,12 @@ func openSecret(cfg Config) (secret string, kept bool, err error) {
 		return "", false, err
 	}
 	if secret = strings.TrimSpace(string(text)); secret == "" || len(secret) > maxSecret {
-		return "", false, fmt.Errorf("%s: must have 1 to %d bytes, has %d: remove it, and the agent makes a new one", path, maxSecret, len(secret))
+		return "", false, fmt.Errorf("%s: must have 1 to %d bytes, has %d; if you remove the file, the agent makes a new secret", path, maxSecret, len(secret))
 	}
 	return secret, true, os.Chmod(path, 0o600)
 }
 
-// writeSecret makes the file durable, whole or not at all.
+// writeSecret writes the file durably and atomically.
 func writeSecret(path, secret string) error {
 	next := path + ".new"
 	file, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -14,12 +14,12 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// runsUntilSuperseded is an agent that is registered and has two workers; the channel
-// has what Run returns.
+// runsUntilSuperseded runs an agent that is registered and has two workers. The channel
+// has the result of Run.
 func runsUntilSuperseded(t *testing.T, c *control) (*Agent, chan error) {
 	t.Helper()
 	address, _ := c.serve(t, porttest.Hold(t))
-	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet(), promptly: time.Minute})
+	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet(), startWait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,8 @@ func TestASupersededAgentStopsItsWorkersAndLeaves(t *testing.T) {
 	}
 }
 
-// An agent that comes back from an outage may learn it from its registration.
+// An agent that reconnects after an outage may learn from its registration that it was
+// superseded.
 func TestAnAgentWhoseExecutorWasTakenLeaves(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	a, returned := runsUntilSuperseded(t, c)
@@ -76,12 +77,12 @@ func TestAnAgentWhoseExecutorWasTakenLeaves(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if live := a.live(); len(live) > 0 {
-		t.Errorf("%d workers live", len(live))
+	if live := a.ledger.live(); live > 0 {
+		t.Errorf("%d workers run", live)
 	}
 }
 
-// An agent that was superseded and restarted has no incarnation: it stops the workers
+// An agent that was superseded and restarted has no incarnation. It stops the workers
 // that it adopts and leaves, without a heartbeat.
 func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 	dir := agentDir(t)
@@ -106,20 +107,20 @@ func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 		t.Errorf("Run returns %v", err)
 	}
 	a.mu.Lock()
-	live := len(a.live())
+	live := a.ledger.live()
 	a.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if live > 0 || len(c.wrong) > 0 {
-		t.Errorf("%d workers live, %q", live, c.wrong)
+		t.Errorf("%d workers run, %q", live, c.wrong)
 	}
 }
 
-// An agent that has never had the ID waits for its turn, and says so once.
+// An agent that never had the ID waits for it, and logs that once.
 func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	c.owned = true
-	log := &lines{text: "the id belongs to another agent"}
+	log := &lines{text: "the ID belongs to another agent"}
 	address, _ := c.serve(t, porttest.Hold(t))
 	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
@@ -132,7 +133,8 @@ func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
 	c.registered(t, "host", 1)
 }
 
-// The secret is kept for the agent's user alone, survives restarts, and is in no log.
+// Only the agent's user can read the stored secret. It survives restarts, and no log
+// has it.
 func TestTheSecretIsKept(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))

@@ -11,8 +11,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// A task sets the variables that the executor allows by name, and no variable that
-// loads code for being covered by "*".
+// A task may set the variables that the executor allows by name. "*" covers no variable
+// that loads code.
 func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 	for _, c := range []struct {
 		allow, name string
@@ -40,7 +40,7 @@ func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 	}
 }
 
-// A variable that is not allowed has the worker refused before anything of it is made.
+// If a variable is not allowed, the worker is refused before its directory is created.
 func TestAVariableThatIsNotAllowedIsRefused(t *testing.T) {
 	dir := agentDir(t)
 	a, _, _ := processAgent(t, dir)
@@ -54,8 +54,8 @@ func TestAVariableThatIsNotAllowedIsRefused(t *testing.T) {
 	}
 }
 
-// A command that the allow-list does not name is refused as that, whether or not it is
-// there.
+// A command that is not in the allow-list is refused for that reason, whether or not
+// the program exists.
 func TestACommandThatIsNotNamedIsNotAllowed(t *testing.T) {
 	a, _, _ := processAgent(t, agentDir(t), "true")
 	for _, command := range []string{"false", "no-such-program", "/no/such/program", "./payload", "/"} {
@@ -68,8 +68,8 @@ func TestACommandThatIsNotNamedIsNotAllowed(t *testing.T) {
 	}
 }
 
-// What is secret of a task is readable by the worker's user alone while it runs, and
-// removed from the host when it ends.
+// Only the worker's user can read the secret parts of a task while it runs, and they
+// are removed when it ends.
 func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
 	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
@@ -112,7 +112,8 @@ func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
 	}
 }
 
-// A plan is scrubbed where there is no room for another file, and stays one.
+// A plan is scrubbed in place if there is no space for another file, and can still be
+// read.
 func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileWorker)
@@ -120,7 +121,7 @@ func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	if err := writeJSON(path, p); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way of another file
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // prevents another file
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(path+".new", "x"), nil, 0o600); err != nil {
@@ -136,7 +137,8 @@ func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	}
 }
 
-// A process that a signal ended is told from one that exits with a number like that.
+// The report distinguishes a process that was killed by a signal from one that exits
+// with the same number.
 func TestAProcessEndedByASignalReportsTheSignal(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "kill -9 $$"))
@@ -150,8 +152,8 @@ func TestAProcessEndedByASignalReportsTheSignal(t *testing.T) {
 	}
 }
 
-// Whatever stands in the journal, what is read of it is tombstones, and another can be
-// added.
+// From any content of the journal file, the agent reads valid tombstones, and can
+// append another.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n"))
 	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n" + `{"job":`))
@@ -166,7 +168,7 @@ func FuzzJournal(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLedger("host", defaultTombstoneAge)
+		l := newLedger("host", "", defaultTombstoneAge)
 		for _, one := range kept {
 			l.bury(one)
 		}
@@ -188,7 +190,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// Whatever stands in worker.json, the worker is adopted or passed over, and its secrets
+// With any content of worker.json, the worker is adopted or skipped, and its secrets
 // can be removed.
 func FuzzWorkerJSON(f *testing.F) {
 	f.Add([]byte(`{"Spec":{"Executor":"host","Worker":{"Job":"j","Stage":"s","ID":{"Index":1,"Number":1}},"Epoch":3,"UID":"1-1","Env":{"A":"b"},"Args":["x"]},"Path":"/bin/sh","Env":["A=b"],"Dir":"/","Payload":"payload-X"}`))
@@ -224,7 +226,7 @@ func FuzzWorkerJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 		adopted, err := driver.Adopt(func(Spec, Exit) {})
-		if err != nil || len(adopted) != 0 { // it has no claim of a keeper
+		if err != nil || len(adopted) != 0 { // without a claim of a keeper
 			t.Errorf("%v, %v", adopted, err)
 		}
 		if err := driver.Close(); err != nil {

@@ -12,21 +12,21 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// The bounds of a server for agents: anybody who reaches the port may call it, and the
-// nonce in a request is compared once the request is decoded.
+// The bounds of a server for agents. Everybody who reaches the port may call it, and the
+// nonce in a request is only checked once the request is decoded.
 const (
-	// MaxRequest bounds a request in bytes: a task that came in one message of the public
-	// API, and the orders.
+	// MaxRequest bounds a request in bytes: a task, which fits into one message of the
+	// public API, and the workers to start.
 	MaxRequest = 2 << 20
-	// MaxFields bounds the fields at the top of a request other than orders.
+	// MaxFields bounds the top-level fields of a request except the workers to start.
 	MaxFields = 32
-	// MaxCalls bounds the calls that are in progress on one connection.
+	// MaxCalls bounds the calls in progress on one connection.
 	MaxCalls = 256
 )
 
-// Server takes the assigner's orders for any number of agents of one process,
-// told apart by the executor that an order names. Its errors are *fault.Error:
-// the gRPC server it is registered with renders them in an interceptor.
+// Server receives the assigner's requests for the agents of one process, and dispatches
+// them by executor ID. Its errors are *fault.Error: the gRPC server that it is
+// registered with renders them in an interceptor.
 type Server struct {
 	controlv1.UnimplementedExecutorServer
 
@@ -34,31 +34,23 @@ type Server struct {
 	agents map[string]*Agent
 }
 
-// NewServer makes a server of the agents; more can be added.
+// NewServer returns a server of the agents; Add adds more.
 func NewServer(agents ...*Agent) *Server {
-	s := &Server{agents: make(map[string]*Agent, len(agents))}
+	s := &Server{agents: map[string]*Agent{}}
 	for _, a := range agents {
 		s.Add(a)
 	}
 	return s
 }
 
-// Register makes the server one of the services of a gRPC server.
+// Register registers the server with a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { controlv1.RegisterExecutorServer(r, s) }
 
-// Add lets the server take orders for an agent, in place of an earlier one of
-// its id.
+// Add adds an agent, in place of an earlier one with its ID.
 func (s *Server) Add(a *Agent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.agents[a.cfg.ID] = a
-}
-
-// Remove has orders for the executor refused from now on.
-func (s *Server) Remove(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.agents, id)
 }
 
 // SubmitTask implements the Executor service.
@@ -70,44 +62,44 @@ func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskReques
 	return a.SubmitTask(ctx, req)
 }
 
-// SubmitTasks implements the Executor service. All workers are begun before the
-// first of them is waited for.
+// SubmitTasks implements the Executor service. It begins all starts before it waits for
+// the first.
 func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
-	prompt, cancel := context.WithTimeout(ctx, promptly)
+	waiting, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	orders := req.GetOrders()
-	if len(orders) > wire.MaxOrders {
-		return nil, fault.BadField(fault.ReasonTooLarge, "orders", "must be at most %d, got %d", wire.MaxOrders, len(orders))
+	starts := req.GetOrders()
+	if len(starts) > wire.MaxStartRequests {
+		return nil, fault.BadField(fault.ReasonTooLarge, "orders", "must be at most %d, got %d", wire.MaxStartRequests, len(starts))
 	}
-	begun, failures := make([]*submission, len(orders)), make([]error, len(orders))
-	for i, o := range orders {
-		begun[i], failures[i] = s.begin(req, o)
+	accepted, failures := make([]*submission, len(starts)), make([]error, len(starts))
+	for i, start := range starts {
+		accepted[i], failures[i] = s.accept(req, start)
 	}
-	answer := &controlv1.SubmitTasksAnswer{Outcomes: make([]*controlv1.SubmitOutcome, len(orders))}
-	for i := range orders {
-		var one *controlv1.SubmitTaskAnswer
+	answer := &controlv1.SubmitTasksAnswer{Outcomes: make([]*controlv1.SubmitOutcome, len(starts))}
+	for i := range starts {
+		var single *controlv1.SubmitTaskAnswer
 		if failures[i] == nil {
-			one, failures[i] = begun[i].answer(ctx, prompt.Done())
+			single, failures[i] = accepted[i].answer(ctx, waiting.Done())
 		}
 		if failures[i] != nil {
 			answer.Outcomes[i] = &controlv1.SubmitOutcome{Failure: rpc.Pack(failures[i])}
 			continue
 		}
-		w := one.GetWorker()
-		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Sequence: one.GetSequence()}
+		w := single.GetWorker()
+		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Sequence: single.GetSequence()}
 	}
 	return answer, nil
 }
 
-func (s *Server) begin(req *controlv1.SubmitTasksRequest, o *controlv1.SubmitOrder) (*submission, error) {
-	a, err := s.agent(o.GetExecutor())
+func (s *Server) accept(req *controlv1.SubmitTasksRequest, start *controlv1.SubmitOrder) (*submission, error) {
+	a, err := s.agent(start.GetExecutor())
 	if err != nil {
 		return nil, err
 	}
-	return a.begin(&controlv1.SubmitTaskRequest{
-		Term: req.GetTerm(), Executor: o.GetExecutor(), Incarnation: o.GetIncarnation(), Attempt: o.GetAttempt(), Task: req.GetTask(), Nonce: o.GetNonce(),
+	return a.accept(&controlv1.SubmitTaskRequest{
+		Term: req.GetTerm(), Executor: start.GetExecutor(), Incarnation: start.GetIncarnation(), Attempt: start.GetAttempt(), Task: req.GetTask(), Nonce: start.GetNonce(),
 		Worker: &controlv1.WorkerRef{
-			Job: req.GetJob(), Stage: req.GetStage(), Index: o.GetIndex(), Number: o.GetNumber(), Epoch: req.GetEpoch(), Uid: req.GetUid(),
+			Job: req.GetJob(), Stage: req.GetStage(), Index: start.GetIndex(), Number: start.GetNumber(), Epoch: req.GetEpoch(), Uid: req.GetUid(),
 		},
 	})
 }
@@ -126,7 +118,7 @@ func (s *Server) agent(id string) (*Agent, error) {
 	defer s.mu.RUnlock()
 	a, ok := s.agents[id]
 	if !ok {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "no executor %q here", id)
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not served at this address", id)
 	}
 	return a, nil
 }

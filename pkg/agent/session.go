@@ -17,39 +17,39 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 )
 
 const (
-	// defaultEvery is the time between heartbeats when the control plane names
-	// none: a third of the presence's time to live.
+	// defaultEvery is the time between heartbeats when the control plane does not set one:
+	// a third of the time to live of an executor's presence.
 	defaultEvery = 5 * time.Second
-	// The bounds of what the control plane may name: no agent floods it, and none is
-	// silent for longer than any TTL of presence.
+	// The bounds of what the control plane may set. No agent floods it, and no agent is
+	// silent for longer than any time to live of a presence.
 	shortestEvery, longestEvery = time.Millisecond, time.Hour
-	// silentBeats is how many heartbeats may go unanswered before the stream is
-	// taken for dead. A broken connection tells itself; this is for one that went
+	// maxUnanswered is the number of unanswered heartbeats after which the agent gives up
+	// a stream. A broken connection ends the stream earlier; this is for one that went
 	// silent.
-	silentBeats = 3
-	// maxPatience bounds how often that time doubles while streams are given up
-	// that were never answered: a control plane that is late is not helped by
-	// thousands of agents that begin anew.
+	maxUnanswered = 3
+	// maxPatience bounds how often that time doubles while the agent gives up streams that
+	// were never answered. An overloaded control plane must not see thousands of agents
+	// reconnect at once.
 	maxPatience = 2
-	// returnWithin is the part of the time between heartbeats within which an agent
-	// that has nothing to tell comes back when its stream broke. A replica that ends
-	// breaks the streams of very many at once, while others take over its work.
+	// returnWithin is the fraction of the time between heartbeats within which an agent
+	// without news reconnects after its stream broke. When a replica exits, it breaks the
+	// streams of very many agents at once, while others take over its work.
 	returnWithin = 5
 	// registerTimeout bounds one attempt to register.
 	registerTimeout = 10 * time.Second
+	// window is the flow-control window for bytes from the gateway to an agent. A fixed
+	// window saves the gateway one ping for each answer, which an estimate would need.
+	window = 256 << 10
 )
 
-// window is how many bytes the gateway may have under way to an agent. A fixed one
-// spares the gateway the pings that an estimate takes, one for each answer.
-const window = 256 << 10
-
-// DialOptions are for the connection to the gateway: after an outage it is tried
-// again within milliseconds, then at least once a second. Transport credentials
-// are the caller's.
+// DialOptions returns the options for the connection to the gateway. After an outage
+// gRPC redials within milliseconds, then at least once a second. The caller adds
+// transport credentials.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -60,9 +60,9 @@ func DialOptions() []grpc.DialOption {
 	}
 }
 
-// Run registers the executor and keeps it present until the context ends, over
-// any outage of the control plane. It returns the context's error; or
-// ErrSuperseded, once another agent has the ID and the workers here have ended.
+// Run registers the executor and sends heartbeats for it until the context ends, over
+// any outage of the control plane. It returns the context's error. If another agent has
+// taken the ID, it returns ErrSuperseded once the workers of this agent have ended.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var leaving sync.WaitGroup
@@ -74,66 +74,60 @@ func (a *Agent) Run(ctx context.Context) error {
 		leaving.Wait()
 	}()
 	a.mu.Lock()
-	a.leave = func() { leaving.Go(func() { a.leaveTo(ctx, end) }) }
+	a.leave = func() { leaving.Go(func() { a.stopAndLeave(ctx, end) }) }
 	a.mu.Unlock()
-	isolated := a.watchIsolation()
+	// Every answer resets the timer.
+	isolated := time.AfterFunc(a.cfg.StopWhenIsolatedAfter, func() {
+		a.log.Warn("isolated from the control plane: stopping all workers", "after", a.cfg.StopWhenIsolatedAfter)
+		_ = a.stopUpTo(model.WorkerEvicting) // stopWorker logs each failure
+	})
 	defer isolated.Stop()
 	var (
 		every time.Duration
 		delay = pause{first: 2 * time.Millisecond, last: time.Second}
-		// again slows down an agent that keeps losing its executor, or that
-		// another one of its id has followed.
-		again = pause{first: 10 * time.Millisecond, last: 30 * time.Second}
+		// registerDelay slows down an agent that repeatedly loses its executor, or that is
+		// refused because another agent has the ID.
+		registerDelay = pause{first: 10 * time.Millisecond, last: 30 * time.Second}
 		// unanswered counts the streams in a row that were given up unanswered.
 		unanswered int
-		// followed: it was said that another agent has the id.
-		followed bool
+		// refused is set once the agent has logged that another agent has the ID.
+		refused bool
 	)
 	for ctx.Err() == nil {
 		if superseded, registered := a.isSuperseded(); every == 0 && superseded {
 			if !registered {
-				// Without an incarnation it cannot report: leaveTo ends Run once its workers
-				// have ended.
+				// Without an incarnation it cannot report. stopAndLeave ends the context once
+				// the workers have ended.
 				<-ctx.Done()
 				continue
 			}
-			// What is left to tell is told as the incarnation that it had.
+			// It reports the remaining changes as its last incarnation.
 			every = defaultEvery
 		}
 		if every == 0 {
 			var err error
 			every, err = a.register(ctx)
-			if reasonOf(err) == fault.ReasonOtherAgent {
-				if a.owned() {
-					a.supersede()
-					continue
-				}
-				if !followed {
-					a.log.Error("the id belongs to another agent: this one is refused until the executor is LOST; "+
-						"stop the one that is not to have it", "error", err)
-				}
-				followed = true
-				again.wait(ctx)
+			reason := reasonOf(err)
+			switch {
+			case reason == fault.ReasonOtherAgent && a.owned():
+				a.supersede()
 				continue
-			}
-			if reasonOf(err) == fault.ReasonOtherIncarnation {
-				if !followed {
-					a.log.Error("another agent has taken this id: this one takes no orders; stop one of the two, "+
-						"and if this one is to stay, start it again", "error", err)
+			case reason == fault.ReasonOtherAgent || reason == fault.ReasonOtherIncarnation:
+				if !refused {
+					a.log.Error(refusedFor[reason], "error", err)
 				}
-				followed = true
-				again.wait(ctx)
+				refused = true
+				registerDelay.wait(ctx)
 				continue
-			}
-			if err != nil {
+			case err != nil:
 				a.log.Info("not registered", "error", err)
 				delay.wait(ctx)
 				continue
 			}
-			followed = false
+			refused = false
 		}
 		began := time.Now()
-		answered, err := a.session(ctx, every, silentBeats*every<<min(unanswered, maxPatience), isolated)
+		answered, err := a.session(ctx, every, maxUnanswered*every<<min(unanswered, maxPatience), isolated)
 		unanswered++
 		if answered || !errors.Is(err, errSilent) {
 			unanswered = 0
@@ -142,18 +136,19 @@ func (a *Agent) Run(ctx context.Context) error {
 			delay.reset()
 		}
 		if mustRegister(err) {
-			a.log.Warn("to register again", "error", err)
-			if time.Since(began) > again.last {
-				again.reset()
+			a.log.Warn("registration lost: registering again", "error", err)
+			if time.Since(began) > registerDelay.last {
+				registerDelay.reset()
 			}
 			every = 0
-			again.wait(ctx)
+			registerDelay.wait(ctx)
 			continue
 		}
 		a.log.Info("heartbeat stream ended", "error", err)
 		delay.wait(ctx)
-		if answered && !errors.Is(err, errSilent) && !a.owesNews() {
-			a.rest(ctx, mathrand.N(every/returnWithin+1)) //nolint:gosec // a pause is not a secret
+		if answered && !errors.Is(err, errSilent) && !a.hasUnconfirmed() {
+			// A change wakes it, and the next stream reports the change.
+			sleep(ctx, mathrand.N(every/returnWithin+1), a.wake) //nolint:gosec // a pause is not a secret
 		}
 	}
 	if errors.Is(context.Cause(ctx), ErrSuperseded) {
@@ -162,13 +157,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// owned reports whether the executor was this agent's: it was registered by this
-// process, or by one before, which left workers and the secret. An agent of which
-// neither is so waits for its turn.
+// refusedFor has the log lines for refused registrations.
+var refusedFor = map[fault.Reason]string{
+	fault.ReasonOtherAgent:       "the ID belongs to another agent: this one is refused until the executor is LOST; stop the wrong one",
+	fault.ReasonOtherIncarnation: ErrSuperseded.Message,
+}
+
+// owned reports whether the executor was this agent's: this process registered it, or an
+// earlier one that left the secret and running workers. Any other agent waits until the
+// executor is LOST.
 func (a *Agent) owned() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.ledger.incarnation != 0 || a.keptSecret && len(a.live()) > 0
+	return a.ledger.incarnation != 0 || a.keptSecret && a.ledger.live() > 0
 }
 
 // isSuperseded reports whether another agent has the ID, and whether this one was
@@ -179,7 +180,7 @@ func (a *Agent) isSuperseded() (superseded, registered bool) {
 	return a.superseded, a.ledger.incarnation != 0
 }
 
-// supersede has the agent stop its workers and leave: another one has the ID.
+// supersede makes the agent stop its workers and leave: another agent has the ID.
 func (a *Agent) supersede() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,68 +191,58 @@ func (a *Agent) supersede() {
 	}
 }
 
-// leaveTo stops all workers and ends Run, once it was told that none is left. While
-// nobody hears that, it waits no longer than for two heartbeats.
-func (a *Agent) leaveTo(ctx context.Context, end context.CancelCauseFunc) {
+// stopAndLeave stops all workers and ends Run once the control plane has answered a
+// report without workers. Without answers it waits for two heartbeats at most.
+func (a *Agent) stopAndLeave(ctx context.Context, end context.CancelCauseFunc) {
 	delay := pause{first: time.Second, last: 10 * time.Second}
 	for a.StopWorkers(ctx) != nil {
 		if ctx.Err() != nil {
 			return
 		}
-		delay.wait(ctx) // the failure was logged
+		delay.wait(ctx) // stopWorker logged the failure
 	}
-	// The first answer from now on may be to what was told before.
+	// The first answer from now on may be to an earlier report.
 	for range 2 {
-		a.mu.Lock()
-		before := a.notices
-		a.asked = true
-		a.tell()
-		timeout := time.NewTimer(defaultEvery)
-		for waiting := a.ledger.incarnation != 0; waiting; {
-			changed := a.changed
-			a.mu.Unlock()
-			select {
-			case <-changed:
-			case <-timeout.C:
-				waiting = false
-			case <-ctx.Done():
-				waiting = false
-			}
-			a.mu.Lock()
-			waiting = waiting && a.notices == before
-		}
-		timeout.Stop()
-		a.mu.Unlock()
+		a.awaitNotice(ctx)
 	}
 	end(ErrSuperseded)
 }
 
-// owesNews says whether something was not told, or not answered as durable.
-func (a *Agent) owesNews() bool {
+// awaitNotice sends a complete report and waits for an answer that says that the agent
+// is superseded, for one heartbeat at most.
+func (a *Agent) awaitNotice(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, defaultEvery)
+	defer cancel()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.ledger.owes()
-}
-
-// rest waits for a time, or until there are news, which the next stream brings.
-func (a *Agent) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-a.wake:
-	case <-ctx.Done():
+	a.completeDue = true
+	a.notify()
+	for before := a.notices; a.ledger.incarnation != 0 && a.notices == before && ctx.Err() == nil; {
+		changed := a.changed
+		a.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		a.mu.Lock()
 	}
 }
 
-// register makes the executor known, and answers the time between heartbeats.
+// hasUnconfirmed reports whether there is a change that no answer has confirmed.
+func (a *Agent) hasUnconfirmed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ledger.hasUnconfirmed()
+}
+
+// register registers the executor and returns the time between heartbeats.
 func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
 	answer, err := controlv1.NewAgentsClient(a.cfg.Conn).Register(ctx, &controlv1.RegisterRequest{
 		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
-		Generation: a.cfg.Generation, Nonce: a.nonce, Secret: a.secret,
+		Generation: a.cfg.Generation, Nonce: a.ledger.nonce, Secret: a.secret,
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err
@@ -267,31 +258,26 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	return every, nil
 }
 
-// checkRegistered checks the answer to a registration, and answers the time between
+// checkRegistered checks the answer to a registration and returns the time between
 // heartbeats.
 func checkRegistered(answer *controlv1.RegisterAnswer) (every time.Duration, err error) {
-	every = defaultEvery
-	if answer.GetHeartbeatEvery() != nil {
-		every = answer.GetHeartbeatEvery().AsDuration()
-	}
+	every = cmp.Or(answer.GetHeartbeatEvery().AsDuration(), defaultEvery)
 	switch {
 	case answer.GetIncarnation() <= 0:
 		return 0, fault.BadField(fault.ReasonInvalid, "incarnation", "must be positive, got %d", answer.GetIncarnation())
 	case answer.GetAssignerTerm() < 0:
 		return 0, fault.BadField(fault.ReasonInvalid, "assigner_term", "must not be negative, got %d", answer.GetAssignerTerm())
-	case every == 0:
-		return defaultEvery, nil
 	case every < shortestEvery || every > longestEvery:
 		return 0, fault.BadField(fault.ReasonInvalid, "heartbeat_every", "must be between %v and %v, got %v", shortestEvery, longestEvery, every)
 	}
 	return every, nil
 }
 
-// errSilent ends a stream that nobody answers.
-var errSilent = errors.New("the heartbeats are not answered")
+// errSilent ends a stream without answers.
+var errSilent = errors.New("the gateway does not answer the heartbeats")
 
-// session holds one heartbeat stream until it breaks, or until its first answer
-// takes longer than the patience, and says whether it was ever answered.
+// session runs one heartbeat stream until it breaks, or until its first answer takes
+// longer than the patience. It reports whether it received an answer.
 func (a *Agent) session(ctx context.Context, every, patience time.Duration, isolated *time.Timer) (answered bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -310,59 +296,46 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 				return
 			}
 			answered = true
-			silent.Reset(silentBeats * every)
-			if a.cfg.StopWhenIsolatedAfter > 0 {
-				isolated.Reset(a.cfg.StopWhenIsolatedAfter)
-			}
+			silent.Reset(maxUnanswered * every)
+			isolated.Reset(a.cfg.StopWhenIsolatedAfter)
 			a.answered(answer)
 		}
 	}()
-	a.hello(stream)
-	beat := time.NewTimer(nextBeat(time.Now(), every))
-	defer beat.Stop()
+	// The first heartbeat identifies the agent.
+	a.heartbeat(stream, complete, a.ledger.nonce)
+	next := time.NewTimer(heartbeatDelay(time.Now(), every))
+	defer next.Stop()
 	for {
 		select {
 		case err := <-broken:
-			if cause := context.Cause(ctx); cause != nil {
-				err = cause
-			}
-			return answered, err
+			return answered, cmp.Or(context.Cause(ctx), err)
 		case <-a.wake:
-			a.beat(stream, news)
-		case <-beat.C:
-			a.beat(stream, untold)
-			beat.Reset(nextBeat(time.Now(), every))
+			a.heartbeat(stream, changes, "")
+		case <-next.C:
+			a.heartbeat(stream, unconfirmed, "")
+			next.Reset(heartbeatDelay(time.Now(), every))
 		}
 	}
 }
 
-// hello sends the first heartbeat of a stream, which says who the agent is, and
-// everything.
-func (a *Agent) hello(stream controlv1.Heartbeats_HeartbeatClient) {
+// heartbeat sends a heartbeat with a report of the scope, or with a complete report if
+// one is due. With scope changes it sends nothing if nothing has changed. A failure
+// shows at the receiving end of the stream.
+func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, nonce string) {
 	a.mu.Lock()
-	a.asked = false
-	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: a.nonce, Report: a.ledger.report(everything)}
-	a.mu.Unlock()
-	_ = stream.Send(req) // a failure shows at the receiving end
-}
-
-// beat sends a heartbeat, unless it would only bring news and there are none; the
-// next one after everything was asked for brings that. A failure shows at the receiving end of the stream.
-func (a *Agent) beat(stream controlv1.Heartbeats_HeartbeatClient, s scope) {
-	a.mu.Lock()
-	if a.asked {
-		s, a.asked = everything, false
+	if a.completeDue {
+		s, a.completeDue = complete, false
 	}
-	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Report: a.ledger.report(s)}
+	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: nonce, Report: a.ledger.report(s)}
 	a.mu.Unlock()
-	if req.Report != nil || s != news {
+	if req.Report != nil || s != changes {
 		_ = stream.Send(req)
 	}
 }
 
-// answered takes in the answer to a heartbeat. All of it is read as if anybody had
-// sent it: a term never lowers what is known, and an end that is acknowledged is
-// forgotten only where the worker has ended here.
+// answered processes the answer to a heartbeat, and does not trust it: a term never
+// lowers the known one, and the agent forgets an acknowledged end only if the worker has
+// ended here.
 func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	if answer.GetSuperseded() {
 		a.supersede()
@@ -370,13 +343,12 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	a.mu.Lock()
 	if answer.GetSuperseded() {
 		a.notices++
-		close(a.changed) // not tell: that is no news to report
-		a.changed = make(chan struct{})
+		a.broadcast()
 	}
 	a.ledger.raise(answer.GetAssignerTerm())
 	if answer.GetEverything() {
-		a.asked = true
-		a.tell()
+		a.completeDue = true
+		a.notify()
 	}
 	var forgotten []*worker
 	for _, id := range a.ledger.answered(answer.GetReport()) {
@@ -391,29 +363,14 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	}
 }
 
-// watchIsolation stops the workers when the control plane is silent for too
-// long, if so configured. The timer is put off by each answer.
-func (a *Agent) watchIsolation() *time.Timer {
-	after := a.cfg.StopWhenIsolatedAfter
-	if after <= 0 {
-		timer := time.NewTimer(time.Hour)
-		timer.Stop()
-		return timer
-	}
-	return time.AfterFunc(after, func() {
-		a.log.Warn("isolated: the workers are stopped", "after", after)
-		_ = a.stopAll() // each failure was logged
-	})
-}
-
-// mustRegister says whether the control plane knows another incarnation or agent, or
+// mustRegister reports whether the control plane knows another incarnation or agent, or
 // no such executor.
 func mustRegister(err error) bool {
 	reason := reasonOf(err)
 	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonOtherAgent || reason == fault.ReasonNotFound || status.Code(err) == codes.NotFound
 }
 
-// reasonOf answers the reason that a refusal names, empty without one.
+// reasonOf returns the reason in an error of a call, or "".
 func reasonOf(err error) fault.Reason {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
@@ -423,16 +380,16 @@ func reasonOf(err error) fault.Reason {
 	return ""
 }
 
-// newNonce tells this start of an agent from every other.
+// newNonce returns a value that distinguishes this process of an agent from every other.
 func newNonce() string { return rand.Text() }
 
-// nextBeat is how long after now the next heartbeat is sent: a little less than
-// every. Up to a tenth is left off, so that agents which started together do not
-// beat together for good. And it is sent at one of the fifty instants that the
-// clocks of all hosts divide that time into: a gateway that wakes fifty times for
-// the heartbeats of thousands takes a part of the processor time that it would wake
-// thousands of times with. Where clocks differ, they come one by one.
-func nextBeat(now time.Time, every time.Duration) time.Duration {
+// heartbeatDelay returns the time from now to the next heartbeat, a little less than
+// every. Jitter takes off up to a tenth, so that agents that started together do not
+// stay in step. The time is then rounded down to one of the fifty instants into which
+// the clocks of all hosts divide the interval. A gateway that wakes fifty times for the
+// heartbeats of thousands of agents uses a fraction of the processor time that it would
+// use for thousands of wakeups. Where clocks differ, the heartbeats arrive one by one.
+func heartbeatDelay(now time.Time, every time.Duration) time.Duration {
 	after := every - mathrand.N(every/10+1) //nolint:gosec // a pause is not a secret
 	if instants := int64(every / 50); instants > 0 {
 		after -= time.Duration(now.Add(after).UnixNano() % instants)

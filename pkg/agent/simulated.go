@@ -8,10 +8,9 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Simulated is a driver without processes. A worker runs at once, until it is
-// told to stop, or as its payload says: {"runFor": "2s", "exitCode": 3}, both
-// optional. The zero value is ready, keeps nothing, and may serve any number of
-// agents.
+// Simulated is a driver without processes. A worker runs until it is stopped, or as its
+// payload says: {"runFor": "2s", "exitCode": 3}, both optional. The zero value is ready
+// to use, has no state, and may serve any number of agents.
 type Simulated struct{}
 
 // script is the payload of a simulated worker.
@@ -20,8 +19,8 @@ type script struct {
 	ExitCode *int32 `json:"exitCode"`
 }
 
-// Start implements Driver. A payload that is not a script is none: real ones are
-// made for real workers.
+// Start implements Driver. It ignores a payload that is not a script, such as one for a
+// real worker.
 func (Simulated) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	var s script
 	if len(spec.Payload) > 0 && json.Unmarshal(spec.Payload, &s) != nil {
@@ -48,7 +47,7 @@ func (Simulated) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return w, nil
 }
 
-// Adopt implements Driver: nothing outlives a simulation.
+// Adopt implements Driver: no simulated worker outlives its process.
 func (Simulated) Adopt(func(Spec, Exit)) ([]Adopted, error) { return nil, nil }
 
 // Close implements Driver.
@@ -60,13 +59,13 @@ type simulated struct {
 	ended func(Exit)
 }
 
-// Stop ends the worker at once, as if by the signal.
+// Stop implements Handle. The worker ends at once, as if by SIGTERM.
 func (w *simulated) Stop(time.Duration) error {
 	w.end(exitOf(128+15, true))
 	return nil
 }
 
-// Forget has nothing to let go of.
+// Forget implements Handle.
 func (w *simulated) Forget() {}
 
 func (w *simulated) end(x Exit) {

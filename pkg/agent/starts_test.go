@@ -16,7 +16,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// gated is a driver whose starts wait for a word each: nil lets the worker run.
+// gated is a driver whose starts wait for an error each; nil lets the worker run.
 type gated struct {
 	Simulated
 	mu    sync.Mutex
@@ -51,7 +51,7 @@ func (g *gated) order() []int32 {
 	return slices.Clone(g.begun)
 }
 
-// unregistered is an agent that takes orders of incarnation 1 without a control
+// unregistered is an agent that accepts requests for incarnation 1 without a control
 // plane.
 func unregistered(t *testing.T, cfg Config) *Agent {
 	t.Helper()
@@ -66,19 +66,20 @@ func unregistered(t *testing.T, cfg Config) *Agent {
 	return a
 }
 
-// states are what the agent would report, by index.
+// states returns the states that the agent would report, by index.
 func states(a *Agent) map[int32]berthv1.Assignment_State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	got := map[int32]berthv1.Assignment_State{}
-	for _, w := range a.ledger.report(everything).Workers {
+	for _, w := range a.ledger.report(complete).Workers {
 		got[w.Index] = w.State
 	}
 	return got
 }
 
-// Two hundred workers of one batch: as many start at once as are let, in order;
-// each order is answered within a second, and what came of it is reported.
+// Two hundred workers of one batch are requested. No more starts are in progress than
+// allowed, and they begin in order. Each request is answered within a second, and the
+// result is reported.
 func TestStartsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, room = 200, 5
@@ -97,7 +98,7 @@ func TestStartsAreLimited(t *testing.T) {
 			synctest.Wait() // in this order
 		}
 		wg.Wait()
-		if took := time.Since(began); took > promptly {
+		if took := time.Since(began); took > startWait {
 			t.Errorf("answered after %v", took)
 		}
 		sequences := map[int64]bool{}
@@ -128,7 +129,7 @@ func TestStartsAreLimited(t *testing.T) {
 		for i, state := range states(a) {
 			want := berthv1.Assignment_RUNNING
 			if i%10 == 9 {
-				want = berthv1.Assignment_FAILED // It was told as starting.
+				want = berthv1.Assignment_FAILED // A report had it as STARTING.
 			}
 			if state != want {
 				t.Errorf("%d is %v", i, state)
@@ -140,8 +141,7 @@ func TestStartsAreLimited(t *testing.T) {
 	})
 }
 
-// A start that hangs keeps its own worker waiting, and the others for no longer
-// than a start may take.
+// A start that hangs delays the others by the start timeout at most.
 func TestStartThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
@@ -162,12 +162,12 @@ func TestStartThatHangs(t *testing.T) {
 		if s := states(a); s[0] != berthv1.Assignment_STARTING || s[1] != berthv1.Assignment_RUNNING || s[2] != berthv1.Assignment_RUNNING {
 			t.Error(s)
 		}
-		// It gives back no room that it gave before.
+		// It does not free its place a second time.
 		driver.word(0) <- nil
 		synctest.Wait()
 		a.mu.Lock()
-		if a.room != 1 {
-			t.Errorf("room for %d", a.room)
+		if a.freeStarts != 1 {
+			t.Errorf("%d starts may begin", a.freeStarts)
 		}
 		a.mu.Unlock()
 		if err := a.Close(); err != nil {
@@ -176,14 +176,14 @@ func TestStartThatHangs(t *testing.T) {
 	})
 }
 
-// A worker that waits to be started is stopped at once, and then never begun,
-// whether or not its order was answered.
-func TestStopInLine(t *testing.T) {
+// Stopping a queued worker takes effect at once: it never begins, whether or not its
+// request was answered.
+func TestStopOfAQueuedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
 		mustSubmit(t, a, submit(0, 1, ""))
-		mustSubmit(t, a, submit(1, 1, "")) // answered that it is starting
+		mustSubmit(t, a, submit(1, 1, "")) // answered as STARTING
 		waits := make(chan error, 1)
 		go func() {
 			_, err := trySubmit(t.Context(), a, submit(2, 1, ""))
@@ -206,8 +206,7 @@ func TestStopInLine(t *testing.T) {
 		if time.Since(began) > 0 {
 			t.Error("a stop waited")
 		}
-		// One that has begun is waited for; a later epoch of a waiting one takes its
-		// place.
+		// A stop waits for a start that has begun; a later epoch replaces a queued one.
 		driver.word(0) <- nil
 		driver.word(3) <- nil
 		synctest.Wait()
@@ -224,8 +223,8 @@ func TestStopInLine(t *testing.T) {
 	})
 }
 
-// A later epoch of a name takes the place of one that waits to be started.
-func TestLaterEpochInLine(t *testing.T) {
+// A later epoch of a name replaces a queued one.
+func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
@@ -233,7 +232,7 @@ func TestLaterEpochInLine(t *testing.T) {
 		mustSubmit(t, a, submit(1, 1, ""))
 		later := submit(1, 1, "")
 		later.Worker.Epoch++
-		for range 2 { // The first one clears the way.
+		for range 2 { // The first one ends.
 			if _, err := trySubmit(t.Context(), a, later); err != nil && !fault.Is(err, fault.ReasonUnavailable) {
 				t.Fatal(err)
 			}
@@ -253,9 +252,9 @@ func TestLaterEpochInLine(t *testing.T) {
 	})
 }
 
-// An agent that ends begins nothing more: what waits is refused, or told as
-// stopped where it was acknowledged.
-func TestEndsWithStartsInLine(t *testing.T) {
+// An agent that is shutting down begins no start. It refuses queued requests, or
+// reports them as stopped if they were acknowledged.
+func TestCloseWithQueuedStarts(t *testing.T) {
 	for _, stops := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stops=%v", stops), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -298,7 +297,7 @@ func TestEndsWithStartsInLine(t *testing.T) {
 	}
 }
 
-// checked is a driver that knows beforehand what it would refuse.
+// checked is a driver with a Check.
 type checked struct{ *gated }
 
 func (checked) Check(spec Spec) error {
@@ -308,12 +307,12 @@ func (checked) Check(spec Spec) error {
 	return nil
 }
 
-// A refusal does not wait in line.
+// A refusal by Check is not queued.
 func TestRefusalsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: checked{driver}, Starts: 1, StartTimeout: time.Hour})
-		ctx, cancel := context.WithTimeout(t.Context(), promptly/2)
+		ctx, cancel := context.WithTimeout(t.Context(), startWait/2)
 		defer cancel()
 		if _, err := trySubmit(ctx, a, submit(0, 1, "yes")); !fault.Is(err, fault.ReasonUnavailable) {
 			t.Error(err)

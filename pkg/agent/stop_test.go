@@ -8,7 +8,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// slowDriver starts a worker when it is let.
+// slowDriver starts a worker when the test lets it.
 type slowDriver struct {
 	Simulated
 	begun, let chan struct{}
@@ -20,7 +20,8 @@ func (d *slowDriver) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return d.Simulated.Start(spec, ended)
 }
 
-// A worker that is just being started is stopped too, and none is started after.
+// StopWorkers also stops a worker that is being started, and no worker is started
+// afterwards.
 func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -35,7 +36,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	<-driver.begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.StopWorkers(t.Context()) }()
-	for refused := false; !refused; { // from when it stops, nothing is taken
+	for refused := false; !refused; { // once it stops, it accepts no request
 		old := submit(1, 1, "x")
 		old.Term = 1 // lower than what the agent has seen
 		_, err := trySubmit(t.Context(), a, old)
@@ -53,7 +54,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	<-submitted
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := len(a.live()); n != 0 {
-		t.Errorf("%d workers live", n)
+	if n := a.ledger.live(); n != 0 {
+		t.Errorf("%d workers run", n)
 	}
 }

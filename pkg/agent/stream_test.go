@@ -31,7 +31,7 @@ func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func(
 	return a, address, stop
 }
 
-// runsOne is an agent with one worker, of which the control plane knows.
+// runsOne runs an agent with one worker, which the control plane knows.
 func runsOne(t *testing.T, c *control) {
 	t.Helper()
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -39,8 +39,8 @@ func runsOne(t *testing.T, c *control) {
 	c.awaitState(t, key(0), "RUNNING")
 }
 
-// An end is told again, over an outage of the control plane, until it is
-// answered as durable. Then it is not in the reports any more.
+// An end is reported again, over an outage of the control plane, until an answer
+// acknowledges it. Then reports do not have it any more.
 func TestEndsAreRepeated(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	c.deaf = true
@@ -48,7 +48,7 @@ func TestEndsAreRepeated(t *testing.T) {
 	order := submit(0, 1, "")
 	order.Task.Payload = []byte(`{"exitCode":3}`)
 	mustSubmit(t, a, order)
-	told := func(times int) func() bool {
+	reported := func(times int) func() bool {
 		return func() bool {
 			n := 0
 			for _, state := range c.history[key(0)] {
@@ -59,14 +59,14 @@ func TestEndsAreRepeated(t *testing.T) {
 			return n >= times
 		}
 	}
-	c.await(t, "the end to be repeated", told(3))
+	c.await(t, "the end to be repeated", reported(3))
 	stop()
 	c.mu.Lock()
 	before := c.complete["host"]
 	clear(c.history)
 	c.mu.Unlock()
 	c.serve(t, address)
-	c.await(t, "a complete report with the end", func() bool { return c.complete["host"] > before && told(1)() })
+	c.await(t, "a complete report with the end", func() bool { return c.complete["host"] > before && reported(1)() })
 	c.mu.Lock()
 	if n := c.incarnations["host"]; n != 1 {
 		t.Errorf("incarnation %d after a broken stream", n)
@@ -75,15 +75,15 @@ func TestEndsAreRepeated(t *testing.T) {
 	c.deaf = false
 	clear(c.history)
 	c.mu.Unlock()
-	c.await(t, "the end to be told", told(1))
-	c.await(t, "a heartbeat with nothing to tell", func() bool { return c.bare["host"] > 0 })
+	c.await(t, "the report of the end", reported(1))
+	c.await(t, "a heartbeat without a report", func() bool { return c.bare["host"] > 0 })
 	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonStopped) {
 		t.Error(err)
 	}
 }
 
-// An executor that the control plane knows by a higher incarnation, or not at
-// all, registers again; orders for the earlier incarnation are refused.
+// An executor that the control plane knows by a higher incarnation, or not at all,
+// registers again. It refuses requests for the earlier incarnation.
 func TestRegistersAgain(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -104,11 +104,11 @@ func TestRegistersAgain(t *testing.T) {
 	}
 }
 
-// Executor state 10: of two agents with one id the one that was followed says
-// so once, and what to do about it, takes no orders, and goes on asking.
+// Executor state 10: of two agents with one ID, the superseded one logs that once with
+// the remedy, refuses requests, and keeps trying to register.
 func TestExecutorState10Followed(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
-	log := &lines{text: "another agent has taken this id"}
+	log := &lines{text: "another agent has taken this ID"}
 	address, _ := c.serve(t, porttest.Hold(t))
 	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.registered(t, "host", 1)
@@ -126,7 +126,7 @@ func TestExecutorState10Followed(t *testing.T) {
 	}
 }
 
-// lines counts those that hold a text.
+// lines counts the log lines with a text.
 type lines struct {
 	text  string
 	count atomic.Int32
@@ -139,8 +139,8 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Changes are told at once, not with the next heartbeat.
-func TestChangesAreToldAtOnce(t *testing.T) {
+// Changes are reported at once, not with the next heartbeat.
+func TestChangesAreReportedAtOnce(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	order := submit(0, 1, "")
@@ -154,9 +154,9 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 	c.awaitState(t, key(0), "EVICTED")
 }
 
-// An agent whose stream broke rests before it comes back, as others do what the end
-// of a replica calls for; but not with news.
-func TestNewsAreToldOverABrokenStream(t *testing.T) {
+// An agent whose stream broke waits before it reconnects, since many agents reconnect
+// when a replica exits. If it has a change to report, it reconnects at once.
+func TestChangesAreReportedOverABrokenStream(t *testing.T) {
 	c := newControl(time.Hour)
 	a, address, stop := simulatedAgent(t, c, Config{})
 	order := submit(0, 1, "")
@@ -170,35 +170,34 @@ func TestNewsAreToldOverABrokenStream(t *testing.T) {
 	c.awaitState(t, key(0), "EVICTED")
 }
 
-// What the answer to an order shows is no news. It is told by the next heartbeat
-// all the same, for the answer may not have come through.
-func TestWhatAnAnswerShowsIsNoNews(t *testing.T) {
+// A state in the answer to a request is no change to report. The next heartbeat reports
+// it nevertheless, since the answer may have been lost.
+func TestAStateInAnAnswerIsNoChange(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	mustSubmit(t, a, submit(0, 1, ""))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r := a.ledger.report(news); r != nil {
+	if r := a.ledger.report(changes); r != nil {
 		t.Errorf("news: %v", r)
 	}
-	if r := a.ledger.report(untold); len(r.GetWorkers()) != 1 || r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
-		t.Errorf("not told yet: %v", r)
+	if r := a.ledger.report(unconfirmed); len(r.GetWorkers()) != 1 || r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
+		t.Errorf("not reported yet: %v", r)
 	}
 }
 
-// Several orders in one call are taken or refused each by itself, by whichever
-// agent each is for.
-func TestSeveralOrdersInOneCall(t *testing.T) {
+// Each start in one call is accepted or refused on its own, by the agent that it names.
+func TestSeveralStartsInOneCall(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	server := NewServer(a)
 	answer, err := server.SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{
 		Term: 5, Job: "job", Stage: "stage", Epoch: 100, Uid: "1-1", Task: &berthv1.Task{},
 		Orders: []*controlv1.SubmitOrder{
-			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1, Nonce: a.nonce},
-			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1, Nonce: a.nonce},
-			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1, Nonce: a.nonce},
-			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1, Nonce: a.nonce},
+			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
+			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
+			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
+			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
 			{Executor: "host", Incarnation: 1, Index: 4, Number: 1, Attempt: 1},
 		},
 	})
@@ -216,12 +215,13 @@ func TestSeveralOrdersInOneCall(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := len(a.live()); n != 2 {
-		t.Errorf("%d workers live", n)
+	if n := a.ledger.live(); n != 2 {
+		t.Errorf("%d workers run", n)
 	}
 }
 
-// A control plane that takes heartbeats and never answers is left.
+// An agent gives up the stream of a control plane that receives heartbeats and never
+// answers.
 func TestSilentStream(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	runsOne(t, c)
@@ -232,9 +232,10 @@ func TestSilentStream(t *testing.T) {
 	c.await(t, "another stream", func() bool { return c.complete["host"] > before })
 }
 
-// An agent that is asked for everything tells it, on the stream that it has.
-func TestTellsEverything(t *testing.T) {
-	c := newControl(time.Hour) // an answer that is late for long ends a stream
+// If the control plane requests a complete report, the agent sends it on the same
+// stream.
+func TestCompleteReportOnRequest(t *testing.T) {
+	c := newControl(time.Hour) // a late answer ends a stream
 	a, _, _ := simulatedAgent(t, c, Config{})
 	mustSubmit(t, a, submit(0, 1, ""))
 	c.mu.Lock()
@@ -244,7 +245,7 @@ func TestTellsEverything(t *testing.T) {
 	c.mu.Unlock()
 	ends := submit(1, 1, "")
 	ends.Task.Payload = []byte(`{"runFor":"1ms"}`)
-	mustSubmit(t, a, ends) // its end is news, and the next heartbeat
+	mustSubmit(t, a, ends) // reported as a change, and by the next heartbeat
 	c.await(t, "a complete report", func() bool { return c.complete["host"] > before && len(c.history[key(0)]) > 0 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +254,7 @@ func TestTellsEverything(t *testing.T) {
 	}
 }
 
-// An agent that is cut off stops its workers if it is told to.
+// An isolated agent stops its workers if configured to.
 func TestStopWhenIsolated(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := newControl(10 * time.Millisecond)
@@ -269,11 +270,11 @@ func TestStopWhenIsolated(t *testing.T) {
 	c.awaitState(t, key(0), "EVICTED")
 }
 
-// awaitNone waits until no worker lives.
+// awaitNone waits until no worker runs.
 func (a *Agent) awaitNone(ctx context.Context) error {
 	for {
 		a.mu.Lock()
-		live, changed := len(a.live()), a.changed
+		live, changed := a.ledger.live(), a.changed
 		a.mu.Unlock()
 		if live == 0 {
 			return nil
@@ -281,14 +282,14 @@ func (a *Agent) awaitNone(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-time.After(time.Minute):
-			return errors.New("workers still live")
+			return errors.New("workers still run")
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// slow is a driver whose starts take until they are let through.
+// slow is a driver whose starts wait until the test lets them proceed.
 type slow struct {
 	Simulated
 	begun, proceed chan struct{}
@@ -300,9 +301,9 @@ func (s slow) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return s.Simulated.Start(spec, ended)
 }
 
-// While a worker is being started, the same order waits for it and starts no
-// other, and an order to stop finds it running.
-func TestOrdersWhileStarting(t *testing.T) {
+// While a worker is being started, a repeat of the request waits and starts no other,
+// and a stop request waits until it runs.
+func TestRequestsWhileStarting(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
 	driver := slow{begun: make(chan struct{}, 2), proceed: make(chan struct{})}
@@ -337,12 +338,11 @@ func TestOrdersWhileStarting(t *testing.T) {
 	}
 }
 
-// Thousands of simulated agents live in one process, and their workers come and
-// go.
+// Thousands of simulated agents run in one process, and their workers start and end.
 func TestManySimulated(t *testing.T) {
 	const agents = 2000
-	// Rarely enough that the heartbeats alone are no load: a machine that cannot
-	// keep up with them has no time for what is tested here.
+	// The heartbeats are rare enough that they alone are no load: a slow machine must
+	// have time for the rest.
 	c := newControl(30 * time.Second)
 	address, _ := c.serve(t, porttest.Hold(t))
 	conn := dial(t, address)
@@ -432,7 +432,7 @@ func TestSimulatedScripts(t *testing.T) {
 	}
 }
 
-func TestBadOrders(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: (*grpc.ClientConn)(nil)})
 	if err != nil {
 		t.Fatal(err)
@@ -467,8 +467,8 @@ func TestBadOrders(t *testing.T) {
 	}
 }
 
-func TestOrdersInARequestAreBounded(t *testing.T) {
-	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder, wire.MaxOrders+1)})
+func TestStartsInARequestAreBounded(t *testing.T) {
+	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder, wire.MaxStartRequests+1)})
 	if f := rpc.FromStatus(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "orders" {
 		t.Errorf("got %v", err)
 	}

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files of a worker's directory. What each of them proves:
+// The files of a worker's directory, and what each of them proves:
 //
-//	worker.json  the intent: who is to run, and how. Written by the agent; what of it
-//	             may be secret goes when the worker ends.
+//	worker.json  the worker to run. Written by the agent; parts that may be secret are
+//	             removed when the worker ends.
 //	payload-…    the payload of the task, until the worker ends.
-//	claim        made once: by the keeper before it starts the process, or by
-//	             an agent that makes sure none ever will.
+//	claim        written once: by the keeper before it starts the process, or by an
+//	             agent so that no keeper starts the process any more.
 //	process      the process runs. Written by the keeper.
-//	stopping     the worker was told to end.
-//	exit         the process is gone, this is how. Written by the keeper.
-//	forgotten    the control plane knows the end: only the logs still matter.
-//	events       a named pipe whose writing end the keeper holds while it lives:
-//	             a byte says to look, its end says that the keeper is gone.
-//	control      a named pipe that the keeper reads its orders from.
-//	stdout, …    the worker's output, the older files numbered. Written by the
-//	             keeper, as is keeper: what it says of its own troubles.
+//	stopping     the worker was signalled to stop.
+//	exit         the process has exited, with this result. Written by the keeper.
+//	forgotten    the control plane has acknowledged the end: only the logs still matter.
+//	events       a named pipe whose writing end is open while the keeper runs. A byte
+//	             means that the state on disk has changed.
+//	control      a named pipe from which the keeper reads stop requests.
+//	stdout, …    the worker's output, the older files numbered. Written by the keeper.
+//	keeper       the keeper's own errors.
 const (
 	fileWorker    = "worker.json"
 	fileClaim     = "claim"
@@ -44,34 +44,52 @@ const (
 	filePayload   = "payload"
 )
 
-// plan is worker.json: what the keeper is to start, with nothing left to decide.
+// plan is worker.json: the process that the keeper starts.
 type plan struct {
 	Spec Spec
-	// Path, Env and Dir are those of the process.
+	// Path, Env and Dir are the program, environment and working directory of the process.
 	Path string
 	Env  []string
 	Dir  string
-	// Payload is the name of the payload's file, which nobody can guess; empty without.
+	// Payload is the name of the payload's file, which cannot be guessed; empty without a
+	// payload.
 	Payload string `json:",omitempty"`
-	// Log bounds its output.
+	// Log bounds the output.
 	Log logLimit
 }
 
-// verdict is exit.
+// verdict is the file exit.
 type verdict struct {
-	// NotStarted says why the process never ran, empty when it did.
+	// NotStarted is the reason why the process never ran, empty if it did.
 	NotStarted string `json:",omitempty"`
 	Code       int32
-	// Signal is the number of the signal that ended it, 0 for none.
+	// Signal is the number of the signal that killed it, 0 without one.
 	Signal  int32 `json:",omitempty"`
 	Stopped bool  `json:",omitempty"`
+}
+
+// verdictSize is more than the bytes of any verdict.
+const verdictSize = 4096
+
+// reserveVerdict reserves disk space for the verdict before the process runs: a full disk
+// must not lose the exit code.
+func reserveVerdict() error {
+	return os.WriteFile(fileExit+".new", bytes.Repeat([]byte{' '}, verdictSize), 0o640)
+}
+
+// writeVerdict writes the verdict into the reserved space.
+func writeVerdict(v verdict) error {
+	if err := overwrite(fileExit+".new", v, verdictSize); err != nil {
+		return err
+	}
+	return os.Rename(fileExit+".new", fileExit)
 }
 
 func workerPath(root string, id identity) string {
 	return filepath.Join(root, "workers", id.Job, fmt.Sprintf("%s.%d.%d.%d", id.Stage, id.ID.Index, id.ID.Number, id.Epoch))
 }
 
-// prepare fills the directory of a worker, the intent last.
+// prepare fills the directory of a worker, worker.json last.
 func prepare(dir string, p plan) error {
 	if p.Spec.Payload != nil {
 		if err := writeNew(filepath.Join(dir, p.Payload), p.Spec.Payload); err != nil {
@@ -87,7 +105,7 @@ func prepare(dir string, p plan) error {
 	return writeJSON(filepath.Join(dir, fileWorker), p)
 }
 
-// writeNew makes a file that its owner alone may read.
+// writeNew writes a new file that only its owner may read.
 func writeNew(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o400)
 	if err != nil {
@@ -97,8 +115,8 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// scrub removes from the directory of a worker that has ended what may be secret: its
-// environment, arguments and payload. Who it was stays. It may be repeated.
+// scrub removes the environment, arguments and payload of a worker that has ended, which
+// may be secret. The identity stays. It may be repeated.
 func scrub(dir string) error {
 	path := filepath.Join(dir, fileWorker)
 	old, err := os.ReadFile(path)
@@ -110,7 +128,7 @@ func scrub(dir string) error {
 		return err
 	}
 	var removed error
-	// A name with a path in it is none that an agent gave.
+	// No agent gives a name with a path in it.
 	for _, name := range []string{p.Payload, filePayload} {
 		if name != "" && filepath.Base(name) == name && strings.HasPrefix(name, filePayload) {
 			if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
@@ -123,15 +141,15 @@ func scrub(dir string) error {
 	}
 	p.Payload, p.Env, p.Spec.Env, p.Spec.Args, p.Spec.Payload = "", nil, nil, nil, nil
 	if err := writeJSON(path, p); err != nil {
-		// Without room for another file this one is written over: what is left of it
-		// is shorter, and blanks are no harm to JSON.
+		// If the disk is full, the file is overwritten in place: the rest is shorter, and
+		// JSON allows blanks at the end.
 		_ = os.Remove(path + ".new")
 		removed = errors.Join(removed, overwrite(path, p, len(old)))
 	}
 	return removed
 }
 
-// overwrite puts a value in the place of a file of a size, and blanks behind it.
+// overwrite overwrites a file of a size in place with a value, padded with blanks.
 func overwrite(path string, v any, size int) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -145,12 +163,12 @@ func overwrite(path string, v any, size int) error {
 	return errors.Join(err, file.Close())
 }
 
-// claim makes the claim of a directory, whole and once in its life. It answers
-// false if it was made before. A keeper claims by its name, an agent by none:
-// then nothing was started, and nothing will be.
+// claim writes the claim of a directory atomically, and only once. It returns false if
+// there is a claim already. A keeper claims with its own process, an agent with none: then
+// no process was started and none will be.
 func claim(dir string, by process) (bool, error) {
 	if has(dir, fileClaim) {
-		return false, nil // Without a write, for which there may be no room.
+		return false, nil // Without a write, which fails on a full disk.
 	}
 	path := filepath.Join(dir, fileClaim)
 	own := fmt.Sprintf("%s.%d", path, os.Getpid())
@@ -164,8 +182,8 @@ func claim(dir string, by process) (bool, error) {
 	return err == nil, errors.Join(err, os.Remove(own))
 }
 
-// writeJSON puts a file in place as a whole. It need not outlive the host: no
-// process does.
+// writeJSON writes a file atomically. The file need not survive a crash of the host, since
+// no process does.
 func writeJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -185,7 +203,7 @@ func readJSON(path string, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// mark makes an empty file.
+// mark writes an empty file.
 func mark(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name), nil, 0o640)
 }

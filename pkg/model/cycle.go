@@ -38,8 +38,8 @@ type Candidate struct {
 	Constraints constraint.Constraints
 	Workers     WorkerSet
 	Trace       Trace
-	// Again says that the last cycle refused the candidate and that it has not changed
-	// since: only UID, Mod and Group are given.
+	// Again is set if the last cycle refused the candidate and it has not changed
+	// since. Then only UID, Mod and Group are set.
 	Again bool
 }
 
@@ -52,7 +52,7 @@ const (
 	ResultUnset Result = iota
 	// Granted means that all workers are leased, and the lease is durable.
 	Granted
-	// NoFit means that not all workers fit now. Nothing is held.
+	// NoFit means that not all workers fit now. Nothing is leased.
 	NoFit
 	// Stale means that the reservation has changed since the registry decided on it.
 	Stale
@@ -66,14 +66,14 @@ var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind",
 
 func (r Result) String() string { return resultNames[r] }
 
-// Outcome is what became of one candidate.
+// Outcome is the result for one candidate.
 type Outcome struct {
 	UID    string
 	Result Result
 	// Lease is the create revision of the lease granted.
 	Lease int64
-	// Reason, Message and Fitting say why it was not granted, and how many of its
-	// workers would have fitted.
+	// Reason and Message say why it was not granted. Fitting is how many of its workers
+	// would fit.
 	Reason  fault.Reason
 	Message string
 	Fitting int

@@ -4,8 +4,8 @@ import "berth.dev/api/fault"
 
 // Dispatch is the call by which the registry gives leases to the assigner. The assigner
 // answers a DispatchOutcome for each task, in order. It refuses a term lower than one
-// that it has seen with LOWER_TERM, and revisions that its view does not reach in time
-// with UNAVAILABLE: that call may be repeated.
+// that it has seen with LOWER_TERM. It refuses revisions that its view does not reach
+// in time with UNAVAILABLE; that call may be repeated.
 type Dispatch struct {
 	// Term is that of the registry's leader.
 	Term  int64
@@ -15,7 +15,7 @@ type Dispatch struct {
 // From returns the service that dispatches, and its term.
 func (d Dispatch) From() (service string, term int64) { return ServiceRegistry, d.Term }
 
-// Known returns the newest revision that the tasks are made of.
+// Known returns the newest revision in the tasks.
 func (d Dispatch) Known() int64 {
 	var newest int64
 	for _, task := range d.Tasks {
@@ -24,7 +24,8 @@ func (d Dispatch) Known() int64 {
 	return newest
 }
 
-// DispatchTask names a reservation and its lease, each as the registry decided on it.
+// DispatchTask names a reservation and its lease, each at the revision that the
+// registry decided on.
 type DispatchTask struct {
 	Key Key
 	UID string
@@ -34,10 +35,10 @@ type DispatchTask struct {
 	Trace      Trace
 }
 
-// DispatchOutcome is what became of one task.
+// DispatchOutcome is the result for one task.
 type DispatchOutcome struct {
 	UID string
-	// Taken: the task is durable. Otherwise it is refused for Reason.
+	// Taken: the task is durable. Otherwise the assigner refused it for Reason.
 	Taken  bool
 	Reason fault.Reason
 }

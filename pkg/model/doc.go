@@ -1,11 +1,10 @@
-// Package model is Berth's vocabulary as plain Go values: what a reservation,
-// an executor, a lease and an assignment are, which states they pass through,
-// and the shape that the three cores share.
+// Package model has Berth's terms as plain Go values: what a reservation, an executor,
+// a lease and an assignment are, which states they pass through, and the interface of
+// the three cores.
 //
-// It promises: values only. There is no I/O, no clock, no lock and no wire
-// format here; a record is immutable once it is handed on, a change is a new
-// copy. The package imports the standard library, pkg/resource,
-// pkg/constraint and api/fault.
+// The package has no I/O, clock, lock or wire format. A record is immutable once it is
+// passed on; a change is a new copy. The package imports the standard library,
+// pkg/resource, pkg/constraint and api/fault.
 //
 //	reservation ──granted──▶ lease ──dispatched──▶ assignment task
 //	 (registry)          (executor-state)             (assigner)

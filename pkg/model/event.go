@@ -6,10 +6,10 @@ import (
 	"berth.dev/api/fault"
 )
 
-// EventKind is what a job event tells of.
+// EventKind is the kind of a job event.
 type EventKind uint8
 
-// The kinds; the numbers are those of the wire.
+// The kinds; the numbers are those of the API.
 const (
 	EventReservationQueued    EventKind = 1
 	EventReservationLeased    EventKind = 2
@@ -33,39 +33,38 @@ const (
 	EventExecutorDisabled     EventKind = 40
 )
 
-// MaxEventWorkers is how many workers one event names at most; larger batches
-// are told of by count.
+// MaxEventWorkers is the maximum number of workers in one event; for more, the event
+// only has their count.
 const MaxEventWorkers = 256
 
-// JobEvent is one entry of a job's stream. It is stored in the transaction of
-// the change it tells of; its cursor is the revision of that and the index in
-// it.
+// JobEvent is one entry of a job's stream. It is stored in the transaction of its
+// change. Its cursor is the revision of that transaction and the index in it.
 type JobEvent struct {
 	Kind    EventKind
 	Time    time.Time
 	Key     Key
 	UID     string
 	Workers []EventWorker
-	// Count is the number of workers, those left out of Workers included.
+	// Count is the number of workers, including those that Workers leaves out.
 	Count   int32
 	Reason  fault.Reason
 	Message string
-	// Trace is the reservation's; its id is stored.
+	// Trace is the trace of the reservation; the ID is stored.
 	Trace Trace
 	// Since is when the step that ends with this event began, and Epoch the
-	// reservation's, 0 where it is not durable yet. They are for the trace, and
-	// not stored.
+	// reservation's epoch, 0 if it is not durable yet. They are for the trace, and not
+	// stored.
 	Since time.Time
 	Epoch int64
 }
 
-// EventWorker is what an event says of one worker.
+// EventWorker is one worker of an event.
 type EventWorker struct {
 	ID       WorkerID
 	Executor string
 	State    WorkerState
 	Reason   fault.Reason
 	ExitCode *int32
-	// Message is what its executor said last, where that was an error.
+	// Message is the last message of its executor, if that was an error.
 	Message string
 }

@@ -2,18 +2,18 @@ package model
 
 import "time"
 
-// Histogram counts durations by size, so that a core can tell how long things
-// took without knowing who asks. The zero value is empty and ready.
+// Histogram counts durations by size. It lets a core measure without a metrics library.
+// The zero value is empty and ready to use.
 type Histogram struct {
-	// Counts holds how many fell at or below each of HistogramBounds and above
-	// the one before; the last counts what is above all.
+	// Counts has the number of durations at or below each of HistogramBounds and above
+	// the one before; the last counts those above all bounds.
 	Counts [len(HistogramBounds) + 1]uint64
-	// Sum of all that was observed.
+	// Sum is the sum of the durations.
 	Sum time.Duration
 }
 
-// HistogramBounds are upper bounds that serve for all that Berth times: from
-// what a transaction takes to what a batch may wait.
+// HistogramBounds are upper bounds for all durations of Berth, from that of a
+// transaction to that of a queued batch.
 var HistogramBounds = [...]time.Duration{
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
 	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
@@ -33,7 +33,7 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.Counts[len(HistogramBounds)]++
 }
 
-// Count is how many were observed.
+// Count returns the number of durations.
 func (h *Histogram) Count() uint64 {
 	var n uint64
 	for _, count := range h.Counts {

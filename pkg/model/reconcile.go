@@ -1,37 +1,36 @@
 package model
 
-// Verdict is what follows from what an executor's report says of one worker,
-// held against what is recorded of it.
+// Verdict is the result of comparing an executor's report of one worker with the
+// record.
 type Verdict uint8
 
 // The verdicts.
 const (
 	VerdictUnset Verdict = iota
-	// Agreed: it lives where and as it should; what the report says is learned.
+	// Agreed: the worker runs where it should. The report's state is recorded.
 	Agreed
-	// Adopted: it lives, and a higher incarnation of its agent has it now, or it
-	// was not acknowledged before. The record takes that incarnation.
+	// Adopted: the worker runs, and a higher incarnation of its agent reports it, or it
+	// was not acknowledged before. The record gets that incarnation.
 	Adopted
-	// EndTold: it has ended. The end is learned where the record lives, and
+	// EndTold: the worker has ended. The end is recorded if the record is live, and
 	// acknowledged in any case.
 	EndTold
-	// Missing: it was acknowledged, and the report proves that it is gone: it
-	// is LOST.
+	// Missing: the worker was acknowledged, and the report proves that it does not run:
+	// it becomes LOST.
 	Missing
-	// Await: it is not listed, and that proves nothing: its order may be on its
-	// way, or the answer to its stop.
+	// Await: the worker is not listed, which proves nothing: its start request or the
+	// answer to its stop request may be on the way.
 	Await
-	// Zombie: it lives, and no record of it does: it is to be stopped.
+	// Zombie: the worker runs without a live record: it is stopped.
 	Zombie
-	// OlderEpoch: it lives, and its name has been used again since: it is to be
-	// stopped.
+	// OlderEpoch: the worker runs, and its name has been reused since: it is stopped.
 	OlderEpoch
-	// Moved: it lives, and belongs on another executor: it is to be stopped
-	// here. So come the workers of a host that is back under a new id with its
-	// old disk.
+	// Moved: the worker runs, and its record is on another executor: it is stopped
+	// here. Workers of a host that returns under a new ID with its old disk get this
+	// verdict.
 	Moved
-	// Duplicate: the report is of an earlier incarnation, another copy of the
-	// agent or one that was followed: nothing in it counts, and it is told.
+	// Duplicate: the report is of an earlier incarnation, from another copy of the
+	// agent or a superseded one. It is not used, and a finding reports it.
 	Duplicate
 )
 
@@ -39,32 +38,32 @@ var verdictNames = [...]string{"", "AGREED", "ADOPTED", "END_TOLD", "MISSING", "
 
 func (v Verdict) String() string { return verdictNames[v] }
 
-// Stops says whether the worker is to be stopped on the executor that reports.
+// Stops reports whether the worker is stopped on the executor that reports it.
 func (v Verdict) Stops() bool { return v == Zombie || v == OlderEpoch || v == Moved }
 
-// Reported is what a report says of one worker.
+// Reported is the state of one worker in a report.
 type Reported struct {
-	// Ordinal is the executor's that reports; Incarnation and Sequence are the
-	// report's.
+	// Ordinal is the ordinal of the executor that reports. Incarnation and Sequence are
+	// the report's.
 	Ordinal               uint32
 	Incarnation, Sequence int64
 	// Complete: the report lists every worker that the executor has.
 	Complete bool
-	// Listed: it lists this one, at Epoch and in State.
+	// Listed: the report lists this worker, at Epoch and in State.
 	Listed bool
 	Epoch  int64
 	State  WorkerState
 }
 
-// Recorded is what is recorded of a worker, at the epoch of its reservation.
+// Recorded is the record of a worker, at the epoch of its reservation.
 type Recorded struct {
 	Epoch  int64
 	Worker TaskWorker
 }
 
-// Reconcile holds a report against the record, which is nil where the worker
-// has none; current is the incarnation of the executor's own record. It is the
-// whole of the table, first row first:
+// Reconcile compares a report with the record, which is nil if the worker has none.
+// current is the incarnation in the executor's record. This is the whole table; the
+// first matching row counts:
 //
 //	report                      record                            verdict
 //	of a lower incarnation      any                               DUPLICATE
@@ -78,10 +77,10 @@ type Recorded struct {
 //	not listed, proof           STARTING or RUNNING on it         MISSING
 //	not listed                  any                               AWAIT
 //
-// A report proves absence when it is complete and later than the worker's
-// acknowledgement: of a higher incarnation, or of the same one and a higher
-// sequence. An order that was never acknowledged may still arrive, and of a
-// worker that is being stopped the answer to the stop is what ends it.
+// A report proves absence if it is complete and later than the worker's
+// acknowledgement: of a higher incarnation, or of the same one and a higher sequence. A
+// start request that was never acknowledged may still arrive. A worker that is being
+// stopped is ended by the answer to the stop request.
 func Reconcile(current int64, said Reported, known *Recorded) Verdict {
 	switch {
 	case said.Incarnation < current:
@@ -107,8 +106,8 @@ func Reconcile(current int64, said Reported, known *Recorded) Verdict {
 	return Agreed
 }
 
-// missing says whether a report that does not list the worker proves that it
-// is gone.
+// missing reports whether a report that does not list the worker proves that it does
+// not run.
 func (k *Recorded) missing(said Reported) bool {
 	w := k.Worker
 	if !said.Complete || said.Ordinal != w.Ordinal || w.State != WorkerStarting && w.State != WorkerRunning {

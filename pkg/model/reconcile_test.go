@@ -6,11 +6,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Executor state 10: unknown worker → to be stopped; worker missing → lost;
-// older epoch → to be stopped; higher incarnation that still runs it → adopted.
+// Executor state 10: an unknown worker is stopped, a missing worker is LOST, a worker
+// of an older epoch is stopped, and a worker that still runs at a higher incarnation is
+// adopted.
 func TestExecutorState10Reconcile(t *testing.T) {
 	const here, elsewhere = 1, 2
-	lives := func(change func(*model.Reported)) model.Reported {
+	running := func(change func(*model.Reported)) model.Reported {
 		r := model.Reported{Ordinal: here, Incarnation: 5, Sequence: 9, Complete: true, Listed: true, Epoch: 100, State: model.WorkerRunning}
 		if change != nil {
 			change(&r)
@@ -18,7 +19,7 @@ func TestExecutorState10Reconcile(t *testing.T) {
 		return r
 	}
 	silent := func(change func(*model.Reported)) model.Reported {
-		r := lives(change)
+		r := running(change)
 		r.Listed, r.Epoch, r.State = false, 0, model.WorkerUnset
 		return r
 	}
@@ -39,22 +40,22 @@ func TestExecutorState10Reconcile(t *testing.T) {
 		want  model.Verdict
 		stops bool
 	}{
-		{"as it should be", lives(nil), recorded(nil), model.Agreed, false},
-		{"acknowledged by the report alone", lives(nil), recorded(func(r *model.Recorded) {
+		{"as it should be", running(nil), recorded(nil), model.Agreed, false},
+		{"acknowledged by the report alone", running(nil), recorded(func(r *model.Recorded) {
 			r.Worker.State, r.Worker.Incarnation, r.Worker.Sequence = model.WorkerAssigned, 0, 0
 		}), model.Adopted, false},
-		{"still lives, to be stopped", lives(nil), state(model.WorkerEvict), model.Agreed, false},
-		{"unknown", lives(nil), nil, model.Zombie, true},
-		{"given up, and back", lives(nil), state(model.WorkerLost), model.Zombie, true},
-		{"of a history undone", lives(func(r *model.Reported) { r.Epoch = 101 }), recorded(nil), model.Zombie, true},
-		{"older epoch", lives(func(r *model.Reported) { r.Epoch = 99 }), recorded(nil), model.OlderEpoch, true},
-		{"older epoch, the newer one ended", lives(func(r *model.Reported) { r.Epoch = 99 }), state(model.WorkerCompleted), model.OlderEpoch, true},
-		{"on another executor", lives(func(r *model.Reported) { r.Ordinal = elsewhere }), recorded(nil), model.Moved, true},
-		{"adopted", lives(func(r *model.Reported) { r.Incarnation = 6 }), recorded(nil), model.Adopted, false},
-		{"another copy", lives(func(r *model.Reported) { r.Incarnation = 4 }), recorded(nil), model.Duplicate, false},
+		{"still running, to be stopped", running(nil), state(model.WorkerEvict), model.Agreed, false},
+		{"unknown", running(nil), nil, model.Zombie, true},
+		{"was LOST, and is back", running(nil), state(model.WorkerLost), model.Zombie, true},
+		{"of a higher epoch than recorded", running(func(r *model.Reported) { r.Epoch = 101 }), recorded(nil), model.Zombie, true},
+		{"older epoch", running(func(r *model.Reported) { r.Epoch = 99 }), recorded(nil), model.OlderEpoch, true},
+		{"older epoch, the newer one ended", running(func(r *model.Reported) { r.Epoch = 99 }), state(model.WorkerCompleted), model.OlderEpoch, true},
+		{"on another executor", running(func(r *model.Reported) { r.Ordinal = elsewhere }), recorded(nil), model.Moved, true},
+		{"adopted", running(func(r *model.Reported) { r.Incarnation = 6 }), recorded(nil), model.Adopted, false},
+		{"another copy", running(func(r *model.Reported) { r.Incarnation = 4 }), recorded(nil), model.Duplicate, false},
 		{"another copy has none", silent(func(r *model.Reported) { r.Incarnation = 4 }), recorded(nil), model.Duplicate, false},
-		{"ended", lives(func(r *model.Reported) { r.State = model.WorkerFailed }), recorded(nil), model.EndTold, false},
-		{"ended, told again", lives(func(r *model.Reported) { r.State = model.WorkerFailed }), nil, model.EndTold, false},
+		{"ended", running(func(r *model.Reported) { r.State = model.WorkerFailed }), recorded(nil), model.EndTold, false},
+		{"ended, reported again", running(func(r *model.Reported) { r.State = model.WorkerFailed }), nil, model.EndTold, false},
 		{"missing", silent(nil), recorded(nil), model.Missing, false},
 		{"missing while starting", silent(nil), state(model.WorkerStarting), model.Missing, false},
 		{"missing after a restart", silent(func(r *model.Reported) { r.Incarnation, r.Sequence = 6, 1 }), recorded(nil), model.Missing, false},
@@ -75,15 +76,15 @@ func TestExecutorState10Reconcile(t *testing.T) {
 	}
 }
 
-// A host comes back under a new id with the old disk and old workers: they are
-// to be stopped there, and are not taken for those of the old id.
+// A host returns under a new ID with its old disk and workers: they are stopped there,
+// and do not count as those of the old ID.
 func TestPitfallHostBackUnderAnotherID(t *testing.T) {
 	known := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: 1, State: model.WorkerRunning, Incarnation: 5, Sequence: 8}}
 	said := model.Reported{Ordinal: 2, Incarnation: 7, Sequence: 1, Complete: true, Listed: true, Epoch: 100, State: model.WorkerRunning}
 	if got := model.Reconcile(7, said, known); got != model.Moved {
 		t.Errorf("the worker on the new id is %v", got)
 	}
-	// The new id's report says nothing of the old one.
+	// The report of the new ID says nothing about the old one.
 	said.Listed = false
 	if got := model.Reconcile(7, said, known); got != model.Await {
 		t.Errorf("what the new id does not list is %v", got)

@@ -26,7 +26,7 @@ const (
 	KindPool             // executor-state
 	KindDisable          // executor-state
 	KindForgotten        // executor-state; one
-	KindPoison           // each service its own
+	KindPoison           // every service, its own
 	KindRefusal          // assigner
 )
 
@@ -38,28 +38,27 @@ const (
 	ServiceGateway       = "gateway"
 )
 
-// Services are those that elect a leader, in the order in which they are started and
-// listed.
+// Services are the services that elect a leader, in the order in which they are started
+// and listed.
 var Services = []string{ServiceRegistry, ServiceExecutorState, ServiceAssigner}
 
-// OtherFindings is the object of the finding that counts those of its kind that a
-// service does not list.
+// OtherFindings is the object of the finding that counts the findings of its kind that
+// a service does not list.
 const OtherFindings = "findings"
 
-// Ref names a record; pkg/keyspace gives its key. Refs are comparable.
+// Ref identifies a record; pkg/keyspace returns its key. Refs are comparable.
 type Ref struct {
 	Kind Kind
 	// Key is set for reservations (all of it) and stages (job and stage).
 	Key Key
-	// ID is the uid of reservations, leases and tasks, the id of executors, refusals and
-	// requests to disable, the name of SKUs and pools, the service of leaders
-	// and chains, service/id of poison.
+	// ID is the UID of reservations, leases and tasks; the ID of executors, refusals
+	// and requests to disable; the name of SKUs and pools; the service of leaders and
+	// chains; and service/id of poison.
 	ID    string
 	Chunk int32
 }
 
-// Record is a value that the store holds. Records are immutable: a change is
-// another copy.
+// Record is a stored value. Records are immutable: a change is a new copy.
 type Record interface {
 	Ref() Ref
 }
@@ -103,8 +102,9 @@ func (d *Disable) Ref() Ref { return Ref{Kind: KindDisable, ID: d.ID} }
 func (*Forgotten) Ref() Ref { return Ref{Kind: KindForgotten} }
 
 // Refusal is the record of an executor that refuses the requests of the assigner's
-// leader: its agent says PERMISSION_DENIED, or that it has seen a higher term. It is
-// given nothing while it has that incarnation, and the record goes with it.
+// leader: its agent answers PERMISSION_DENIED, or that it has seen a higher term. The
+// executor gets no leases while it has that incarnation. The record is deleted with
+// that incarnation.
 type Refusal struct {
 	// Executor is its id, Incarnation the one that refuses.
 	Executor    string
@@ -118,14 +118,14 @@ type Refusal struct {
 // Ref implements Record.
 func (r *Refusal) Ref() Ref { return RefusalRef(r.Executor) }
 
-// RefusalRef names the refusal of an executor.
+// RefusalRef returns the Ref of an executor's refusal.
 func RefusalRef(executor string) Ref { return Ref{Kind: KindRefusal, ID: executor} }
 
-// Leader is the record of who leads a service. The key's create revision is the
+// Leader is the record of the leader of a service. The key's create revision is the
 // term.
 type Leader struct {
 	Service string
-	// Replica is the id of the process, Address where it takes calls.
+	// Replica is the ID of the process, Address its address for calls.
 	Replica, Address, Version string
 	Since                     time.Time
 }
@@ -133,5 +133,5 @@ type Leader struct {
 // Ref implements Record.
 func (l *Leader) Ref() Ref { return LeaderRef(l.Service) }
 
-// LeaderRef names the election key of a service.
+// LeaderRef returns the Ref of a service's election key.
 func LeaderRef(service string) Ref { return Ref{Kind: KindLeader, ID: service} }

@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// State is a reservation's state. LEASING and ASSIGNING are derived from what
-// other services have stored, and never stored themselves.
+// State is a reservation's state. LEASING and ASSIGNING are derived from the records of
+// other services, and never stored.
 type State uint8
 
 // The states.
@@ -30,10 +30,10 @@ var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CA
 
 func (s State) String() string { return stateNames[s] }
 
-// Terminal says whether the state is an end.
+// Terminal reports whether the state is an end.
 func (s State) Terminal() bool { return s >= Completed }
 
-// Change is what an upsert did.
+// Change is the effect of an upsert.
 type Change uint8
 
 // The changes.
@@ -64,7 +64,7 @@ const (
 type Priority struct {
 	Class Class
 	Tier  int32
-	// Order comes before the epoch where it is given, lower first.
+	// Order, if set, ranks before the epoch, lower first.
 	Order *int64
 }
 
@@ -76,52 +76,52 @@ func (p Priority) Equal(o Priority) bool {
 	return p.Order == nil || *p.Order == *o.Order
 }
 
-// Batch says whether workers may start without the others of their batch.
+// Batch is the batch mode: whether workers may start without the others of their batch.
 type Batch uint8
 
-// The modes; the numbers are those of the wire. Unset is the cluster's mode.
+// The modes; the numbers are those of the API. Unset is the cluster's mode.
 const (
 	BatchUnset Batch = iota
 	BatchStrict
 	BatchBestEffort
 )
 
-// Start says what becomes of a batch of which one worker cannot be started.
+// Start is what happens to a batch if one worker cannot be started.
 type Start uint8
 
-// The ways to start; the numbers are those of the wire.
+// The start modes; the numbers are those of the API.
 const (
 	StartUnset Start = iota
-	// StartProgressive: each worker for itself.
+	// StartProgressive: the other workers start.
 	StartProgressive
-	// StartTogether: all are stopped, and the batch is queued again.
+	// StartTogether: all workers are stopped, and the batch is queued again.
 	StartTogether
 )
 
-// OnFailure says what becomes of a worker that no attempt started.
+// OnFailure is what happens to a worker that no attempt could start.
 type OnFailure uint8
 
-// What may become of it; the numbers are those of the wire.
+// The modes; the numbers are those of the API.
 const (
 	OnFailureUnset OnFailure = iota
-	// OnFailureRequeue: just that worker is queued again, first.
+	// OnFailureRequeue: only that worker is queued again, before all others.
 	OnFailureRequeue
-	// OnFailureNotify: an event tells of it.
+	// OnFailureNotify: an event reports it.
 	OnFailureNotify
 )
 
-// Origin says how a version came to be queued.
+// Origin is how a version came to be queued.
 type Origin uint8
 
 // The origins; the numbers are those of the record.
 const (
-	// OriginAsked: a job service asked for it.
+	// OriginAsked: a job service requested it.
 	OriginAsked Origin = iota
-	// OriginRequeue: workers of its parent could not be started. It is queued
-	// before all that is not requeued.
+	// OriginRequeue: workers of its parent could not be started. It is queued before
+	// all versions that are not requeued.
 	OriginRequeue
-	// OriginPart: those workers of its parent that fitted, where the batch does
-	// not have to be whole.
+	// OriginPart: it has the workers of its parent that fitted, if the batch is
+	// best-effort.
 	OriginPart
 )
 
@@ -134,7 +134,7 @@ type Task struct {
 	StopGrace time.Duration
 }
 
-// Spec is the body of a reservation but for its workers: what is asked.
+// Spec is the request of a reservation without its workers.
 type Spec struct {
 	TargetSize   int32
 	Constraints  constraint.Constraints
@@ -148,29 +148,28 @@ type Spec struct {
 	Labels       map[string]string
 }
 
-// The bounds of a request. They are the interface's limits, and may only be
-// lowered by configuration.
+// The bounds of a request. They are limits of the API; configuration can only lower
+// them.
 const (
 	MaxWorkers = 50_000
-	// MaxIndex bounds worker indexes. MaxRequested is the highest number that a
-	// request may name; above it, up to MaxNumber, Berth alone counts, when it
-	// requeues workers.
+	// MaxIndex bounds worker indexes. MaxRequested is the highest number in a request.
+	// Only Berth uses the numbers above, up to MaxNumber, when it requeues workers.
 	MaxIndex     = 1<<30 - 1
 	MaxRequested = 1_000_000_000
 	MaxNumber    = 1<<30 - 1
 	MaxPayload   = 64 << 10
-	// AgentVariables begins the names of the variables that agents set themselves.
+	// AgentVariables is the prefix of the variables that agents set.
 	AgentVariables   = "BERTH_"
 	MaxLabels        = 64
 	MaxAttributes    = 100
 	MaxMaxAttempts   = 100
 	DefaultAttempts  = 3
 	DefaultStopGrace = 10 * time.Second
-	// KeepTerminal is how long an ended reservation can still be read.
+	// KeepTerminal is how long an ended reservation can be read.
 	KeepTerminal = 10 * time.Minute
-	// AvoidFor is how long an executor that a worker could not be started on is
-	// avoided for it: long enough not to meet the same trouble at once, and no
-	// longer than a host usually needs to be well again.
+	// AvoidFor is how long an executor is avoided for a worker that it could not start:
+	// long enough not to hit the same fault at once, and no longer than a host usually
+	// needs to recover.
 	AvoidFor = 10 * time.Minute
 )
 
@@ -179,12 +178,12 @@ type Reservation struct {
 	Key  Key
 	UID  string
 	Spec Spec
-	// Workers is what was asked, each with its number.
+	// Workers are the requested workers, each with its number.
 	Workers WorkerSet
 
-	// Place is unique among the living and orders versions of one epoch;
-	// PlaceEpoch is the epoch that the version it took its place from was
-	// accepted at, 0 for one that took its own.
+	// Place is unique among the live versions and orders those of one epoch. PlaceEpoch
+	// is the epoch of the version from which this one inherited its place, 0 without
+	// one.
 	Place      int64
 	PlaceEpoch int64
 
@@ -194,30 +193,27 @@ type Reservation struct {
 
 	CreatedAt, UpdatedAt, EndedAt time.Time
 
-	// Requests are the calls that made or changed this version, for repeats.
+	// Requests are the calls that made or changed this version, to recognize repeats.
 	Requests []RequestMark
-	// Origin says how it came to be queued. Parent is the uid of the version
-	// that it requeues workers of, or is a part of; empty for what was asked.
+	// Origin is how it came to be queued. Parent is the UID of the version whose
+	// workers it requeues or which it is a part of; empty for a request.
 	Origin Origin
 	Parent string
-	// Round counts the times that these workers were queued again because they
-	// could not be started; Spec.MaxAttempts bounds the rounds, the first
-	// included.
+	// Round counts how often these workers were queued again because they could not be
+	// started. Spec.MaxAttempts bounds the rounds, including the first.
 	Round int32
-	// Failed are the executors that rounds before this one failed on, the latest
-	// last. They are avoided for a while: see ConstraintsAt.
+	// Failed are the executors on which earlier rounds failed, the latest last. They
+	// are avoided for a while; see ConstraintsAt.
 	Failed []FailedOn
-	// Unwanted are workers of a version that was dispatched which were
-	// cancelled one by one: the assigner evicts them.
+	// Unwanted are workers of a dispatched version that were cancelled individually:
+	// the assigner evicts them.
 	Unwanted WorkerSet
-	// LatestTarget is the target size of the latest request that changed nothing
-	// else of this version; nil while that of Spec is the latest.
+	// LatestTarget is the target size of the latest request that changed nothing else
+	// of this version; nil if that of Spec is the latest.
 	LatestTarget *int32
-	// WorkerCounts are the workers by the state they ended in, kept when the
-	// task is gone.
+	// WorkerCounts are the workers by final state, kept after the task is deleted.
 	WorkerCounts map[string]int32
-	// Trace is that of the request that asked for it; versions that come of this
-	// one have it too.
+	// Trace is the trace of the request; versions that derive from this one inherit it.
 	Trace Trace
 
 	// Epoch and Mod are the create and modification revisions of the key: 0
@@ -225,14 +221,13 @@ type Reservation struct {
 	Epoch, Mod int64
 }
 
-// FailedOn is an executor that a worker could not be started on, and when that
-// was known.
+// FailedOn is an executor that could not start a worker, and when that was known.
 type FailedOn struct {
 	Executor string
 	At       time.Time
 }
 
-// Avoided says whether the executor is still avoided.
+// Avoided reports whether the executor is still avoided.
 func (f FailedOn) Avoided(now time.Time) bool { return now.Before(f.At.Add(AvoidFor)) }
 
 // AvoidedAt returns the executors of the list that are still avoided.
@@ -245,9 +240,9 @@ func AvoidedAt(failed []FailedOn, now time.Time) (avoided []FailedOn) {
 	return avoided
 }
 
-// ConstraintsAt are the constraints of the reservation as they hold at a time:
-// those asked for, and avoiding the executors that it failed on lately. The two
-// lists stay apart, for only the second yields when nothing else matches.
+// ConstraintsAt returns the constraints of the reservation at a time: the requested
+// ones, and the executors to avoid because of recent failures. The two lists stay
+// apart, since only the second is dropped if no other executor matches.
 func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
 	k := r.Spec.Constraints
 	for _, f := range AvoidedAt(r.Failed, now) {
@@ -256,10 +251,10 @@ func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
 	return k
 }
 
-// Ready is the record of the registry's readiness: before Since is set nothing
-// is leased.
+// Ready is the record of the registry's readiness. Before Since is set, no lease is
+// granted.
 type Ready struct {
-	// Since is when it became ready; zero before.
+	// Since is when the registry became ready; zero before.
 	Since time.Time
 	// By is "auto", "signal" or "grace".
 	By string
@@ -267,27 +262,28 @@ type Ready struct {
 	Begun time.Time
 }
 
-// RequestMark remembers the answer to a call.
+// RequestMark is the stored answer to a call.
 type RequestMark struct {
 	ID        string
 	Change    Change
 	Cancelled int32
-	// Call is a fingerprint of the request; 0 for one of before there were any.
+	// Call is a fingerprint of the request; 0 in records of versions without
+	// fingerprints.
 	Call uint64
 }
 
-// Stage is the record of a stage: what its next request builds on.
+// Stage is the record of a stage, the basis for its next request.
 type Stage struct {
 	Job, Stage string
 	TargetSize int32
-	// Numbers holds the highest number used of each worker index.
+	// Numbers has the highest number used for each worker index.
 	Numbers WorkerSet
-	// Idle are the latest calls that changed nothing, for repeats: a late one
-	// must not be decided on what has become of the stage since.
+	// Idle are the latest calls that changed nothing, to recognize repeats: a late
+	// repeat must not act on a later state of the stage.
 	Idle []IdleRequest
 }
 
-// IdleRequest is a call that found everything as it asked.
+// IdleRequest is a call that found the requested state.
 type IdleRequest struct {
 	ID string
 	// UID is the version that an upsert found; empty for a cancel.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A name that is missing from its list would show as the next one, or panic.
+// If a name were missing from its list, a value would print as the next one, or panic.
 func TestEveryValueHasItsName(t *testing.T) {
 	for _, c := range []struct {
 		value fmt.Stringer

@@ -9,10 +9,10 @@ import (
 // WorkerState is the state of an assignment.
 type WorkerState uint8
 
-// The states. ASSIGNED: the order to start is durable. STARTING: the executor
-// has acknowledged it. EVICT: the order to stop is durable. EVICTING: the
-// executor has acknowledged that. The rest are ends: the worker does not run
-// and is never started again.
+// The states. ASSIGNED: the start request is durable. STARTING: the executor has
+// acknowledged it. EVICT: the stop request is durable. EVICTING: the executor has
+// acknowledged that. The rest are ends: the worker does not run and is never started
+// again.
 const (
 	WorkerUnset WorkerState = iota
 	WorkerAssigned
@@ -30,7 +30,7 @@ var workerStateNames = [...]string{"", "ASSIGNED", "STARTING", "RUNNING", "EVICT
 
 func (s WorkerState) String() string { return workerStateNames[s] }
 
-// Terminal says whether the state is an end.
+// Terminal reports whether the state is an end.
 func (s WorkerState) Terminal() bool { return s >= WorkerCompleted }
 
 // Reportable reports whether an executor may report the state of a worker.
@@ -42,14 +42,14 @@ func (s WorkerState) Reportable() bool {
 	return false
 }
 
-// MayBecome says whether the assigner may write the edge from s to next.
+// MayBecome reports whether the assigner may write the transition from s to next.
 //
 //	ASSIGNED ─▶ STARTING ─▶ RUNNING ─▶ COMPLETED, FAILED, LOST
 //	    └──────────┴───────────┴─▶ EVICT ─▶ EVICTING ─▶ EVICTED
 //
-// States are skipped when an executor tells of several at once, and an end
-// that the worker came to by itself stands even where it was to be stopped.
-// EVICTED without EVICT is an executor that stopped a worker of its own accord.
+// States are skipped if an executor reports several at once. If a worker ends on its
+// own before it is stopped, that end counts. EVICTED without EVICT means that an
+// executor stopped a worker on its own.
 func (s WorkerState) MayBecome(next WorkerState) bool {
 	switch s {
 	case WorkerAssigned, WorkerStarting, WorkerRunning:
@@ -60,7 +60,7 @@ func (s WorkerState) MayBecome(next WorkerState) bool {
 	return false
 }
 
-// TaskChunkSize is how many workers one chunk of a task holds at most.
+// TaskChunkSize is the maximum number of workers in one chunk of a task.
 const TaskChunkSize = 256
 
 // TaskHeader is the record of an assignment task: the assignments of one lease.
@@ -70,23 +70,23 @@ type TaskHeader struct {
 	Epoch   int64
 	Chunks  int32
 	Workers int32
-	// Complete is set with the last chunk. Nothing is submitted before.
+	// Complete is set with the last chunk. No start request is sent before.
 	Complete bool
 	// Lease is the create revision of the lease that was dispatched.
 	Lease     int64
 	CreatedAt time.Time
-	// Stopping is set once the reservation's cancel was taken: from then on no
-	// submit is sent.
+	// Stopping is set once the reservation's cancellation is durable. From then on no
+	// start request is sent.
 	Stopping bool
 	// Ended is set when every worker has ended.
 	Ended bool
-	// Withdrawn is set when a batch that is to start together cannot, for
-	// Reason and Message: all its workers are stopped, and the registry queues
-	// it again once it has ended and its lease is gone.
+	// Withdrawn is set if a batch with StartTogether cannot start, for Reason and
+	// Message. All its workers are stopped. The registry queues it again once it has
+	// ended and its lease was deleted.
 	Withdrawn bool
 	Reason    fault.Reason
 	Message   string
-	// Trace is the reservation's.
+	// Trace is the trace of the reservation.
 	Trace Trace
 }
 
@@ -106,19 +106,19 @@ type TaskWorker struct {
 	Attempts  int32
 	LastError string
 	Reason    fault.Reason
-	// ExitCode is that of the process, once it has ended; nil without one.
+	// ExitCode is the exit code of the process, once it has ended; nil without one.
 	ExitCode *int32
-	// Incarnation is the executor's when it acknowledged the order to start,
-	// Sequence that of its acknowledgement: only a later report that lacks the
+	// Incarnation is the executor's incarnation when it acknowledged the start request,
+	// and Sequence that of the acknowledgement. Only a later report that lacks the
 	// worker proves its absence.
 	Incarnation int64
 	Sequence    int64
-	// Requeue is set, with FAILED, on a worker that could not be started and is
-	// for the registry to queue again; with LOST where its executor was lost
-	// before it had promised not to start it. It is done when the stage knows a
-	// higher number of the worker index.
+	// Requeue is set on a worker that the registry queues again: one that is FAILED
+	// because it could not be started, or LOST with an executor that had not promised
+	// not to start it. It is done when the stage has a higher number of the worker
+	// index.
 	Requeue bool
-	// Cleared is the request by which an operator said that the worker, whose
-	// stop was not confirmed, is gone; empty for any other.
+	// Cleared is the request by which an operator declared that the worker, whose stop
+	// was not confirmed, does not run; empty for any other worker.
 	Cleared string
 }

@@ -1,20 +1,19 @@
 package model
 
-// Upsert is a request to make a reservation, or to change or replace the one of the
-// same key.
+// Upsert is a request to make, change or replace a reservation.
 type Upsert struct {
 	Key  Key
 	Spec Spec
-	// Workers names each worker index; Count stands for the indexes 0 to Count-1, each
-	// with its next unused number. One of the two is given.
+	// Workers lists the workers by index and number. Count stands for the indexes 0 to
+	// Count-1, each with its next unused number. Only one of the two is set.
 	Workers []WorkerID
 	Count   int32
 	// RequestID makes a repeat return the first result; optional.
 	RequestID string
-	// IfEpoch lets the call act only on the living version of this epoch.
+	// IfEpoch restricts the call to the live version of this epoch.
 	IfEpoch int64
-	// Trace is the call's, and becomes that of the version it makes.
+	// Trace is the trace of the call and of the version that it makes.
 	Trace Trace
-	// Fingerprint is of all but Trace; the registry computes it.
+	// Fingerprint covers all fields except Trace; the registry computes it.
 	Fingerprint uint64
 }

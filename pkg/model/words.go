@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Key names a reservation: all its versions share it.
+// Key is the name of a reservation; all its versions share it.
 type Key struct {
 	Job, Stage, Name string
 }
 
-// MainName is the name of a reservation that was given none.
+// MainName is the default name of a reservation.
 const MainName = "main"
 
 func (k Key) String() string { return k.Job + "/" + k.Stage + "/" + k.Name }
@@ -23,8 +23,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Job, o.Job), cmp.Compare(k.Stage, o.Stage), cmp.Compare(k.Name, o.Name))
 }
 
-// WorkerID names a worker of a stage: its index and its number. The number rises each
-// time the index is used again.
+// WorkerID is a worker of a stage: its index and its number. The number rises each time
+// the index is reused.
 type WorkerID struct {
 	Index, Number int32
 }
@@ -36,8 +36,8 @@ func (w WorkerID) Compare(o WorkerID) int {
 	return cmp.Or(cmp.Compare(w.Index, o.Index), cmp.Compare(w.Number, o.Number))
 }
 
-// Worker is the identity of a worker but for the epoch: a name may be used
-// again months later, at another epoch.
+// Worker is the identity of a worker without the epoch: a name may be reused months
+// later, at another epoch.
 type Worker struct {
 	Job, Stage string
 	ID         WorkerID
@@ -47,7 +47,8 @@ func (w Worker) String() string {
 	return fmt.Sprintf("%s/%s/%d.%d", w.Job, w.Stage, w.ID.Index, w.ID.Number)
 }
 
-// Run is the workers with the indexes First to Last, both included, all with one number.
+// Run is the workers with the indexes First to Last, both included, all with one
+// number.
 type Run struct {
 	First, Last, Number int32
 }
@@ -56,8 +57,8 @@ type Run struct {
 // At most one number of each index is in it. The value is immutable.
 type WorkerSet []Run
 
-// WorkerSetOf makes the set of the given workers, in any order. A second worker of one
-// index is dropped: refuse duplicates first.
+// WorkerSetOf returns the set of the given workers, in any order. It drops a second
+// worker of one index: refuse duplicates before the call.
 func WorkerSetOf(list []WorkerID) WorkerSet {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, WorkerID.Compare)
@@ -78,7 +79,7 @@ func WorkerSetOf(list []WorkerID) WorkerSet {
 	return runs
 }
 
-// Len counts the workers.
+// Len returns the number of workers.
 func (s WorkerSet) Len() int {
 	n := 0
 	for _, r := range s {
@@ -87,9 +88,9 @@ func (s WorkerSet) Len() int {
 	return n
 }
 
-// Check returns an error unless s is what WorkerSetOf can make: runs in order of index,
-// within the bounds of indexes and numbers, of at most a number of workers. Sets
-// from outside are checked before anything counts or walks them.
+// Check returns an error unless WorkerSetOf can return s: runs in order of index,
+// within the bounds of indexes and numbers, with at most the given number of workers.
+// Sets from outside must be checked before any other method is called.
 func (s WorkerSet) Check(most int) error {
 	left, next := int64(most), int64(0)
 	for i, r := range s {
@@ -107,7 +108,7 @@ func (s WorkerSet) Check(most int) error {
 	return nil
 }
 
-// All gives the workers in order of index.
+// All returns the workers in order of index.
 func (s WorkerSet) All() iter.Seq[WorkerID] {
 	return func(yield func(WorkerID) bool) {
 		for _, r := range s {
@@ -123,10 +124,10 @@ func (s WorkerSet) All() iter.Seq[WorkerID] {
 	}
 }
 
-// List gives the workers in order of index.
+// List returns the workers in order of index.
 func (s WorkerSet) List() []WorkerID { return slices.Collect(s.All()) }
 
-// Number answers the number of the worker with that index.
+// Number returns the number of the worker with that index.
 func (s WorkerSet) Number(index int32) (number int32, ok bool) {
 	i, found := slices.BinarySearchFunc(s, index, func(r Run, index int32) int {
 		switch {
@@ -143,16 +144,16 @@ func (s WorkerSet) Number(index int32) (number int32, ok bool) {
 	return s[i].Number, true
 }
 
-// Has says whether that very worker, number included, is in the set.
+// Has reports whether the worker, including its number, is in the set.
 func (s WorkerSet) Has(id WorkerID) bool {
 	number, ok := s.Number(id.Index)
 	return ok && number == id.Number
 }
 
-// Equal compares two sets.
+// Equal reports whether two sets are equal.
 func (s WorkerSet) Equal(o WorkerSet) bool { return slices.Equal(s, o) }
 
-// SubsetOf says whether every worker of s is in o.
+// SubsetOf reports whether every worker of s is in o.
 func (s WorkerSet) SubsetOf(o WorkerSet) bool {
 	for id := range s.All() {
 		if !o.Has(id) {
@@ -162,8 +163,8 @@ func (s WorkerSet) SubsetOf(o WorkerSet) bool {
 	return true
 }
 
-// Raise answers s with the numbers of o's workers in place of lower ones. It walks
-// runs and not workers, of which there may be very many.
+// Raise returns s with the numbers of o's workers in place of lower ones. It iterates
+// over runs, not over workers, of which there may be very many.
 func (s WorkerSet) Raise(o WorkerSet) WorkerSet {
 	var raised WorkerSet
 	for next := int32(0); len(s) > 0 || len(o) > 0; {

@@ -20,8 +20,8 @@ func sorted(list []WorkerID) []WorkerID {
 	return list
 }
 
-// The runs against the plain list that they stand for.
-func TestWorkerSetsHoldWhatTheyWereMadeOf(t *testing.T) {
+// The runs agree with the plain list of their workers.
+func TestWorkerSetsHaveTheirWorkers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, other := genWorkers(t, "list"), genWorkers(t, "other")
 		set, otherSet := WorkerSetOf(list), WorkerSetOf(other)
@@ -84,8 +84,8 @@ func TestWorkerSetsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
 	}
 }
 
-// What no WorkerSetOf makes is refused before anything counts it.
-func TestWorkersThatCannotBeAreRefused(t *testing.T) {
+// A set that WorkerSetOf cannot return is refused before its workers are counted.
+func TestImpossibleWorkerSetsAreRefused(t *testing.T) {
 	for _, bad := range []WorkerSet{
 		{{0, 1<<31 - 1, 1}}, {{-5, 3, 1}}, {{3, 2, 1}}, {{0, 1, 0}}, {{0, 1, -1}}, {{0, 1, MaxNumber + 1}},
 		{{0, 3, 1}, {3, 4, 2}}, {{4, 5, 1}, {0, 1, 1}}, {{0, MaxWorkers, 1}}, {{0, MaxWorkers - 1, 1}, {MaxIndex, MaxIndex, 1}},
@@ -99,7 +99,7 @@ func TestWorkersThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func TestWorkerSetIterationStopsWhenAsked(t *testing.T) {
+func TestWorkerSetIterationStops(t *testing.T) {
 	for workerID := range (WorkerSet{{0, 9, 1}}).All() {
 		if workerID.Index == 3 {
 			break
@@ -108,13 +108,13 @@ func TestWorkerSetIterationStopsWhenAsked(t *testing.T) {
 			t.Fatal("went on past the break")
 		}
 	}
-	// The last index of all must not wrap around.
+	// The last possible index must not overflow.
 	if got := (WorkerSet{{1<<31 - 2, 1<<31 - 1, 1}}).List(); len(got) != 2 {
 		t.Errorf("the end of the index range gives %v", got)
 	}
 }
 
-func TestNamesReadAsTheyAreWritten(t *testing.T) {
+func TestStrings(t *testing.T) {
 	key := Key{"etl", "map", "main"}
 	if got := key.String(); got != "etl/map/main" {
 		t.Errorf("key %q", got)

@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// SKU turns a specification.
+// SKU converts a SKU.
 func SKU(s *model.SKU) *berthv1.Sku {
 	m := &berthv1.Sku{Name: s.Name, Resources: s.Resources, Attributes: s.Attributes, UpdatedAt: Timestamp(s.UpdatedAt)}
 	if rule := s.Scale; rule != nil {
@@ -19,7 +19,7 @@ func SKU(s *model.SKU) *berthv1.Sku {
 	return m
 }
 
-// SKUOf turns a specification back.
+// SKUOf converts a SKU back.
 func SKUOf(m *berthv1.Sku) *model.SKU {
 	s := &model.SKU{Name: m.GetName(), Resources: resource.Vector(m.GetResources()), Attributes: m.GetAttributes(), UpdatedAt: Time(m.GetUpdatedAt())}
 	if rule := m.GetScale(); rule != nil {
@@ -28,7 +28,7 @@ func SKUOf(m *berthv1.Sku) *model.SKU {
 	return s
 }
 
-// Pool turns a pool.
+// Pool converts a pool.
 func Pool(p *model.Pool) *berthv1.Pool {
 	m := &berthv1.Pool{Name: p.Name, Attributes: p.Attributes, UpdatedAt: Timestamp(p.UpdatedAt)}
 	if p.LostAfter != nil {
@@ -37,7 +37,7 @@ func Pool(p *model.Pool) *berthv1.Pool {
 	return m
 }
 
-// PoolOf turns a pool back.
+// PoolOf converts a pool back.
 func PoolOf(m *berthv1.Pool) *model.Pool {
 	p := &model.Pool{Name: m.GetName(), Attributes: m.GetAttributes(), UpdatedAt: Time(m.GetUpdatedAt())}
 	if m.GetLostAfter() != nil {
@@ -47,7 +47,7 @@ func PoolOf(m *berthv1.Pool) *model.Pool {
 	return p
 }
 
-// Shares turns the shares set aside for roles.
+// Shares converts the shares reserved for roles.
 func Shares(shares map[string]resource.Vector) map[string]*berthv1.ResourceShare {
 	if len(shares) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func Shares(shares map[string]resource.Vector) map[string]*berthv1.ResourceShare
 	return m
 }
 
-// SharesOf turns shares back.
+// SharesOf converts shares back.
 func SharesOf(m map[string]*berthv1.ResourceShare) map[string]resource.Vector {
 	if len(m) == 0 {
 		return nil

@@ -9,17 +9,18 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// The bounds of what a stored record can name. Anything else was written by somebody
-// who is no service of Berth, and a core that counted with it might panic, run out of
-// memory, or hand out what it must not.
+// The bounds of a stored record. No service of Berth writes a record beyond them. A
+// core that calculated with such a record might panic, run out of memory, or grant what
+// it must not.
 const (
 	maxRevision    = 1 << 62
 	maxLeaseChunks = (model.MaxWorkers + model.LeaseChunkSize - 1) / model.LeaseChunkSize
 	maxTaskChunks  = (model.MaxWorkers + model.TaskChunkSize - 1) / model.TaskChunkSize
 )
 
-// check reports what of a decoded record no service writes. It makes a record safe to
-// count with, not right: only its writer knows that.
+// check returns an error for a decoded record that no service writes. A record that
+// passes is safe to calculate with, but not necessarily correct: only its writer can
+// judge that.
 func check(ref model.Ref, record model.Record) error {
 	var c checks
 	switch r := record.(type) {
@@ -73,17 +74,17 @@ func check(ref model.Ref, record model.Record) error {
 			c.within("lostAfter", int64(*r.LostAfter), 0, math.MaxInt64)
 		}
 	case *model.Disable:
-		c.that(!r.CreatedAt.IsZero(), "createdAt: must be given")
+		c.that(!r.CreatedAt.IsZero(), "createdAt: is required")
 		c.within("undone", int64(r.Undone), 0, math.MaxInt32)
 	case *model.Ready:
-		c.that(!r.Since.IsZero() || !r.Begun.IsZero(), "since: must be given, or begun")
+		c.that(!r.Since.IsZero() || !r.Begun.IsZero(), "since: is required, or begun")
 	case *model.Poison:
 		c.within("kind", int64(r.Kind), int64(model.PoisonRequest), int64(model.PoisonWork))
 	}
 	return c.err
 }
 
-// checks keeps the first thing that is wrong.
+// checks keeps the first error.
 type checks struct{ err error }
 
 func (c *checks) that(holds bool, format string, args ...any) {
@@ -104,7 +105,7 @@ func (c *checks) workers(field string, workers model.WorkerSet, most int) {
 
 func (c *checks) workerID(i int, s model.WorkerID) {
 	c.that(s.Index >= 0 && s.Index <= model.MaxIndex && s.Number >= 1 && s.Number <= model.MaxNumber,
-		"workers[%d]: %d.%d is no worker", i, s.Index, s.Number)
+		"workers[%d]: %d.%d is not a worker ID", i, s.Index, s.Number)
 }
 
 func (c *checks) amounts(field string, v resource.Vector) {
@@ -114,7 +115,7 @@ func (c *checks) amounts(field string, v resource.Vector) {
 }
 
 func (c *checks) named(ref model.Ref, name string) {
-	c.that(name == ref.ID, "name: %q is not that of the key, %q", name, ref.ID)
+	c.that(name == ref.ID, "name: must be that of the key, %q, got %q", ref.ID, name)
 }
 
 func (c *checks) scale(rule *model.ScaleRule) {
@@ -155,13 +156,13 @@ func (c *checks) task(r *model.TaskChunk) {
 	for i := range r.Workers {
 		w := &r.Workers[i]
 		c.workerID(i, w.ID)
-		c.that(w.State >= model.WorkerAssigned && w.State <= model.WorkerEvicted, "workers[%d].state: %d is none", i, w.State)
+		c.that(w.State >= model.WorkerAssigned && w.State <= model.WorkerEvicted, "workers[%d].state: %d is not a state", i, w.State)
 		c.that(w.Attempts >= 0, "workers[%d].attempts: must not be negative, got %d", i, w.Attempts)
 	}
 }
 
-// enum turns a stored enum, which may be any number, into the model's, which may be
-// smaller: a number that does not fit becomes one that check refuses.
+// enum converts a stored enum, which may be any number, to that of the model, which may
+// be smaller. A number that does not fit becomes one that check refuses.
 func enum[M ~uint8, N ~int32](n N) M {
 	if n < 0 || n > math.MaxUint8 {
 		return math.MaxUint8
@@ -169,7 +170,7 @@ func enum[M ~uint8, N ~int32](n N) M {
 	return M(n)
 }
 
-// recovered turns a panic of decoding into an error: no value may end a process.
+// recovered converts a panic of decoding to an error: no value may end a process.
 func recovered(err *error) {
 	if what := recover(); what != nil {
 		*err = fault.New(fault.Internal, fault.ReasonInternal, "decoding panicked: %v", what)

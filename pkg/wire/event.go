@@ -11,9 +11,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// EncodeEvent gives the value stored for a job event that is the n-th its
-// service wrote in a term: together with the revision that is its cursor, and
-// both are whole only when it is read.
+// EncodeEvent returns the stored value of a job event that is the n-th of its service
+// in a term. The cursor is n and the revision, which is only known when the event is
+// read.
 func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	m := &berthv1.Event{
 		Cursor: strconv.FormatInt(n, 10), Kind: berthv1.Event_Kind(e.Kind), Time: Timestamp(e.Time),
@@ -31,7 +31,7 @@ func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// CursorOf is the place in any job's stream behind all events of a revision:
-// that of a list which shows the revision. The events of one revision have
-// their numbers in a term beside it, which this one is above.
+// CursorOf returns the cursor behind all events of a revision, for a list at that
+// revision. The events of one revision have numbers in a term as second part, all of
+// which are below this one.
 func CursorOf(revision int64) string { return fmt.Sprintf("%d-%d", revision, math.MaxInt64) }

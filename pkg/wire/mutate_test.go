@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// seed is one proper value of a kind of record.
+// seed returns a valid value of a kind of record.
 type seed struct {
 	ref   model.Ref
 	value []byte
@@ -27,8 +27,8 @@ func seeds(t testing.TB) []seed {
 	return list
 }
 
-// mutate damages a value: it cuts it, flips bits of it, repeats or removes a part of
-// it, or puts a number without bound in its place.
+// mutate damages a value: it cuts it, flips bits, repeats or removes a part, or inserts
+// a huge number.
 func mutate(rng *rand.Rand, value []byte, other []byte) []byte {
 	mutated := append([]byte(nil), value...)
 	for range 1 + rng.IntN(4) {
@@ -48,7 +48,7 @@ func mutate(rng *rand.Rand, value []byte, other []byte) []byte {
 		case 4:
 			mutated[at] = byte(rng.IntN(256))
 		case 5:
-			mutated = append(mutated, other...) // fields of another kind, or each twice
+			mutated = append(mutated, other...) // fields of another kind, or each field twice
 		case 6:
 			mutated = append(mutated, mutated[at:]...)
 		}
@@ -56,7 +56,7 @@ func mutate(rng *rand.Rand, value []byte, other []byte) []byte {
 	return mutated
 }
 
-// use does with a record what cores and tools do with each that they are told.
+// use does with a record what cores and tools do with every record.
 func use(ref model.Ref, record model.Record) error {
 	switch r := record.(type) {
 	case *model.Reservation:
@@ -77,8 +77,8 @@ func use(ref model.Ref, record model.Record) error {
 	return err
 }
 
-// Whatever is stored under a key of any kind: decoding it does not panic, and what it
-// returns is of that key and can be used.
+// Decoding any value under a key of any kind does not panic. A decoded record has the
+// key's identity and can be used.
 func TestMutatedRecordsAreReadOrRefused(t *testing.T) {
 	all := seeds(t)
 	for i, s := range all {
@@ -107,7 +107,7 @@ func TestMutatedRecordsAreReadOrRefused(t *testing.T) {
 	}
 }
 
-// What no service writes is refused although it is well-formed.
+// A well-formed record that no service writes is refused.
 func TestImpossibleRecordsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		ref    model.Ref
@@ -140,7 +140,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 		}
 	}
 	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
-		if kind == model.KindStage || kind == model.KindTaskHeader { // nothing in them is needed
+		if kind == model.KindStage || kind == model.KindTaskHeader { // they have no required fields
 			continue
 		}
 		if record, err := Decode(model.Ref{Kind: kind, ID: "x"}, nil, 1, 1, 0); err == nil {
@@ -149,7 +149,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// fuzz decodes whatever is under a key of one kind.
+// fuzz decodes values under a key of one kind.
 func fuzz(f *testing.F, kind model.Kind) {
 	ref := model.Ref{}
 	for _, s := range seeds(f) {

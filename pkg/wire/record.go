@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	recordv1 "berth.dev/api/berth/record/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -13,7 +14,7 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Encode gives the value that the store holds for a record.
+// Encode returns the stored value of a record.
 func Encode(record model.Record) ([]byte, error) {
 	var m proto.Message
 	switch r := record.(type) {
@@ -76,10 +77,10 @@ func Encode(record model.Record) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// Decode reads the value of the record that ref names. The revisions are the
-// key's; etcdLease is the etcd lease that it stands on. Whatever the value is, Decode
-// does not panic, and a record that it returns is safe to count with: lists are of
-// equal length, enums known, amounts and numbers within bounds.
+// Decode decodes the value of the record ref. The revisions are the key's; etcdLease is
+// the etcd lease that it is attached to. Decode never panics. A record that it returns
+// is safe to calculate with: lists have equal lengths, enums are known, amounts and
+// numbers are within bounds.
 func Decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Record, error) {
 	record, err := decode(ref, value, create, mod, etcdLease)
 	if err == nil {
@@ -91,40 +92,51 @@ func Decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 	return record, nil
 }
 
+// messages has the message of each kind of record.
+var messages = map[model.Kind]protoreflect.MessageType{
+	model.KindLeader:      (*recordv1.Leader)(nil).ProtoReflect().Type(),
+	model.KindReservation: (*recordv1.Reservation)(nil).ProtoReflect().Type(),
+	model.KindStage:       (*recordv1.Stage)(nil).ProtoReflect().Type(),
+	model.KindExecutor:    (*recordv1.Executor)(nil).ProtoReflect().Type(),
+	model.KindForgotten:   (*recordv1.Forgotten)(nil).ProtoReflect().Type(),
+	model.KindRefusal:     (*recordv1.Refusal)(nil).ProtoReflect().Type(),
+	model.KindReady:       (*recordv1.Ready)(nil).ProtoReflect().Type(),
+	model.KindSKU:         (*recordv1.Sku)(nil).ProtoReflect().Type(),
+	model.KindPool:        (*recordv1.Pool)(nil).ProtoReflect().Type(),
+	model.KindDisable:     (*recordv1.Disable)(nil).ProtoReflect().Type(),
+	model.KindPoison:      (*recordv1.Poison)(nil).ProtoReflect().Type(),
+	model.KindLive:        (*recordv1.Live)(nil).ProtoReflect().Type(),
+	model.KindLeaseChunk:  (*recordv1.LeaseChunk)(nil).ProtoReflect().Type(),
+	model.KindTaskHeader:  (*recordv1.TaskHeader)(nil).ProtoReflect().Type(),
+	model.KindTaskChunk:   (*recordv1.TaskChunk)(nil).ProtoReflect().Type(),
+}
+
 func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record model.Record, err error) {
 	defer recovered(&err)
-	switch ref.Kind {
-	case model.KindLeader:
-		m := &recordv1.Leader{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	message, known := messages[ref.Kind]
+	if !known {
+		return nil, fmt.Errorf("no decoding for kind %d", ref.Kind)
+	}
+	m := message.New().Interface()
+	if err := proto.Unmarshal(value, m); err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *recordv1.Leader:
 		return &model.Leader{
 			Service: ref.ID, Replica: m.GetReplica(), Address: m.GetAddress(), Version: m.GetVersion(), Since: Time(m.GetSince()),
 		}, nil
-	case model.KindReservation:
-		m := &recordv1.Reservation{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Reservation:
 		return decodeReservation(ref, m, create, mod)
-	case model.KindStage:
-		m := &recordv1.Stage{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Stage:
 		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(), Numbers: WorkerSet(m.GetNumbers())}
 		for _, q := range m.GetRequests() {
 			stage.Idle = append(stage.Idle, model.IdleRequest{ID: q.GetId(), UID: q.GetUid(), Call: q.GetCall()})
 		}
 		return stage, nil
-	case model.KindExecutor:
-		m := &recordv1.Executor{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Executor:
 		if m.GetId() != ref.ID {
-			return nil, fmt.Errorf("id: %q is not that of the key, %q", m.GetId(), ref.ID)
+			return nil, fmt.Errorf("id: must be that of the key, %q, got %q", ref.ID, m.GetId())
 		}
 		return &model.Executor{
 			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
@@ -135,43 +147,19 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),
 			Untold: m.GetUntold(), Told: m.GetTold(),
 		}, nil
-	case model.KindForgotten:
-		m := &recordv1.Forgotten{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Forgotten:
 		return &model.Forgotten{Ordinal: m.GetOrdinal(), Incarnation: m.GetIncarnation()}, nil
-	case model.KindRefusal:
-		m := &recordv1.Refusal{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Refusal:
 		return &model.Refusal{
 			Executor: ref.ID, Incarnation: m.GetIncarnation(), Since: Time(m.GetSince()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		}, nil
-	case model.KindReady:
-		m := &recordv1.Ready{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Ready:
 		return &model.Ready{Since: Time(m.GetSince()), By: m.GetBy(), Begun: Time(m.GetBegun())}, nil
-	case model.KindSKU:
-		m := &recordv1.Sku{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Sku:
 		return SKUOf(m.GetSku()), nil
-	case model.KindPool:
-		m := &recordv1.Pool{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Pool:
 		return PoolOf(m.GetPool()), nil
-	case model.KindDisable:
-		m := &recordv1.Disable{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Disable:
 		return &model.Disable{
 			ID: ref.ID, IDs: m.GetIds(), Attributes: m.GetAttributes(), Reason: m.GetReason(),
 			ExpireAt: Time(m.GetExpireAt()), CreatedAt: Time(m.GetCreatedAt()),
@@ -179,48 +167,28 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			EndedAt: Time(m.GetEndedAt()), Enable: m.GetEnable(), Undone: m.GetUndone(),
 			Call: m.GetCall(),
 		}, nil
-	case model.KindPoison:
-		m := &recordv1.Poison{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Poison:
 		service, id, _ := strings.Cut(ref.ID, "/")
 		return &model.Poison{
 			Service: service, ID: id, Kind: enum[model.PoisonKind](m.GetKind()), Key: m.GetKey(), Mod: m.GetMod(),
 			Request: m.GetRequest(), Fingerprint: m.GetFingerprint(), Content: m.GetContent(),
 			Panic: m.GetPanic(), Stack: m.GetStack(), At: Time(m.GetAt()), Replica: m.GetReplica(), Version: m.GetVersion(),
 		}, nil
-	case model.KindLive:
-		m := &recordv1.Live{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.Live:
 		return &model.Live{ID: ref.ID, Incarnation: m.GetIncarnation(), EtcdLease: etcdLease}, nil
-	case model.KindLeaseChunk:
-		m := &recordv1.LeaseChunk{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.LeaseChunk:
 		return decodeLease(ref, m, create)
-	case model.KindTaskHeader:
-		m := &recordv1.TaskHeader{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.TaskHeader:
 		return &model.TaskHeader{
 			UID: ref.ID, Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(), Chunks: m.GetChunks(), Workers: m.GetWorkers(),
 			Complete: m.GetComplete(), Lease: m.GetLease(), CreatedAt: Time(m.GetCreatedAt()),
 			Stopping: m.GetStopping(), Ended: m.GetEnded(),
 			Withdrawn: m.GetWithdrawn(), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(), Trace: model.Trace(m.GetTrace()),
 		}, nil
-	case model.KindTaskChunk:
-		m := &recordv1.TaskChunk{}
-		if err := proto.Unmarshal(value, m); err != nil {
-			return nil, err
-		}
+	case *recordv1.TaskChunk:
 		return decodeTask(ref, m), nil
 	}
-	return nil, fmt.Errorf("no decoding for kind %d", ref.Kind)
+	return nil, fmt.Errorf("no decoding for %T", m)
 }
 
 func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {

@@ -11,17 +11,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The bounds of what an agent may say of its workers. Each is far above what an
-// agent of this version sends.
+// The bounds of an agent's reports. Each is far above what an agent of this version
+// sends.
 const (
-	// MaxReportedWorkers is how many workers one report may list.
+	// MaxReportedWorkers is the maximum number of workers in one report.
 	MaxReportedWorkers = 100_000
-	// maxReportedError is how long the error of one worker may be, in bytes.
+	// maxReportedError is the maximum length of one worker's error, in bytes.
 	maxReportedError = 64 << 10
-	// MaxOrders bounds the orders to start workers in one request to agents.
-	MaxOrders = 256
-	// maxSequence bounds the sequence of an agent: one that counts from 1 never
-	// reaches it.
+	// MaxStartRequests bounds the workers that one request to an agent starts.
+	MaxStartRequests = 256
+	// maxSequence bounds the sequence of an agent. No agent that counts from 1 reaches
+	// it.
 	maxSequence = 1 << 53
 
 	maxExecutorID = 253
@@ -29,8 +29,8 @@ const (
 	maxWorkerUID  = 128
 )
 
-// WorkerState reads a worker state that a peer sent. A number that names no state
-// is WorkerUnset.
+// WorkerState converts a worker state from a peer. A number that is not a state becomes
+// WorkerUnset.
 func WorkerState(s berthv1.Assignment_State) model.WorkerState {
 	if _, known := berthv1.Assignment_State_name[int32(s)]; !known {
 		return model.WorkerUnset
@@ -38,8 +38,9 @@ func WorkerState(s berthv1.Assignment_State) model.WorkerState {
 	return enum[model.WorkerState](s)
 }
 
-// ListedState reads the state to which a request restricts a list, 0 for none. It refuses
-// a number that names no state, which would name another one if it were cut to 8 bits.
+// ListedState converts the state to which a request restricts a list, 0 for none. It
+// refuses a number that is not a state, which would become another state if it were cut
+// to 8 bits.
 func ListedState[M ~uint8](state protoreflect.Enum) (M, error) {
 	number := state.Number()
 	if state.Descriptor().Values().ByNumber(number) == nil {
@@ -48,7 +49,7 @@ func ListedState[M ~uint8](state protoreflect.Enum) (M, error) {
 	return enum[M](number), nil
 }
 
-// AgentState reads the state of a worker that an agent sent. It refuses states that
+// AgentState converts the state of a worker that an agent sent. It refuses states that
 // an agent cannot report.
 func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, error) {
 	state := WorkerState(s)
@@ -58,15 +59,15 @@ func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, er
 	return state, nil
 }
 
-// maxSignal is more than the number of any signal.
+// maxSignal is above the number of any signal.
 const maxSignal = 128
 
-// CheckOutcome checks what an agent says of one worker beside its name: the
-// sequence of its answer, the exit code, the signal and the error.
+// CheckOutcome checks the fields about one worker from an agent except its name: the
+// sequence of the answer, the exit code, the signal and the error.
 func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, signal int32, problem string) error {
 	switch {
 	case signal < 0 || signal > maxSignal || signal > 0 && !state.Terminal():
-		return fault.BadField(fault.ReasonInvalid, "signal", "must be between 0 and %d, and 0 while the worker lives, got %d for %s", maxSignal, signal, state)
+		return fault.BadField(fault.ReasonInvalid, "signal", "must be between 0 and %d, and 0 while the worker runs, got %d for %s", maxSignal, signal, state)
 	case sequence < 0 || sequence > maxSequence:
 		return fault.BadField(fault.ReasonInvalid, "sequence", "must be between 0 and %d, got %d", int64(maxSequence), sequence)
 	case exitCode != nil && !state.Terminal():
@@ -77,7 +78,7 @@ func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, sign
 	return nil
 }
 
-// CheckExecutor checks the ID and the incarnation that an agent names itself by.
+// CheckExecutor checks the executor ID and the incarnation that an agent sent.
 func CheckExecutor(field, id, incarnationField string, incarnation int64) error {
 	switch {
 	case !model.ValidName(id, maxExecutorID):
@@ -88,7 +89,8 @@ func CheckExecutor(field, id, incarnationField string, incarnation int64) error 
 	return nil
 }
 
-// CheckReportAnswer checks the assigner's answer to a report of so many workers.
+// CheckReportAnswer checks the assigner's answer to a report with this number of
+// workers.
 func CheckReportAnswer(a *controlv1.ExecutorReportAnswer, workers int) error {
 	switch {
 	case a.GetStrays() < 0:
@@ -101,9 +103,8 @@ func CheckReportAnswer(a *controlv1.ExecutorReportAnswer, workers int) error {
 	return nil
 }
 
-// CheckReport checks a report of an agent before anything of it is used. A worker
-// in a state that this version does not know is no error: a newer agent may know
-// more of them.
+// CheckReport checks a report of an agent before any of it is used. It accepts a worker
+// in an unknown state: a newer agent may have more states.
 func CheckReport(r *controlv1.ExecutorReport) error {
 	if r == nil {
 		return fault.BadField(fault.ReasonRequired, "report", "is required")
@@ -125,7 +126,7 @@ func CheckReport(r *controlv1.ExecutorReport) error {
 	return nil
 }
 
-// checkWorker names the field of a worker that is wrong, and what is wrong with it.
+// checkWorker returns the invalid field of a worker and its problem.
 func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
 	state := WorkerState(w.GetState())
 	switch {

@@ -22,7 +22,7 @@ func goodReport() *controlv1.ExecutorReport {
 	}}
 }
 
-// A report is refused for the first field that cannot be, which is named.
+// A report is refused for its first invalid field, which the error names.
 func TestAReportIsCheckedBeforeItIsUsed(t *testing.T) {
 	if err := wire.CheckReport(goodReport()); err != nil {
 		t.Fatal(err)
@@ -57,8 +57,8 @@ func TestAReportIsCheckedBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// A state of a newer agent is none that is known here, whatever its number is cut to.
-func TestAStateOfNoNameIsUnset(t *testing.T) {
+// A state of a newer agent is unknown here, whatever its low 8 bits are.
+func TestAnUnknownStateIsUnset(t *testing.T) {
 	for _, s := range []berthv1.Assignment_State{-1, 256 + berthv1.Assignment_COMPLETED, 4711, 0} {
 		if got := wire.WorkerState(s); got != model.WorkerUnset {
 			t.Errorf("%d is %v", s, got)
@@ -71,7 +71,7 @@ func TestAStateOfNoNameIsUnset(t *testing.T) {
 	}
 }
 
-// What passes the check holds the bounds that its users rest on.
+// A report that passes the check is within the bounds that its users rely on.
 func FuzzExecutorReport(f *testing.F) {
 	for _, r := range []*controlv1.ExecutorReport{
 		goodReport(), {}, {Executor: "e", Incarnation: 1, Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{{}}},

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"strings"
@@ -16,16 +17,16 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// UpsertOf reads a request to upsert. It ignores fields that only Berth sets, and
-// a count that repeats how many workers are named: the answer to a read can be
-// sent back as it is. It refuses fields and values of later work (UNSUPPORTED),
-// enum values it does not know and a maxAttempts of 0 (INVALID).
+// UpsertOf converts a request to upsert. It ignores fields that only Berth sets, and a
+// count that equals the number of listed workers, so that the answer to a read can be
+// sent back unchanged. It refuses fields that are reserved for later versions
+// (UNSUPPORTED), and unknown enum values and a maxAttempts of 0 (INVALID).
 func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	r := req.GetReservation()
 	if r == nil {
-		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is missing")
+		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is required")
 	}
-	if err := refuse(r.ProtoReflect()); err != nil {
+	if err := cmp.Or(refuse("", r.ProtoReflect(), unsupported), refuse("task.", r.GetTask().ProtoReflect(), unsupportedInTask)); err != nil {
 		return model.Upsert{}, err
 	}
 	u := model.Upsert{
@@ -38,51 +39,38 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	}
 	if r.RequestId != nil {
 		if u.RequestID != "" && u.RequestID != r.GetRequestId() {
-			return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "requestId", "is given twice, and differs")
+			return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "requestId", "is set twice, with different values")
 		}
 		u.RequestID = r.GetRequestId()
 	}
 	if r.IfEpoch != nil {
 		if u.IfEpoch != 0 && u.IfEpoch != r.GetIfEpoch() {
-			return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "ifEpoch", "is given twice, and differs")
+			return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "ifEpoch", "is set twice, with different values")
 		}
 		u.IfEpoch = r.GetIfEpoch()
 	}
-	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model has no nil
-		return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "is 0: the first attempt counts")
+	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model cannot distinguish it from an unset one
+		return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "must be at least 1, since the first attempt counts")
 	}
 	if int(u.Count) == len(r.GetWorkers()) {
-		u.Count = 0 // of no workers it is 0 as well
+		u.Count = 0 // without workers it is 0 as well
 	}
 	for _, w := range r.GetWorkers() {
 		u.Workers = append(u.Workers, model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()})
 	}
-	if err := supported(r); err != nil {
+	if err := checkEnums(r); err != nil {
 		return model.Upsert{}, err
 	}
 	var err error
 	u.Spec, err = specOf(r)
-	if err == nil && r.QueueTimeout != nil && u.Spec.QueueTimeout == 0 { // the model has no nil
-		err = fault.BadField(fault.ReasonInvalid, "queueTimeout", "must be longer than 0s: to wait without a limit, leave it out")
+	if err == nil && r.QueueTimeout != nil && u.Spec.QueueTimeout == 0 { // the model cannot distinguish it from an unset one
+		err = fault.BadField(fault.ReasonInvalid, "queueTimeout", "must be longer than 0s; leave it out to wait without a limit")
 	}
 	return u, err
 }
 
-// supported refuses what this version knows of and does not do yet, and what
-// no version knows.
-func supported(r *berthv1.Reservation) error {
-	t := r.GetTask()
-	for _, field := range []struct {
-		name string
-		set  bool
-	}{
-		{"task.startTimeout", t.GetStartTimeout() != nil},
-		{"task.readiness", t != nil && t.Readiness != nil},
-	} {
-		if field.set {
-			return notYet(field.name)
-		}
-	}
+// checkEnums refuses values of enums that this version does not know.
+func checkEnums(r *berthv1.Reservation) error {
 	for _, field := range []struct {
 		name  string
 		value protoreflect.Enum
@@ -99,8 +87,8 @@ func supported(r *berthv1.Reservation) error {
 	return nil
 }
 
-// EnumNames returns the names of an enum's values, without the one that stands for
-// none and without the states that no reservation has in this version.
+// EnumNames returns the names of an enum's values, without the unspecified one and
+// without the states that no reservation has in this version.
 func EnumNames(enum protoreflect.EnumDescriptor) []string {
 	var names []string
 	for i := range enum.Values().Len() {
@@ -116,44 +104,37 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-// unsupported are the fields that later work will give a meaning.
-var unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
+// unsupported and unsupportedInTask are the fields that are reserved for later versions.
+var (
+	unsupported       = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
+	unsupportedInTask = []protoreflect.Name{"start_timeout", "readiness"}
+)
 
-func refuse(r protoreflect.Message) error {
-	fields := r.Descriptor().Fields()
-	for _, name := range unsupported {
-		if f := fields.ByName(name); r.Has(f) {
-			return notYet(f.JSONName())
+// refuse returns an error if one of the fields is set.
+func refuse(prefix string, m protoreflect.Message, names []protoreflect.Name) error {
+	for _, name := range names {
+		if f := m.Descriptor().Fields().ByName(name); m.Has(f) {
+			return fault.BadField(fault.ReasonUnsupported, prefix+f.JSONName(), "is reserved for a later version and not supported yet")
 		}
 	}
 	return nil
 }
 
-func notYet(field string) error {
-	return fault.BadField(fault.ReasonUnsupported, field, "is reserved for a later version and not supported yet")
-}
-
 func specOf(r *berthv1.Reservation) (model.Spec, error) {
-	c, t, p := r.GetConstraints(), r.GetTask(), r.GetPriority()
+	c, t, p := r.GetConstraints(), r.GetTask(), cmp.Or(r.GetPriority(), &berthv1.Priority{})
 	spec := model.Spec{
 		TargetSize:  r.GetTargetSize(),
 		Constraints: ConstraintsOf(c),
-		Priority:    model.Priority{Class: enum[model.Class](p.GetClass()), Tier: p.GetTier(), Order: orderOf(p)},
+		Priority:    model.Priority{Class: enum[model.Class](p.GetClass()), Tier: p.GetTier(), Order: p.Order},
 		Task: model.Task{
 			Command: t.GetCommand(), Args: t.GetArgs(), Env: t.GetEnv(), Payload: t.GetPayload(),
 			StopGrace: model.DefaultStopGrace,
 		},
 		Batch:       enum[model.Batch](r.GetBatch()),
-		Start:       model.StartProgressive,
-		OnFailure:   model.OnFailureRequeue,
+		Start:       cmp.Or(enum[model.Start](r.GetStart()), model.StartProgressive),
+		OnFailure:   cmp.Or(enum[model.OnFailure](r.GetOnAssignmentFailure()), model.OnFailureRequeue),
 		MaxAttempts: model.DefaultAttempts,
 		Labels:      r.GetLabels(),
-	}
-	if r.GetStart() != berthv1.Start_START_UNSPECIFIED {
-		spec.Start = enum[model.Start](r.GetStart())
-	}
-	if r.GetOnAssignmentFailure() != berthv1.OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED {
-		spec.OnFailure = enum[model.OnFailure](r.GetOnAssignmentFailure())
 	}
 	spec.Constraints.Resources = spec.Constraints.Resources.WithSlots()
 	if r.MaxAttempts != nil {
@@ -176,18 +157,17 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 		return 0, nil
 	}
 	if err := d.CheckValid(); err != nil {
-		return 0, fault.BadField(fault.ReasonInvalid, field, "is no duration")
+		return 0, fault.BadField(fault.ReasonInvalid, field, "must be a valid duration")
 	}
 	return d.AsDuration(), nil
 }
 
-// Spec turns what was asked, without the workers.
+// Spec converts a spec.
 func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
-	c := s.Constraints
-	r := &berthv1.Reservation{
+	return &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Name: key.Name,
 		TargetSize:  s.TargetSize,
-		Constraints: Constraints(c),
+		Constraints: Constraints(s.Constraints),
 		Priority:    &berthv1.Priority{Class: berthv1.PriorityClass(s.Priority.Class), Tier: s.Priority.Tier, Order: s.Priority.Order},
 		Task:        Task(s.Task),
 		Batch:       berthv1.Batch(s.Batch),
@@ -198,10 +178,9 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 		QueueTimeout:        duration(s.QueueTimeout),
 		Labels:              s.Labels,
 	}
-	return r
 }
 
-// Task turns what an executor is to start.
+// Task converts a task.
 func Task(t model.Task) *berthv1.Task {
 	return &berthv1.Task{
 		Command: t.Command, Args: t.Args, Env: t.Env, Payload: t.Payload,
@@ -209,7 +188,7 @@ func Task(t model.Task) *berthv1.Task {
 	}
 }
 
-// Constraints turns constraints.
+// Constraints converts constraints.
 func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	m := &berthv1.Constraints{
 		Resources: c.Resources, Sku: c.SKU, Attributes: c.Attributes, Pools: c.Pools, Role: c.Role,
@@ -221,7 +200,7 @@ func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	return m
 }
 
-// ConstraintsOf turns constraints back.
+// ConstraintsOf converts constraints back.
 func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	return constraint.Constraints{
 		Resources: m.GetResources(), SKU: m.GetSku(), Attributes: m.GetAttributes(), Pools: m.GetPools(), Role: m.GetRole(),
@@ -230,7 +209,7 @@ func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	}
 }
 
-// Avoided turns executors that are avoided for a while.
+// Avoided converts the executors that are avoided for a while.
 func Avoided(list []model.FailedOn) (avoided []*berthv1.AvoidedExecutor) {
 	for _, f := range list {
 		avoided = append(avoided, &berthv1.AvoidedExecutor{Executor: f.Executor, Until: Timestamp(f.At.Add(model.AvoidFor))})
@@ -238,24 +217,24 @@ func Avoided(list []model.FailedOn) (avoided []*berthv1.AvoidedExecutor) {
 	return avoided
 }
 
-// ReservationView is what the registry knows of a reservation beyond its
-// record.
+// ReservationView is a reservation with the fields that the registry derives.
 type ReservationView struct {
 	*model.Reservation
-	// State and Reason are derived; so is the place in the queue.
+	// State, Reason and Message are derived, and so is Position, the place in the
+	// queue.
 	State    model.State
 	Reason   fault.Reason
 	Message  string
 	Position int
-	// Counts are workers by state, where they are known.
+	// Counts are the workers by state, if they are known.
 	Counts map[string]int32
 	// Avoided are the executors that it avoids for a while.
 	Avoided []model.FailedOn
 	Change  model.Change
 }
 
-// Reservation turns a reservation into the public message. Workers are listed
-// unless it is for a list.
+// Reservation converts a reservation to the public message. In a list it leaves out the
+// workers.
 func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r := Spec(v.Key, v.Spec)
 	r.Count = int32(v.Workers.Len())
@@ -300,7 +279,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 
 func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64) (*model.Reservation, error) {
 	if m.GetSpec() == nil {
-		return nil, errors.New("spec: is missing")
+		return nil, errors.New("spec: is required")
 	}
 	spec, err := specOf(m.GetSpec())
 	if err != nil {
@@ -321,11 +300,4 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})
 	}
 	return r, nil
-}
-
-func orderOf(p *berthv1.Priority) *int64 {
-	if p == nil {
-		return nil
-	}
-	return p.Order
 }

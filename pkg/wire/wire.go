@@ -1,9 +1,9 @@
-// Package wire turns the vocabulary of pkg/model into protobuf and back. It is
-// the only place where generated types and domain types meet.
+// Package wire converts between the types of pkg/model and protobuf. It is the only
+// place where generated types and domain types meet.
 //
-// It promises: what Encode writes, Decode reads, by this and by any later
-// version (fields are only added); a request that carries a field Berth does
-// not support yet is refused with that field named, never silently accepted.
+// Decode reads what Encode writes, in this version and in every later one, since fields
+// are only added. A request with a field that Berth does not support yet is refused
+// with an error that names the field.
 package wire
 
 import (
@@ -17,7 +17,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Timestamp is nil for the zero time.
+// Timestamp returns nil for the zero time.
 func Timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -25,7 +25,7 @@ func Timestamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// Time is the zero time for nil.
+// Time returns the zero time for nil.
 func Time(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -40,17 +40,17 @@ func duration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// Key turns a reservation's key.
+// Key converts a reservation's key.
 func Key(k model.Key) *berthv1.ReservationKey {
 	return &berthv1.ReservationKey{Job: k.Job, Stage: k.Stage, Name: k.Name}
 }
 
-// KeyOf turns a reservation's key back.
+// KeyOf converts a reservation's key back.
 func KeyOf(k *berthv1.ReservationKey) model.Key {
 	return model.Key{Job: k.GetJob(), Stage: k.GetStage(), Name: k.GetName()}
 }
 
-// WorkerIDs turns a set of workers into a list of them.
+// WorkerIDs converts a set of workers to a list.
 func WorkerIDs(workers model.WorkerSet) []*berthv1.WorkerID {
 	list := make([]*berthv1.WorkerID, 0, workers.Len())
 	for id := range workers.All() {
@@ -59,7 +59,7 @@ func WorkerIDs(workers model.WorkerSet) []*berthv1.WorkerID {
 	return list
 }
 
-// Runs turns a set of workers into runs.
+// Runs converts a set of workers to runs.
 func Runs(workers model.WorkerSet) []*recordv1.WorkerRun {
 	runs := make([]*recordv1.WorkerRun, len(workers))
 	for i, r := range workers {
@@ -68,7 +68,7 @@ func Runs(workers model.WorkerSet) []*recordv1.WorkerRun {
 	return runs
 }
 
-// WorkerSet turns runs back into a set of workers.
+// WorkerSet converts runs back to a set of workers.
 func WorkerSet(runs []*recordv1.WorkerRun) model.WorkerSet {
 	if len(runs) == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 
 func at(s int64) time.Time { return time.Unix(s, 500).UTC() }
 
-// records holds one record of every stored kind with every field set.
+// records returns one record of every stored kind with every field set.
 func records() []model.Record {
 	order, exit, most, after := int64(-7), int32(3), int32(8), 5*time.Second
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
@@ -87,7 +87,7 @@ func records() []model.Record {
 	}
 }
 
-// TestRecordsComeBack says that every field of every record survives the store.
+// TestRecordsComeBack checks that every field of every record survives the store.
 func TestRecordsComeBack(t *testing.T) {
 	for _, record := range records() {
 		value, err := Encode(record)
@@ -104,8 +104,8 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// TestStatesHaveTheWiresNumbers says that the model's enums, which are cast,
-// are numbered and named as on the wire.
+// TestStatesHaveTheWiresNumbers checks that the model's enums, which are cast, have the
+// numbers and names of the API.
 func TestStatesHaveTheWiresNumbers(t *testing.T) {
 	for s := model.Queued; s <= model.Replaced; s++ {
 		if got := berthv1.Reservation_State(s).String(); got != s.String() {
@@ -129,7 +129,7 @@ func TestStatesHaveTheWiresNumbers(t *testing.T) {
 	}
 }
 
-// The answer to a read, sent back as a request, asks for what is there.
+// The answer to a read, sent back as a request, requests the current state.
 func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active, Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1}, Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}}
 	answer := Reservation(view, false)
@@ -144,7 +144,7 @@ func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Count != 0 || len(got.Workers) != view.Workers.Len() || got.RequestID != "" || got.IfEpoch != 0 {
-		t.Errorf("asked for %+v", got)
+		t.Errorf("requested %+v", got)
 	}
 	want := view.Spec
 	want.TargetSize = *view.LatestTarget
@@ -154,9 +154,9 @@ func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 	}
 }
 
-// A count that repeats how many workers are named is none; another one is left
-// for the queue to refuse.
-func TestUpsertTakesTheCountOfItsWorkers(t *testing.T) {
+// A count that equals the number of listed workers is ignored; the queue refuses any
+// other count.
+func TestUpsertAcceptsTheCountOfItsWorkers(t *testing.T) {
 	for count, want := range map[int32]int32{2: 0, 0: 0, 1: 1, 3: 3} {
 		r := &berthv1.Reservation{Count: count, Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}}}
 		if got, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: r}); err != nil || got.Count != want {
@@ -165,8 +165,8 @@ func TestUpsertTakesTheCountOfItsWorkers(t *testing.T) {
 	}
 }
 
-// TestUpsertRefusals says which requests never reach the queue, with the field
-// named.
+// TestUpsertRefusals checks which requests never reach the queue, and which field the
+// error names.
 func TestUpsertRefusals(t *testing.T) {
 	for _, c := range []struct {
 		body   string
@@ -210,9 +210,8 @@ func TestUpsertRefusals(t *testing.T) {
 	}
 }
 
-// TestUpsertDefaults says what a request means by what it leaves out.
-// A number that is no value of an enum is refused like a wrong name, with the values it
-// can have.
+// A number that is not a value of an enum is refused like an unknown name, with the
+// possible values.
 func TestUnknownNumbersOfEnums(t *testing.T) {
 	for _, c := range []struct {
 		r    *berthv1.Reservation
@@ -245,8 +244,8 @@ func TestUpsertDefaults(t *testing.T) {
 	}
 }
 
-// TestReservationAnswer says that a GET shows the body, the derived state and
-// the workers, and that a list leaves the workers out.
+// TestReservationAnswer checks that a GET has the body, the derived state and the
+// workers, and that a list does not have the workers.
 func TestReservationAnswer(t *testing.T) {
 	r := records()[0].(*model.Reservation)
 	view := ReservationView{Reservation: r, State: model.Assigning, Position: 0, Change: model.ChangeReplaced, Counts: map[string]int32{"RUNNING": 1}}

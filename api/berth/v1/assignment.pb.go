@@ -26,14 +26,14 @@ type Assignment_State int32
 
 const (
 	Assignment_STATE_UNSPECIFIED Assignment_State = 0
-	// ASSIGNED: the order to start it is durable.
+	// ASSIGNED: the start request is durable.
 	Assignment_ASSIGNED Assignment_State = 1
-	// STARTING: the executor has acknowledged the order.
+	// STARTING: the executor has acknowledged the start request.
 	Assignment_STARTING Assignment_State = 2
 	Assignment_RUNNING  Assignment_State = 3
-	// EVICT: the order to stop it is durable.
+	// EVICT: the stop request is durable.
 	Assignment_EVICT Assignment_State = 4
-	// EVICTING: the executor has acknowledged the order to stop.
+	// EVICTING: the executor has acknowledged the stop request.
 	Assignment_EVICTING  Assignment_State = 5
 	Assignment_COMPLETED Assignment_State = 6
 	Assignment_FAILED    Assignment_State = 7
@@ -96,8 +96,7 @@ func (Assignment_State) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Assignment is one worker on one executor, from the order to start it until
-// it is gone.
+// Assignment is one worker on one executor, from its start request until its end.
 type Assignment struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Job         string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -110,11 +109,11 @@ type Assignment struct {
 	Executor    string                 `protobuf:"bytes,8,opt,name=executor,proto3" json:"executor,omitempty"`
 	State       Assignment_State       `protobuf:"varint,9,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
-	// Attempts counts the orders to start it that were sent.
+	// Attempts is the number of start requests that were sent.
 	Attempts  int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	LastError *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
 	ExitCode  *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// Reason says in a word from the list of reasons why it ended, or is to.
+	// Reason is the reason why it ended or is being stopped, from the list of reasons.
 	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Requeued: it could not be started, and Berth queues its worker index again with
 	// the next number.
@@ -263,7 +262,7 @@ type ListAssignmentsRequest struct {
 	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Executor string                 `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
 	State    Assignment_State       `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000; 100 unless given.
+	// PageSize is 1 to 1,000, 100 by default.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -340,8 +339,8 @@ type ListAssignmentsAnswer struct {
 	Assignments   []*Assignment          `protobuf:"bytes,1,rep,name=assignments,proto3" json:"assignments,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Cursor is the place in a job's stream of events that the list is of: all
-	// that events up to it tell of is in the list.
+	// Cursor is the position of the list in the job's stream of events: the list has the
+	// effects of all events up to it.
 	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,12 +407,12 @@ func (x *ListAssignmentsAnswer) GetCursor() string {
 type ClearQuarantineRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
-	// RequestId names the request; a repeat answers the first result while the
-	// workers are remembered.
+	// RequestId identifies the request; a repeat returns the first result while the
+	// records of the workers exist.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Workers that are gone, 1 to 1,000. All of them are quarantined: EVICT or
-	// EVICTING beyond their grace and the time after it (the finding QUARANTINED).
-	// Those that are not there any more are passed over.
+	// Workers are 1 to 1,000 workers that do not run. All of them must be quarantined:
+	// EVICT or EVICTING beyond their grace and the time after it (the finding
+	// QUARANTINED). Workers that do not exist any more are skipped.
 	Workers       []*AssignedWorker `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -470,8 +469,8 @@ func (x *ClearQuarantineRequest) GetWorkers() []*AssignedWorker {
 	return nil
 }
 
-// AssignedWorker names one worker as its assignment does, so that nothing else
-// that uses its worker index later can be meant.
+// AssignedWorker identifies one worker as its assignment does, so that it cannot match
+// a later worker with the same index.
 type AssignedWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -550,7 +549,7 @@ func (x *AssignedWorker) GetEpoch() int64 {
 
 type ClearQuarantineAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cleared counts the workers that this request made LOST.
+	// Cleared is the number of workers that this request made LOST.
 	Cleared       int32 `protobuf:"varint,1,opt,name=cleared,proto3" json:"cleared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

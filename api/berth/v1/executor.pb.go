@@ -27,10 +27,10 @@ type Executor_State int32
 
 const (
 	Executor_STATE_UNSPECIFIED Executor_State = 0
-	// REGISTERED is known, and not yet usable.
+	// REGISTERED is known, but not usable yet.
 	Executor_REGISTERED Executor_State = 1
 	Executor_READY      Executor_State = 2
-	// UNREACHABLE gets nothing new and keeps its workers and capacity.
+	// UNREACHABLE gets no new workers and keeps its workers and capacity.
 	Executor_UNREACHABLE Executor_State = 3
 	// LOST has lost its workers.
 	Executor_LOST Executor_State = 4
@@ -85,27 +85,26 @@ func (Executor_State) EnumDescriptor() ([]byte, []int) {
 type Executor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Address is where its agent takes orders, host:port.
+	// Address is the address of its agent for the assigner's requests, host:port.
 	Address    string            `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Sku        string            `protobuf:"bytes,3,opt,name=sku,proto3" json:"sku,omitempty"`
 	Pool       string            `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
 	Host       string            `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Resources  map[string]int64  `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Used is what leases hold, converted to the same units.
+	// Used is the capacity of its leases, in the same units.
 	Used map[string]int64 `protobuf:"bytes,8,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Reserved is set aside for roles, by the name of the role; part of
-	// resources.
+	// Reserved are the shares of resources that are reserved for roles, by role.
 	Reserved map[string]*ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Generation orders executors of equal fit: newer ones are taken first.
+	// Generation ranks executors of equal fit, the newest first.
 	Generation int64 `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Incarnation rises each time the agent registers.
 	Incarnation int64          `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	State       Executor_State `protobuf:"varint,12,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
-	// Disabled are the requests to disable that hold for it.
+	// Disabled are the requests to disable that apply to it.
 	Disabled []*DisableMark `protobuf:"bytes,13,rep,name=disabled,proto3" json:"disabled,omitempty"`
 	Draining bool           `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
-	// Workers counts the workers it holds capacity for.
+	// Workers is the number of workers that it has capacity leased for.
 	Workers       int32                  `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -299,7 +298,7 @@ func (x *ResourceShare) GetResources() map[string]int64 {
 	return nil
 }
 
-// DisableMark is a request to disable that holds for an executor.
+// DisableMark is a request to disable that applies to an executor.
 type DisableMark struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -361,8 +360,8 @@ func (x *DisableMark) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ExecutorSelector chooses executors by ids, or by attributes that all have to
-// be equal without regard to case. One of the two is given.
+// ExecutorSelector selects executors by IDs, or by attributes that must all be equal,
+// ignoring case. Set one of the two.
 type ExecutorSelector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -417,7 +416,7 @@ func (x *ExecutorSelector) GetAttributes() map[string]string {
 
 type DisableExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RequestId names the request; a repeat acts once.
+	// RequestId identifies the request; a repeat has no further effect.
 	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Selector      *ExecutorSelector      `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
@@ -487,10 +486,10 @@ func (x *DisableExecutorsRequest) GetReason() string {
 type DisableExecutorsAnswer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Executors counts those that it holds for now.
+	// Executors is the number of executors that it applies to now.
 	Executors int32 `protobuf:"varint,2,opt,name=executors,proto3" json:"executors,omitempty"`
-	// Unknown are the selected IDs of which no executor is registered, in order, at
-	// most as many as the selector has. The request holds for them once they register.
+	// Unknown are the selected IDs without a registered executor, in order, at most as
+	// many as the selector has. The request applies to them once they register.
 	Unknown       []string `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -550,9 +549,9 @@ func (x *DisableExecutorsAnswer) GetUnknown() []string {
 type EnableExecutorsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// One of the two: the request to be undone, or a selector, for which every
-	// request that names the same ids or attributes is undone. Ids are taken out
-	// of requests that name others too.
+	// Set one of the two: the request to undo, or a selector, which undoes every request
+	// with the same IDs or attributes. IDs are removed from requests that also have
+	// others.
 	DisableRequestId string            `protobuf:"bytes,2,opt,name=disable_request_id,json=disableRequestId,proto3" json:"disable_request_id,omitempty"`
 	Selector         *ExecutorSelector `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -612,9 +611,9 @@ func (x *EnableExecutorsRequest) GetSelector() *ExecutorSelector {
 
 type EnableExecutorsAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Undone counts the requests that were undone, wholly or in part.
+	// Undone is the number of requests that were undone, completely or in part.
 	Undone int32 `protobuf:"varint,1,opt,name=undone,proto3" json:"undone,omitempty"`
-	// RequestId is that of the call, or the one it was given.
+	// RequestId is the ID of the call, or a new one.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -669,7 +668,7 @@ type DrainExecutorRequest struct {
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// ExpireTime is when the drain ends by itself; unset for never.
+	// ExpireTime is when the drain ends; unset for never.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -736,7 +735,7 @@ func (x *DrainExecutorRequest) GetExpireTime() *timestamppb.Timestamp {
 type ListIdleExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Max is 1 to 1,000; 100 unless given.
+	// Max is 1 to 1,000, 100 by default.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -923,8 +922,8 @@ type ClaimForScaleDownRequest struct {
 	Sku       string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Max is 1 to 1,000.
 	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
-	// ExpireTime ends the claim of what was not removed by then; one hour from
-	// now unless given.
+	// ExpireTime ends the claim for executors that were not removed by then; one hour
+	// from now by default.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -991,7 +990,7 @@ func (x *ClaimForScaleDownRequest) GetExpireTime() *timestamppb.Timestamp {
 type ClaimForScaleDownAnswer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Executors []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
-	// RequestId is that of the call, or the one it was given: it undoes the claim.
+	// RequestId is the ID of the call, or a new one. With it the claim can be undone.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1041,7 +1040,7 @@ func (x *ClaimForScaleDownAnswer) GetRequestId() string {
 	return ""
 }
 
-// Sku is the specification of a host shape, and the rule it is scaled by.
+// Sku is the specification of a host shape, and its scale rule.
 type Sku struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1118,13 +1117,13 @@ func (x *Sku) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// ScaleRule says how many executors of a SKU are wanted.
+// ScaleRule is the wanted number of executors of a SKU.
 type ScaleRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MinIdle and max_idle bound the executors that idle.
+	// MinIdle and max_idle bound the idle executors.
 	MinIdle int32  `protobuf:"varint,1,opt,name=min_idle,json=minIdle,proto3" json:"min_idle,omitempty"`
 	MaxIdle *int32 `protobuf:"varint,2,opt,name=max_idle,json=maxIdle,proto3,oneof" json:"max_idle,omitempty"`
-	// MinSize and max_size bound how many there are.
+	// MinSize and max_size bound all executors.
 	MinSize       int32  `protobuf:"varint,3,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
 	MaxSize       *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1193,12 +1192,11 @@ func (x *ScaleRule) GetMaxSize() int32 {
 type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Attributes that an executor of the pool has, compared without regard to
-	// case. A pool that is not in the catalog is made of the executors whose
-	// attribute `pool` is its name.
+	// Attributes are the attributes of the executors in the pool, ignoring case. A pool
+	// that is not in the catalog has the executors whose attribute `pool` is its name.
 	Attributes map[string]string `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// LostAfter is how long its executors may be unreachable before their
-	// workers are given up; the cluster's unless given. 0 is at once.
+	// LostAfter is how long its executors may be unreachable before their workers are
+	// LOST; the cluster's value by default. 0 is at once.
 	LostAfter     *durationpb.Duration   `protobuf:"bytes,3,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1807,7 +1805,7 @@ type GetUsageAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Skus     []*SkuUsage            `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
 	Unmapped []*UnmappedDemand      `protobuf:"bytes,2,rep,name=unmapped,proto3" json:"unmapped,omitempty"`
-	// Revision is the one that all of it is of.
+	// Revision is the revision of the whole answer.
 	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1864,23 +1862,23 @@ func (x *GetUsageAnswer) GetRevision() int64 {
 	return 0
 }
 
-// SkuUsage counts the executors of a SKU, and what is asked for of its kind.
-// total = idle + leased + running + unavailable.
+// SkuUsage is the number of executors of a SKU, and the demand for it. total = idle +
+// leased + running + unavailable.
 type SkuUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	Total int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Idle is READY and holds no lease; leased holds one of which no worker runs
-	// yet; running has a worker that runs; unavailable is any other.
+	// Idle executors are READY and have no lease. Leased ones have a lease of which no
+	// worker runs yet. Running ones have a running worker. All others are unavailable.
 	Idle        int32 `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
 	Leased      int32 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
 	Running     int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
 	Unavailable int32 `protobuf:"varint,6,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	// Disabled overlaps with the others.
+	// Disabled executors are also in one of the other counts.
 	Disabled            int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	PendingReservations int32 `protobuf:"varint,8,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
 	PendingWorkers      int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
-	// PendingExecutors is how many executors of the SKU's specification the
+	// PendingExecutors is the number of executors of the SKU's specification that the
 	// reservations without a lease need.
 	PendingExecutors int32           `protobuf:"varint,10,opt,name=pending_executors,json=pendingExecutors,proto3" json:"pending_executors,omitempty"`
 	PendingBatches   []*PendingBatch `protobuf:"bytes,11,rep,name=pending_batches,json=pendingBatches,proto3" json:"pending_batches,omitempty"`
@@ -2013,7 +2011,7 @@ func (x *SkuUsage) GetWantedSize() int32 {
 	return 0
 }
 
-// PendingBatch counts waiting batches of one size.
+// PendingBatch is the number of pending batches of one size.
 type PendingBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workers       int32                  `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
@@ -2066,7 +2064,7 @@ func (x *PendingBatch) GetCount() int32 {
 	return 0
 }
 
-// UnmappedDemand is demand that no SKU fits.
+// UnmappedDemand is demand that fits no SKU.
 type UnmappedDemand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -2156,7 +2154,7 @@ type ListExecutorsRequest struct {
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	Pool  string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
 	State Executor_State         `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000; 100 unless given.
+	// PageSize is 1 to 1,000, 100 by default.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -32,23 +32,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Executors is the inventory. The leader of executor-state answers it.
+// Executors is the inventory. The leader of executor-state serves it.
 type ExecutorsClient interface {
 	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsAnswer, error)
 	GetExecutor(ctx context.Context, in *GetExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
-	// DisableExecutors takes executors out of allocation until the request
-	// expires or is undone: those there are, and those that come later. Workers
-	// on them stay. Overlapping requests count each for itself.
+	// DisableExecutors takes executors out of allocation until the request expires or is
+	// undone, also executors that register later. Workers on them keep running. If
+	// requests overlap, each applies on its own.
 	DisableExecutors(ctx context.Context, in *DisableExecutorsRequest, opts ...grpc.CallOption) (*DisableExecutorsAnswer, error)
 	// EnableExecutors undoes requests to disable or drain.
 	EnableExecutors(ctx context.Context, in *EnableExecutorsRequest, opts ...grpc.CallOption) (*EnableExecutorsAnswer, error)
-	// DrainExecutor disables one executor and tells its workers to go.
+	// DrainExecutor disables one executor and evicts its workers.
 	DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
 	// ListIdleExecutors lists executors without a worker, with the reason why
 	// each is idle.
 	ListIdleExecutors(ctx context.Context, in *ListIdleExecutorsRequest, opts ...grpc.CallOption) (*ListIdleExecutorsAnswer, error)
-	// ClaimForScaleDown picks idle executors of a SKU and disables them in one
-	// step, so that nothing is allocated in between.
+	// ClaimForScaleDown picks idle executors of a SKU and disables them in one step, so
+	// that they get no workers in between.
 	ClaimForScaleDown(ctx context.Context, in *ClaimForScaleDownRequest, opts ...grpc.CallOption) (*ClaimForScaleDownAnswer, error)
 }
 
@@ -134,23 +134,23 @@ func (c *executorsClient) ClaimForScaleDown(ctx context.Context, in *ClaimForSca
 // All implementations must embed UnimplementedExecutorsServer
 // for forward compatibility.
 //
-// Executors is the inventory. The leader of executor-state answers it.
+// Executors is the inventory. The leader of executor-state serves it.
 type ExecutorsServer interface {
 	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsAnswer, error)
 	GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error)
-	// DisableExecutors takes executors out of allocation until the request
-	// expires or is undone: those there are, and those that come later. Workers
-	// on them stay. Overlapping requests count each for itself.
+	// DisableExecutors takes executors out of allocation until the request expires or is
+	// undone, also executors that register later. Workers on them keep running. If
+	// requests overlap, each applies on its own.
 	DisableExecutors(context.Context, *DisableExecutorsRequest) (*DisableExecutorsAnswer, error)
 	// EnableExecutors undoes requests to disable or drain.
 	EnableExecutors(context.Context, *EnableExecutorsRequest) (*EnableExecutorsAnswer, error)
-	// DrainExecutor disables one executor and tells its workers to go.
+	// DrainExecutor disables one executor and evicts its workers.
 	DrainExecutor(context.Context, *DrainExecutorRequest) (*Executor, error)
 	// ListIdleExecutors lists executors without a worker, with the reason why
 	// each is idle.
 	ListIdleExecutors(context.Context, *ListIdleExecutorsRequest) (*ListIdleExecutorsAnswer, error)
-	// ClaimForScaleDown picks idle executors of a SKU and disables them in one
-	// step, so that nothing is allocated in between.
+	// ClaimForScaleDown picks idle executors of a SKU and disables them in one step, so
+	// that they get no workers in between.
 	ClaimForScaleDown(context.Context, *ClaimForScaleDownRequest) (*ClaimForScaleDownAnswer, error)
 	mustEmbedUnimplementedExecutorsServer()
 }
@@ -385,18 +385,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Catalog holds what is known of executors by name: SKUs and pools. The leader
-// of executor-state answers it.
+// Catalog has the named SKUs and pools. The leader of executor-state serves it.
 type CatalogClient interface {
 	ListSkus(ctx context.Context, in *ListSkusRequest, opts ...grpc.CallOption) (*ListSkusAnswer, error)
 	GetSku(ctx context.Context, in *GetSkuRequest, opts ...grpc.CallOption) (*Sku, error)
 	PutSku(ctx context.Context, in *PutSkuRequest, opts ...grpc.CallOption) (*Sku, error)
-	// DeleteSku removes a specification; deleting what is not there succeeds.
+	// DeleteSku deletes a SKU. It succeeds if the SKU does not exist.
 	DeleteSku(ctx context.Context, in *DeleteSkuRequest, opts ...grpc.CallOption) (*DeleteSkuAnswer, error)
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsAnswer, error)
 	GetPool(ctx context.Context, in *GetPoolRequest, opts ...grpc.CallOption) (*Pool, error)
 	PutPool(ctx context.Context, in *PutPoolRequest, opts ...grpc.CallOption) (*Pool, error)
-	// DeletePool removes a pool; deleting what is not there succeeds.
+	// DeletePool deletes a pool. It succeeds if the pool does not exist.
 	DeletePool(ctx context.Context, in *DeletePoolRequest, opts ...grpc.CallOption) (*DeletePoolAnswer, error)
 }
 
@@ -492,18 +491,17 @@ func (c *catalogClient) DeletePool(ctx context.Context, in *DeletePoolRequest, o
 // All implementations must embed UnimplementedCatalogServer
 // for forward compatibility.
 //
-// Catalog holds what is known of executors by name: SKUs and pools. The leader
-// of executor-state answers it.
+// Catalog has the named SKUs and pools. The leader of executor-state serves it.
 type CatalogServer interface {
 	ListSkus(context.Context, *ListSkusRequest) (*ListSkusAnswer, error)
 	GetSku(context.Context, *GetSkuRequest) (*Sku, error)
 	PutSku(context.Context, *PutSkuRequest) (*Sku, error)
-	// DeleteSku removes a specification; deleting what is not there succeeds.
+	// DeleteSku deletes a SKU. It succeeds if the SKU does not exist.
 	DeleteSku(context.Context, *DeleteSkuRequest) (*DeleteSkuAnswer, error)
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsAnswer, error)
 	GetPool(context.Context, *GetPoolRequest) (*Pool, error)
 	PutPool(context.Context, *PutPoolRequest) (*Pool, error)
-	// DeletePool removes a pool; deleting what is not there succeeds.
+	// DeletePool deletes a pool. It succeeds if the pool does not exist.
 	DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolAnswer, error)
 	mustEmbedUnimplementedCatalogServer()
 }
@@ -756,10 +754,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Usage says how much of the fleet is used, and how much more is asked for.
-// The leader of executor-state answers it, all of it as of one revision.
+// Usage shows how much of the fleet is used, and how much more is requested. The leader
+// of executor-state serves it, all at one revision.
 type UsageClient interface {
-	// GetUsage answers REGISTRY_NOT_READY before the registry is ready.
+	// GetUsage fails with REGISTRY_NOT_READY before the registry is ready.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageAnswer, error)
 }
 
@@ -785,10 +783,10 @@ func (c *usageClient) GetUsage(ctx context.Context, in *GetUsageRequest, opts ..
 // All implementations must embed UnimplementedUsageServer
 // for forward compatibility.
 //
-// Usage says how much of the fleet is used, and how much more is asked for.
-// The leader of executor-state answers it, all of it as of one revision.
+// Usage shows how much of the fleet is used, and how much more is requested. The leader
+// of executor-state serves it, all at one revision.
 type UsageServer interface {
-	// GetUsage answers REGISTRY_NOT_READY before the registry is ready.
+	// GetUsage fails with REGISTRY_NOT_READY before the registry is ready.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageAnswer, error)
 	mustEmbedUnimplementedUsageServer()
 }

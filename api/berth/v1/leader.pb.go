@@ -79,8 +79,8 @@ type ResignRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Service is registry, executor-state or assigner.
 	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Term that is to end; the one that the service is in unless given. One that
-	// is over already is success, so the call may be repeated.
+	// Term is the term to end, by default the current one. If it is already over, the
+	// call succeeds, so that it may be repeated.
 	Term          int64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -133,9 +133,9 @@ func (x *ResignRequest) GetTerm() int64 {
 type ResignAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Replica is the id of the one that led; empty where the term was over already.
+	// Replica is the ID of the former leader; empty if the term was already over.
 	Replica string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
-	// Term is the one that is over.
+	// Term is the term that is over.
 	Term          int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -231,7 +231,7 @@ func (*ListLeadersRequest) Descriptor() ([]byte, []int) {
 type ListLeadersAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Services []*ServiceLeadership   `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
-	// Now is the gateway's clock.
+	// Now is the time of the gateway's clock.
 	Now           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -285,11 +285,10 @@ func (x *ListLeadersAnswer) GetNow() *timestamppb.Timestamp {
 type ServiceLeadership struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Leader is the id of the replica that leads; empty while there is none.
+	// Leader is the ID of the leader; empty without one.
 	Leader  string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// Term is the create revision of the election key. It rises with every
-	// change of leader.
+	// Term is the create revision of the election key. It rises with every failover.
 	Term  int64                  `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// Renewed is when the leader last renewed its etcd lease.
@@ -378,24 +377,24 @@ func (x *ServiceLeadership) GetReplicas() []*Replica {
 	return nil
 }
 
-// Replica is one process of a service, as it answered when it was asked.
+// Replica is the answer of one process of a service.
 type Replica struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Role    Replica_Role           `protobuf:"varint,3,opt,name=role,proto3,enum=berth.v1.Replica_Role" json:"role,omitempty"`
-	// Revision is the last one the replica's view has reached.
+	// Revision is the revision of the replica's view.
 	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Behind is the number of revisions the view is behind the newest one known.
+	// Behind is the number of revisions between the view and the newest known one.
 	Behind  int64                  `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
 	Version string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	Term    int64                  `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
 	Renewed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	// Now is the replica's clock when it answered.
+	// Now is the time of the replica's clock when it answered.
 	Now *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
-	// Instance is the id of the process, made when it started: id is a name, which
-	// a restart keeps where it is configured. Empty from an older version.
+	// Instance is the ID of the process, new at each start; id is a name, which stays the
+	// same over restarts if it is configured. Empty from an older version.
 	Instance      string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

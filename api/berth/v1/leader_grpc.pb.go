@@ -27,12 +27,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Leaders shows who leads each service, and moves it. The gateway answers it.
+// Leaders lists the leader of each service, and moves leadership. The gateway serves
+// it.
 type LeadersClient interface {
 	ListLeaders(ctx context.Context, in *ListLeadersRequest, opts ...grpc.CallOption) (*ListLeadersAnswer, error)
-	// Resign has the leader of a service finish what it is writing and give up
-	// its term, so that a standby leads at once. It answers when the term is over.
-	// A service of one replica leads again a moment later.
+	// Resign makes the leader of a service finish its writes and give up its term, so
+	// that a standby leads at once. The call returns when the term is over. A service
+	// with one replica leads again a moment later.
 	Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error)
 }
 
@@ -68,12 +69,13 @@ func (c *leadersClient) Resign(ctx context.Context, in *ResignRequest, opts ...g
 // All implementations must embed UnimplementedLeadersServer
 // for forward compatibility.
 //
-// Leaders shows who leads each service, and moves it. The gateway answers it.
+// Leaders lists the leader of each service, and moves leadership. The gateway serves
+// it.
 type LeadersServer interface {
 	ListLeaders(context.Context, *ListLeadersRequest) (*ListLeadersAnswer, error)
-	// Resign has the leader of a service finish what it is writing and give up
-	// its term, so that a standby leads at once. It answers when the term is over.
-	// A service of one replica leads again a moment later.
+	// Resign makes the leader of a service finish its writes and give up its term, so
+	// that a standby leads at once. The call returns when the term is over. A service
+	// with one replica leads again a moment later.
 	Resign(context.Context, *ResignRequest) (*ResignAnswer, error)
 	mustEmbedUnimplementedLeadersServer()
 }

@@ -125,14 +125,14 @@ func (Readiness) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
 }
 
-// Batch says whether workers may start without the others of their batch.
+// Batch is whether workers may start without the others of their batch.
 type Batch int32
 
 const (
 	// Unspecified is the cluster's mode: STRICT unless it runs in legacy mode.
 	Batch_BATCH_UNSPECIFIED Batch = 0
 	Batch_STRICT            Batch = 1
-	// BEST_EFFORT: those that fit start, the rest keep their place.
+	// BEST_EFFORT: the workers that fit start, the others keep their place.
 	Batch_BEST_EFFORT Batch = 2
 )
 
@@ -177,15 +177,15 @@ func (Batch) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
-// Start says what becomes of a batch of which one worker cannot be started.
+// Start is what happens to a batch if one worker cannot be started.
 type Start int32
 
 const (
 	// Unspecified is PROGRESSIVE.
 	Start_START_UNSPECIFIED Start = 0
-	// PROGRESSIVE: each worker for itself.
+	// PROGRESSIVE: the other workers start.
 	Start_PROGRESSIVE Start = 1
-	// TOGETHER: all are stopped, and the whole batch is queued again.
+	// TOGETHER: all workers are stopped, and the gang is queued again.
 	Start_TOGETHER Start = 2
 )
 
@@ -230,16 +230,16 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
-// OnAssignmentFailure says what becomes of a worker that no attempt started.
+// OnAssignmentFailure is what happens to a worker that no attempt could start.
 type OnAssignmentFailure int32
 
 const (
 	// Unspecified is REQUEUE.
 	OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED OnAssignmentFailure = 0
-	// REQUEUE: just that worker is queued again, first, with the next number,
-	// avoiding the executor it failed on.
+	// REQUEUE: only that worker is queued again, before all others, with the next number,
+	// avoiding the executor on which it failed.
 	OnAssignmentFailure_REQUEUE OnAssignmentFailure = 1
-	// NOTIFY: an event tells of it.
+	// NOTIFY: an event reports it.
 	OnAssignmentFailure_NOTIFY OnAssignmentFailure = 2
 )
 
@@ -416,7 +416,7 @@ func (Reservation_State) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Change is what an upsert did.
+// Change is the effect of an upsert.
 type UpsertReservationRequest_Change int32
 
 const (
@@ -472,22 +472,22 @@ func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8, 0}
 }
 
-// Reservation is an immutable request for a batch of workers of one stage
-// under one set of constraints. Fields from `uid` on are set by Berth and
-// ignored in a request, so that the answer to a read can be sent back.
+// Reservation is an immutable request for a gang of workers of one stage with one set
+// of constraints. Berth sets the fields from `uid` on and ignores them in a request, so
+// that the answer to a read can be sent back.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	// Name tells several batches of one stage apart; `main` unless given.
+	// Name distinguishes batches of one stage; `main` by default.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Workers names each worker index and its number. Either this or `count`; a `count`
-	// that is how many workers are named is allowed.
+	// Workers lists the workers by index and number. Set either this or `count`. A
+	// `count` that equals the number of listed workers is allowed.
 	Workers []*WorkerID `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Count takes the worker indexes 0 to count-1, each with its next unused number.
+	// Count stands for the worker indexes 0 to count-1, each with its next unused number.
 	Count int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
-	// TargetSize is how many workers the stage is to have in all. Lowering it
-	// drops the stage's other queued reservations.
+	// TargetSize is the total number of workers that the stage should have. Lowering it
+	// cancels the stage's other queued reservations.
 	TargetSize          int32               `protobuf:"varint,6,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
 	Constraints         *Constraints        `protobuf:"bytes,7,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Priority            *Priority           `protobuf:"bytes,8,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -495,18 +495,18 @@ type Reservation struct {
 	Batch               Batch               `protobuf:"varint,10,opt,name=batch,proto3,enum=berth.v1.Batch" json:"batch,omitempty"`
 	Start               Start               `protobuf:"varint,11,opt,name=start,proto3,enum=berth.v1.Start" json:"start,omitempty"`
 	OnAssignmentFailure OnAssignmentFailure `protobuf:"varint,12,opt,name=on_assignment_failure,json=onAssignmentFailure,proto3,enum=berth.v1.OnAssignmentFailure" json:"on_assignment_failure,omitempty"`
-	// MaxAttempts bounds the orders to start one worker, the first included.
-	// 1 to 100; 3 unless given.
+	// MaxAttempts bounds the start requests for one worker, including the first. 1 to
+	// 100, 3 by default.
 	MaxAttempts *int32 `protobuf:"varint,13,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
-	// QueueTimeout ends a reservation that waited this long for its executors.
+	// QueueTimeout is how long the reservation may be pending before it expires.
 	QueueTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
 	Labels       map[string]string    `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// RequestId makes a repeat of this very call answer its first result.
-	// 1 to 128 of [A-Za-z0-9._-].
+	// RequestId identifies the call: a repeat returns the first result. 1 to 128 of
+	// [A-Za-z0-9._-].
 	RequestId *string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// IfEpoch lets the call act only on the version with this epoch.
+	// IfEpoch restricts the call to the version with this epoch.
 	IfEpoch *int64 `protobuf:"varint,17,opt,name=if_epoch,json=ifEpoch,proto3,oneof" json:"if_epoch,omitempty"`
-	// Reserved for what comes next; refused as UNSUPPORTED until then.
+	// Reserved for later versions; refused as UNSUPPORTED until then.
 	Hold         *Hold                  `protobuf:"varint,30,opt,name=hold,proto3,enum=berth.v1.Hold,oneof" json:"hold,omitempty"`
 	HoldTimeout  *durationpb.Duration   `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
 	Lifetime     *Lifetime              `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
@@ -522,28 +522,27 @@ type Reservation struct {
 	// Epoch is the etcd revision that accepted this version.
 	Epoch int64             `protobuf:"varint,51,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	State Reservation_State `protobuf:"varint,52,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
-	// Reason says in one word why the reservation is in its state.
+	// Reason is the reason for the state, from the list of reasons.
 	Reason *string `protobuf:"bytes,53,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Position is the place in its group's queue, 1 for the head, 0 when it does
-	// not queue.
+	// Position is the place in its group's queue, 1 for the head, 0 if it is not queued.
 	Position  int32                  `protobuf:"varint,54,opt,name=position,proto3" json:"position,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,55,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,56,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// WorkerCounts counts the workers by their state.
+	// WorkerCounts is the number of workers by state.
 	WorkerCounts map[string]int32 `protobuf:"bytes,57,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Change is given in the answer to an upsert.
+	// Change is set in the answer to an upsert.
 	Change *UpsertReservationRequest_Change `protobuf:"varint,58,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change,oneof" json:"change,omitempty"`
 	// Message is the reason in a sentence.
 	Message *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Parent is the uid of the version that this one queues workers of again, or
+	// Parent is the UID of the version whose workers this one queues again, or which it
 	// is a part of.
 	Parent *string `protobuf:"bytes,61,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
-	// Round counts the times that these workers were queued again because they
-	// could not be started.
+	// Round counts how often these workers were queued again because they could not be
+	// started.
 	Round int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
-	// Avoided names the executors on which these workers failed and that Berth
-	// avoids for a while, unless nothing else matches. `constraints.avoid` is the
-	// caller's own list, which never yields.
+	// Avoided are the executors that Berth avoids for a while because these workers
+	// failed on them, unless no other executor matches. `constraints.avoid` is the
+	// caller's own list, which always applies.
 	Avoided       []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -919,11 +918,11 @@ func (x *AvoidedExecutor) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
-// WorkerID names a worker of a stage.
+// WorkerID identifies a worker of a stage.
 type WorkerID struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Index int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// Number rises each time the worker index is used again.
+	// Number rises each time the worker index is reused.
 	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -973,24 +972,24 @@ func (x *WorkerID) GetNumber() int32 {
 	return 0
 }
 
-// Constraints say which executors will do. Reservations whose constraints are
-// equal (`avoid`, `spread`, `same_shape` and `pack` aside) form one group, and
-// every group is one strict queue.
+// Constraints select the executors for a reservation. Reservations with equal
+// constraints, except for `avoid`, `spread`, `same_shape` and `pack`, form one group.
+// Every group is one strict queue.
 type Constraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resources each worker needs, in base units: `cpu` in thousandths of a
-	// core, `memory` and `disk` in bytes, any other name in ones. A worker takes
-	// 1 of `slots` unless it says otherwise.
+	// Resources are the needs of each worker, in base units: `cpu` in thousandths of a
+	// core, `memory` and `disk` in bytes, any other name in ones. A worker needs 1 of
+	// `slots` by default.
 	Resources map[string]int64 `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Sku       string           `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Attributes the executor must have, compared without regard to case.
+	// Attributes are the required attributes of the executor, ignoring case.
 	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Pools      []string          `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
 	Role       string            `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
 	SameShape  bool              `protobuf:"varint,6,opt,name=same_shape,json=sameShape,proto3" json:"same_shape,omitempty"`
 	Spread     *Spread           `protobuf:"bytes,7,opt,name=spread,proto3" json:"spread,omitempty"`
 	Pack       bool              `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
-	// Avoid names executors that are never used for this reservation.
+	// Avoid lists executors that are never used for this reservation.
 	Avoid         []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1089,8 +1088,8 @@ func (x *Constraints) GetAvoid() []string {
 	return nil
 }
 
-// Spread allows at most `max` workers of the batch on executors that share the
-// value of attribute `by`; `by: "executor"` counts single executors.
+// Spread allows at most `max` workers of the batch on executors with the same value of
+// the attribute `by`; `by: "executor"` counts individual executors.
 type Spread struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -1147,8 +1146,8 @@ type Priority struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Class PriorityClass          `protobuf:"varint,1,opt,name=class,proto3,enum=berth.v1.PriorityClass" json:"class,omitempty"`
 	Tier  int32                  `protobuf:"varint,2,opt,name=tier,proto3" json:"tier,omitempty"`
-	// Order places the reservation in its queue, lower first; without it the
-	// epoch does: first come, first served.
+	// Order ranks the reservation in its queue, lower first. Without it the epoch ranks:
+	// first come, first served.
 	Order         *int64 `protobuf:"varint,3,opt,name=order,proto3,oneof" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1211,10 +1210,9 @@ type Task struct {
 	Command string                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	Args    []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
 	Env     map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Payload is handed to the worker as a file; 64 KiB at most.
+	// Payload is passed to the worker as a file, at most 64 KiB.
 	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
-	// StopGrace is the time between the signal to end and the kill; 10 s unless
-	// given.
+	// StopGrace is the time between the signal to stop and the kill, 10 s by default.
 	StopGrace     *durationpb.Duration `protobuf:"bytes,5,opt,name=stop_grace,json=stopGrace,proto3" json:"stop_grace,omitempty"`
 	StartTimeout  *durationpb.Duration `protobuf:"bytes,6,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
 	Readiness     *Readiness           `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
@@ -1604,7 +1602,7 @@ func (x *CancelJobRequest) GetRequestId() string {
 
 type CancelAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cancelled counts the reservations that this call ended.
+	// Cancelled is the number of reservations that this call ended.
 	Cancelled     int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1652,12 +1650,12 @@ type ListReservationsRequest struct {
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	State Reservation_State      `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000; 100 unless given.
+	// PageSize is 1 to 1,000, 100 by default.
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Versions lists every version of each reservation that is still kept, in
-	// place of the one that stands for it, each with its workers; and the answer
-	// has the worker IDs that its stages have used. A job has to be given.
+	// Versions lists every stored version of each reservation with its workers, instead
+	// of only the newest. The answer also has the worker IDs that the stages of the job
+	// have used. The job is required.
 	Versions      bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1739,12 +1737,12 @@ type ListReservationsAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reservations  []*Reservation         `protobuf:"bytes,1,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Revision is the etcd revision the list shows.
+	// Revision is the etcd revision of the list.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Cursor is the place in a job's stream of events that the list is of: all
-	// that events up to it tell of is in the list.
+	// Cursor is the position of the list in the job's stream of events: the list has the
+	// effects of all events up to it.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Stages are those of the job; on the first page of a list of versions.
+	// Stages are the stages of the job, on the first page of a list of versions.
 	Stages        []*StageWorkers `protobuf:"bytes,5,rep,name=stages,proto3" json:"stages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1815,7 +1813,7 @@ func (x *ListReservationsAnswer) GetStages() []*StageWorkers {
 	return nil
 }
 
-// StageWorkers is the highest number that each worker index of a stage has had.
+// StageWorkers has the highest number used for each worker index of a stage.
 type StageWorkers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
@@ -1967,14 +1965,14 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 // PendingGroup is one strict queue.
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id is opaque and equal for equal constraints.
+	// Id is opaque, and the same for equal constraints.
 	Id           string               `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Constraints  *Constraints         `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Reservations int32                `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
 	Workers      int32                `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	Head         *ReservationKey      `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
 	HeadAge      *durationpb.Duration `protobuf:"bytes,6,opt,name=head_age,json=headAge,proto3" json:"head_age,omitempty"`
-	// Reason says why the head waits: a word from the list of reasons.
+	// Reason is the reason why the head is pending, from the list of reasons.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Message is the reason in a sentence.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
@@ -2139,7 +2137,7 @@ func (x *ReservationKey) GetName() string {
 
 type FlushReservationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of the two: a job, or the id of a group as the pending view shows it.
+	// Set one of job and group. Group is the ID of a group in the pending view.
 	Job           string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -2202,7 +2200,7 @@ type CancelWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	// Workers to be removed, at most 50,000.
+	// Workers are the workers to remove, at most 50,000.
 	Workers       []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	RequestId     string      `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2269,7 +2267,7 @@ func (x *CancelWorkersRequest) GetRequestId() string {
 
 type CancelWorkersAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cancelled counts the workers that this call removes.
+	// Cancelled is the number of workers that this call removes.
 	Cancelled     int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2461,36 +2459,37 @@ func (x *ExplainReservationRequest) GetName() string {
 	return ""
 }
 
-// Explanation is why a reservation waits, and what would let it go on.
+// Explanation is the reason why a reservation is pending, and what would let it
+// proceed.
 type Explanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Reservation is the version that is explained, without its workers.
+	// Reservation is the explained version, without its workers.
 	Reservation *Reservation `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	// Group is the id of its queue; empty when it does not queue.
+	// Group is the ID of its queue, empty if it is not queued.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// Position is 1 for the head; queued is how many are in the queue.
+	// Position is 1 for the head of the queue; queued is the length of the queue.
 	Position int32           `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
 	Queued   int32           `protobuf:"varint,4,opt,name=queued,proto3" json:"queued,omitempty"`
 	Head     *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
-	// Waited is how long it has waited, head_waited how long the head has.
+	// Waited is how long it has been pending, head_waited how long the head has.
 	Waited     *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
 	HeadWaited *durationpb.Duration `protobuf:"bytes,7,opt,name=head_waited,json=headWaited,proto3" json:"head_waited,omitempty"`
-	// Needed workers, of which fitting would fit now if it were the head, and
-	// missing would not.
+	// Needed is the number of workers. If it were the head, fitting of them would fit now
+	// and missing would not.
 	Needed  int32  `protobuf:"varint,8,opt,name=needed,proto3" json:"needed,omitempty"`
 	Fitting int32  `protobuf:"varint,9,opt,name=fitting,proto3" json:"fitting,omitempty"`
 	Missing int32  `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
 	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
-	// Checks are the first that executors fail, most executors first.
+	// Checks are the first checks that executors fail, those with most executors first.
 	Checks []*FailedCheck `protobuf:"bytes,13,rep,name=checks,proto3" json:"checks,omitempty"`
-	// Tried is when it was last tried; unset when it was not.
+	// Tried is when it was last tried, unset if it was not.
 	Tried *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=tried,proto3" json:"tried,omitempty"`
-	// ExecutorRevision is the revision the executors were looked at.
+	// ExecutorRevision is the revision at which the executors were checked.
 	ExecutorRevision int64 `protobuf:"varint,15,opt,name=executor_revision,json=executorRevision,proto3" json:"executor_revision,omitempty"`
-	// ScarcestResource is the requested resource of which the executors that match
-	// have the least free in proportion to the request. Workers are placed where
-	// the least of it is left over. Empty when no executor has room for a worker.
+	// ScarcestResource is the requested resource of which the matching executors have the
+	// least free in proportion to the request. Workers are placed where the least of it
+	// is left over. It is empty if no executor has free capacity for a worker.
 	ScarcestResource string `protobuf:"bytes,16,opt,name=scarcest_resource,json=scarcestResource,proto3" json:"scarcest_resource,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -2638,16 +2637,16 @@ func (x *Explanation) GetScarcestResource() string {
 	return ""
 }
 
-// FailedCheck is the first check that a class of executors does not pass.
+// FailedCheck is the first check that a class of executors fails.
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Check is named "sku", "attributes.zone", "pools", "role", "avoid",
-	// "capacity.cpu" where an idle executor would not do, "state", "quarantined",
-	// "disabled", "draining", or "free.cpu" where too little is left.
+	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu" if an
+	// idle executor would be too small, "state", "quarantined", "disabled", "draining",
+	// or "free.cpu" if too little is free.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	Want  string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
 	Have  string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`
-	// Count is how many executors fail it just so.
+	// Count is the number of executors that fail it with these values.
 	Count         int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

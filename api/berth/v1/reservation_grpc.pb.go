@@ -34,37 +34,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Reservations is the queue of requests for whole batches of executors. The
-// leader of the registry answers it; every call may be repeated.
+// Reservations is the queue of requests for gangs of workers. The leader of the
+// registry serves it. Every call may be repeated.
 type ReservationsClient interface {
-	// UpsertReservation asks for a batch, or changes what was asked. The answer
-	// is given once the request is durable, and says what the call changed.
+	// UpsertReservation requests a gang of workers, or changes such a request. The call
+	// returns once the request is durable; the answer has the change.
 	UpsertReservation(ctx context.Context, in *UpsertReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
 	// GetReservation reads the newest version of a reservation.
 	GetReservation(ctx context.Context, in *GetReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
-	// CancelReservation cancels every version of a reservation that has not
-	// ended. Cancelling what is not there succeeds. The answer is given when
-	// nothing of it will be started any more.
+	// CancelReservation cancels every live version of a reservation. It succeeds if there
+	// is none. Once the call returns, none of its workers is started any more.
 	CancelReservation(ctx context.Context, in *CancelReservationRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	// CancelJob cancels every reservation of a job.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
-	// ListReservations lists the newest versions, ordered by job, stage and name.
-	// Lists leave out `workers`; `count` is always given.
+	// ListReservations lists the newest versions, ordered by job, stage and name. Lists
+	// do not have `workers`; `count` is always set.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsAnswer, error)
-	// ListPending shows the queue: one row a group, with what its head waits for.
-	// Before the registry is ready it answers REGISTRY_NOT_READY, never a part.
+	// ListPending lists the queue: one row for each group, with the reason why its head
+	// is pending. Before the registry is ready, the call fails with REGISTRY_NOT_READY
+	// and never returns a part.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error)
-	// FlushReservations cancels all that is queued of a job or in a group. What
-	// was dispatched stays.
+	// FlushReservations cancels all queued reservations of a job or in a group.
+	// Dispatched reservations stay.
 	FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
-	// CancelWorkers removes single workers of a stage, wherever they are: queued,
-	// leased or running. The answer is given when none of them will be started
-	// any more. Workers that are not there are no error. A worker that was queued
-	// again after a failed start goes by the number of the one that failed, too.
+	// CancelWorkers removes individual workers of a stage, whether they are queued,
+	// leased or running. Once the call returns, none of them is started any more. Workers
+	// that do not exist are no error. A worker that was queued again after a failed start
+	// is also removed under the number of the worker that failed.
 	CancelWorkers(ctx context.Context, in *CancelWorkersRequest, opts ...grpc.CallOption) (*CancelWorkersAnswer, error)
-	// MarkReady tells that all job services have asked again for what they want.
-	// It is needed once in a cluster's life, and after a restore; repeating it
-	// changes nothing.
+	// MarkReady declares that all job services have repeated their requests. It is needed
+	// once in a cluster's life, and after a restore. Repeating it changes nothing.
 	MarkReady(ctx context.Context, in *MarkReadyRequest, opts ...grpc.CallOption) (*MarkReadyAnswer, error)
 }
 
@@ -170,37 +169,36 @@ func (c *reservationsClient) MarkReady(ctx context.Context, in *MarkReadyRequest
 // All implementations must embed UnimplementedReservationsServer
 // for forward compatibility.
 //
-// Reservations is the queue of requests for whole batches of executors. The
-// leader of the registry answers it; every call may be repeated.
+// Reservations is the queue of requests for gangs of workers. The leader of the
+// registry serves it. Every call may be repeated.
 type ReservationsServer interface {
-	// UpsertReservation asks for a batch, or changes what was asked. The answer
-	// is given once the request is durable, and says what the call changed.
+	// UpsertReservation requests a gang of workers, or changes such a request. The call
+	// returns once the request is durable; the answer has the change.
 	UpsertReservation(context.Context, *UpsertReservationRequest) (*Reservation, error)
 	// GetReservation reads the newest version of a reservation.
 	GetReservation(context.Context, *GetReservationRequest) (*Reservation, error)
-	// CancelReservation cancels every version of a reservation that has not
-	// ended. Cancelling what is not there succeeds. The answer is given when
-	// nothing of it will be started any more.
+	// CancelReservation cancels every live version of a reservation. It succeeds if there
+	// is none. Once the call returns, none of its workers is started any more.
 	CancelReservation(context.Context, *CancelReservationRequest) (*CancelAnswer, error)
 	// CancelJob cancels every reservation of a job.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelAnswer, error)
-	// ListReservations lists the newest versions, ordered by job, stage and name.
-	// Lists leave out `workers`; `count` is always given.
+	// ListReservations lists the newest versions, ordered by job, stage and name. Lists
+	// do not have `workers`; `count` is always set.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error)
-	// ListPending shows the queue: one row a group, with what its head waits for.
-	// Before the registry is ready it answers REGISTRY_NOT_READY, never a part.
+	// ListPending lists the queue: one row for each group, with the reason why its head
+	// is pending. Before the registry is ready, the call fails with REGISTRY_NOT_READY
+	// and never returns a part.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error)
-	// FlushReservations cancels all that is queued of a job or in a group. What
-	// was dispatched stays.
+	// FlushReservations cancels all queued reservations of a job or in a group.
+	// Dispatched reservations stay.
 	FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error)
-	// CancelWorkers removes single workers of a stage, wherever they are: queued,
-	// leased or running. The answer is given when none of them will be started
-	// any more. Workers that are not there are no error. A worker that was queued
-	// again after a failed start goes by the number of the one that failed, too.
+	// CancelWorkers removes individual workers of a stage, whether they are queued,
+	// leased or running. Once the call returns, none of them is started any more. Workers
+	// that do not exist are no error. A worker that was queued again after a failed start
+	// is also removed under the number of the worker that failed.
 	CancelWorkers(context.Context, *CancelWorkersRequest) (*CancelWorkersAnswer, error)
-	// MarkReady tells that all job services have asked again for what they want.
-	// It is needed once in a cluster's life, and after a restore; repeating it
-	// changes nothing.
+	// MarkReady declares that all job services have repeated their requests. It is needed
+	// once in a cluster's life, and after a restore. Repeating it changes nothing.
 	MarkReady(context.Context, *MarkReadyRequest) (*MarkReadyAnswer, error)
 	mustEmbedUnimplementedReservationsServer()
 }
@@ -478,8 +476,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Explanations says why a reservation waits. The gateway answers it: the place
-// is the registry's to tell, the executors are executor-state's.
+// Explanations explains why a reservation is pending. The gateway serves it, with the
+// place in the queue from the registry and the executors from executor-state.
 type ExplanationsClient interface {
 	ExplainReservation(ctx context.Context, in *ExplainReservationRequest, opts ...grpc.CallOption) (*Explanation, error)
 }
@@ -506,8 +504,8 @@ func (c *explanationsClient) ExplainReservation(ctx context.Context, in *Explain
 // All implementations must embed UnimplementedExplanationsServer
 // for forward compatibility.
 //
-// Explanations says why a reservation waits. The gateway answers it: the place
-// is the registry's to tell, the executors are executor-state's.
+// Explanations explains why a reservation is pending. The gateway serves it, with the
+// place in the queue from the registry and the executors from executor-state.
 type ExplanationsServer interface {
 	ExplainReservation(context.Context, *ExplainReservationRequest) (*Explanation, error)
 	mustEmbedUnimplementedExplanationsServer()

@@ -1,10 +1,11 @@
-// Package command holds the commands that run agents: that of a host, and simulated
-// ones. berth-agent has the first, berth has both.
+// Package command has the commands that run agents: the agent of a host, for berth-agent
+// and berth, and simulated agents, for berth.
 package command
 
 import (
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -19,35 +20,35 @@ import (
 
 // AgentConfig is the configuration of an agent.
 type AgentConfig struct {
-	ID          string        `mapstructure:"id" usage:"id of the executor; the host's name unless given"`
+	ID          string        `mapstructure:"id" usage:"id of the executor, by default the name of the host"`
 	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
-	Listen      string        `mapstructure:"listen" usage:"address to take orders on; no host means loopback, port 0 picks one"`
-	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
+	Listen      string        `mapstructure:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
+	Advertise   string        `mapstructure:"advertise" usage:"address at which the assigner reaches this agent, by default the bound address"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
-	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
-	Reserved    []string      `mapstructure:"reserved" usage:"what of its resources is set aside for workers of a role, role:name=quantity,name=quantity; again for each role"`
+	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
+	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; repeat it for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
-	Generation  int           `mapstructure:"generation" usage:"of executors that fit equally well, the newest generation is used first"`
+	Generation  int           `mapstructure:"generation" usage:"generation of the host; of executors that fit equally well, the newest generation is used first"`
 	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
-	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers; each its own unless given"`
-	Allow       []string      `mapstructure:"allow" usage:"commands that may be run: paths, or names in PATH; * allows all"`
-	AllowEnv    []string      `mapstructure:"allow-env" usage:"environment variables that tasks may set, by name; * allows all but those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
-	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; otherwise they run on, and the next agent adopts them"`
-	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers when the control plane was silent for so long; 0 lets them run"`
+	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers, by default a directory for each worker"`
+	Allow       []string      `mapstructure:"allow" usage:"commands that tasks may run: paths, or names in PATH; * allows all"`
+	AllowEnv    []string      `mapstructure:"allow-env" usage:"names of environment variables that tasks may set; * allows all except those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
+	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; by default they keep running, and the next agent adopts them"`
+	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers if the control plane is silent for this long; 0 keeps them running"`
 
-	Starts        int           `mapstructure:"starts" usage:"how many workers are being started at once, the rest waits in line; twice the processors unless given, and at least 4"`
-	StartTimeout  time.Duration `mapstructure:"start-timeout" usage:"how long a worker may take to come up before its start is given up"`
-	LogMaxBytes   int           `mapstructure:"log-max-bytes" usage:"how large a file of a worker's output gets"`
-	LogKeep       int           `mapstructure:"log-keep" usage:"how many files are kept of each of a worker's two streams, the one that is written to included"`
-	EndedKeep     int           `mapstructure:"ended-keep" usage:"how many directories of workers that are over are kept"`
-	EndedMaxBytes int           `mapstructure:"ended-max-bytes" usage:"how much the directories of workers that are over hold together"`
-	EndedMaxAge   time.Duration `mapstructure:"ended-max-age" usage:"how long the directory of a worker that is over is kept"`
+	Starts        int           `mapstructure:"starts" usage:"maximum number of workers that are started at the same time, the others are queued; by default twice the number of processors, at least 4"`
+	StartTimeout  time.Duration `mapstructure:"start-timeout" usage:"time after which the start of a worker is given up"`
+	LogMaxBytes   int           `mapstructure:"log-max-bytes" usage:"maximum size of a file of worker output, in bytes"`
+	LogKeep       int           `mapstructure:"log-keep" usage:"number of files to keep for each of a worker's two streams, including the current one"`
+	EndedKeep     int           `mapstructure:"ended-keep" usage:"maximum number of directories of ended workers to keep"`
+	EndedMaxBytes int           `mapstructure:"ended-max-bytes" usage:"maximum total size of the directories of ended workers, in bytes"`
+	EndedMaxAge   time.Duration `mapstructure:"ended-max-age" usage:"maximum age of the directory of an ended worker"`
 
 	Insecure    bool          `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
-	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"how long an orderly stop may take"`
+	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
 
 	Tracing tracing.Config `mapstructure:",squash"`
 }
@@ -61,9 +62,9 @@ func agentDefaults() AgentConfig {
 	}
 }
 
-// Agent is the command that runs an executor agent.
+// Agent returns the command that runs an executor agent.
 func Agent() *cobra.Command {
-	return process.Command("agent", "Run the agent of this host: it starts and stops workers as told", agentDefaults(), runAgent)
+	return process.Command("agent", "Run the agent of this host, which starts and stops workers", agentDefaults(), runAgent)
 }
 
 func runAgent(ctx context.Context, config AgentConfig) error {
@@ -74,17 +75,17 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	id := config.ID
 	if id == "" {
 		if id, err = os.Hostname(); err != nil {
-			return fault.New(fault.Invalid, fault.ReasonRequired, "--id is needed: this host has no name").Because(err)
+			return fault.New(fault.Invalid, fault.ReasonRequired, "--id is required, since the name of this host cannot be read").Because(err)
 		}
 	}
 	if err := os.MkdirAll(config.Dir, 0o750); err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be made", config.Dir).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be created", config.Dir).Because(err)
 	}
-	resources, err := offered(config, warning(log))
+	resources, err := executorResources(config, warning(log))
 	if err != nil {
 		return err
 	}
-	reserved, err := setAside(config.Reserved, resources, warning(log))
+	reserved, err := parseReserved(config.Reserved, resources, warning(log))
 	if err != nil {
 		return err
 	}
@@ -99,44 +100,25 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 		Log: log,
 	})
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "workers cannot be run in --dir %s", config.Dir).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "the driver for --dir %s cannot be created", config.Dir).Because(err)
 	}
 	if config.Starts < 0 {
-		return fault.BadField(fault.ReasonInvalid, "--starts", "cannot be negative")
+		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing}
-	traces, err := common.Trace(ctx, "agent", id, nil, log, nil)
-	if err != nil {
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Tracing: config.Tracing}
+	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, func(h *host.Host, bound net.Addr) error {
+		address, err := process.Instance(config.Advertise, bound)
+		if err != nil {
+			return err
+		}
+		_, err = h.Add(agent.Config{
+			ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
+			Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
+			Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
+		})
 		return err
-	}
-	ports, err := common.Open(log)
-	if err != nil {
-		traces.Close()
-		return err
-	}
-	address, err := process.Instance(config.Advertise, ports.Calls.Addr())
-	if err != nil {
-		ports.Close()
-		traces.Close()
-		return err
-	}
-	h := host.Open(ctx, ports.Calls, config.Gateways, traces, log)
-	_, err = h.Add(agent.Config{
-		ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
-		Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
-		Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
 	})
-	if err != nil {
-		h.Close(false, config.StopTimeout)
-		return err
-	}
-	if err := common.Announce(log, ports, nil); err != nil {
-		h.Close(false, config.StopTimeout)
-		return err
-	}
-	<-h.Stopping()
-	return h.Close(config.StopWorkers, config.StopTimeout)
 }
 
-// warning logs an option that is accepted and hardly meant.
+// warning logs a probable mistake in an option.
 func warning(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }

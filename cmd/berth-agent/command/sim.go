@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"net"
 	"os"
 	"time"
 
@@ -16,11 +17,11 @@ import (
 // SimConfig is the configuration of a process of simulated executors.
 type SimConfig struct {
 	Gateways  []string `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
-	Executors int      `mapstructure:"executors" usage:"how many executors to simulate"`
-	Prefix    string   `mapstructure:"prefix" usage:"executors are named PREFIX-0 and so on"`
-	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
-	Resources []string `mapstructure:"resources" usage:"what each offers, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi)"`
-	Listen    string   `mapstructure:"listen" usage:"address to take orders on"`
+	Executors int      `mapstructure:"executors" usage:"number of executors to simulate"`
+	Prefix    string   `mapstructure:"prefix" usage:"prefix of the executor names, which are PREFIX-0 and so on"`
+	SKU       string   `mapstructure:"sku" usage:"name of the hosts' shape"`
+	Resources []string `mapstructure:"resources" usage:"capacity of each executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi)"`
+	Listen    string   `mapstructure:"listen" usage:"address to serve the assigner's requests on"`
 	Insecure  bool     `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
@@ -30,7 +31,7 @@ type SimConfig struct {
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
-// Sim is the command that runs many simulated executors.
+// Sim returns the command that runs many simulated executors.
 func Sim() *cobra.Command {
 	defaults := SimConfig{
 		Gateways: []string{process.DefaultAgents}, Executors: 100, Prefix: "sim", Resources: []string{"slots=4"},
@@ -45,32 +46,15 @@ func runSim(ctx context.Context, config SimConfig) error {
 		return err
 	}
 	if config.Executors < 1 {
-		return fault.BadField(fault.ReasonInvalid, "--executors", "has to be at least 1")
+		return fault.BadField(fault.ReasonInvalid, "--executors", "must be at least 1, got %d", config.Executors)
 	}
-	resources, err := offered(AgentConfig{Resources: config.Resources}, warning(log))
+	resources, err := executorResources(AgentConfig{Resources: config.Resources}, warning(log))
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing}
-	traces, err := common.Trace(ctx, "agent", config.Prefix, nil, log, nil)
-	if err != nil {
-		return err
-	}
-	ports, err := common.Open(log)
-	if err != nil {
-		traces.Close()
-		return err
-	}
-	h := host.Open(ctx, ports.Calls, config.Gateways, traces, log)
-	if err := h.Simulate(config.Prefix, config.Executors, config.SKU, resources); err != nil {
-		h.Close(false, time.Second)
-		return err
-	}
-	log.Info("simulating", "executors", config.Executors)
-	if err := common.Announce(log, ports, nil); err != nil {
-		h.Close(false, time.Second)
-		return err
-	}
-	<-h.Stopping()
-	return h.Close(false, 10*time.Second)
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, StopTimeout: 10 * time.Second, Tracing: config.Tracing}
+	return serve(ctx, common, config.Prefix, config.Gateways, false, log, func(h *host.Host, _ net.Addr) error {
+		log.Info("simulating", "executors", config.Executors)
+		return h.Simulate(config.Prefix, config.Executors, config.SKU, resources)
+	})
 }

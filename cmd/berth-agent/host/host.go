@@ -1,6 +1,5 @@
-// Package host runs executor agents in this process, one or thousands, behind
-// one port: what `berth agent`, `berth dev`, `berth sim` and `berth replay`
-// share.
+// Package host runs executor agents in this process, one or thousands, on one port. It
+// is shared by `berth agent`, `berth dev`, `berth sim` and `berth replay`.
 package host
 
 import (
@@ -23,10 +22,10 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// agentsPerConn is how many agents share a connection to the gateway.
+// agentsPerConn is the number of agents that share a connection to the gateway.
 const agentsPerConn = 500
 
-// Host is a port and the agents behind it.
+// Host has agents that share a port.
 type Host struct {
 	listener net.Listener
 	server   *rpc.Server
@@ -41,27 +40,26 @@ type Host struct {
 	running []*agent.Agent
 }
 
-// Open serves on a listener and traces, which may be nil, to where it is told;
-// both are its own from now on.
+// Open returns a host that serves on a listener. traces may be nil. Close closes both.
 func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing, log *slog.Logger) *Host {
 	h := &Host{
 		listener: listener,
 		server: rpc.NewServer(rpc.ServerOptions{
-			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxOrders + agent.MaxFields,
+			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxStartRequests + agent.MaxFields,
 			More: []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
 		}),
 		agents:   agent.NewServer(),
 		gateways: gateways, traces: traces, log: log, group: process.NewGroup(ctx),
 	}
 	h.agents.Register(h.server)
-	h.group.Go("orders", func(context.Context) error { return h.server.Serve(listener) })
+	h.group.Go("agent server", func(context.Context) error { return h.server.Serve(listener) })
 	return h
 }
 
-// Address is where the agents take orders.
+// Address returns the address at which the agents serve requests.
 func (h *Host) Address() string { return h.listener.Addr().String() }
 
-// Add makes an agent and runs it. Address, Conn and Log are the host's.
+// Add creates an agent and runs it. The host sets Conn, Log, and Address by default.
 func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +84,7 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	h.group.Go("agent "+config.ID, func(ctx context.Context) error {
 		err := a.Run(ctx)
 		if simulated && errors.Is(err, agent.ErrSuperseded) {
-			return nil // the agent said so; the others of the simulation go on
+			return nil // the agent has logged it; the other agents keep running
 		}
 		return err
 	})
@@ -104,11 +102,11 @@ func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vec
 	return nil
 }
 
-// Stopping is closed when an agent has failed or the host is to stop.
+// Stopping returns a channel that is closed when an agent fails or the process is stopped.
 func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
 
-// Close stops the agents; with stopWorkers their workers too, each within its
-// grace, otherwise they run on for the next agent to adopt.
+// Close stops the agents. With stopWorkers it stops their workers too, each within its
+// grace; otherwise they keep running for the next agent to adopt.
 func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

@@ -36,7 +36,7 @@ func parcels(orders []dispatch.Submit) []parcel {
 		key := to{a.Address, a.UID, a.Fresh}
 		one := load{key, a.Executor}
 		i, found := open[key]
-		if !found || loads[one] == ordersAtOnce || len(all[i]) == wire.MaxOrders {
+		if !found || loads[one] == ordersAtOnce || len(all[i]) == wire.MaxStartRequests {
 			i = len(all)
 			all = append(all, nil)
 			open[key], loads[one] = i, 0

@@ -89,10 +89,10 @@ func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 // Agents refuse a request with more orders.
 func TestOrdersInARequestAreBounded(t *testing.T) {
 	var orders []dispatch.Submit
-	for i := range int32(wire.MaxOrders + 1) {
+	for i := range int32(wire.MaxStartRequests + 1) {
 		orders = append(orders, orderTo("a:1", "u", fmt.Sprint("e", i), i))
 	}
-	if p := parcels(orders); len(p) != 2 || len(p[0]) != wire.MaxOrders || len(p[1]) != 1 {
+	if p := parcels(orders); len(p) != 2 || len(p[0]) != wire.MaxStartRequests || len(p[1]) != 1 {
 		t.Errorf("%d requests", len(p))
 	}
 }

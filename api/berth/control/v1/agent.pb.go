@@ -32,16 +32,15 @@ type RegisterRequest struct {
 	Attributes map[string]string      `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Resources  map[string]int64       `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Generation int64                  `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Nonce is made afresh by each start of an agent: a repeat of a registration
-	// gets the same incarnation.
+	// Nonce is new at each start of an agent: a repeat of a registration gets the same
+	// incarnation.
 	Nonce string `protobuf:"bytes,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// Reserved is set aside for roles, by the name of the role; part of
-	// resources.
+	// Reserved are the shares of resources that are reserved for roles, by role.
 	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Secret is random and kept by the agent over its restarts; at most 256 bytes.
-	// While the executor is not LOST, only an agent with the secret of the last
-	// registration may register it. Executor-state keeps a hash of it. An agent that
-	// sends none may register executors that have none.
+	// Secret is random, and the agent keeps it over restarts; at most 256 bytes. While
+	// the executor is not LOST, only an agent with the secret of the last registration
+	// may register it. Executor-state stores a hash of it. An agent without a secret may
+	// register executors without one.
 	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -150,9 +149,9 @@ func (x *RegisterRequest) GetSecret() string {
 type RegisterAnswer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Floors are the terms below which orders are refused.
+	// AssignerTerm is the term below which the agent refuses requests.
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
-	// HeartbeatEvery is how often the agent is to send a heartbeat.
+	// HeartbeatEvery is the time between heartbeats.
 	HeartbeatEvery *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_every,json=heartbeatEvery,proto3" json:"heartbeat_every,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -213,16 +212,16 @@ type AnnounceRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// EtcdLease is the etcd lease that the presence key is put on.
+	// EtcdLease is the etcd lease that the presence key is attached to.
 	EtcdLease int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
-	// Workers is how many live on it, as it has reported. One that was given up is
-	// READY once there is none.
+	// Workers is the number of workers that run on it, as reported. An executor that was
+	// LOST is READY once there is none.
 	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Strays: some of them should not be there, or nobody has said yet that they
-	// should. It is READY once there are none.
+	// Strays: some of them are orphaned, or the assigner has not confirmed all of them
+	// yet. The executor is READY once there are none.
 	Strays bool `protobuf:"varint,5,opt,name=strays,proto3" json:"strays,omitempty"`
-	// Nonce is what the agent's hello gave, "none" if it gave none; empty from a
-	// replica that does not look at it.
+	// Nonce is the nonce in the agent's first message, "none" without one; empty from a
+	// replica that does not check it.
 	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,8 +301,8 @@ func (x *AnnounceRequest) GetNonce() string {
 
 type AnnounceAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Superseded: another agent has registered the executor since and is present.
-	// Nothing was announced.
+	// Superseded: another agent has registered the executor since and is present. The
+	// announcement had no effect.
 	Superseded    bool `protobuf:"varint,1,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -350,7 +349,7 @@ type DepartRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// EtcdLease is the one that presence stood on as the stream kept it.
+	// EtcdLease is the etcd lease of the presence during the stream.
 	EtcdLease     int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -445,13 +444,13 @@ func (*DepartAnswer) Descriptor() ([]byte, []int) {
 
 type HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id and incarnation name the executor: given in every message.
+	// Id and incarnation identify the executor, in every message.
 	Id          string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Report is given when there is something to tell.
+	// Report is set if there is something to report.
 	Report *ExecutorReport `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
-	// Nonce is that of the agent's registration; given in the hello. A stream that
-	// does not bring the executor's own is ended if the executor has a secret.
+	// Nonce is the nonce of the agent's registration, in the first message. If the
+	// executor has a secret, a stream with another nonce is closed.
 	Nonce         string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -517,17 +516,16 @@ func (x *HeartbeatRequest) GetNonce() string {
 
 type HeartbeatAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Present says that the executor is present as of this heartbeat.
+	// Present: the executor is present as of this heartbeat.
 	Present      bool  `protobuf:"varint,1,opt,name=present,proto3" json:"present,omitempty"`
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
-	// Report answers the newest report brought.
+	// Report is the answer to the newest report.
 	Report *ExecutorReportAnswer `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
-	// Everything asks for a complete report at once: the assigner that leads has
-	// had none.
+	// Everything requests a complete report at once: the current leader of the assigner
+	// has received none.
 	Everything bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
-	// Superseded: another agent has registered the executor since and is present.
-	// The agent is to stop its workers, to report until the last one has ended, and
-	// to exit.
+	// Superseded: another agent has registered the executor since and is present. The
+	// agent must stop its workers, report until the last one has ended, and exit.
 	Superseded    bool `protobuf:"varint,5,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -600,12 +598,11 @@ func (x *HeartbeatAnswer) GetSuperseded() bool {
 
 type RelayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Requests are what agents have sent, that of one agent in its order.
+	// Requests are the messages of agents; those of one agent are in order.
 	Requests []*RelayedRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Heartbeats are agents that have sent once more what they sent last without a
-	// report.
+	// Heartbeats are agents that repeated their last message without a report.
 	Heartbeats []uint32 `protobuf:"varint,2,rep,packed,name=heartbeats,proto3" json:"heartbeats,omitempty"`
-	// Ended are agents whose streams have ended, after all that they sent.
+	// Ended are agents whose streams have ended, after all their messages.
 	Ended         []uint32 `protobuf:"varint,3,rep,packed,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -664,10 +661,9 @@ func (x *RelayRequest) GetEnded() []uint32 {
 
 type RelayedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Agent is the number of the agent's stream: a new one for each, given once
-	// while the relay lasts.
+	// Agent is the number of the agent's stream, which is not reused within the relay.
 	Agent uint32 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Request is a HeartbeatRequest in its binary form.
+	// Request is an encoded HeartbeatRequest.
 	Request       []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -720,9 +716,9 @@ func (x *RelayedRequest) GetRequest() []byte {
 type RelayAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Answers []*RelayedAnswer       `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
-	// Present are agents that are answered that they are present, and no more.
+	// Present are agents whose answer only has present.
 	Present []uint32 `protobuf:"varint,2,rep,packed,name=present,proto3" json:"present,omitempty"`
-	// Ended are streams that are to be ended, after all that they are answered.
+	// Ended are streams to close, after all their answers.
 	Ended         []*RelayedEnd `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -782,7 +778,7 @@ func (x *RelayAnswer) GetEnded() []*RelayedEnd {
 type RelayedAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent uint32                 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Answer is a HeartbeatAnswer in its binary form.
+	// Answer is an encoded HeartbeatAnswer.
 	Answer        []byte `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -835,8 +831,7 @@ func (x *RelayedAnswer) GetAnswer() []byte {
 type RelayedEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent uint32                 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Failure is what the stream ends with, a google.rpc.Status in its binary
-	// form.
+	// Failure is the error of the stream, an encoded google.rpc.Status.
 	Failure       []byte `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -973,15 +968,16 @@ func (x *WorkerRef) GetUid() string {
 
 type SubmitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Term is the assigner's; lower ones than were seen are refused.
+	// Term is the assigner's term; the agent refuses a term lower than one that it has
+	// seen.
 	Term        int64      `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Executor    string     `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
 	Incarnation int64      `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Worker      *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
 	Task        *v1.Task   `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt     int32      `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Nonce is that of the executor's registration: it proves that the caller reads
-	// the records. The agent compares it before anything else.
+	// Nonce is the nonce of the executor's registration, which proves that the caller can
+	// read the records. The agent checks it first.
 	Nonce         string `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1120,9 +1116,9 @@ func (x *SubmitTaskAnswer) GetSequence() int64 {
 
 type SubmitTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Term is the assigner's, as in SubmitTaskRequest.
+	// Term is the assigner's term, as in SubmitTaskRequest.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	// Job, stage, epoch and uid are those of every worker.
+	// Job, stage, epoch and uid are common to all workers.
 	Job           string         `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Stage         string         `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"`
 	Epoch         int64          `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1299,7 +1295,7 @@ func (x *SubmitOrder) GetNonce() string {
 
 type SubmitTasksAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Outcomes are those of the orders, in their order.
+	// Outcomes are the results of the orders, in their order.
 	Outcomes      []*SubmitOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1344,15 +1340,15 @@ func (x *SubmitTasksAnswer) GetOutcomes() []*SubmitOutcome {
 
 type SubmitOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// State, exit code and error are the worker's, as SubmitTask answers them.
+	// State, exit code and error are the worker's, as in the answer of SubmitTask.
 	State    v1.Assignment_State `protobuf:"varint,1,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
 	ExitCode *int32              `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	Error    string              `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Sequence int64               `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Failure is what SubmitTask would have failed with, a google.rpc.Status in
-	// its binary form; the rest is empty then.
+	// Failure is the error that SubmitTask would return, an encoded google.rpc.Status;
+	// the other fields are empty then.
 	Failure []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
-	// Signal is as that of WorkerReport.
+	// Signal is as in WorkerReport.
 	Signal        int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1517,8 +1513,7 @@ func (x *StopTaskRequest) GetNonce() string {
 
 type StopTaskAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Worker is in state EVICTING, or in its end: then it does not run and never
-	// will.
+	// Worker is EVICTING or has ended. If it has ended, it does not run and never will.
 	Worker        *WorkerReport `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Sequence      int64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields

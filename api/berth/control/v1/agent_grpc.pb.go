@@ -28,17 +28,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Agents is what executor agents ask of executor-state.
+// Agents has the calls of executor agents to executor-state.
 type AgentsClient interface {
-	// Register makes the executor known, or known again: the answer assigns the
-	// incarnation. The leader answers it.
+	// Register registers the executor, for the first time or again: the answer assigns
+	// the incarnation. The leader serves it.
 	Register(ctx context.Context, in *RegisterRequest, opts ...grpc.CallOption) (*RegisterAnswer, error)
-	// Announce marks the executor as present on an etcd lease. Replicas ask it
-	// of the leader for agents whose stream they hold.
+	// Announce marks the executor as present on an etcd lease. A replica calls the leader
+	// for the agents whose streams it has.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceAnswer, error)
-	// Depart tells that the agent's process is proven dead: its stream broke,
-	// and its address refuses. Replicas ask it of the leader. What was announced
-	// since stands.
+	// Depart reports that the agent's process is proven dead: its stream broke, and its
+	// address refuses connections. A replica calls the leader. A later announcement stays
+	// in effect.
 	Depart(ctx context.Context, in *DepartRequest, opts ...grpc.CallOption) (*DepartAnswer, error)
 }
 
@@ -84,17 +84,17 @@ func (c *agentsClient) Depart(ctx context.Context, in *DepartRequest, opts ...gr
 // All implementations must embed UnimplementedAgentsServer
 // for forward compatibility.
 //
-// Agents is what executor agents ask of executor-state.
+// Agents has the calls of executor agents to executor-state.
 type AgentsServer interface {
-	// Register makes the executor known, or known again: the answer assigns the
-	// incarnation. The leader answers it.
+	// Register registers the executor, for the first time or again: the answer assigns
+	// the incarnation. The leader serves it.
 	Register(context.Context, *RegisterRequest) (*RegisterAnswer, error)
-	// Announce marks the executor as present on an etcd lease. Replicas ask it
-	// of the leader for agents whose stream they hold.
+	// Announce marks the executor as present on an etcd lease. A replica calls the leader
+	// for the agents whose streams it has.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceAnswer, error)
-	// Depart tells that the agent's process is proven dead: its stream broke,
-	// and its address refuses. Replicas ask it of the leader. What was announced
-	// since stands.
+	// Depart reports that the agent's process is proven dead: its stream broke, and its
+	// address refuses connections. A replica calls the leader. A later announcement stays
+	// in effect.
 	Depart(context.Context, *DepartRequest) (*DepartAnswer, error)
 	mustEmbedUnimplementedAgentsServer()
 }
@@ -223,13 +223,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Heartbeats is answered by any replica of executor-state.
+// Heartbeats is served by any replica of executor-state.
 type HeartbeatsClient interface {
-	// Heartbeat keeps an executor present while the stream lives, and brings its
-	// reports. The first message is the hello.
+	// Heartbeat keeps an executor present while the stream is open, and carries its
+	// reports. The first message identifies the agent.
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatAnswer], error)
-	// Relay carries such streams of many agents over one. Gateways use it; a
-	// replica that does not know it is given a stream for each agent.
+	// Relay carries the heartbeat streams of many agents over one stream. Gateways use
+	// it. For a replica that does not know it they open a stream for each agent.
 	Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayAnswer], error)
 }
 
@@ -271,13 +271,13 @@ type Heartbeats_RelayClient = grpc.BidiStreamingClient[RelayRequest, RelayAnswer
 // All implementations must embed UnimplementedHeartbeatsServer
 // for forward compatibility.
 //
-// Heartbeats is answered by any replica of executor-state.
+// Heartbeats is served by any replica of executor-state.
 type HeartbeatsServer interface {
-	// Heartbeat keeps an executor present while the stream lives, and brings its
-	// reports. The first message is the hello.
+	// Heartbeat keeps an executor present while the stream is open, and carries its
+	// reports. The first message identifies the agent.
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatAnswer]) error
-	// Relay carries such streams of many agents over one. Gateways use it; a
-	// replica that does not know it is given a stream for each agent.
+	// Relay carries the heartbeat streams of many agents over one stream. Gateways use
+	// it. For a replica that does not know it they open a stream for each agent.
 	Relay(grpc.BidiStreamingServer[RelayRequest, RelayAnswer]) error
 	mustEmbedUnimplementedHeartbeatsServer()
 }
@@ -364,17 +364,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Executor is served by agents: the orders of the assigner. An order without the
-// nonce of the executor's registration is answered PERMISSION_DENIED.
+// Executor is served by agents, for the assigner. An agent refuses a request without
+// the nonce of the executor's registration as PERMISSION_DENIED.
 type ExecutorClient interface {
-	// SubmitTask starts a worker. It may be repeated: (worker, epoch) starts
-	// once.
+	// SubmitTask starts a worker. It may be repeated: the agent starts each (worker,
+	// epoch) once.
 	SubmitTask(ctx context.Context, in *SubmitTaskRequest, opts ...grpc.CallOption) (*SubmitTaskAnswer, error)
-	// SubmitTasks is SubmitTask for several workers of one reservation, at
-	// executors of one address. Each order is taken or refused by itself. An agent
-	// that does not know it is asked for each worker by itself.
+	// SubmitTasks is SubmitTask for several workers of one reservation, at executors of
+	// one address. Each worker is accepted or refused on its own. For an agent that does
+	// not know it the assigner calls SubmitTask.
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
-	// StopTask stops a worker, and promises that it is never started after.
+	// StopTask stops a worker, and promises that it is never started afterwards.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
 }
 
@@ -420,17 +420,17 @@ func (c *executorClient) StopTask(ctx context.Context, in *StopTaskRequest, opts
 // All implementations must embed UnimplementedExecutorServer
 // for forward compatibility.
 //
-// Executor is served by agents: the orders of the assigner. An order without the
-// nonce of the executor's registration is answered PERMISSION_DENIED.
+// Executor is served by agents, for the assigner. An agent refuses a request without
+// the nonce of the executor's registration as PERMISSION_DENIED.
 type ExecutorServer interface {
-	// SubmitTask starts a worker. It may be repeated: (worker, epoch) starts
-	// once.
+	// SubmitTask starts a worker. It may be repeated: the agent starts each (worker,
+	// epoch) once.
 	SubmitTask(context.Context, *SubmitTaskRequest) (*SubmitTaskAnswer, error)
-	// SubmitTasks is SubmitTask for several workers of one reservation, at
-	// executors of one address. Each order is taken or refused by itself. An agent
-	// that does not know it is asked for each worker by itself.
+	// SubmitTasks is SubmitTask for several workers of one reservation, at executors of
+	// one address. Each worker is accepted or refused on its own. For an agent that does
+	// not know it the assigner calls SubmitTask.
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
-	// StopTask stops a worker, and promises that it is never started after.
+	// StopTask stops a worker, and promises that it is never started afterwards.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)
 	mustEmbedUnimplementedExecutorServer()
 }

@@ -29,7 +29,7 @@ const (
 	CreateOutcome_RESULT_UNSPECIFIED CreateOutcome_Result = 0
 	// TAKEN: the task is durable.
 	CreateOutcome_TAKEN CreateOutcome_Result = 1
-	// REFUSED: reservation or lease are no longer as they were decided on.
+	// REFUSED: the reservation or the lease has changed since.
 	CreateOutcome_REFUSED CreateOutcome_Result = 2
 )
 
@@ -131,7 +131,7 @@ type CreateTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Mod is the modification revision of the reservation as it was decided on.
+	// Mod is the mod revision of the reservation that the registry decided on.
 	Mod int64 `protobuf:"varint,3,opt,name=mod,proto3" json:"mod,omitempty"`
 	// Lease is the create revision of the lease.
 	Lease         int64 `protobuf:"varint,4,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -301,7 +301,7 @@ func (x *CreateOutcome) GetReason() string {
 	return ""
 }
 
-// WorkerReport is what an agent says of one worker.
+// WorkerReport is an agent's report of one worker.
 type WorkerReport struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -315,8 +315,8 @@ type WorkerReport struct {
 	ExitCode *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	Error    string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	Since    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
-	// Signal is the number of the signal that ended the process, 0 for none; the exit
-	// code is 128 more then.
+	// Signal is the number of the signal that killed the process, 0 without one; the exit
+	// code is then 128 + signal.
 	Signal        int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -473,14 +473,14 @@ func (x *ReportWorkersRequest) GetReports() []*ExecutorReport {
 	return nil
 }
 
-// ExecutorReport is what one executor says of its workers.
+// ExecutorReport is the report of one executor about its workers.
 type ExecutorReport struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Executor    string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Sequence rises with every report and acknowledgement of an incarnation.
 	Sequence int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Complete: workers that are not listed are not there.
+	// Complete: the executor has no other workers than the listed ones.
 	Complete      bool            `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
 	Workers       []*WorkerReport `protobuf:"bytes,5,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -600,12 +600,12 @@ type ExecutorReportAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	Sequence int64                  `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Ended are the workers whose end is durable: no need to report it again.
+	// Ended are the workers whose end is durable, which need not be reported again.
 	Ended []*WorkerReport `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
-	// Strays is how many workers it has that no record wants there: they are being
-	// stopped. They are those that were reported in the term.
+	// Strays is the number of its orphaned workers, which are being stopped. It counts
+	// those reported in the term.
 	Strays int32 `protobuf:"varint,4,opt,name=strays,proto3" json:"strays,omitempty"`
-	// Term is that of the assigner's leader who answers.
+	// Term is the term of the assigner's leader.
 	Term          int64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

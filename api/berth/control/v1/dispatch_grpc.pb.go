@@ -29,15 +29,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Dispatch is what others ask of the assigner's leader.
+// Dispatch has the calls to the assigner's leader.
 type DispatchClient interface {
-	// CreateAssignmentTasks dispatches leases. A task is there, or its refusal
-	// definite, when the call is answered.
+	// CreateAssignmentTasks dispatches leases. When the call returns, each task is
+	// durable, or its refusal is definite.
 	CreateAssignmentTasks(ctx context.Context, in *CreateTasksRequest, opts ...grpc.CallOption) (*CreateTasksAnswer, error)
-	// ReportWorkers brings what agents report of their workers. What is answered
-	// as committed needs no repeat.
+	// ReportWorkers carries the agents' reports of their workers. The answer has the ends
+	// that are durable, which need no repeat.
 	ReportWorkers(ctx context.Context, in *ReportWorkersRequest, opts ...grpc.CallOption) (*ReportWorkersAnswer, error)
-	// DispatchFindings are the assigner's.
+	// DispatchFindings lists the assigner's findings.
 	DispatchFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
 }
 
@@ -83,15 +83,15 @@ func (c *dispatchClient) DispatchFindings(ctx context.Context, in *v1.ListFindin
 // All implementations must embed UnimplementedDispatchServer
 // for forward compatibility.
 //
-// Dispatch is what others ask of the assigner's leader.
+// Dispatch has the calls to the assigner's leader.
 type DispatchServer interface {
-	// CreateAssignmentTasks dispatches leases. A task is there, or its refusal
-	// definite, when the call is answered.
+	// CreateAssignmentTasks dispatches leases. When the call returns, each task is
+	// durable, or its refusal is definite.
 	CreateAssignmentTasks(context.Context, *CreateTasksRequest) (*CreateTasksAnswer, error)
-	// ReportWorkers brings what agents report of their workers. What is answered
-	// as committed needs no repeat.
+	// ReportWorkers carries the agents' reports of their workers. The answer has the ends
+	// that are durable, which need no repeat.
 	ReportWorkers(context.Context, *ReportWorkersRequest) (*ReportWorkersAnswer, error)
-	// DispatchFindings are the assigner's.
+	// DispatchFindings lists the assigner's findings.
 	DispatchFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
 	mustEmbedUnimplementedDispatchServer()
 }

@@ -30,12 +30,12 @@ const (
 	CandidateOutcome_GRANTED            CandidateOutcome_Result = 1
 	// NO_FIT: not all of its workers fit now.
 	CandidateOutcome_NO_FIT CandidateOutcome_Result = 2
-	// STALE: the reservation is no longer as it was decided on.
+	// STALE: the reservation has changed since the registry decided on it.
 	CandidateOutcome_STALE CandidateOutcome_Result = 3
 	// BEHIND: a candidate of its group before it was not granted.
 	CandidateOutcome_BEHIND CandidateOutcome_Result = 4
-	// LATER: the cycle ended before this candidate, and before all behind it.
-	// They are to be sent again.
+	// LATER: the cycle ended before this candidate and all behind it. The registry
+	// sends them again.
 	CandidateOutcome_LATER CandidateOutcome_Result = 5
 )
 
@@ -150,7 +150,7 @@ func (x *ExplainFitRequest) GetAvoidFailed() []string {
 type ExplainFitAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Fitting int32                  `protobuf:"varint,1,opt,name=fitting,proto3" json:"fitting,omitempty"`
-	// Reason and message are those of the refusal, empty when all would fit.
+	// Reason and message are those of the refusal, empty if all workers would fit.
 	Reason   string            `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message  string            `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Checks   []*v1.FailedCheck `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
@@ -237,13 +237,12 @@ type CycleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Term is the term of the registry's leader that started the cycle.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	// Cycle rises within a term; a lower one than was seen is refused.
+	// Cycle rises within a term; a number lower than the last one is refused.
 	Cycle int64 `protobuf:"varint,2,opt,name=cycle,proto3" json:"cycle,omitempty"`
-	// Cut is the registry's revision at which the queues were as the cycle
-	// shows them.
+	// Cut is the registry's revision at which the cycle shows the queues.
 	Cut        int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	Candidates []*Candidate `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// Trace is the W3C traceparent of the cycle; empty while nothing is traced.
+	// Trace is the W3C traceparent of the cycle; empty without tracing.
 	Trace         string `protobuf:"bytes,5,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -319,19 +318,20 @@ type Candidate struct {
 	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Epoch int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Mod is the modification revision of the reservation as it was decided on.
+	// Mod is the mod revision of the reservation that the registry decided on.
 	Mod         int64            `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
 	Group       string           `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
 	Constraints *v1.Constraints  `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Workers     []*v11.WorkerRun `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Trace is the reservation's.
+	// Trace is the trace of the reservation.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
-	// Again is the modification revision of a reservation that the last cycle of
-	// this term found no room for, and that has not changed since. Only it, uid and
-	// group are given: executor-state has the rest of the record.
+	// Again is the mod revision of a reservation that did not fit in the last cycle of
+	// this term, and that has not changed since. Only again, uid and group are set then:
+	// executor-state has the rest of the record.
 	Again int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
-	// AvoidFailed names executors on which workers of this reservation failed. They
-	// are not used unless nothing else matches; those of `constraints.avoid` never.
+	// AvoidFailed are executors on which workers of this reservation failed. They are
+	// only used if no other executor matches; those of `constraints.avoid` are never
+	// used.
 	AvoidFailed   []string `protobuf:"bytes,10,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -439,8 +439,8 @@ func (x *Candidate) GetAvoidFailed() []string {
 
 type CycleAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Outcomes are in the order of the candidates. One that was sent again has none
-	// if it still does not fit and there is nothing new to report.
+	// Outcomes are in the order of the candidates. A candidate with `again` has none if
+	// it still does not fit and there is nothing new to report.
 	Outcomes      []*CandidateOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -489,7 +489,7 @@ type CandidateOutcome struct {
 	Result CandidateOutcome_Result `protobuf:"varint,2,opt,name=result,proto3,enum=berth.control.v1.CandidateOutcome_Result" json:"result,omitempty"`
 	// Lease is the create revision of the lease granted.
 	Lease int64 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Reason and message say why it does not fit.
+	// Reason and message are why it does not fit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	Fitting       int32  `protobuf:"varint,6,opt,name=fitting,proto3" json:"fitting,omitempty"`

@@ -29,16 +29,15 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Inventory is what the registry asks of executor-state's leader.
+// Inventory has the calls of the registry to executor-state's leader.
 type InventoryClient interface {
-	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in
-	// global order. Each is granted whole or not at all; a group stops at its first
-	// candidate that does not fit or is stale. Repeating the call gives the same
-	// leases.
+	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in global
+	// order. Each is granted all or nothing. A group stops at its first candidate that
+	// does not fit or is stale. Repeating the call returns the same leases.
 	TryAllocateAndLease(ctx context.Context, in *CycleRequest, opts ...grpc.CallOption) (*CycleAnswer, error)
-	// ExplainFit says why needed workers would or would not be granted now.
+	// ExplainFit returns why the needed workers would or would not be granted now.
 	ExplainFit(ctx context.Context, in *ExplainFitRequest, opts ...grpc.CallOption) (*ExplainFitAnswer, error)
-	// InventoryFindings are executor-state's.
+	// InventoryFindings lists executor-state's findings.
 	InventoryFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
 }
 
@@ -84,16 +83,15 @@ func (c *inventoryClient) InventoryFindings(ctx context.Context, in *v1.ListFind
 // All implementations must embed UnimplementedInventoryServer
 // for forward compatibility.
 //
-// Inventory is what the registry asks of executor-state's leader.
+// Inventory has the calls of the registry to executor-state's leader.
 type InventoryServer interface {
-	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in
-	// global order. Each is granted whole or not at all; a group stops at its first
-	// candidate that does not fit or is stale. Repeating the call gives the same
-	// leases.
+	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in global
+	// order. Each is granted all or nothing. A group stops at its first candidate that
+	// does not fit or is stale. Repeating the call returns the same leases.
 	TryAllocateAndLease(context.Context, *CycleRequest) (*CycleAnswer, error)
-	// ExplainFit says why needed workers would or would not be granted now.
+	// ExplainFit returns why the needed workers would or would not be granted now.
 	ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error)
-	// InventoryFindings are executor-state's.
+	// InventoryFindings lists executor-state's findings.
 	InventoryFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
 	mustEmbedUnimplementedInventoryServer()
 }
@@ -222,11 +220,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Queue is what the gateway asks of the registry's leader.
+// Queue has the calls of the gateway to the registry's leader.
 type QueueClient interface {
-	// Standing is the registry's part of an explanation: all but what fits.
+	// Standing returns the registry's part of an explanation: all except what fits.
 	Standing(ctx context.Context, in *v1.ExplainReservationRequest, opts ...grpc.CallOption) (*v1.Explanation, error)
-	// QueueFindings are the registry's.
+	// QueueFindings lists the registry's findings.
 	QueueFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
 }
 
@@ -262,11 +260,11 @@ func (c *queueClient) QueueFindings(ctx context.Context, in *v1.ListFindingsRequ
 // All implementations must embed UnimplementedQueueServer
 // for forward compatibility.
 //
-// Queue is what the gateway asks of the registry's leader.
+// Queue has the calls of the gateway to the registry's leader.
 type QueueServer interface {
-	// Standing is the registry's part of an explanation: all but what fits.
+	// Standing returns the registry's part of an explanation: all except what fits.
 	Standing(context.Context, *v1.ExplainReservationRequest) (*v1.Explanation, error)
-	// QueueFindings are the registry's.
+	// QueueFindings lists the registry's findings.
 	QueueFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
 	mustEmbedUnimplementedQueueServer()
 }

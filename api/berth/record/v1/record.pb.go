@@ -30,8 +30,8 @@ type Leader struct {
 	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	// Instance is the id of the process that leads, made when it started: replica is
-	// a name, which a restart keeps. Empty in what older versions have written.
+	// Instance is the ID of the leader's process, new at each start; replica is a name,
+	// which stays the same over restarts. Empty in records of older versions.
 	Instance      string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -102,7 +102,7 @@ func (x *Leader) GetInstance() string {
 	return ""
 }
 
-// Chain is {service}/chain: the id of the last batch its leader committed.
+// Chain is {service}/chain: the ID of the last batch that its leader committed.
 type Chain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Batch         string                 `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
@@ -147,15 +147,15 @@ func (x *Chain) GetBatch() string {
 	return ""
 }
 
-// EventSegment is segments/{service}, which names the newest segment of the
-// service's job events, and segments/{service}/{number}, which marks that a
-// segment is kept.
+// EventSegment is segments/{service}, which has the number of the newest segment of the
+// service's job events, and segments/{service}/{number}, which marks that a segment is
+// kept.
 type EventSegment struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// Kept_from is set where the segment before had run out already: nothing that
-	// the service wrote from this revision on was dropped. Otherwise that is the
-	// revision that created the mark.
+	// Kept_from is set if the previous segment had already expired: no event of the
+	// service from this revision on was dropped. Otherwise that holds from the revision
+	// that created the mark on.
 	KeptFrom      int64 `protobuf:"varint,2,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,13 +205,13 @@ func (x *EventSegment) GetKeptFrom() int64 {
 	return 0
 }
 
-// EventFloor is events/{job}/{service}: what was deleted of a job's events
-// because the job has too many.
+// EventFloor is events/{job}/{service}: the job's events that were deleted because the
+// job has too many.
 type EventFloor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Segment is the newest of which the events of the job are gone.
+	// Segment is the newest segment whose events of the job were deleted.
 	Segment int64 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
-	// Revision is the first from which on all of them are kept.
+	// Revision is the first revision from which all events are kept.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -330,8 +330,8 @@ type Reservation struct {
 	Spec    *v1.Reservation `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	Uid     string          `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Workers []*WorkerRun    `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Place is a sequence that orders versions accepted at one revision; a
-	// version replaced in place hands it on, with its epoch for ordering.
+	// Place orders versions accepted at one revision. A version that replaces another in
+	// place inherits its place and its epoch for ordering.
 	Place      int64                  `protobuf:"varint,4,opt,name=place,proto3" json:"place,omitempty"`
 	PlaceEpoch int64                  `protobuf:"varint,5,opt,name=place_epoch,json=placeEpoch,proto3" json:"place_epoch,omitempty"`
 	State      v1.Reservation_State   `protobuf:"varint,6,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
@@ -340,27 +340,27 @@ type Reservation struct {
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	EndedAt    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Requests are the ids of the calls that made or changed this version.
+	// Requests are the IDs of the calls that made or changed this version.
 	Requests []*RequestMark `protobuf:"bytes,12,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Parent is the uid of the version this one requeues workers of.
+	// Parent is the UID of the version whose workers this one requeues.
 	Parent string `protobuf:"bytes,13,opt,name=parent,proto3" json:"parent,omitempty"`
-	// WorkerCounts are the workers by their last state, once it has ended.
+	// WorkerCounts are the workers by final state, once the reservation has ended.
 	WorkerCounts map[string]int32 `protobuf:"bytes,14,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Origin says how it came to be queued: asked for (0), requeued (1), or part
-	// of a batch that is served as far as it fits (2).
+	// Origin is how it came to be queued: requested (0), requeued (1), or part of a
+	// best-effort batch (2).
 	Origin int32 `protobuf:"varint,15,opt,name=origin,proto3" json:"origin,omitempty"`
-	// Round counts the times that these workers were queued again because they
-	// could not be started.
+	// Round counts how often these workers were queued again because they could not be
+	// started.
 	Round int32 `protobuf:"varint,16,opt,name=round,proto3" json:"round,omitempty"`
-	// Unwanted are the workers that were cancelled one by one.
+	// Unwanted are the workers that were cancelled individually.
 	Unwanted []*WorkerRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
-	// LatestTarget is the target size of the latest request for this version
-	// that changed nothing else; that of spec is the one it was accepted with.
+	// LatestTarget is the target size of the latest request that changed nothing else of
+	// this version; spec has the target size of the first one.
 	LatestTarget *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
-	// Failed are the executors that rounds before this one failed on.
+	// Failed are the executors on which earlier rounds failed.
 	Failed []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
-	// Trace is the W3C traceparent of the request that asked for it; what comes
-	// of the version hands it on.
+	// Trace is the W3C traceparent of the request; versions that derive from this one
+	// inherit it.
 	Trace         string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,7 +536,7 @@ func (x *Reservation) GetTrace() string {
 	return ""
 }
 
-// FailedOn is an executor that a worker could not be started on.
+// FailedOn is an executor that could not start a worker.
 type FailedOn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
@@ -592,7 +592,7 @@ func (x *FailedOn) GetAt() *timestamppb.Timestamp {
 // Ready is registry/ready.
 type Ready struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Since is when it became ready; unset before.
+	// Since is when the registry became ready; unset before.
 	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
 	// By is "auto", "signal" or "grace".
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
@@ -727,9 +727,9 @@ func (x *RequestMark) GetCall() uint64 {
 type Stage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	TargetSize int32                  `protobuf:"varint,1,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
-	// Numbers holds the highest number used of each worker index.
+	// Numbers has the highest number used for each worker index.
 	Numbers []*WorkerRun `protobuf:"bytes,2,rep,name=numbers,proto3" json:"numbers,omitempty"`
-	// Requests are the latest calls that changed nothing, for repeats.
+	// Requests are the latest calls that changed nothing, to recognize repeats.
 	Requests      []*StageRequest `protobuf:"bytes,3,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -786,7 +786,7 @@ func (x *Stage) GetRequests() []*StageRequest {
 	return nil
 }
 
-// StageRequest is a call that found everything as it asked.
+// StageRequest is a call that found the requested state.
 type StageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -862,29 +862,28 @@ type Executor struct {
 	Incarnation int64                  `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Nonce       string                 `protobuf:"bytes,9,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Ordinal     uint32                 `protobuf:"varint,10,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Lost is set when its workers were given up.
+	// Lost is set when its workers became LOST.
 	Lost         bool                   `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`
 	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	Since        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=since,proto3" json:"since,omitempty"`
-	// Reserved is set aside for roles.
+	// Reserved are the shares that are reserved for roles.
 	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,14,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Draining: its workers are to go.
+	// Draining: its workers are evicted.
 	Draining bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Former are the nonces of earlier registrations, newest first.
 	Former []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
-	// Untold are the requests to disable that the executor came under later, and
-	// of which the jobs on it are still to be told; told is the uid of the last
-	// lease that was told of the first of them.
+	// Untold are the requests to disable that began to apply to the executor after they
+	// were made, and that were not yet reported to the jobs on it. Told is the UID of the
+	// last lease for which the first of them was reported.
 	Untold []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
 	Told   string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
-	// Returning: it has registered since it was given up, and workers of before may
-	// still live on it.
+	// Returning: it has registered since it was LOST, and may still run earlier workers.
 	Returning bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
-	// Strays: workers live on it that no record wants there.
+	// Strays: orphaned workers run on it.
 	Strays bool `protobuf:"varint,20,opt,name=strays,proto3" json:"strays,omitempty"`
 	// SecretHash is the SHA-256 of the agent's secret; empty for an agent without one.
 	SecretHash []byte `protobuf:"bytes,21,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
-	// SupersededWorkers: workers of an agent live that another one has superseded.
+	// SupersededWorkers: workers of a superseded agent run on it.
 	SupersededWorkers bool `protobuf:"varint,23,opt,name=superseded_workers,json=supersededWorkers,proto3" json:"superseded_workers,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1075,7 +1074,7 @@ func (x *Executor) GetSupersededWorkers() bool {
 }
 
 // Refusal is assigner/refusals/{id}: the executor refuses the requests of the
-// assigner's leader. It is given nothing while it has that incarnation.
+// assigner's leader. It gets no leases while it has that incarnation.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -1144,8 +1143,8 @@ func (x *Refusal) GetMessage() string {
 	return ""
 }
 
-// Forgotten is executors/forgotten: the greatest ordinal and incarnation of
-// executors whose records were deleted, so that neither is given again.
+// Forgotten is executors/forgotten: the greatest ordinal and incarnation of deleted
+// executors, so that neither is reused.
 type Forgotten struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ordinal       uint32                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
@@ -1296,20 +1295,20 @@ type Disable struct {
 	Reason     string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	ExpireAt   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Drain: workers on these executors are to go.
+	// Drain: the workers on these executors are evicted.
 	Drain bool `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Claim: it was made by a claim for scale-down.
+	// Claim: the request is a claim for scale-down.
 	Claim bool `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
-	// Told is how far the jobs were told of it: the last executor's id, a slash
-	// and the uid of a lease on it; done when told of all.
+	// Told is the progress of reporting the request to the jobs: the last executor's ID,
+	// a slash and the UID of a lease on it. ToldAll is set once all jobs have the event.
 	Told    string `protobuf:"bytes,8,opt,name=told,proto3" json:"told,omitempty"`
 	ToldAll bool   `protobuf:"varint,9,opt,name=told_all,json=toldAll,proto3" json:"told_all,omitempty"`
-	// EndedAt is when it expired or was undone; kept a while for repeats.
+	// EndedAt is when it expired or was undone; the record is kept a while for repeats.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Enable: it remembers a call that undid others, and how many.
+	// Enable: the record is for a call that undid other requests, and for their number.
 	Enable bool  `protobuf:"varint,11,opt,name=enable,proto3" json:"enable,omitempty"`
 	Undone int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
-	// Call is a fingerprint of what the call asked for.
+	// Call is a fingerprint of the call.
 	Call          uint64 `protobuf:"fixed64,13,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1487,18 +1486,18 @@ type LeaseChunk struct {
 	Key    *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Epoch  int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Chunks int32                  `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
-	// Each is what one worker takes.
+	// Each is the resources of one worker.
 	Each map[string]int64 `protobuf:"bytes,4,rep,name=each,proto3" json:"each,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Workers placed: parallel lists of worker index, number and executor ordinal.
+	// The placed workers, as parallel lists of worker index, number and executor ordinal.
 	Index   []int32  `protobuf:"varint,5,rep,packed,name=index,proto3" json:"index,omitempty"`
 	Number  []int32  `protobuf:"varint,6,rep,packed,name=number,proto3" json:"number,omitempty"`
 	Ordinal []uint32 `protobuf:"varint,7,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// Cut is the registry's revision at which the granting cycle started.
 	Cut       int64                  `protobuf:"varint,8,opt,name=cut,proto3" json:"cut,omitempty"`
 	GrantedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
-	// Total is how many workers the lease was granted for, over all chunks.
+	// Total is the number of workers of the lease when it was granted, over all chunks.
 	Total int32 `protobuf:"varint,10,opt,name=total,proto3" json:"total,omitempty"`
-	// Role is whose share is taken first.
+	// Role is the role whose share is used first.
 	Role string `protobuf:"bytes,11,opt,name=role,proto3" json:"role,omitempty"`
 	// Trace is the reservation's.
 	Trace         string `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
@@ -1627,16 +1626,16 @@ type TaskHeader struct {
 	Epoch   int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Chunks  int32                  `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
 	Workers int32                  `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Complete is set with the last chunk: only then is anything submitted.
+	// Complete is set with the last chunk. No start request is sent before.
 	Complete  bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	Lease     int64                  `protobuf:"varint,6,opt,name=lease,proto3" json:"lease,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Ended is set when every worker has ended.
 	Ended bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
-	// Stopping is set once the reservation's cancel was taken.
+	// Stopping is set once the reservation's cancellation is durable.
 	Stopping bool `protobuf:"varint,9,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// Withdrawn is set when a batch that is to start together cannot: all its
-	// workers are stopped, and the registry queues it again.
+	// Withdrawn is set if a batch with start TOGETHER cannot start: all its workers are
+	// stopped, and the registry queues it again.
 	Withdrawn bool `protobuf:"varint,10,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	// Reason and message say why it was withdrawn.
 	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1768,27 +1767,27 @@ func (x *TaskHeader) GetTrace() string {
 	return ""
 }
 
-// Poison is {service}/poison/{id}: what made the service's core panic, and is
-// left alone since.
+// Poison is {service}/poison/{id}: an input that made the service's core panic, and
+// that is quarantined.
 type Poison struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Kind is what is to blame: a request (1), a version of a record (2), or what
-	// the core decides by itself about a record (3).
+	// Kind is the kind of input: a request (1), a version of a record (2), or a record
+	// about which the core decides without a request (3).
 	Kind int32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Key is the record's, and mod its version; a request has neither.
+	// Key is the key of the record, and mod its version; a request has neither.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Mod int64  `protobuf:"varint,3,opt,name=mod,proto3" json:"mod,omitempty"`
-	// Request names the type of a request, fingerprint its content, and content
-	// is as much of it as is kept.
+	// Request is the type of a request, fingerprint identifies its content, and content
+	// is the content, possibly cut.
 	Request     string `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
 	Fingerprint string `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Content     string `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
-	// Panic is what the core said, and stack where; as much as is kept.
+	// Panic is the message of the panic, and stack its stack, possibly cut.
 	Panic   string                 `protobuf:"bytes,7,opt,name=panic,proto3" json:"panic,omitempty"`
 	Stack   string                 `protobuf:"bytes,8,opt,name=stack,proto3" json:"stack,omitempty"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`
 	Replica string                 `protobuf:"bytes,10,opt,name=replica,proto3" json:"replica,omitempty"`
-	// Version is the program's: another one tries again.
+	// Version is the version of the program: another version tries again.
 	Version       string `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1956,13 +1955,13 @@ type TaskWorker struct {
 	Attempts  int32                  `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	LastError string                 `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	ExitCode  *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// Incarnation is the executor's when it acknowledged the order.
+	// Incarnation is the executor's incarnation when it acknowledged the start request.
 	Incarnation int64  `protobuf:"varint,9,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Reason      string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Sequence is the executor's when it acknowledged the order: a report with a
-	// lower one does not prove the worker's absence.
+	// Sequence is the sequence of that acknowledgement: a report with a lower one does
+	// not prove the worker's absence.
 	Sequence int64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Requeue: it could not be started, and the registry is to queue it again.
+	// Requeue: it could not be started, and the registry queues it again.
 	Requeue bool `protobuf:"varint,12,opt,name=requeue,proto3" json:"requeue,omitempty"`
 	// Cleared is the request by which an operator cleared its quarantine.
 	Cleared       string `protobuf:"bytes,13,opt,name=cleared,proto3" json:"cleared,omitempty"`

@@ -7,13 +7,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the clock says, a heartbeat is sent in time and not much earlier, at an
+// At any time of day, the next heartbeat is sent in time and not much earlier, at an
 // instant that it shares with those of other hosts.
-func TestNextBeat(t *testing.T) {
+func TestHeartbeatDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(0, rapid.Int64Range(0, 1<<62).Draw(t, "now"))
 		every := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "every"))
-		after := nextBeat(now, every)
+		after := heartbeatDelay(now, every)
 		if after > every || after < every-every/10-every/50-1 {
 			t.Fatalf("the next of the beats each %v is sent after %v", every, after)
 		}

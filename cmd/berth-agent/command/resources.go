@@ -11,19 +11,19 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// offered is what the host has, with what is configured in its place.
-func offered(config AgentConfig, warn func(string)) (resource.Vector, error) {
-	given, err := pairs("--resources", config.Resources)
+// executorResources returns the configured resources, or by default those of the host.
+func executorResources(config AgentConfig, warn func(string)) (resource.Vector, error) {
+	configured, err := pairs("--resources", config.Resources)
 	if err != nil {
 		return nil, err
 	}
 	resources := resource.Vector{}
-	if len(given) == 0 {
+	if len(configured) == 0 {
 		if resources, err = agent.Detect(config.Dir); err != nil {
 			return nil, err
 		}
 	}
-	for name, text := range given {
+	for name, text := range configured {
 		if resources[name], err = amount("--resources", name, text, warn); err != nil {
 			return nil, err
 		}
@@ -31,44 +31,44 @@ func offered(config AgentConfig, warn func(string)) (resource.Vector, error) {
 	return resources.WithSlots(), nil
 }
 
-// pairs reads name=value.
+// pairs parses a list of name=value.
 func pairs(flag string, list []string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
 		if _, twice := m[name]; !ok || name == "" || twice {
-			return nil, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name is given twice", text)
+			return nil, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name occurs twice", text)
 		}
 		m[name] = value
 	}
 	return m, nil
 }
 
-// setAside reads what of the resources is for which role: role:name=amount, and
-// after a comma more of the same role, or the next one. None may be promised
-// twice.
-func setAside(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
+// parseReserved parses the shares of the resources for roles: role:name=amount, and after
+// a comma another amount of the same role, or the next role. All shares together must
+// not be more than the resources.
+func parseReserved(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
 	wrong := func(format string, args ...any) (map[string]resource.Vector, error) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--reserved", format, args...)
 	}
 	shares, spelled := map[string]resource.Vector{}, map[string]string{}
 	left, role := resources, ""
-	// A list from a file may hold what a command line would have split.
+	// An element of a list from a file may have separators that a command line splits at.
 	for text := range strings.FieldsFuncSeq(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ';' }) {
 		share := text
-		if given, rest, named := strings.Cut(text, ":"); named {
-			role, share = given, rest
+		if before, rest, named := strings.Cut(text, ":"); named {
+			role, share = before, rest
 		}
 		name, value, ok := strings.Cut(share, "=")
 		if role == "" || name == "" || !ok {
 			return wrong("%q is not role:name=amount, or its role is missing", text)
 		}
 		if other, known := spelled[constraint.Fold(role)]; known && other != role {
-			return wrong("%s is the same role as %s but for case", role, other)
+			return wrong("%s and %s are the same role with different case", role, other)
 		}
 		spelled[constraint.Fold(role)] = role
 		if _, twice := shares[role][name]; twice {
-			return wrong("%s of role %s is given twice", name, role)
+			return wrong("%s of role %s occurs twice", name, role)
 		}
 		n, err := amount("--reserved", name, value, warn)
 		if err != nil {
@@ -85,8 +85,7 @@ func setAside(list []string, resources resource.Vector, warn func(string)) (map[
 	return shares, nil
 }
 
-// amount reads how much there is of a resource, and warns of an amount that is
-// too small to be meant.
+// amount parses the amount of a resource, and warns if it is implausibly small.
 func amount(flag, name, text string, warn func(string)) (int64, error) {
 	n, err := quantity.Parse(name, text)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-func TestSetAside(t *testing.T) {
+func TestParseReserved(t *testing.T) {
 	has := resource.Vector{"cpu": 4000, "slots": 4}
 	web := map[string]resource.Vector{"web": {"cpu": 1000, "slots": 1}}
 	both := map[string]resource.Vector{"web": {"cpu": 1000, "slots": 1}, "batch": {"cpu": 3000}}
@@ -21,14 +21,14 @@ func TestSetAside(t *testing.T) {
 		"web:cpu=1,slots=1;batch:cpu=3000m": both,
 		"web:cpu=1 slots=1 batch:cpu=3000m": both,
 	} {
-		got, err := setAside(strings.Fields(text), has, ignore)
+		got, err := parseReserved(strings.Fields(text), has, ignore)
 		if err != nil || !maps.EqualFunc(got, want, resource.Vector.Equal) {
 			t.Errorf("%q: %v %v, want %v", text, got, err, want)
 		}
 	}
 }
 
-func TestSetAsideRefuses(t *testing.T) {
+func TestParseReservedRefuses(t *testing.T) {
 	has := resource.Vector{"cpu": 4000, "slots": 4}
 	for _, text := range []string{
 		"cpu=1", ":cpu=1", "web", "web:", "web:cpu", "web:=1", // not role:name=amount
@@ -36,7 +36,7 @@ func TestSetAsideRefuses(t *testing.T) {
 		"web:cpu=1 cpu=2", "web:cpu=1 Web:slots=1", // twice
 		"web:cpu=4001m", "web:gpu=1", "web:cpu=2 batch:cpu=2001m", // more than there is
 	} {
-		got, err := setAside(strings.Fields(text), has, ignore)
+		got, err := parseReserved(strings.Fields(text), has, ignore)
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != "--reserved" {
 			t.Errorf("%q: %v %v", text, got, err)
 		}
@@ -45,19 +45,19 @@ func TestSetAsideRefuses(t *testing.T) {
 
 func ignore(string) {}
 
-// TestResourcesOfAnAgentAreQuantities reads what --resources says.
+// TestResourcesOfAnAgentAreQuantities checks the amounts of --resources, and the warnings.
 func TestResourcesOfAnAgentAreQuantities(t *testing.T) {
 	var warned []string
 	warn := func(text string) { warned = append(warned, text) }
-	got, err := offered(AgentConfig{Resources: []string{"cpu=2", "memory=4Gi", "gpu=8"}}, warn)
+	got, err := executorResources(AgentConfig{Resources: []string{"cpu=2", "memory=4Gi", "gpu=8"}}, warn)
 	want := resource.Vector{"cpu": 2000, "memory": 4 << 30, "gpu": 8, "slots": 1}
 	if err != nil || !got.Equal(want) || len(warned) > 0 {
 		t.Errorf("%v %v, warned %q; want %v", got, err, warned, want)
 	}
-	if _, err := offered(AgentConfig{Resources: []string{"cpu=5m", "memory=4"}}, warn); err != nil || len(warned) != 2 {
+	if _, err := executorResources(AgentConfig{Resources: []string{"cpu=5m", "memory=4"}}, warn); err != nil || len(warned) != 2 {
 		t.Errorf("%v, warned %q; want two warnings", err, warned)
 	}
-	_, err = offered(AgentConfig{Resources: []string{"cpu=8000"}}, warn)
+	_, err = executorResources(AgentConfig{Resources: []string{"cpu=8000"}}, warn)
 	if f := fault.Of(err); f == nil || !strings.Contains(f.Message, "2000m") || f.Fields[0].Name != "--resources" {
 		t.Errorf("8,000 cores: %v", err)
 	}

@@ -1,0 +1,35 @@
+package command
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"berth.dev/cmd/berth-agent/host"
+	"berth.dev/pkg/process"
+)
+
+// serve runs the agents that add adds to a host on the address bound, until the process
+// is stopped or an agent fails. The name is for traces.
+func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool, log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
+	traces, err := common.Trace(ctx, "agent", name, nil, log, nil)
+	if err != nil {
+		return err
+	}
+	ports, err := common.Open(log)
+	if err != nil {
+		traces.Close()
+		return err
+	}
+	h := host.Open(ctx, ports.Calls, gateways, traces, log)
+	err = add(h, ports.Calls.Addr())
+	if err == nil {
+		err = common.Announce(log, ports, nil)
+	}
+	if err != nil {
+		h.Close(false, common.StopTimeout)
+		return err
+	}
+	<-h.Stopping()
+	return h.Close(stopWorkers, common.StopTimeout)
+}

@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// SubmitTask starts a worker, or returns the state of one that was requested before.
+// The agent starts a few workers at a time, in the order of the requests. If the start
+// takes a while, the answer shows STARTING, and a later report has the result. Errors
+// are *fault.Error; only an Unavailable one leaves open whether the worker runs.
+func (a *Agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+	waiting, cancel := context.WithTimeout(ctx, a.cfg.startWait)
+	defer cancel()
+	s, err := a.accept(req)
+	if err != nil {
+		return nil, err
+	}
+	return s.answer(ctx, waiting.Done())
+}
+
+// submission is an accepted start request that has no answer yet.
+type submission struct {
+	agent *Agent
+	entry *entry
+	start *start // nil if no start is queued or in progress
+}
+
+// accept accepts a start request, or refuses it. The caller must call answer.
+func (a *Agent) accept(req *controlv1.SubmitTaskRequest) (*submission, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, err := a.permit(req.GetNonce(), req.GetWorker())
+	if err != nil {
+		return nil, err
+	}
+	if a.ending {
+		return nil, a.errEnding()
+	}
+	e, fresh, older, err := a.ledger.submit(req.GetTerm(), req.GetIncarnation(), id, req.GetWorker().GetUid(), a.cfg.now())
+	if older != nil {
+		a.replace(older.identity)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := a.enqueue(specOf(a.cfg.ID, id, req)); err != nil {
+			a.ledger.startFailed(id)
+			return nil, err
+		}
+	}
+	s := &submission{a, e, a.starting[id]}
+	if s.start != nil {
+		s.start.awaited++
+	}
+	a.requests.Add(1)
+	return s, nil
+}
+
+// answer waits until the start has a result, or until late is closed. In the second case
+// the start counts as acknowledged.
+func (s *submission) answer(ctx context.Context, late <-chan struct{}) (*controlv1.SubmitTaskAnswer, error) {
+	a := s.agent
+	defer a.requests.Done()
+	if s.start != nil {
+		select {
+		case <-s.start.settled:
+		case <-late:
+		case <-ctx.Done():
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.start != nil {
+		s.start.awaited--
+		select {
+		case <-s.start.settled:
+			if s.start.err != nil {
+				return nil, s.start.err
+			}
+		default:
+			if ctx.Err() != nil {
+				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the worker is being started").Because(ctx.Err())
+			}
+			s.start.acknowledged = true
+		}
+	}
+	return &controlv1.SubmitTaskAnswer{Worker: s.entry.wire(), Sequence: a.ledger.next()}, nil
+}
+
+// replace stops a worker for a later epoch of its name. The control plane repeats the
+// request for that epoch. a.mu must be locked.
+func (a *Agent) replace(id identity) {
+	if s := a.starting[id]; s != nil {
+		a.withdraw(s, fault.New(fault.Conflict, fault.ReasonLowerEpoch, "a later epoch of %s was requested", id.Worker))
+	}
+	if w := a.workers[id]; w != nil {
+		a.requests.Go(func() { _ = a.stopWorker(id, w, w.grace) }) // it logs a failure
+	}
+}
+
+// StopTask stops a worker. The answer shows EVICTING while the worker still runs, or an
+// end: then it does not run and never will.
+func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id, err := a.permit(req.GetNonce(), req.GetWorker())
+	if err != nil {
+		return nil, err
+	}
+	a.requests.Add(1)
+	defer a.requests.Done()
+	for {
+		e, err := a.ledger.stop(req.GetTerm(), req.GetIncarnation(), id)
+		switch s := a.starting[id]; {
+		case err != nil:
+			return nil, err
+		case e == nil:
+			return a.forbid(id, req.GetWorker().GetUid())
+		case s != nil:
+			if err := a.cancelStart(ctx, s); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if w := a.workers[id]; w != nil && !e.state.Terminal() {
+			grace := w.grace
+			if req.GetGrace() != nil {
+				grace = max(0, req.GetGrace().AsDuration())
+			}
+			a.mu.Unlock()
+			err := a.stopWorker(id, w, grace)
+			a.mu.Lock()
+			if err != nil {
+				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s could not be signalled to stop", id.Worker).Because(err)
+			}
+		}
+		if e.state == model.WorkerStarting {
+			return nil, notDurable(id, nil) // The start never began, and its end is pending.
+		}
+		return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
+	}
+}
+
+// forbid promises that a worker without an entry is never started. a.mu must be locked.
+func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
+	t := tombstone{id, a.cfg.now()}
+	if !a.ledger.hasTombstone(id) {
+		// Only a durable tombstone is a promise. It must not use the disk space that is
+		// reserved for the ends of running workers.
+		if err := a.journal.reserve(a.ledger.live()+1, a.ledger.tombstones); err != nil {
+			return nil, notDurable(id, err)
+		}
+		if err := a.journal.append(t, a.ledger.tombstones); err != nil {
+			return nil, notDurable(id, err)
+		}
+		a.ledger.bury(t)
+	}
+	e := entry{identity: id, uid: uid, state: model.WorkerEvicted, since: t.At}
+	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
+}
+
+// cancelStart withdraws a queued start, or waits for one that has begun. a.mu must be
+// locked, and is unlocked during the wait.
+func (a *Agent) cancelStart(ctx context.Context, s *start) error {
+	worker := s.spec.Worker
+	if a.withdraw(s, fault.New(fault.Conflict, fault.ReasonStopped, "%s was stopped before it was started", worker)) {
+		return nil
+	}
+	a.mu.Unlock()
+	defer a.mu.Lock()
+	select {
+	case <-s.settled:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s is being started", worker).Because(ctx.Err())
+	}
+}
+
+func notDurable(id identity, err error) error {
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stop of %s is not durable", id.Worker).Because(err)
+}
+
+// stopWorker signals a worker to stop. a.mu must not be locked.
+func (a *Agent) stopWorker(id identity, w *worker, grace time.Duration) error {
+	if err := w.handle.Stop(grace); err != nil {
+		a.log.Error("worker not signalled to stop", "worker", id.Worker, "epoch", id.Epoch, "error", err)
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ledger.evicting(id, a.cfg.now()) {
+		a.log.Info("worker signalled to stop", "worker", id.Worker, "epoch", id.Epoch, "grace", grace)
+		a.notify()
+	}
+	return nil
+}
+
+// permit checks what every request carries, the nonce first: a sender without it learns
+// nothing about the rest. a.mu must be locked.
+func (a *Agent) permit(nonce string, ref *controlv1.WorkerRef) (identity, error) {
+	if err := a.ledger.permit(nonce); err != nil {
+		return identity{}, err
+	}
+	id, err := identityOf(ref)
+	if err == nil && a.closed {
+		err = a.errEnding()
+	}
+	return id, err
+}
+
+// errEnding is the refusal of an agent that starts no workers any more.
+func (a *Agent) errEnding() error {
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the agent of %s is shutting down", a.cfg.ID)
+}
+
+// identityOf refuses names that cannot be part of a path.
+func identityOf(ref *controlv1.WorkerRef) (identity, error) {
+	switch {
+	case ref == nil:
+		return identity{}, fault.BadField(fault.ReasonRequired, "worker", "is required")
+	case !model.ValidName(ref.GetJob(), 128):
+		return identity{}, fault.BadField(fault.ReasonBadName, "worker.job", "%q is not a name", ref.GetJob())
+	case !model.ValidName(ref.GetStage(), 128):
+		return identity{}, fault.BadField(fault.ReasonBadName, "worker.stage", "%q is not a name", ref.GetStage())
+	case ref.GetIndex() < 0:
+		return identity{}, fault.BadField(fault.ReasonInvalid, "worker.index", "must not be negative, got %d", ref.GetIndex())
+	case ref.GetNumber() < 0:
+		return identity{}, fault.BadField(fault.ReasonInvalid, "worker.number", "must not be negative, got %d", ref.GetNumber())
+	case ref.GetEpoch() <= 0:
+		return identity{}, fault.BadField(fault.ReasonRequired, "worker.epoch", "must be positive, got %d", ref.GetEpoch())
+	}
+	workerID := model.WorkerID{Index: ref.GetIndex(), Number: ref.GetNumber()}
+	return identity{model.Worker{Job: ref.GetJob(), Stage: ref.GetStage(), ID: workerID}, ref.GetEpoch()}, nil
+}
+
+func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec {
+	task := req.GetTask()
+	grace := defaultGrace
+	if task.GetStopGrace() != nil {
+		grace = max(0, task.GetStopGrace().AsDuration())
+	}
+	return Spec{
+		Executor: executor, Worker: id.Worker, Epoch: id.Epoch, UID: req.GetWorker().GetUid(),
+		Command: task.GetCommand(), Args: task.GetArgs(), Env: task.GetEnv(), Payload: task.GetPayload(),
+		Grace: grace,
+	}
+}
