@@ -68,7 +68,7 @@ var All = []Mutant{
 	{
 		Name: "full-taken-as-certain", Breaks: "a full store is no proof that nothing was written: the write that fills it is answered so",
 		Edits: []Edit{
-			{File: "pkg/store/committer.go", Old: `res, err = c.look(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
+			{File: "pkg/store/committer.go", Old: `res, err = c.checkFull(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
 		},
 		Hunter: Sim, Expects: []string{"was told that it changed nothing for want of room"},
 	},
