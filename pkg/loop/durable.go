@@ -38,23 +38,16 @@ func attribute(effects []pendingEffect, token uint64) {
 
 // emit reports the job events of effects that became durable.
 func (d *Driver[C]) emit(effects []pendingEffect, revision int64) {
-	if d.Durable == nil {
-		return
-	}
 	for _, e := range effects {
-		if len(e.Events) > 0 {
+		if d.Durable != nil && len(e.Events) > 0 {
 			d.Durable(e.token, revision, e.Events)
 		}
 	}
 }
 
-// durable returns the receiver of durable job events; nil if there is none.
-func (t *tenure[C]) durable() func(token uint64, revision int64, events []model.JobEvent) {
-	receive := t.l.cfg.Durable
-	if receive == nil {
-		return nil
-	}
-	return func(token uint64, revision int64, events []model.JobEvent) {
+// durable implements Leading.
+func (t *tenure[C]) durable(token uint64, revision int64, events []model.JobEvent) {
+	if receive := t.l.cfg.Durable; receive != nil {
 		receive(Durable{
 			Cause: t.waiting[token].ctx, Term: t.term.Number, Began: t.leadership.Since(), Revision: revision, Events: events,
 		})

@@ -196,7 +196,7 @@ func (t *tenure[C]) leading() Leading {
 	})
 	return Leading{
 		Term: t.term.Number, Log: committer, Source: t, Confirm: t.confirm,
-		Grant: t.grant, Revoke: cfg.Store.Revoke, Durable: t.durable(),
+		Grant: t.grant, Revoke: cfg.Store.Revoke, Durable: t.durable,
 	}
 }
 

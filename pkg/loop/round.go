@@ -68,7 +68,7 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			return r.released, d.enforceLimits(ctx)
 		case errors.As(err, &conflict):
 			err = d.catchUp(ctx, r, conflict.Revision)
-		case isContentError(err):
+		case contentFault(err) != nil:
 			err = r.refuseFirst(err)
 		case isFull(err):
 			d.postpone(r)
@@ -215,16 +215,16 @@ func answers(actions []model.Action) bool {
 	return slices.ContainsFunc(actions, func(a model.Action) bool { _, ok := a.(model.Reply); return ok })
 }
 
-// isContentError reports whether the store refuses a write because of its content.
-func isContentError(err error) bool {
-	return errors.Is(err, store.ErrLeaseNotFound) || errors.Is(err, store.ErrTooLarge)
-}
-
+// contentFault returns the answer to a request whose write the store refuses because of its
+// content; nil for any other error.
 func contentFault(err error) error {
-	if errors.Is(err, store.ErrLeaseNotFound) {
+	switch {
+	case errors.Is(err, store.ErrLeaseNotFound):
 		return fault.New(fault.Precondition, fault.ReasonLeaseGone, "the etcd lease has expired").Because(err)
+	case errors.Is(err, store.ErrTooLarge):
+		return fault.New(fault.Exhausted, fault.ReasonTooLarge, "the record is too large for the store").Because(err)
 	}
-	return fault.New(fault.Exhausted, fault.ReasonTooLarge, "the record is too large for the store").Because(err)
+	return nil
 }
 
 // step gives the core one event, queues its effects and returns its other actions.

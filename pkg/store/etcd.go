@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -247,30 +248,18 @@ func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
 // unchanged.
 func alarmsOf(errors []string) (names []string) {
 	for _, text := range errors {
-		name := text
-		for number, known := range etcdserverpb.AlarmType_name {
-			if number != int32(etcdserverpb.AlarmType_NONE) && strings.Contains(text, known) {
-				name = known
-			}
-		}
-		names = append(names, name)
+		names = append(names, cmp.Or(alarmIn(text), text))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// alarmList returns the alarms that all members agree on.
-func (e *Etcd) alarmList(ctx context.Context) ([]string, error) {
-	ctx, cancel := callContext(ctx)
-	defer cancel()
-	resp, err := e.client.AlarmList(ctx)
-	if err != nil {
-		return nil, e.failed(err)
+// alarmIn returns the name of the alarm that a text mentions, if any.
+func alarmIn(text string) string {
+	for number, name := range etcdserverpb.AlarmType_name {
+		if number != int32(etcdserverpb.AlarmType_NONE) && strings.Contains(text, name) {
+			return name
+		}
 	}
-	var names []string
-	for _, a := range resp.Alarms {
-		names = append(names, a.Alarm.String())
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return ""
 }

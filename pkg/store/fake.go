@@ -23,7 +23,6 @@ type Fake struct {
 	names     []string // of keys; sorted, except if unsorted is set
 	unsorted  bool
 	leases    map[int64]*fakeLease
-	earliest  time.Time // no etcd lease expires earlier
 	lastLease int64
 	history   []Revision
 	delayed   []Txn // by ApplyLater

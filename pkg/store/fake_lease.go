@@ -26,11 +26,7 @@ func (f *Fake) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	// etcd counts whole seconds.
 	ttl = max((ttl + time.Second - 1).Truncate(time.Second), f.cfg.MinTTL)
 	f.lastLease++
-	deadline := f.now().Add(ttl)
-	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: deadline, keys: map[string]struct{}{}}
-	if f.earliest.IsZero() || deadline.Before(f.earliest) {
-		f.earliest = deadline
-	}
+	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: f.now().Add(ttl), keys: map[string]struct{}{}}
 	f.wake()
 	return Lease{ID: f.lastLease, TTL: ttl}, out.Err
 }
@@ -109,10 +105,8 @@ func (f *Fake) RefreshLeases() {
 // expire ends expired etcd leases in order of deadline and then of ID, so that a run from a seed
 // is repeatable.
 func (f *Fake) expire() {
-	now := f.now()
-	for !f.earliest.IsZero() && !now.Before(f.earliest) {
+	for now := f.now(); ; {
 		id, deadline := f.nextExpiry()
-		f.earliest = deadline
 		if id == 0 || now.Before(deadline) {
 			return
 		}
@@ -120,8 +114,7 @@ func (f *Fake) expire() {
 	}
 }
 
-// nextExpiry returns the etcd lease that expires first; 0 and no time if there is none. Renewals
-// do not update earliest, so that all leases are examined only when time has passed.
+// nextExpiry returns the etcd lease that expires first; 0 and no time if there is none.
 func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
 	for i, l := range f.leases {
 		if id == 0 || l.deadline.Before(deadline) || l.deadline.Equal(deadline) && i < id {

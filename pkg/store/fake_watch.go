@@ -42,7 +42,7 @@ func (w *fakeWatch) Next(ctx context.Context) (Batch, error) {
 func (w *fakeWatch) wait(ctx context.Context) error {
 	w.f.mu.Lock()
 	moved := w.f.moved
-	earliest := w.f.earliest
+	_, earliest := w.f.nextExpiry()
 	ready := w.f.revision >= w.next || w.progress
 	w.f.mu.Unlock()
 	if ready {

@@ -68,70 +68,48 @@ func withScheme(endpoint string) string {
 // fails: a member that does not answer is part of the result.
 func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	var h Health
-	endpoints := e.members.all // excluded ones as well
-	found := e.statuses(ctx, each, endpoints)
-	known := map[uint64]int{}
-	for i, s := range found {
-		if s.err == nil {
-			known[s.Header.MemberId] = i
-		}
-	}
+	found := e.statuses(ctx, each, e.members.all) // excluded ones as well
 	for id, m := range e.listed(ctx, each) {
-		i, answered := known[id]
-		if !answered {
-			// No endpoint is this member, or its endpoint does not answer. The member's own
-			// URLs are another way to reach it.
-			i = slices.IndexFunc(endpoints, func(endpoint string) bool { return slices.Contains(m.ClientURLs, withScheme(endpoint)) })
-			if i < 0 {
-				more := e.statuses(ctx, each, m.ClientURLs[:min(1, len(m.ClientURLs))])
-				if len(more) == 0 {
-					more = []memberStatus{{err: errors.New("the member has not started")}}
-				}
-				i, found = len(found), append(found, more...)
+		i := slices.IndexFunc(found, func(s memberStatus) bool { return s.id == id })
+		if i < 0 { // its endpoint does not answer
+			i = slices.IndexFunc(found, func(s memberStatus) bool { return slices.Contains(m.ClientURLs, withScheme(s.Endpoint)) })
+		}
+		if i < 0 { // it is not configured as an endpoint
+			i, found = len(found), append(found, e.statuses(ctx, each, m.ClientURLs[:min(1, len(m.ClientURLs))])...)
+			if i == len(found) {
+				found = append(found, memberStatus{Member: Member{Error: "the member has not started"}})
 			}
 		}
-		found[i].name, found[i].learner = m.Name, m.IsLearner
+		found[i].Name, found[i].Learner = m.Name, found[i].Learner || m.IsLearner
 	}
 	seen := map[uint64]bool{}
 	for _, s := range found {
-		if s.err == nil && seen[s.Header.MemberId] {
+		if seen[s.id] {
 			continue // two endpoints of one member
 		}
-		member := s.member()
-		if s.err == nil {
-			seen[s.Header.MemberId] = true
-			h.Revision = max(h.Revision, s.Header.Revision)
-		}
-		h.Members = append(h.Members, member)
+		seen[s.id] = s.id != 0
+		h.Members = append(h.Members, s.Member)
+		h.Revision = max(h.Revision, s.revision)
+		h.Alarms = append(h.Alarms, s.alarms...)
 	}
 	slices.SortStableFunc(h.Members, func(a, b Member) int {
 		return slices.Compare([]string{a.Name, a.Endpoint}, []string{b.Name, b.Endpoint})
 	})
+	slices.Sort(h.Alarms)
+	h.Alarms = slices.Compact(h.Alarms)
 	h.Read, h.ReadError = e.probe(ctx, each)
 	limited, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
-	h.Alarms, _ = e.alarmList(limited) // on an error there is no quorum, which ReadError shows
 	h.Compacted = e.compacted(limited)
 	return h
 }
 
+// memberStatus is the answer of one endpoint. Without an answer the ID is 0.
 type memberStatus struct {
-	*clientv3.StatusResponse
-	endpoint, name string
-	learner        bool
-	err            error
-}
-
-func (s memberStatus) member() Member {
-	m := Member{Name: s.name, Endpoint: s.endpoint, Learner: s.learner}
-	if s.err != nil {
-		m.Error = s.err.Error()
-		return m
-	}
-	m.Learner = s.learner || s.IsLearner
-	m.Leads, m.HasLeader = s.Leader == s.Header.MemberId && s.Leader != 0, s.Leader != 0
-	m.Version, m.Size, m.InUse, m.Quota, m.Index = s.Version, s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.RaftAppliedIndex
-	return m
+	Member
+	id       uint64
+	revision int64
+	alarms   []string
 }
 
 // statuses queries endpoints concurrently. The answers are in the order of endpoints.
@@ -142,8 +120,20 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 	var wait sync.WaitGroup
 	for i, endpoint := range endpoints {
 		wait.Go(func() {
-			status, err := e.client.Status(ctx, endpoint)
-			list[i] = memberStatus{StatusResponse: status, endpoint: endpoint, err: err}
+			s, err := e.client.Status(ctx, endpoint)
+			if err != nil {
+				list[i].Member = Member{Endpoint: endpoint, Error: err.Error()}
+				return
+			}
+			list[i] = memberStatus{id: s.Header.MemberId, revision: s.Header.Revision, Member: Member{
+				Endpoint: endpoint, Learner: s.IsLearner, Leads: s.Leader == s.Header.MemberId, HasLeader: s.Leader != 0,
+				Version: s.Version, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: s.DbSizeQuota, Index: s.RaftAppliedIndex,
+			}}
+			for _, text := range s.Errors {
+				if alarm := alarmIn(text); alarm != "" {
+					list[i].alarms = append(list[i].alarms, alarm)
+				}
+			}
 		})
 	}
 	wait.Wait()

@@ -39,14 +39,13 @@ type View struct {
 	known    int64              // the store is known to have reached this revision
 	heard    time.Time          // last useful response of this watch; zero before the first
 	asked    time.Time          // first progress request without a useful response; zero if none
-	moved    chan struct{}      // closed and replaced when a batch is delivered
 }
 
 // OpenView returns a view of the keys under prefix. Snapshots leave out the skipped prefixes,
 // and changes under them are delivered separately. The view reads nothing before the first
 // Next. It must be closed.
 func OpenView(s Store, prefix string, skip ...string) *View {
-	return &View{store: s, prefix: prefix, skip: skip, moved: make(chan struct{})}
+	return &View{store: s, prefix: prefix, skip: skip}
 }
 
 // Next waits for the next batch. The first batch is a snapshot with Reset set. If changes
@@ -124,7 +123,7 @@ func (v *View) snapshot(ctx context.Context) (Batch, error) {
 	defer v.mu.Unlock()
 	v.watch = v.store.Watch(v.prefix, revision+1)
 	v.heard, v.asked = time.Now(), time.Time{}
-	v.deliver(revision)
+	v.revision = revision
 	return b, nil
 }
 
@@ -225,15 +224,8 @@ func (v *View) accept(b Batch) (Batch, bool) {
 	if b.Revision <= v.revision {
 		return Batch{}, false
 	}
-	v.deliver(b.Revision)
+	v.revision = b.Revision
 	return b, true
-}
-
-// deliver records that a batch was delivered.
-func (v *View) deliver(revision int64) {
-	v.revision = revision
-	close(v.moved)
-	v.moved = make(chan struct{})
 }
 
 func (v *View) drop() {
@@ -277,25 +269,6 @@ func (v *View) Know(revision int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known = max(v.known, revision)
-}
-
-// Reached waits until Next or TryNext has delivered a batch that reaches the revision. The only
-// error is that of ctx.
-func (v *View) Reached(ctx context.Context, revision int64) error {
-	v.Want(revision)
-	for {
-		v.mu.Lock()
-		reached, moved := v.revision >= revision, v.moved
-		v.mu.Unlock()
-		if reached {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }
 
 // Revision returns the delivered revision; 0 before the first snapshot.
