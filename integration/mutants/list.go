@@ -68,7 +68,7 @@ var All = []Mutant{
 	{
 		Name: "full-taken-as-certain", Breaks: "a full store is no proof that nothing was written: the write that fills it is answered so",
 		Edits: []Edit{
-			{File: "pkg/store/committer.go", Old: `res, err = c.look(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
+			{File: "pkg/store/committer.go", Old: `res, err = c.checkFull(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
 		},
 		Hunter: Sim, Expects: []string{"was told that it changed nothing for want of room"},
 	},
@@ -82,7 +82,7 @@ var All = []Mutant{
 	{
 		Name: "answered-before-durable", Breaks: "an answer or an order goes out once what it rests on is durable",
 		Edits: []Edit{
-			{File: "pkg/loop/driver.go", Old: `for done < len(events) && after[done] <= durable {`, New: `for done < len(events) {`},
+			{File: "pkg/loop/round.go", Old: `for settled < len(r.pending) && decisions[settled].effects <= durable {`, New: `for settled < len(r.pending) {`},
 		},
 		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true", "does not come to rest"},
 	},
@@ -96,7 +96,7 @@ var All = []Mutant{
 	{
 		Name: "answered-unconfirmed", Breaks: "an answer that rests on no write is given once the term is confirmed",
 		Edits: []Edit{
-			{File: "pkg/loop/driver.go", Old: `if durable == 0 && answers(open) {`, New: `if false {`},
+			{File: "pkg/loop/round.go", Old: `if answers(r.unproved) {`, New: `if false {`},
 		},
 		Hunter: Sim, Expects: []string{"was cancelled, and", "runs false, recorded true"},
 	},

@@ -120,7 +120,7 @@ func (n *node[C]) ask(request any, until time.Time, answer func(any, error)) {
 		answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "%s does not lead", n.name))
 		return
 	}
-	first, err := loop.Vouch(request, n.driver.Revision(), func(service string) int64 {
+	first, err := loop.CheckClaims(request, n.driver.Revision(), func(service string) int64 {
 		_, term := n.driver.Leader(service)
 		return term
 	}, n.w.readLeader)
@@ -357,7 +357,7 @@ func (n *node[C]) CatchUp(_ context.Context, revision int64) ([]store.Batch, err
 // confirm implements loop.Leading.
 func (n *node[C]) confirm(ctx context.Context) error {
 	if kv, ok, _ := n.w.store.Get(ctx, n.key()); !ok || kv.Create != n.term {
-		return loop.ErrFenced
+		return store.ErrFenced
 	}
 	return nil
 }

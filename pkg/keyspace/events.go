@@ -6,65 +6,61 @@ import (
 	"strings"
 )
 
-// Job events are kept in segments: what one service wrote on one etcd lease.
-// Its segments are numbered 1, 2, 3 and so on, over all terms. The order of
-// keys within a job and a service is that in which the events were written.
+// Job events are kept in segments. A segment contains the events that one service wrote on one
+// etcd lease. A service numbers its segments 1, 2, 3 and so on, over all terms. The keys of a job
+// and a service have the order in which the events were written.
 
-// MaxSegment is the highest number of a segment: with more, keys would not be in
-// order. maxEvent is the largest event, as etcd may be configured to take.
+// MaxSegment is the highest number of a segment. Above it, keys would not be in order. maxEvent
+// is the size of the largest event that any configuration of etcd accepts.
 const (
 	MaxSegment = 1<<32 - 1
 	maxEvent   = 1 << 24
 )
 
-// EventKey is what the key of one event says of it.
+// EventKey is the content of the key of one event.
 type EventKey struct {
 	Job, Service string
-	// Segment is the number of the segment that it is in.
+	// Segment is the number of its segment.
 	Segment int64
-	// Number is its number among all that the service wrote in the term.
+	// Number counts the events that the service wrote in the term.
 	Number int64
-	// Size of the value in bytes. With it, keys alone tell how much is kept.
+	// Size of the value in bytes. So the total size of all events follows from the keys.
 	Size int
 }
 
-// Events is the prefix of all job events.
+// Events returns the prefix of all job events.
 func (s Space) Events() string { return s.prefix + "events/" }
 
-// JobEvents is the prefix of a job's events, and of their floors.
+// JobEvents returns the prefix of a job's events and floors.
 func (s Space) JobEvents(job string) string { return s.Events() + job + "/" }
 
-// EventFloor is the key that says which events of a job its service deleted. It
-// comes before all of those.
+// EventFloor returns the key that records which events of a job the service deleted. It sorts
+// before all of them.
 func (s Space) EventFloor(job, service string) string { return s.JobEvents(job) + service }
 
-// SegmentEvents are the keys of a job's events in one segment, from the first
-// on and before the second.
+// SegmentEvents returns the key range [from, to) of a job's events in one segment.
 func (s Space) SegmentEvents(job, service string, segment int64) (from, to string) {
 	stem := fmt.Sprintf("%s/%08x", s.EventFloor(job, service), segment)
 	return stem + "-", stem + "."
 }
 
-// ServiceEvents are the keys of a job's events of one service, from a segment
+// ServiceEvents returns the key range [from, to) of a job's events of one service, from a segment
 // on.
 func (s Space) ServiceEvents(job, service string, segment int64) (from, to string) {
 	from, _ = s.SegmentEvents(job, service, segment)
 	return from, s.EventFloor(job, service) + "0"
 }
 
-// Event is the key of one event.
+// Event returns the key of one event.
 func (s Space) Event(e EventKey) string {
 	return fmt.Sprintf("%s/%08x-%012x-%x", s.EventFloor(e.Job, e.Service), e.Segment, e.Number, e.Size)
 }
 
-// ParseEvent reads a key below Events: of an event, or of the floor of a job and
-// a service, which has no segment.
+// ParseEvent parses a key under Events: that of an event, or that of a floor, which has no
+// segment.
 func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.prefix)
+	rest, ok := strings.CutPrefix(key, s.Events())
 	if !ok || len(rest) > maxKey {
-		return EventKey{}, false
-	}
-	if rest, ok = strings.CutPrefix(rest, "events/"); !ok {
 		return EventKey{}, false
 	}
 	if e.Job, rest, ok = strings.Cut(rest, "/"); !ok {
@@ -90,27 +86,22 @@ func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
 	return e, s.Event(e) == key
 }
 
-// Segments is the prefix of what says which segments are kept.
+// Segments returns the prefix of the marks of segments.
 func (s Space) Segments() string { return s.prefix + "segments/" }
 
-// NewestSegment is the key that names the newest segment of a service. It is on
-// no etcd lease.
+// NewestSegment returns the key that names the newest segment of a service. It has no etcd lease.
 func (s Space) NewestSegment(service string) string { return s.Segments() + service }
 
-// Segment is the key that marks a segment, on the etcd lease of its events and
-// written no later than they: it was created at the segment's first revision,
-// and goes with them.
+// Segment returns the key that marks a segment. It is created at the segment's first revision, on
+// the etcd lease of the events, and is deleted with them.
 func (s Space) Segment(service string, number int64) string {
 	return fmt.Sprintf("%s/%08x", s.NewestSegment(service), number)
 }
 
-// ParseSegment reads a key below Segments; the number of NewestSegment is 0.
+// ParseSegment parses a key under Segments. The number of NewestSegment is 0.
 func (s Space) ParseSegment(key string) (service string, number int64, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.prefix)
+	rest, ok := strings.CutPrefix(key, s.Segments())
 	if !ok {
-		return "", 0, false
-	}
-	if rest, ok = strings.CutPrefix(rest, "segments/"); !ok {
 		return "", 0, false
 	}
 	service, text, marks := strings.Cut(rest, "/")

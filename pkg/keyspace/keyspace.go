@@ -1,8 +1,8 @@
-// Package keyspace names every key that Berth keeps in etcd, and its one
-// writer. No other package puts a key together.
+// Package keyspace defines every key that Berth keeps in etcd, and its only writer. No other
+// package constructs keys.
 //
 //	/berth/{cluster}/
-//	  leaders/{service}                                   winner; a standby may evict
+//	  leaders/{service}                                   the winner; a standby may delete it
 //	  {service}/chain                                     the service's leader
 //	  {service}/poison/{id}                               the service's leader
 //	  registry/reservations/{job}/{stage}/{name}/{uid}    registry
@@ -23,8 +23,7 @@
 //	  segments/{service}                                  the service
 //	  segments/{service}/{segment}                        the service
 //
-// Names hold only [A-Za-z0-9._-], so a slash always separates. The package is
-// pure.
+// Names consist of [A-Za-z0-9._-], so a slash always separates two names. The package is pure.
 package keyspace
 
 import (
@@ -41,14 +40,14 @@ type Space struct {
 	prefix string
 }
 
-// New answers the keys of a cluster.
+// New returns the keys of a cluster.
 func New(cluster string) Space { return Space{"/berth/" + cluster + "/"} }
 
-// Prefix is what every key of the cluster begins with.
+// Prefix returns the prefix of every key of the cluster.
 func (s Space) Prefix() string { return s.prefix }
 
-// Writer is the service whose leader alone writes records of the kind; empty
-// for leader keys, chains and poison, where it is the service in the key.
+// Writer returns the service whose leader alone writes records of the kind. It is empty for
+// leader keys, chains and poison, whose key names the service.
 func Writer(kind model.Kind) string {
 	switch kind {
 	case model.KindReservation, model.KindStage, model.KindReady:
@@ -62,11 +61,36 @@ func Writer(kind model.Kind) string {
 	return ""
 }
 
-// Key is the key of a record.
+// directories are the keys of the kinds that have one record per ID, without the ID, and of
+// those that have a single record.
+var directories = map[model.Kind]string{
+	model.KindLeader:     "leaders/",
+	model.KindReady:      "registry/ready",
+	model.KindExecutor:   "executors/records/",
+	model.KindLive:       "executors/live/",
+	model.KindSKU:        "executors/skus/",
+	model.KindPool:       "executors/pools/",
+	model.KindDisable:    "executors/disables/",
+	model.KindForgotten:  "executors/forgotten",
+	model.KindTaskHeader: "assigner/tasks/",
+	model.KindRefusal:    "assigner/refusals/",
+}
+
+// kinds is the inverse of directories.
+var kinds = func() map[string]model.Kind {
+	inverse := map[string]model.Kind{}
+	for kind, directory := range directories {
+		inverse[directory] = kind
+	}
+	return inverse
+}()
+
+// Key returns the key of a record.
 func (s Space) Key(r model.Ref) string {
+	if directory, ok := directories[r.Kind]; ok {
+		return s.prefix + directory + r.ID
+	}
 	switch r.Kind {
-	case model.KindLeader:
-		return s.prefix + "leaders/" + r.ID
 	case model.KindChain:
 		return s.prefix + r.ID + "/chain"
 	case model.KindPoison:
@@ -76,35 +100,16 @@ func (s Space) Key(r model.Ref) string {
 		return s.prefix + "registry/reservations/" + r.Key.Job + "/" + r.Key.Stage + "/" + r.Key.Name + "/" + r.ID
 	case model.KindStage:
 		return s.prefix + "registry/stages/" + r.Key.Job + "/" + r.Key.Stage
-	case model.KindReady:
-		return s.prefix + "registry/ready"
-	case model.KindExecutor:
-		return s.prefix + "executors/records/" + r.ID
-	case model.KindSKU:
-		return s.prefix + "executors/skus/" + r.ID
-	case model.KindPool:
-		return s.prefix + "executors/pools/" + r.ID
-	case model.KindDisable:
-		return s.prefix + "executors/disables/" + r.ID
-	case model.KindForgotten:
-		return s.prefix + "executors/forgotten"
-	case model.KindLive:
-		return s.prefix + "executors/live/" + r.ID
 	case model.KindLeaseChunk:
 		return s.prefix + "executors/leases/" + r.ID + "/" + chunk(r.Chunk)
-	case model.KindTaskHeader:
-		return s.prefix + "assigner/tasks/" + r.ID
 	case model.KindTaskChunk:
 		return s.prefix + "assigner/tasks/" + r.ID + "/" + chunk(r.Chunk)
-	case model.KindRefusal:
-		return s.prefix + "assigner/refusals/" + r.ID
 	}
 	panic(fmt.Sprintf("keyspace: no key for kind %d", r.Kind))
 }
 
-// Parse is the reverse of Key. Keys that are no records, events among them,
-// are not ok; nor are those that Key does not make, so that no two keys are one
-// record's.
+// Parse is the inverse of Key. It returns false for keys that Key does not return, such as
+// those of events. So no two keys belong to the same record.
 func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.prefix)
 	if !ok || len(rest) > maxKey {
@@ -114,9 +119,14 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	if slices.ContainsFunc(p, func(part string) bool { return !named(part) }) {
 		return model.Ref{}, false
 	}
+	if kind, ok := kinds[rest]; ok {
+		return model.Ref{Kind: kind}, true
+	}
+	id := p[len(p)-1]
+	if kind, ok := kinds[strings.TrimSuffix(rest, id)]; ok {
+		return model.Ref{Kind: kind, ID: id}, true
+	}
 	switch {
-	case len(p) == 2 && p[0] == "leaders":
-		return model.Ref{Kind: model.KindLeader, ID: p[1]}, true
 	case len(p) == 2 && p[1] == "chain":
 		return model.Ref{Kind: model.KindChain, ID: p[0]}, true
 	case len(p) == 3 && p[1] == "poison":
@@ -125,33 +135,15 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 		return model.Ref{Kind: model.KindReservation, Key: model.Key{Job: p[2], Stage: p[3], Name: p[4]}, ID: p[5]}, true
 	case len(p) == 4 && p[0] == "registry" && p[1] == "stages":
 		return model.Ref{Kind: model.KindStage, Key: model.Key{Job: p[2], Stage: p[3]}}, true
-	case len(p) == 2 && p[0] == "registry" && p[1] == "ready":
-		return model.Ref{Kind: model.KindReady}, true
-	case len(p) == 3 && p[0] == "executors" && p[1] == "skus":
-		return model.Ref{Kind: model.KindSKU, ID: p[2]}, true
-	case len(p) == 3 && p[0] == "executors" && p[1] == "pools":
-		return model.Ref{Kind: model.KindPool, ID: p[2]}, true
-	case len(p) == 3 && p[0] == "executors" && p[1] == "disables":
-		return model.Ref{Kind: model.KindDisable, ID: p[2]}, true
-	case len(p) == 2 && p[0] == "executors" && p[1] == "forgotten":
-		return model.Ref{Kind: model.KindForgotten}, true
-	case len(p) == 3 && p[0] == "executors" && p[1] == "records":
-		return model.Ref{Kind: model.KindExecutor, ID: p[2]}, true
-	case len(p) == 3 && p[0] == "executors" && p[1] == "live":
-		return model.Ref{Kind: model.KindLive, ID: p[2]}, true
 	case len(p) == 4 && p[0] == "executors" && p[1] == "leases":
 		return chunked(model.KindLeaseChunk, p[2], p[3])
-	case len(p) == 3 && p[0] == "assigner" && p[1] == "tasks":
-		return model.Ref{Kind: model.KindTaskHeader, ID: p[2]}, true
 	case len(p) == 4 && p[0] == "assigner" && p[1] == "tasks":
 		return chunked(model.KindTaskChunk, p[2], p[3])
-	case len(p) == 3 && p[0] == "assigner" && p[1] == "refusals":
-		return model.Ref{Kind: model.KindRefusal, ID: p[2]}, true
 	}
 	return model.Ref{}, false
 }
 
-// maxKey bounds what of a key is looked at: the names in it are 253 bytes at most.
+// maxKey bounds the keys that are parsed: the names in a key have at most 253 bytes each.
 const maxKey = 2048
 
 // named reports whether a part of a key can be a name.

@@ -56,7 +56,7 @@ func newRig(t *testing.T) *rig {
 		Revoke: r.fake.Revoke,
 		Confirm: func(context.Context) error {
 			if r.confirmed++; r.deposed {
-				return loop.ErrFenced
+				return store.ErrFenced
 			}
 			return nil
 		},
@@ -252,7 +252,7 @@ func TestFencedEndsTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.write(store.Delete(space.Key(model.LeaderRef(service))))
 	replies, err := r.round(put{record: executor("a")})
-	if !errors.Is(err, loop.ErrFenced) || len(replies) != 0 || r.stored(executor("a")) {
+	if !errors.Is(err, store.ErrFenced) || len(replies) != 0 || r.stored(executor("a")) {
 		t.Errorf("replies %v, error %v", replies, err)
 	}
 }
@@ -264,7 +264,7 @@ func TestAnswerWithoutAWriteConfirmsTheTerm(t *testing.T) {
 		t.Fatalf("replies %v, error %v, confirmed %d times", replies, err, r.confirmed)
 	}
 	r.deposed = true
-	if replies, err := r.round(get{executor("a").Ref()}); !errors.Is(err, loop.ErrFenced) || len(replies) != 0 {
+	if replies, err := r.round(get{executor("a").Ref()}); !errors.Is(err, store.ErrFenced) || len(replies) != 0 {
 		t.Errorf("a deposed leader answered %v, %v", replies, err)
 	}
 }
@@ -276,7 +276,7 @@ func TestADeposedLeaderAnswersNothing(t *testing.T) {
 	r.write(store.Delete(space.Key(model.LeaderRef(service))))
 	r.deposed = true
 	replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")})
-	if !errors.Is(err, loop.ErrFenced) || len(replies) != 0 {
+	if !errors.Is(err, store.ErrFenced) || len(replies) != 0 {
 		t.Errorf("a deposed leader answered %v, %v", replies, err)
 	}
 }
@@ -295,7 +295,7 @@ func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 		t.Fatalf("replies %v, error %v, confirmed %d times", replies, err, r.confirmed)
 	}
 	r.deposed = true
-	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); !errors.Is(err, loop.ErrFenced) || len(replies) != 0 {
+	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); !errors.Is(err, store.ErrFenced) || len(replies) != 0 {
 		t.Errorf("a deposed leader answered %v, %v", replies, err)
 	}
 }

@@ -7,28 +7,28 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Durable is what one effect told jobs of, once that stands.
+// Durable is the job events of one effect, after they became durable.
 type Durable struct {
-	// Cause is the context of the request that the effect came of; nil where the
-	// core decided by itself, or by what a call that it made has answered.
+	// Cause is the context of the request that caused the effect. It is nil if the core
+	// acted without a request or on the answer to a call that it made.
 	Cause context.Context
-	// Term is the leader's, Began when it won.
+	// Term is the leader's term, Began the time of its win.
 	Term     int64
 	Began    time.Time
 	Revision int64
 	Events   []model.JobEvent
 }
 
-// decided is an effect that is not durable, with the token of the request that
-// it came of; 0 for none.
-type decided struct {
+// pendingEffect is an effect that is not durable, with the token of the request that
+// caused it; 0 for none.
+type pendingEffect struct {
 	model.Effect
 	token uint64
 }
 
-// cameOf says of effects which request they came of, where it is not known: that
-// is the one which their step answers, and which had waited until then.
-func cameOf(effects []decided, token uint64) {
+// attribute assigns effects of one step without a known cause to the request that the
+// same step answers: it was pending until then.
+func attribute(effects []pendingEffect, token uint64) {
 	for i := range effects {
 		if effects[i].token == 0 {
 			effects[i].token = token
@@ -36,26 +36,19 @@ func cameOf(effects []decided, token uint64) {
 	}
 }
 
-// tell tells of the job events of effects that are durable now.
-func (d *Driver[C]) tell(effects []decided, revision int64) {
-	if d.Durable == nil {
-		return
-	}
+// emit reports the job events of effects that became durable.
+func (d *Driver[C]) emit(effects []pendingEffect, revision int64) {
 	for _, e := range effects {
-		if len(e.Events) > 0 {
+		if d.Durable != nil && len(e.Events) > 0 {
 			d.Durable(e.token, revision, e.Events)
 		}
 	}
 }
 
-// durable answers what hears of job events that are durable; nil if nobody does.
-func (t *tenure[C]) durable() func(token uint64, revision int64, events []model.JobEvent) {
-	told := t.l.cfg.Durable
-	if told == nil {
-		return nil
-	}
-	return func(token uint64, revision int64, events []model.JobEvent) {
-		told(Durable{
+// durable implements Leading.
+func (t *tenure[C]) durable(token uint64, revision int64, events []model.JobEvent) {
+	if receive := t.l.cfg.Durable; receive != nil {
+		receive(Durable{
 			Cause: t.waiting[token].ctx, Term: t.term.Number, Began: t.leadership.Since(), Revision: revision, Events: events,
 		})
 	}

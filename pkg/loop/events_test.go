@@ -60,7 +60,7 @@ func (s *shore) lead(service string) *writer {
 	s.t.Cleanup(w.view.Close)
 	w.driver = loop.NewDriver(newToy(), service, space, s.limits, func() time.Time { return s.now })
 	w.follow()
-	if err := w.driver.Kept().Count(s.t.Context(), s.fake); err != nil {
+	if err := w.driver.EventIndex().Count(s.t.Context(), s.fake); err != nil {
 		s.t.Fatal(err)
 	}
 	_, err = w.driver.Lead(s.t.Context(), loop.Leading{
@@ -185,7 +185,7 @@ func (s *shore) matches() {
 	}
 	for service, w := range s.drivers {
 		w.follow()
-		if n, b, counted := w.driver.Kept().Total(); n != total || b != bytes || !counted {
+		if n, b, counted := w.driver.EventIndex().Total(); n != total || b != bytes || !counted {
 			s.t.Errorf("%s counts %d events of %d bytes (%v), there are %d of %d", service, n, b, counted, total, bytes)
 		}
 	}
@@ -442,7 +442,7 @@ func TestCountingWhileEventsComeAndGo(t *testing.T) {
 	t.Cleanup(late.view.Close)
 	late.driver = loop.NewDriver(newToy(), late.service, space, small, func() time.Time { return s.now })
 	late.follow()
-	if _, _, counted := late.driver.Kept().Total(); counted {
+	if _, _, counted := late.driver.EventIndex().Total(); counted {
 		t.Error("it counts as counted before it is")
 	}
 	for range 30 {
@@ -462,10 +462,10 @@ func TestCountingWhileEventsComeAndGo(t *testing.T) {
 		}
 		return store.Outcome{}
 	})
-	if late.driver.Kept().Count(t.Context(), s.fake) == nil {
+	if late.driver.EventIndex().Count(t.Context(), s.fake) == nil {
 		t.Error("counted without an answer")
 	}
-	if err := late.driver.Kept().Count(t.Context(), stale{s.fake, space.Events(), kvs[0].Mod}); err != nil {
+	if err := late.driver.EventIndex().Count(t.Context(), stale{s.fake, space.Events(), kvs[0].Mod}); err != nil {
 		t.Fatal(err)
 	}
 	s.drivers[late.service] = late

@@ -7,27 +7,27 @@ import (
 
 // The kinds of findings.
 const (
-	// FindingPoison: a record cannot be read, or something made the service's core
-	// panic; it is left alone.
+	// FindingPoison: a record cannot be read, or it made the service's core panic. It is
+	// quarantined.
 	FindingPoison = "POISON"
-	// FindingPeerPanic: what a peer sent made the goroutine that handled it panic.
+	// FindingPeerPanic: the handler of a peer's messages panicked.
 	FindingPeerPanic = "PEER_PANIC"
 )
 
-// Findings are about what a replica of a service leaves alone, and about peers whose
-// messages made it panic.
+// Findings returns the findings about quarantined records and requests, and about peers
+// whose messages caused a panic.
 func (s Status) Findings(service string) []*berthv1.Finding {
 	var list []*berthv1.Finding
-	for _, a := range s.Aside {
+	for _, q := range s.Quarantined {
 		list = append(list, &berthv1.Finding{
-			Kind: FindingPoison, Object: a.Object, Since: wire.Timestamp(a.Since),
-			Message: a.Message, Action: a.Action, Service: service,
+			Kind: FindingPoison, Object: q.Object, Since: wire.Timestamp(q.Since),
+			Message: q.Message, Action: q.Action, Service: service,
 		})
 	}
 	for _, p := range s.Panics {
 		list = append(list, &berthv1.Finding{
 			Kind: FindingPeerPanic, Object: p.Peer, Since: wire.Timestamp(p.Since), Message: p.Message, Service: service,
-			Action: "What it sent was dropped, and everything else is served. Report the stack in the log as a defect of Berth, and look at the peer.",
+			Action: "The message was dropped, and everything else is served. Report the stack in the log as a defect of Berth, and examine the peer.",
 		})
 	}
 	return list

@@ -10,40 +10,39 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// fullPause is how long a driver leaves alone what it has to write by itself while
-// the store is full.
+// fullPause is how long a driver waits before it repeats its own writes after the store
+// was full.
 const fullPause = 250 * time.Millisecond
 
-// isFull says that the store takes no writes, and that nothing of this one was
-// written. It takes a person to make room, so nobody is to wait for that.
+// isFull reports whether the store was full and the write certainly did not happen. An
+// operator has to make space, so no caller waits for that.
 func isFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
 }
 
-// putOff answers the requests that the store is full, and keeps for later what else
-// the core has not had. The core may go on with an undecided request, so that one is
-// perhaps applied. None is kept: a request must not be carried out after its caller
-// has stopped waiting, since the registry remembers its ID for a limited time. What
-// the core decides by itself it decides again by then.
-func (d *Driver[C]) putOff(events []model.Event, undecided map[uint64]bool) (answers []model.Action) {
-	for _, event := range notTold(events) {
+// postpone answers the pending requests of a round that the store is full, and defers the
+// other events to a later round. The core may still work on an undecided request, so that
+// one may have been applied. No request is deferred: it must not be carried out after its
+// caller has left, since the registry remembers its ID for a limited time. Decisions that
+// the core makes on its own it makes again.
+func (d *Driver[C]) postpone(r *round) {
+	for _, event := range withoutChanges(r.pending) {
 		input, ok := event.(model.Input)
 		if !ok {
-			d.later = append(d.later, event)
+			d.deferred = append(d.deferred, event)
 			continue
 		}
 		outcome := "this call changed nothing"
-		if undecided[input.Token] {
-			outcome = "perhaps applied"
+		if r.undecided[input.Token] {
+			outcome = outcomeUnknown
 		}
-		answers = append(answers, model.Reply{Token: input.Token, Err: errFull(outcome)})
+		r.unproved = append(r.unproved, model.Reply{Token: input.Token, Err: errFull(outcome)})
 	}
 	d.retry = d.now().Add(fullPause)
-	return answers
 }
 
-// NextDeadline is when the driver is to be given nil at the latest: the core's
-// deadline, or when to try again what the store was too full for.
+// NextDeadline returns the time by which the driver needs a nil event: the core's
+// deadline, or the next retry of a write for which the store was too full.
 func (d *Driver[C]) NextDeadline() time.Time {
 	if !d.retry.IsZero() {
 		return d.retry
@@ -51,21 +50,20 @@ func (d *Driver[C]) NextDeadline() time.Time {
 	return d.Core.NextDeadline()
 }
 
-// full says whether the store takes no writes while the outcome of one is open, so
-// that the loop has to go on trying. Whoever waits for a write is told at once.
-type full struct {
+// fullSignal is raised while the outcome of a write is unknown and the store is full, so
+// that the loop has to retry. Callers that wait for a write are answered at once.
+type fullSignal struct {
 	mu sync.Mutex
 	up bool
-	// raised is closed while it is up.
-	raised chan struct{}
+	ch chan struct{} // closed while the signal is up
 }
 
-func newFull() *full { return &full{raised: make(chan struct{})} }
+func newFullSignal() *fullSignal { return &fullSignal{ch: make(chan struct{})} }
 
-// attempted takes what came of an attempt to write.
-func (f *full) attempted(err error) { f.set(errors.Is(err, store.ErrFull)) }
+// attempted records the outcome of an attempt to write.
+func (f *fullSignal) attempted(err error) { f.set(errors.Is(err, store.ErrFull)) }
 
-func (f *full) set(up bool) {
+func (f *fullSignal) set(up bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if up == f.up {
@@ -73,20 +71,20 @@ func (f *full) set(up bool) {
 	}
 	f.up = up
 	if up {
-		close(f.raised)
+		close(f.ch)
 	} else {
-		f.raised = make(chan struct{})
+		f.ch = make(chan struct{})
 	}
 }
 
-// now is closed while the store is full.
-func (f *full) now() <-chan struct{} {
+// raised returns a channel that is closed while the store is full.
+func (f *fullSignal) raised() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.raised
+	return f.ch
 }
 
-// errFull is the answer to a request to write, with what became of it.
+// errFull is the answer to a write, with its outcome.
 func errFull(outcome string) error {
-	return fault.New(fault.Unavailable, fault.ReasonStoreFull, "etcd has reached its quota and takes no writes until somebody makes room; %s", outcome)
+	return fault.New(fault.Unavailable, fault.ReasonStoreFull, "etcd has reached its quota and takes no writes until an operator makes space; %s", outcome)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
@@ -97,7 +96,7 @@ func TestAFullStoreLeavesOpenWhatIsUndecided(t *testing.T) {
 		t.Fatalf("%+v, %v", actions, err)
 	}
 	wantFull(t, actions[0], 1, "this call changed nothing")
-	wantFull(t, actions[1], 2, "perhaps applied")
+	wantFull(t, actions[1], 2, "the request may have been applied")
 	r.core.told = nil
 	room()
 	if actions, err := r.driver.Round(t.Context(), nil); err != nil || len(actions) != 0 {
@@ -119,7 +118,7 @@ func TestADeposedLeaderDoesNotRefuseForAFullStore(t *testing.T) {
 	wantFull(t, actions[0], 1, "this call changed nothing")
 	r.deposed = true
 	actions, err = r.driver.Round(t.Context(), []model.Event{model.Input{Token: 2, Request: put{record: executor("b"), events: 1}}})
-	if !errors.Is(err, loop.ErrFenced) || len(actions) != 0 {
+	if !errors.Is(err, store.ErrFenced) || len(actions) != 0 {
 		t.Errorf("a deposed leader: %+v, %v", actions, err)
 	}
 }
@@ -147,7 +146,7 @@ func TestAFullStoreLeavesOpenWhatIsDurableInPart(t *testing.T) {
 	if err != nil || len(actions) != 2 {
 		t.Fatalf("%+v, %v", actions, err)
 	}
-	wantFull(t, actions[0], 1, "perhaps applied")
+	wantFull(t, actions[0], 1, "the request may have been applied")
 	wantFull(t, actions[1], 2, "this call changed nothing")
 }
 

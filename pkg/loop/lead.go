@@ -12,31 +12,35 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// errAsked ends a term that somebody asked to end.
-var errAsked = errors.New("loop: asked to resign")
+var (
+	// errResignRequested ends a term after a call of Resign.
+	errResignRequested = errors.New("loop: resignation requested")
+	// errDeadline ends a term whose etcd lease was not renewed in time.
+	errDeadline = errors.New("loop: the renew deadline has passed")
+)
 
-// lead serves one term. When leaving ends, the round under way is finished first.
+// lead serves one term. If leaving ends, the current round is finished first.
 func (t *tenure[C]) lead(leaving context.Context) error {
 	l, leadership := t.l, t.leadership
-	ctx, over := context.WithCancel(context.WithoutCancel(leaving))
-	late := context.AfterFunc(leaving, func() { time.AfterFunc(finishWithin, over) })
-	defer late()
+	ctx, end := context.WithCancel(context.WithoutCancel(leaving))
+	cancelLate := context.AfterFunc(leaving, func() { time.AfterFunc(finishWithin, end) })
+	defer cancelLate()
 	t.term = &Term{Number: leadership.Term(), ctx: ctx, guard: l.Guard, post: func(event model.Event) {
 		select {
 		case l.inbox <- item[C]{ctx: ctx, event: event, term: leadership.Term()}:
 		case <-ctx.Done():
 		}
 	}}
-	t.turn()
+	l.progress()
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		defer over()
+		defer end()
 		t.watch(ctx)
 	})
 	defer func() {
 		l.cfg.OnLead(false)
 		t.publish(false)
-		over()
+		end()
 		watching.Wait()
 		defer t.refuse()()
 		t.release()
@@ -52,23 +56,24 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 	return err
 }
 
-// quarantine has the leader's last act be to store what made its core panic, and
-// answers whoever asked for it. If it cannot, this replica alone remembers it.
+// quarantine stores what made the core panic, as the last act of the leader, and answers
+// the caller of the request, if it was one. If the store does not take it, this replica
+// alone remembers it.
 func (t *tenure[C]) quarantine(p *Poisoned) {
 	if p.Poison == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), quarantineWithin)
 	defer cancel()
-	p.kept = t.driver.Log != nil && t.driver.Keep(ctx, p.Poison) == nil
+	p.stored = t.driver.Log != nil && t.driver.StorePoison(ctx, p.Poison) == nil
 	if it, waits := t.waiting[p.Token]; waits {
 		delete(t.waiting, p.Token)
-		it.answer(nil, poisonous(p.Poison))
+		it.answer(nil, errPoison(p.Poison))
 	}
 }
 
-// watch returns when the term is to end: the leadership is over, or the loop
-// hangs. Then whoever can still turn is to lead, so it resigns in its place.
+// watch returns when the term must end: the leadership is over, or the loop hangs. In
+// the second case it resigns on behalf of the loop, so that another replica can lead.
 func (t *tenure[C]) watch(ctx context.Context) {
 	tick := time.NewTicker(hangAfter / 4)
 	defer tick.Stop()
@@ -79,8 +84,8 @@ func (t *tenure[C]) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if since := time.Since(*t.turned.Load()); since > hangAfter {
-				t.l.cfg.Log.Error("the loop hangs: resigning", "term", t.leadership.Term(), "for", since)
+			if stalled := t.l.stalled(); stalled > hangAfter {
+				t.l.cfg.Log.Error("the loop hangs: resigning", "term", t.leadership.Term(), "for", stalled)
 				t.l.cfg.OnLead(false)
 				resign(t.leadership)
 				return
@@ -89,28 +94,11 @@ func (t *tenure[C]) watch(ctx context.Context) {
 	}
 }
 
-// turn notes that the loop turns.
-func (t *tenure[C]) turn() {
-	now := time.Now()
-	t.turned.Store(&now)
-	t.l.turns()
-}
-
-// pause is what lies between two attempts at a call of the store, the first
-// pause being 1: none after one that itself took longer, since what is answered
-// late needs no more time. To wait for etcd is not to hang.
-func (t *tenure[C]) pause(ctx context.Context, n int) error {
-	took := time.Since(*t.turned.Load())
-	t.turn()
-	defer t.turn()
-	return store.Sleep(ctx, store.Backoff(n)-took)
-}
-
-// release answers all who wait, and waits for the calls under way.
+// release answers all pending callers and waits for the outbound calls.
 func (t *tenure[C]) release() {
-	var unknown error = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended: perhaps applied", t.l.cfg.Service)
+	var unknown error = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended; %s", t.l.cfg.Service, outcomeUnknown)
 	if !t.driver.leads {
-		unknown = t.notLeader() // the core was told of nothing
+		unknown = t.notLeader() // the core has not received any request
 	}
 	for _, it := range t.waiting {
 		it.answer(nil, unknown)
@@ -123,9 +111,8 @@ func (t *tenure[C]) release() {
 	t.term.calls.Wait()
 }
 
-// refuse answers whoever still asks while the term winds up, which takes seconds
-// when the store is out of reach: another may lead meanwhile. It does so until
-// the function that it answers is called.
+// refuse answers new requests while the term ends. That takes seconds if the store is
+// out of reach, and another replica may lead meanwhile. It runs until stop is called.
 func (t *tenure[C]) refuse() (stop func()) {
 	ended := make(chan struct{})
 	var refusing sync.WaitGroup
@@ -143,35 +130,18 @@ func (t *tenure[C]) refuse() (stop func()) {
 	return func() { close(ended); refusing.Wait() }
 }
 
+// serve starts the term and runs its rounds.
 func (t *tenure[C]) serve(ctx, leaving context.Context) error {
-	l, leadership := t.l, t.leadership
-	// Who asks is sent here from now on, and is answered with the first round.
+	// Callers are routed here from now on. The first round answers them.
 	t.publish(false)
-	l.cfg.OnLead(true)
-	t.view.Want(leadership.Revision())
-	for !t.driver.CaughtUp(leadership.Revision()) {
-		b, err := t.next(ctx)
-		if err != nil {
-			return err
-		}
-		if err := t.follow(ctx, b); err != nil {
-			return err
-		}
+	t.l.cfg.OnLead(true)
+	if err := t.reachWin(ctx); err != nil {
+		return err
 	}
-	log := store.NewCommitter(l.cfg.Store, store.CommitterConfig{
-		LeaderKey: l.cfg.Space.Key(model.LeaderRef(l.cfg.Service)), Term: leadership.Term(),
-		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
-		Wait:      func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
-		Attempted: l.full.attempted,
-	})
-	actions, err := t.driver.Lead(ctx, Leading{
-		Term: leadership.Term(), Log: shown{log, t.view}, Source: t, Confirm: t.confirm,
-		Grant: t.grant, Revoke: l.cfg.Store.Revoke, Durable: t.durable(),
-	})
+	actions, err := t.driver.Lead(ctx, t.leading())
 	if err == nil {
-		l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
+		t.l.cfg.Log.Info("leading", "term", t.term.Number, "revision", t.driver.Revision(), "after", time.Since(t.leadership.Since()))
 	}
-
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -184,39 +154,54 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 			return err
 		}
 		if len(t.resigning) > 0 {
-			return errAsked
+			return errResignRequested
 		}
-		t.turn()
+		t.l.progress()
 		timer.Reset(t.untilDeadline())
-		var r round
-		select {
-		case <-ctx.Done():
-			if err := leadership.Err(); err != nil {
-				return err
-			}
-			return ctx.Err()
-		case <-leaving.Done():
-			return leaving.Err()
-		case b := <-t.batches:
-			if r.changes, err = t.driver.Events(b); err != nil {
-				return err
-			}
-		case it := <-l.inbox:
-			t.take(it, &r)
-		case <-timer.C:
-		}
-		if err := t.drain(&r); err != nil {
+		var events []model.Event
+		if events, err = t.gather(ctx, leaving, timer); err != nil {
 			return err
 		}
-		if !leadership.Valid() {
-			return errors.New("the renew deadline has passed")
+		if !t.leadership.Valid() {
+			return errDeadline
 		}
-		actions, err = t.driver.Round(ctx, r.events(t.due()))
+		actions, err = t.driver.Round(ctx, events)
 	}
 }
 
-// untilDeadline is how long the loop may wait: until the driver's deadline, and
-// never so long that it would seem to hang.
+// reachWin follows the view up to the revision of the win.
+func (t *tenure[C]) reachWin(ctx context.Context) error {
+	win := t.leadership.Revision()
+	t.view.Want(win)
+	for !t.driver.CaughtUp(win) {
+		b, err := t.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.follow(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leading connects the driver with the store for the term.
+func (t *tenure[C]) leading() Leading {
+	cfg := t.l.cfg
+	committer := store.NewCommitter(cfg.Store, store.CommitterConfig{
+		LeaderKey: cfg.Space.Key(model.LeaderRef(cfg.Service)), Term: t.term.Number,
+		ChainKey: cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: cfg.Service}), Chain: t.driver.Chain(),
+		Wait:      func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
+		Attempted: t.l.full.attempted,
+	})
+	return Leading{
+		Term: t.term.Number, Log: committer, Source: t, Confirm: t.confirm,
+		Grant: t.grant, Revoke: cfg.Store.Revoke, Durable: t.durable,
+	}
+}
+
+// untilDeadline returns how long the loop may wait: until the driver's deadline, but not
+// so long that the loop seems to hang.
 func (t *tenure[C]) untilDeadline() time.Duration {
 	deadline := t.driver.NextDeadline()
 	if deadline.IsZero() {
@@ -225,38 +210,53 @@ func (t *tenure[C]) untilDeadline() time.Duration {
 	return min(max(0, time.Until(deadline)), hangAfter/4)
 }
 
-// round is what one turn of the loop takes.
-type round struct {
+// inputs are the changes and requests of one round.
+type inputs struct {
 	changes, requests []model.Event
 }
 
-// events orders a round: changes first, so that requests are decided on what
-// is; last, where it is due, that time has passed.
-func (r *round) events(due bool) []model.Event {
-	events := append(r.changes, r.requests...) //nolint:gocritic // nothing reads the round after this
-	if due {
+// gather waits for a change, a request or the timer, and then takes whatever else is
+// queued, up to the bound of a round. The changes come first, so that requests are
+// decided on current records. If the deadline has passed, nil is the last event.
+func (t *tenure[C]) gather(ctx, leaving context.Context, timer *time.Timer) ([]model.Event, error) {
+	var in inputs
+	var err error
+	select {
+	case <-ctx.Done():
+		if err := t.leadership.Err(); err != nil {
+			return nil, err
+		}
+		return nil, ctx.Err()
+	case <-leaving.Done():
+		return nil, leaving.Err()
+	case b := <-t.batches:
+		in.changes, err = t.driver.Events(b)
+	case it := <-t.l.inbox:
+		t.accept(it, &in)
+	case <-timer.C:
+	}
+	if err == nil {
+		err = t.drain(&in)
+	}
+	events := append(in.changes, in.requests...) //nolint:gocritic // in.changes is not used again
+	if deadline := t.driver.NextDeadline(); !deadline.IsZero() && !time.Now().Before(deadline) {
 		events = append(events, nil)
 	}
-	return events
+	return events, err
 }
 
-func (t *tenure[C]) due() bool {
-	deadline := t.driver.NextDeadline()
-	return !deadline.IsZero() && !time.Now().Before(deadline)
-}
-
-// drain takes what else is waiting, up to the bound of a round.
-func (t *tenure[C]) drain(r *round) error {
-	for len(r.changes)+len(r.requests)+len(t.reads) < roundSize {
+// drain takes what is queued, without waiting.
+func (t *tenure[C]) drain(in *inputs) error {
+	for len(in.changes)+len(in.requests)+len(t.reads) < roundSize {
 		select {
 		case b := <-t.batches:
 			events, err := t.driver.Events(b)
 			if err != nil {
 				return err
 			}
-			r.changes = append(r.changes, events...)
+			in.changes = append(in.changes, events...)
 		case it := <-t.l.inbox:
-			t.take(it, r)
+			t.accept(it, in)
 		default:
 			return nil
 		}
@@ -264,39 +264,42 @@ func (t *tenure[C]) drain(r *round) error {
 	return nil
 }
 
-func (t *tenure[C]) take(it item[C], r *round) {
+// accept sorts an item into the current round.
+func (t *tenure[C]) accept(it item[C], in *inputs) {
 	switch {
 	case it.event != nil:
 		if it.term == t.term.Number {
-			r.requests = append(r.requests, it.event)
+			in.requests = append(in.requests, it.event)
 		}
 	case it.resign == t.term.Number:
 		t.resigning = append(t.resigning, it)
 	case it.resign != 0:
 		it.answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "this replica of %s leads in term %d", t.l.cfg.Service, t.term.Number))
 	case it.ctx.Err() != nil:
-		// Nobody waits any more: the caller was told that the outcome is open.
+		// The caller has left; it knows that the outcome is unknown.
 	case it.read != nil:
 		t.reads = append(t.reads, it)
 	default:
-		if err := t.driver.refuses(it.request); err != nil {
+		if err := t.driver.poisoned(it.request); err != nil {
 			it.answer(nil, err)
 			return
 		}
-		if tells, ok := it.request.(Tells); ok {
-			t.view.Know(tells.Known())
+		if r, ok := it.request.(NamesRevision); ok {
+			t.view.Know(r.Known())
 		}
 		t.lastToken++
 		t.waiting[t.lastToken] = it
 		if it.first != nil {
-			r.requests = append(r.requests, it.first)
+			in.requests = append(in.requests, it.first)
 		}
-		r.requests = append(r.requests, model.Input{Token: t.lastToken, Request: it.request})
+		in.requests = append(in.requests, model.Input{Token: t.lastToken, Request: it.request})
 	}
 }
 
-// carryOut does what was decided, now that it is durable.
+// carryOut performs the actions of a round, whose effects are durable.
 func (t *tenure[C]) carryOut(actions []model.Action) {
+	// A view that does not reach this revision watches a member of etcd that is cut off.
+	t.view.Know(t.driver.lastCommit)
 	for _, action := range actions {
 		reply, ok := action.(model.Reply)
 		if !ok {
@@ -311,8 +314,8 @@ func (t *tenure[C]) carryOut(actions []model.Action) {
 	t.term.performed()
 }
 
-// answerReads answers reads from committed state. One confirmation serves all of
-// them.
+// answerReads answers the reads of the round from committed state. One confirmation of
+// the term serves all of them.
 func (t *tenure[C]) answerReads(ctx context.Context) error {
 	if slices.ContainsFunc(t.reads, func(it item[C]) bool { return it.confirm }) {
 		if err := t.confirm(ctx); err != nil {
@@ -326,39 +329,7 @@ func (t *tenure[C]) answerReads(ctx context.Context) error {
 	return nil
 }
 
-// confirm asks the store whether the term stands, until it answers or the term
-// is over.
-func (t *tenure[C]) confirm(ctx context.Context) error {
-	return t.retry(ctx, func(ctx context.Context) (definite bool, err error) {
-		kv, ok, err := t.l.cfg.Store.Get(ctx, t.l.cfg.Space.Key(model.LeaderRef(t.l.cfg.Service)))
-		if err == nil && !(ok && kv.Create == t.term.Number) {
-			err = ErrFenced
-		}
-		return err == nil || err == ErrFenced, err
-	})
-}
-
-// firstPatience is how long the first attempt at a call of the store may take. One in
-// three is at a member of etcd that cannot answer, where one is frozen or cut from the
-// others; everything else waits meanwhile.
-const firstPatience = 300 * time.Millisecond
-
-// retry makes a call of the store until its outcome is definite or ctx ends. Each
-// attempt may take twice as long as the one before, up to the store's own deadline.
-func (t *tenure[C]) retry(ctx context.Context, call func(ctx context.Context) (definite bool, err error)) error {
-	for attempt, patience := 1, firstPatience; ; attempt, patience = attempt+1, min(2*patience, store.DefaultTimeout) {
-		attempting, cancel := context.WithTimeout(ctx, patience)
-		definite, err := call(attempting)
-		cancel()
-		if definite {
-			return err
-		}
-		if err := t.pause(ctx, attempt); err != nil {
-			return err
-		}
-	}
-}
-
+// next waits for the next batch of the view.
 func (t *tenure[C]) next(ctx context.Context) (store.Batch, error) {
 	select {
 	case b := <-t.batches:

@@ -6,51 +6,51 @@ import (
 	"berth.dev/api/fault"
 )
 
-// EventLimits say how much of the job events is kept. Whichever of them is
-// reached first has the oldest go. The services of a cluster are given the same.
+// EventLimits bound the job events that are kept. The first limit that is reached deletes
+// the oldest events. All services of a cluster have the same limits.
 type EventLimits struct {
-	// Retention is how long an event is kept at least while no other limit is
-	// reached; it goes up to a sixth of that later.
+	// Retention is the minimum time an event is kept while no other limit is reached. It
+	// is deleted at most a sixth of that later.
 	Retention time.Duration
-	// PerJob is how many events of one job are kept, of all services together.
+	// PerJob bounds the events of one job, of all services together.
 	PerJob int
-	// Bytes is how much is kept of all jobs, keys and values together.
+	// Bytes bounds the keys and values of all events.
 	Bytes int
 }
 
-// DefaultEventLimits are an hour, 100,000 events of a job, and 512 MiB in all.
+// DefaultEventLimits returns an hour, 100,000 events of a job, and 512 MiB in all.
 func DefaultEventLimits() EventLimits {
 	return EventLimits{Retention: time.Hour, PerJob: 100_000, Bytes: 512 << 20}
 }
 
-// Check refuses what cannot be kept to, by the name of the option.
+// Check validates the limits. The error names the option.
 func (l EventLimits) Check() error {
 	switch {
 	case l.Retention < 10*time.Second || l.Retention > 7*24*time.Hour:
-		return fault.BadField(fault.ReasonInvalid, "event-retention", "%v is not within 10s and 168h", l.Retention)
+		return fault.BadField(fault.ReasonInvalid, "event-retention", "must be between 10s and 168h, got %v", l.Retention)
 	case l.PerJob < 100 || l.PerJob > 10_000_000:
-		return fault.BadField(fault.ReasonInvalid, "event-max-per-job", "%d is not within 100 and 10000000", l.PerJob)
+		return fault.BadField(fault.ReasonInvalid, "event-max-per-job", "must be between 100 and 10000000, got %d", l.PerJob)
 	case l.Bytes < 1<<20:
-		return fault.BadField(fault.ReasonInvalid, "event-max-bytes", "%d is less than 1048576", l.Bytes)
+		return fault.BadField(fault.ReasonInvalid, "event-max-bytes", "must be at least 1048576, got %d", l.Bytes)
 	}
 	return nil
 }
 
-// A segment goes whole, so it is a small part of what may be kept; and an etcd
-// lease with very many keys would stall etcd when it ends.
-const mostInSegment = 5000
+// maxSegmentEvents bounds a segment. A segment is deleted whole, so it is a small part of
+// the limits; and an etcd lease with very many keys would stall etcd when it ends.
+const maxSegmentEvents = 5000
 
-// segmentTTL is that of a segment's etcd lease: every event that it takes is kept
-// for the retention.
+// segmentTTL is the TTL of a segment's etcd lease: the last event that the segment takes
+// is kept for the retention.
 func (l EventLimits) segmentTTL() time.Duration { return l.Retention + l.segmentAge() }
 
 // segmentAge is how long a segment takes events.
 func (l EventLimits) segmentAge() time.Duration { return l.Retention / 6 }
 
-// segmentEvents and segmentBytes are how much a segment takes.
-func (l EventLimits) segmentEvents() int { return min(mostInSegment, max(1, l.PerJob/8)) }
+// segmentEvents and segmentBytes bound a segment.
+func (l EventLimits) segmentEvents() int { return min(maxSegmentEvents, max(1, l.PerJob/8)) }
 func (l EventLimits) segmentBytes() int  { return max(1, l.Bytes/64) }
 
-// beyond is when a service no longer waits for the owner of what is oldest,
-// which may be without a leader, and lets go of its own.
+// beyond is the size above which a service no longer waits for the owner of the oldest
+// segment, which may have no leader, and deletes its own.
 func beyond(limit int) int { return limit + limit/8 }

@@ -19,57 +19,55 @@ import (
 
 // Config of a loop.
 type Config[C model.Core] struct {
-	// Service is the name the leader key and the chain go by.
+	// Service names the leader key and the chain key.
 	Service string
-	// Replica and Version are told of what makes the core panic: what one version
-	// of the program leaves alone, another tries again.
+	// Replica and Version are stored with whatever makes the core panic. Another
+	// version of the program tries it again.
 	Replica, Version string
 	Space            keyspace.Space
 	Store            store.Store
-	// Election is where the replica stands for leader.
+	// Election elects the leader of the service.
 	Election *leader.Election
-	// New makes a core that knows nothing.
+	// New returns a core without state.
 	New func() C
-	// Perform carries out an action that is neither an Effect nor a Reply. It
-	// is called on the loop's goroutine, with the core as it is now, and must
-	// not block: what takes time, Post included, runs in Term.Go.
+	// Perform carries out an action that is neither an Effect nor a Reply. It runs on
+	// the loop's goroutine, with the core in its present state, and must not block:
+	// slow work, Post included, runs in Term.Go.
 	Perform func(t *Term, core C, action model.Action)
-	// OnLead is told when the replica starts and stops to take requests. What comes
-	// before Status says Serving is answered after the term's first round.
+	// OnLead is called when the replica starts and stops accepting requests. A request
+	// that arrives before Status reports Serving is answered after the term's first
+	// round.
 	OnLead func(serving bool)
-	// Durable, if given, is told of job events once they are durable, in order.
-	// It is called on the loop's goroutine and must not block.
+	// Durable, if set, receives job events in order once they are durable. It runs on
+	// the loop's goroutine and must not block.
 	Durable func(Durable)
-	// Events are the limits of what is kept of job events.
+	// Events limits the job events that are kept.
 	Events EventLimits
 	Log    *slog.Logger
 }
 
 // The bounds of the loop.
 const (
-	// inboxSize is how many requests wait for a round at most; one more is
-	// refused as OVERLOADED.
+	// inboxSize bounds the requests that wait for a round. The next one is refused as
+	// OVERLOADED.
 	inboxSize = 8192
-	// roundSize is how many requests one round takes: enough to fill a transaction
-	// with requests of one write each, and no more, since nobody is answered before
-	// the whole round is durable. What a pause has gathered is then answered from
-	// the first transactions on.
+	// roundSize bounds the requests of one round. Requests of one write each fill a
+	// transaction. More would delay the answers to all of them, which are sent once
+	// the whole round is durable.
 	roundSize = 128
-	// hangAfter is how long the loop may do nothing, not even ask etcd again. A
-	// leader that hangs keeps its etcd lease as well as any, so it is made to give
-	// way.
+	// hangAfter is how long a leading loop may show no progress, not even a retry of a
+	// call to etcd. A hanging leader still renews its etcd lease, so it must resign.
 	hangAfter = 10 * time.Second
-	// deadAfter is how long the loop may not come back from a single step, or from
-	// anything else that it does by itself, until the process is told to be of no use:
-	// longer than what is wound up within once a leader has given way.
+	// deadAfter is how long the loop may show no progress before Alive reports it. It
+	// is longer than a hanging leader needs to end its term.
 	deadAfter = 3 * hangAfter
-	// Tenures that fail at once, one after the other, are spaced out.
+	// Tenures that fail right after their start are spaced out.
 	shortestPause, longestPause = 10 * time.Millisecond, time.Second
-	// finishWithin is how long a round under way may take once the replica is to
-	// stop. What is then not known to be durable is answered as perhaps applied.
+	// finishWithin bounds the current round when the replica stops. Requests whose
+	// outcome is unknown by then are answered as possibly applied.
 	finishWithin = time.Second
-	// quarantineWithin is how long a leader whose core panicked may take to store
-	// what of. Whoever is next would panic too, so that is worth a pause.
+	// quarantineWithin bounds how long a leader whose core panicked tries to store the
+	// cause. Otherwise the next leader panics too, so a pause is worth it.
 	quarantineWithin = 2 * time.Second
 )
 
@@ -79,36 +77,36 @@ type Loop[C model.Core] struct {
 	inbox chan item[C]
 	ended chan struct{} // closed when Run has returned
 	// followed is closed when the replica has read everything for the first time.
-	followed chan struct{}
-	reading  sync.Once
-	status   atomic.Pointer[state]
-	full     *full
-	began    time.Time
-	// turned is when the loop last showed that it turns, after began; 0 while it waits
-	// for something to do.
-	turned  atomic.Int64
-	leaders *leaderKeys
-	// met is what made the core panic, by id, and is not stored.
-	met    map[string]*model.Poison
-	panics *panics
+	followed     chan struct{}
+	followedOnce sync.Once
+	status       atomic.Pointer[state]
+	full         *fullSignal
+	began        time.Time
+	// progressed is the time, since began, of the loop's last progress; 0 while the
+	// loop is idle.
+	progressed atomic.Int64
+	leaders    *leaderReader
+	// unstored holds, by ID, the poison that this process met and could not store.
+	unstored map[string]*model.Poison
+	panics   *panics
 }
 
 // item is a request, an event without an answer, or a read.
 type item[C model.Core] struct {
 	ctx     context.Context
 	request any
-	// first, if given, is told to the core before the request.
+	// first, if set, is given to the core before the request.
 	first   model.Event
 	event   model.Event
 	term    int64
 	read    func(C)
 	confirm bool
-	// anywhere: a standby may answer the read.
+	// anywhere allows a standby to answer the read.
 	anywhere bool
-	// resign is the term that is to end.
+	// resign is the term to end.
 	resign int64
-	// claimed is set by who comes first: the loop to call read, or the caller to
-	// leave.
+	// claimed is set by the loop before it calls read or by the caller before it
+	// leaves, whichever is first.
 	claimed *atomic.Bool
 	reply   chan result
 }
@@ -118,57 +116,58 @@ type result struct {
 	err   error
 }
 
-// Status is what a replica says of itself.
+// Status describes a replica.
 type Status struct {
-	// Current says that the view is complete and follows the store.
+	// Current reports that the view is complete and follows the store.
 	Current bool
-	// Serving says that this replica leads and answers.
+	// Serving reports that this replica leads and answers.
 	Serving bool
-	// Term, Since and Renewed are those of the replica's own leadership; they are
-	// known before it serves.
+	// Term, Since and Renewed describe the replica's own leadership. They are set
+	// before it serves.
 	Term           int64
 	Since, Renewed time.Time
-	// Revision is what the view has reached.
+	// Revision is the revision that the view has reached.
 	Revision int64
-	// Events and EventBytes are how many job events etcd holds, of all services;
-	// 0 while they are being counted.
+	// Events and EventBytes count the job events of all services in etcd; 0 until the
+	// count is complete.
 	Events, EventBytes int
-	// Aside is what the replica leaves alone.
-	Aside []Aside
-	// Panics are those of goroutines that handled what peers sent.
+	// Quarantined lists the records, requests and decisions that the replica ignores.
+	Quarantined []Quarantined
+	// Panics lists panics of goroutines that handled messages from peers.
 	Panics []Panic
 }
 
-// New answers a loop; Run runs it.
+// New returns a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
 		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}),
-		full: newFull(), began: time.Now(), met: map[string]*model.Poison{}, panics: newPanics(cfg.Log), leaders: newLeaderKeys(cfg.Store, cfg.Space),
+		full: newFullSignal(), began: time.Now(), unstored: map[string]*model.Poison{}, panics: newPanics(cfg.Log),
+		leaders: newLeaderReader(cfg.Store, cfg.Space),
 	}
 	l.status.Store(&state{})
 	return l
 }
 
-// state is what the tenure under way has told of itself.
+// state is what the current tenure has published.
 type state struct {
-	view       *store.View
-	leadership *leader.Leadership
-	serving    bool
-	revision   int64
-	terms      map[string]int64 // of the services' leaders in the view
-	kept       *Kept
-	aside      []Aside
+	view        *store.View
+	leadership  *leader.Leadership
+	serving     bool
+	revision    int64
+	leaders     map[string]leaderEntry // in the view, by service
+	events      *EventIndex
+	quarantined []Quarantined
 }
 
-// Status may be called from any goroutine.
+// Status returns the status of the replica. It may be called from any goroutine.
 func (l *Loop[C]) Status() Status {
 	s := l.status.Load()
-	status := Status{Revision: s.revision, Aside: s.aside, Panics: l.panics.list()}
+	status := Status{Revision: s.revision, Quarantined: s.quarantined, Panics: l.panics.list()}
 	if s.view != nil {
 		status.Current = s.revision > 0 && s.view.Ready()
 	}
-	if s.kept != nil {
-		if events, bytes, counted := s.kept.Total(); counted {
+	if s.events != nil {
+		if events, bytes, counted := s.events.Total(); counted {
 			status.Events, status.EventBytes = events, bytes
 		}
 	}
@@ -179,72 +178,80 @@ func (l *Loop[C]) Status() Status {
 	return status
 }
 
-// Alive answers why the replica is of no use any more: its core hangs, leading or not.
-// Nothing can end that but the end of the process. It is nil again should the core
-// come back after all, and it always is while the loop waits for something to do.
+// Alive returns an error if the core hangs, whether or not the replica leads. Only the
+// end of the process helps then. Alive returns nil again if the core returns after all,
+// and always while the loop is idle.
 func (l *Loop[C]) Alive() error {
-	turned := time.Duration(l.turned.Load())
-	if silent := time.Since(l.began) - turned; turned != 0 && silent > deadAfter {
-		return fault.New(fault.Internal, fault.ReasonInternal, "the core of %s hangs: it has not come back for %v", l.cfg.Service, silent.Round(time.Second))
+	if stalled := l.stalled(); stalled > deadAfter {
+		return fault.New(fault.Internal, fault.ReasonInternal, "the core of %s hangs: no progress for %v", l.cfg.Service, stalled.Round(time.Second))
 	}
 	return nil
 }
 
-// turns shows that the loop turns, and waits that it has nothing to do.
-func (l *Loop[C]) turns() { l.turned.Store(int64(max(1, time.Since(l.began)))) }
-func (l *Loop[C]) waits() { l.turned.Store(0) }
+// progress records that the loop makes progress, idle that it has nothing to do.
+func (l *Loop[C]) progress() { l.progressed.Store(int64(max(1, time.Since(l.began)))) }
+func (l *Loop[C]) idle()     { l.progressed.Store(0) }
 
-// Ended is closed when Run has ended: streams that live on the loop end with it.
+// stalled returns the time since the last progress, 0 while the loop is idle.
+func (l *Loop[C]) stalled() time.Duration {
+	at := time.Duration(l.progressed.Load())
+	if at == 0 {
+		return 0
+	}
+	return time.Since(l.began) - at
+}
+
+// Ended is closed when Run has ended. Streams that depend on the loop end with it.
 func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
 
-// Followed is closed once the replica has read everything that is stored, which can
-// take long: what Peek shows is then of use.
+// Followed is closed once the replica has read the whole store, which can take long.
+// Before that, Peek shows an incomplete state.
 func (l *Loop[C]) Followed() <-chan struct{} { return l.followed }
 
-// Do gives the core a request and waits for its reply. The error is a
-// *fault.Error; of kind Unavailable when the outcome is unknown.
+// Do gives the core a request and waits for its reply. The error is a *fault.Error. It
+// is of kind Unavailable if the outcome is unknown.
 func (l *Loop[C]) Do(ctx context.Context, request any) (any, error) {
-	first, err := l.vouch(ctx, request)
+	first, err := l.checkClaims(ctx, request)
 	if err != nil {
 		return nil, err
 	}
 	return l.post(ctx, item[C]{ctx: ctx, request: request, first: first})
 }
 
-// vouch checks what a request says of the store. A replica that does not lead refuses
-// the request anyway, and reads nothing.
-func (l *Loop[C]) vouch(ctx context.Context, request any) (model.Event, error) {
+// checkClaims checks the term and the revision that a request names. A replica that does
+// not lead refuses the request anyway and reads nothing.
+func (l *Loop[C]) checkClaims(ctx context.Context, request any) (model.Event, error) {
 	s := l.status.Load()
 	if s.leadership == nil {
 		return nil, nil
 	}
-	return Vouch(request, s.revision, func(service string) int64 { return s.terms[service] }, func(service string) (term, revision int64, err error) {
+	return CheckClaims(request, s.revision, func(service string) int64 { return s.leaders[service].term }, func(service string) (term, revision int64, err error) {
 		return l.leaders.read(ctx, service)
 	})
 }
 
-// Read calls fn with the core of the serving leader, on the goroutine that owns
-// it, between rounds: fn sees committed state only, and must not keep the core.
-// With confirm the term is confirmed with the store first, so that what fn sees
-// is not older than the call. Once Read has returned fn is not called any more:
-// what it sets is the caller's alone.
+// Read calls fn with the core of the serving leader, on the goroutine that owns the
+// core, between rounds. So fn sees committed state only; it must not keep the core.
+// With confirm, the term is confirmed with the store first, so that the state is not
+// older than the call. Once Read has returned, fn is not called any more: the variables
+// that it sets belong to the caller alone.
 func (l *Loop[C]) Read(ctx context.Context, confirm bool, fn func(C)) error {
 	_, err := l.post(ctx, item[C]{ctx: ctx, read: fn, confirm: confirm})
 	return err
 }
 
-// Peek is Read on any replica: of a standby, fn sees what its view has reached.
+// Peek is Read on any replica. On a standby fn sees the state that its view has reached.
 func (l *Loop[C]) Peek(ctx context.Context, fn func(C)) error {
 	_, err := l.post(ctx, item[C]{ctx: ctx, read: fn, anywhere: true})
 	return err
 }
 
-// Resign ends a term at the caller's wish, so that another replica leads: what is
-// being written is finished and answered first. It answers once the term is over;
-// the error is NOT_LEADER when this replica does not lead in that term.
+// Resign ends a term on request, so that another replica leads. The current round is
+// finished and answered first. Resign returns once the term is over. The error is
+// NOT_LEADER if this replica does not lead in that term.
 func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
 	if term <= 0 {
-		return fault.New(fault.Precondition, fault.ReasonNotLeader, "%d is no term of %s", term, l.cfg.Service)
+		return fault.New(fault.Precondition, fault.ReasonNotLeader, "term: must be positive, got %d", term)
 	}
 	_, err := l.post(ctx, item[C]{ctx: ctx, resign: term})
 	return err
@@ -252,14 +259,14 @@ func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
 
 func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 	it.reply, it.claimed = make(chan result, 1), &atomic.Bool{}
-	var full <-chan struct{} // reads go on
+	var full <-chan struct{} // nil for reads, which a full store answers
 	if it.request != nil {
-		full = l.full.now()
+		full = l.full.raised()
 	}
 	select {
 	case l.inbox <- it:
 	default:
-		return nil, fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d requests wait already", inboxSize)
+		return nil, fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d requests are queued already: retry later", inboxSize)
 	}
 	select {
 	case r := <-it.reply:
@@ -272,69 +279,73 @@ func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
 		}
 	case <-full:
-		return nil, errFull("perhaps applied")
+		return nil, errFull(outcomeUnknown)
 	case <-ctx.Done():
 		if it.read != nil && !it.claim() {
-			r := <-it.reply // it is being read this very moment
+			r := <-it.reply // the loop is calling read at this moment
 			return r.value, r.err
 		}
-		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer in time: perhaps applied").Because(ctx.Err())
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "timed out; %s", outcomeUnknown).Because(ctx.Err())
 	}
 }
 
-// Run follows the view and stands for leader until ctx ends; then it gives the
-// leadership up. It is called once.
+// outcomeUnknown ends the error of a request whose outcome is unknown.
+const outcomeUnknown = "the request may have been applied"
+
+// Run follows the view and campaigns until ctx ends. Then it gives up the leadership. It
+// is called once.
 func (l *Loop[C]) Run(ctx context.Context) {
 	defer close(l.ended)
 	for pause := shortestPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		began := time.Now()
 		err := newTenure(l).run(ctx)
-		l.waits()
-		l.full.set(false) // who leads next finds out anew
+		l.idle()
+		l.full.set(false) // the next leader finds out for itself
 		l.status.Store(&state{})
 		if ctx.Err() != nil {
 			return
 		}
 		poisoned := (*Poisoned)(nil)
 		switch {
-		case errors.Is(err, errAsked):
-			l.cfg.Log.Info("resigned as asked")
+		case errors.Is(err, errResignRequested):
+			l.cfg.Log.Info("resigned on request")
 		case errors.As(err, &poisoned):
-			l.meet(poisoned)
+			l.remember(poisoned)
 		default:
-			l.cfg.Log.Warn("leadership or view ended; starting afresh", "error", err)
+			l.cfg.Log.Warn("leadership or view ended; rebuilding the core", "error", err)
 		}
 		if time.Since(began) > longestPause {
 			pause = shortestPause
 		}
-		_ = store.Sleep(ctx, pause) // the loop looks at ctx
+		_ = store.Sleep(ctx, pause) // the loop checks ctx
 	}
 }
 
-// meet remembers what made the core panic, unless the leader has stored it.
-func (l *Loop[C]) meet(p *Poisoned) {
+// remember notes what made the core panic, unless the leader has stored it.
+func (l *Loop[C]) remember(p *Poisoned) {
 	object, id := "", ""
 	if p.Poison != nil {
 		object, id = cmp.Or(p.Poison.Key, p.Poison.Request), p.Poison.ID
-		if !p.kept {
-			l.met[id] = p.Poison
+		if !p.stored {
+			l.unstored[id] = p.Poison
 		}
 	}
-	l.cfg.Log.Error("the core panicked; starting afresh", "panic", p.Panic, "blamed", object, "id", id, "kept", p.kept, "stack", p.Stack)
+	l.cfg.Log.Error("the core panicked; rebuilding it", "panic", p.Panic, "blamed", object, "id", id, "stored", p.stored, "stack", p.Stack)
 }
 
-// claim says whether the item is the caller's of claim alone.
+// claim reports whether the item belongs to the caller of claim alone.
 func (it item[C]) claim() bool { return it.claimed.CompareAndSwap(false, true) }
 
-// view answers a read, unless its caller has gone.
+// view answers a read, unless its caller has left.
 func (it item[C]) view(core C) {
 	if it.claim() {
-		it.answer(nil, look(it.read, core))
+		it.answer(nil, recovered(it.read, core))
 	}
 }
 
-// look reads the core. A read that panics has changed nothing.
-func look[C model.Core](read func(C), core C) (err error) {
+// recovered calls read and returns a panic as an error. A read changes nothing, so the
+// core remains valid.
+func recovered[C model.Core](read func(C), core C) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = fault.New(fault.Internal, fault.ReasonInternal, "the read panicked: %v\n%s", what, debug.Stack())

@@ -510,7 +510,7 @@ func TestACallThatPanicsIsAFinding(t *testing.T) {
 			t.Fatalf("term %d, was %d; panics %v", status.Term, before, status.Panics)
 		}
 		f := status.Findings(model.ServiceAssigner)[0]
-		if f.GetKind() != loop.FindingPeerPanic || f.GetObject() != "executor e" || f.GetMessage() != "handling it panicked 2 times: a lie" {
+		if f.GetKind() != loop.FindingPeerPanic || f.GetObject() != "executor e" || f.GetMessage() != "its handler panicked (count 2): a lie" {
 			t.Errorf("the finding is %v", f)
 		}
 	})

@@ -14,57 +14,55 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The bounds of what is left alone, and of what is kept of each.
+// The bounds of poison.
 const (
-	// maxPoison is how many requests and decisions are left alone at most. What panics
-	// so often is the program, and not what it was given: a process that ends is seen.
+	// maxPoison bounds the quarantined requests and decisions. If more of them panic,
+	// the program is broken and not its input, and a process that exits is noticed.
 	// Records do not count: no value in the store may end a process.
 	maxPoison = 100
 
 	maxContent, maxPanic, maxStack = 4 << 10, 1 << 10, 8 << 10
 )
 
-// Guard has a driver take a panic of its core as the end of a tenure. Without
-// one it goes on, as a test wants it.
+// Guard makes a panic of the core the end of a tenure. Without a guard the panic
+// continues, as tests want it.
 type Guard struct {
 	Replica, Version string
-	// Met is what this process met and has not stored, by id. A standby cannot.
-	Met map[string]*model.Poison
+	// Unstored holds, by ID, the poison that this process met and could not store, for
+	// example as a standby.
+	Unstored map[string]*model.Poison
 }
 
-// ErrAfresh ends a tenure because what is quarantined has changed: the core is
-// built again from the view.
-var ErrAfresh = errors.New("what is left alone has changed")
+// ErrQuarantineChanged ends a tenure: the core must be built again from the view.
+var ErrQuarantineChanged = errors.New("the quarantine has changed")
 
-// Poisoned ends a tenure: the core panicked, and its memory is worth nothing.
+// Poisoned ends a tenure: the core panicked, so its state is invalid.
 type Poisoned struct {
-	// Poison is what is to blame; nil when nobody knows, or when the service
-	// cannot be right without it.
+	// Poison is the cause. It is nil if the cause is unknown or the service needs the
+	// record that caused it.
 	Poison *model.Poison
-	// Token is that of the request to blame, 0 for none.
+	// Token is the token of the request to blame, 0 for none.
 	Token uint64
 	Panic string
 	Stack string
-	// kept says that the leader has stored it.
-	kept bool
+	// stored is set once the leader has stored Poison.
+	stored bool
 }
 
 func (p *Poisoned) Error() string {
 	return fmt.Sprintf("the core panicked: %s", p.Panic)
 }
 
-// Guard has panics of the core end the tenure, from now on.
-func (d *Driver[C]) Guard(g Guard) { d.aside.guard = &g }
+// Guard makes panics of the core end the tenure from now on.
+func (d *Driver[C]) Guard(g Guard) { d.quarantine.guard = &g }
 
 // give steps the core. The error is a *Poisoned.
 func (d *Driver[C]) give(event model.Event) (actions []model.Action, err error) {
-	if d.steps != nil {
-		d.steps()
-	}
-	if d.aside.guard == nil {
-		return d.Core.Step(d.now(), event), nil
-	}
+	d.progress()
 	defer func() {
+		if d.quarantine.guard == nil {
+			return
+		}
 		if what := recover(); what != nil {
 			err = d.blame(event, what, debug.Stack())
 		}
@@ -72,10 +70,10 @@ func (d *Driver[C]) give(event model.Event) (actions []model.Action, err error) 
 	return d.Core.Step(d.now(), event), nil
 }
 
-// blame says what a panic came of: the record that the core was told of, else
-// what it was deciding about, else the request that it was given.
+// blame attributes a panic to the changed record that the core received, or else to the
+// object of its decision, or else to the request that it received.
 func (d *Driver[C]) blame(event model.Event, what any, stack []byte) *Poisoned {
-	g := d.aside.guard
+	g := d.quarantine.guard
 	end := &Poisoned{Panic: clip(fmt.Sprint(what), maxPanic), Stack: clip(string(stack), maxStack)}
 	p := &model.Poison{
 		Service: d.service, Panic: end.Panic, Stack: end.Stack, At: d.now(), Replica: g.Replica, Version: g.Version,
@@ -87,7 +85,7 @@ func (d *Driver[C]) blame(event model.Event, what any, stack []byte) *Poisoned {
 	case isChange && holds && holder.CanMiss(changed.Ref):
 		p.Kind, p.Key, p.Mod = model.PoisonRecord, d.space.Key(changed.Ref), changed.Mod
 	case isChange:
-		end.Panic += ": told of " + d.space.Key(changed.Ref) + ", without which the service would be wrong"
+		end.Panic += ": on a change of " + d.space.Key(changed.Ref) + ", which the service needs"
 		return end
 	case holds && holder.Subject() != model.Ref{}:
 		p.Kind, p.Key = model.PoisonWork, d.space.Key(holder.Subject())
@@ -99,17 +97,17 @@ func (d *Driver[C]) blame(event model.Event, what any, stack []byte) *Poisoned {
 		return end
 	}
 	p.ID = digest(fmt.Sprint(p.Kind, p.Key, p.Mod, p.Request, p.Fingerprint))[:16]
-	if p.Kind != model.PoisonRecord && d.aside.decisions() >= maxPoison {
-		panic(fmt.Sprintf("%s, and %d things are left alone for a panic already\n%s", end.Panic, maxPoison, end.Stack))
+	if p.Kind != model.PoisonRecord && d.quarantine.decisions() >= maxPoison {
+		panic(fmt.Sprintf("%s, and %d requests and decisions are quarantined already\n%s", end.Panic, maxPoison, end.Stack))
 	}
 	end.Poison = p
 	return end
 }
 
-// decisions counts the requests and decisions that are left alone.
-func (a *aside) decisions() int {
+// decisions counts the quarantined requests and decisions.
+func (q *quarantine) decisions() int {
 	n := 0
-	for _, p := range a.known() {
+	for _, p := range q.poison() {
 		if p.Kind != model.PoisonRecord {
 			n++
 		}
@@ -117,10 +115,10 @@ func (a *aside) decisions() int {
 	return n
 }
 
-// refuses answers why a request is not to be taken; nil when it may be.
-func (d *Driver[C]) refuses(request any) error {
+// poisoned returns the error for a request that is quarantined; nil for any other.
+func (d *Driver[C]) poisoned(request any) error {
 	name, sum := fmt.Sprintf("%T", request), ""
-	for _, p := range d.aside.known() {
+	for _, p := range d.quarantine.poison() {
 		if p.Kind != model.PoisonRequest || p.Request != name {
 			continue
 		}
@@ -128,21 +126,20 @@ func (d *Driver[C]) refuses(request any) error {
 			sum, _ = fingerprint(request)
 		}
 		if p.Fingerprint == sum {
-			return poisonous(p)
+			return errPoison(p)
 		}
 	}
 	return nil
 }
 
-// poisonous is the answer to a request that made a core panic.
-func poisonous(p *model.Poison) error {
-	return fault.New(fault.Internal, fault.ReasonPoison, "this request made the %s panic, and was not applied: it is left alone (%s)", p.Service, p.ID)
+// errPoison is the answer to a request that made a core panic.
+func errPoison(p *model.Poison) error {
+	return fault.New(fault.Internal, fault.ReasonPoison, "the request made the %s panic, was not applied and is quarantined as %s: see the findings", p.Service, p.ID)
 }
 
-// fingerprint names the content of a request, and shows as much of it as is
-// kept: what it has in exported fields, as all requests have. What differs in
-// each attempt at the same thing is left out, and so is what is secret: the
-// arguments, environment and payload of a task are not shown.
+// fingerprint identifies the content of a request, and returns the part of it that is
+// stored. Requests have exported fields only. Fields that differ in each attempt are left
+// out, and so are secrets: the arguments, environment and payload of a task.
 func fingerprint(request any) (sum, content string) {
 	plain := reflect.ValueOf(request)
 	if plain.Kind() == reflect.Struct {
@@ -179,7 +176,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// clip shortens a text, to whole characters.
+// clip shortens a text to at most that many bytes, without splitting a character.
 func clip(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]

@@ -118,7 +118,7 @@ func wantAside(t *testing.T, r *replica, objects ...string) {
 	t.Helper()
 	eventually(t, func() bool {
 		var have []string
-		for _, a := range r.Status().Aside {
+		for _, a := range r.Status().Quarantined {
 			have = append(have, a.Object)
 		}
 		return slices.Equal(have, objects)
@@ -352,7 +352,7 @@ func TestManyUnreadableRecordsAreCounted(t *testing.T) {
 		}
 		a := run(t, s, "a", nil)
 		a.awaitLead(t, true)
-		list := a.Status().Aside
+		list := a.Status().Quarantined
 		if n := len(list); n != 501 || !strings.HasPrefix(list[n-1].Message, "100 more") {
 			t.Errorf("%d are shown, the last is %+v", n, list[n-1])
 		}
@@ -427,7 +427,7 @@ func TestTooMuchPoisonEndsTheProcess(t *testing.T) {
 		id := strconv.Itoa(i)
 		met[id] = &model.Poison{Service: service, ID: id, Kind: model.PoisonRequest}
 	}
-	r.driver.Guard(loop.Guard{Replica: "a", Version: "v1", Met: met})
+	r.driver.Guard(loop.Guard{Replica: "a", Version: "v1", Unstored: met})
 	r.core.strike = func(*toy, model.Event) { panic("again") }
 	defer func() {
 		if what := recover(); what == nil || !strings.Contains(what.(string), "again") {

@@ -14,147 +14,149 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// writing is the segment that a term's job events go into.
-type writing struct {
+// currentSegment is the segment that a term's job events go into.
+type currentSegment struct {
 	number, lease int64
 	granted       time.Time
-	// marked is set once the segment's mark is durable. Until then the first
-	// effect with events brings it along: it is the last of the first marking
-	// effects.
+	// marked is set once the segment's mark is durable. Until then every write with
+	// events includes the mark.
 	marked        bool
-	marking       int
 	events, bytes int
 }
 
-// room sees to a segment that takes a number of events more: the present one, or
-// a new one on an etcd lease of its own.
-func (d *Driver[C]) room(ctx context.Context, events int) error {
-	w := &d.writing
-	if w.lease == 0 || w.events+events > d.limits.segmentEvents() || w.bytes > d.limits.segmentBytes() ||
-		d.now().Sub(w.granted) > d.limits.segmentAge() {
+// ensureSegment makes sure that the current segment takes a number of further events. If
+// it does not, it starts a new segment on an etcd lease of its own.
+func (d *Driver[C]) ensureSegment(ctx context.Context, events int) error {
+	s := &d.segment
+	if s.lease == 0 || s.events+events > d.limits.segmentEvents() || s.bytes > d.limits.segmentBytes() ||
+		d.now().Sub(s.granted) > d.limits.segmentAge() {
 		lease, err := d.Grant(ctx, d.limits.segmentTTL())
 		if err != nil {
 			return err
 		}
-		number := w.number
-		if w.marked {
+		number := s.number
+		if s.marked {
 			number++
 		}
-		*w = writing{number: number, lease: lease, granted: d.now()}
+		*s = currentSegment{number: number, lease: lease, granted: d.now()}
 	}
-	w.events += events
+	s.events += events
 	return nil
 }
 
-// mark are the operations that mark the present segment and name it the newest.
-func (d *Driver[C]) mark() ([]store.Op, error) {
-	segment := &recordv1.EventSegment{Number: d.writing.number}
-	if before, ranOut := d.kept.newestOf(d.service); before == d.writing.number-1 {
-		segment.KeptFrom = ranOut
+// markSegment returns the operations that mark the current segment as the newest.
+func (d *Driver[C]) markSegment() ([]store.Op, error) {
+	mark := &recordv1.EventSegment{Number: d.segment.number}
+	if newest, expired := d.index.newestOf(d.service); newest == d.segment.number-1 {
+		mark.KeptFrom = expired
 	}
-	value, err := proto.Marshal(segment)
+	value, err := proto.Marshal(mark)
 	if err != nil {
 		return nil, err
 	}
 	return []store.Op{
-		{Key: d.space.Segment(d.service, d.writing.number), Value: value, Lease: d.writing.lease},
+		{Key: d.space.Segment(d.service, d.segment.number), Value: value, Lease: d.segment.lease},
 		store.Put(d.space.NewestSegment(d.service), value),
 	}, nil
 }
 
-// eventOp puts an event into the present segment.
+// eventOp puts an event into the current segment.
 func (d *Driver[C]) eventOp(event model.JobEvent) (store.Op, error) {
-	d.events++
-	value, err := wire.EncodeEvent(event, d.events)
+	d.lastEvent++
+	value, err := wire.EncodeEvent(event, d.lastEvent)
 	if err != nil {
 		return store.Op{}, err
 	}
 	key := d.space.Event(keyspace.EventKey{
-		Job: event.Key.Job, Service: d.service, Segment: d.writing.number, Number: d.events, Size: len(value),
+		Job: event.Key.Job, Service: d.service, Segment: d.segment.number, Number: d.lastEvent, Size: len(value),
 	})
-	d.writing.bytes += len(key) + len(value)
-	return store.Op{Key: key, Value: value, Lease: d.writing.lease}, nil
+	d.segment.bytes += len(key) + len(value)
+	return store.Op{Key: key, Value: value, Lease: d.segment.lease}, nil
 }
 
-// durable notes that the first effects that were encoded have become so.
-func (w *writing) durable(effects int) {
-	if w.marking > 0 {
-		w.marking -= effects
-		w.marked = w.marking <= 0
-	}
+// retentionPause is how long the driver waits after a step of retention has failed.
+const retentionPause = time.Second
+
+// retention is the progress of enforceLimits.
+type retention struct {
+	// committed is the revision of the last step, revoked the last segment that was
+	// deleted whole.
+	committed, revoked int64
+	notBefore          time.Time
 }
 
-// retainPause is how long the driver leaves alone what it could not revoke.
-const retainPause = time.Second
-
-// retain lets go of events where there are too many, a step at a time, and
-// keeps the newest segment marked: a reader tells from it that nothing was
-// dropped after. A step waits until the view has shown the one before.
-func (d *Driver[C]) retain(ctx context.Context) error {
-	if d.revision < d.retained || d.now().Before(d.retainAfter) {
+// enforceLimits deletes events above the limits, one step at a time, and keeps the newest
+// segment marked: a reader concludes from the mark that nothing after it was deleted. A
+// step waits until the view shows the previous one.
+func (d *Driver[C]) enforceLimits(ctx context.Context) error {
+	if d.revision < d.retention.committed || d.now().Before(d.retention.notBefore) {
 		return nil
 	}
-	if number, ranOut := d.kept.newestOf(d.service); ranOut != 0 && number == d.writing.number && d.writing.marked {
-		// Nothing was written since.
-		d.writing.lease = 0
-		return d.letGo(ctx)
+	if newest, expired := d.index.newestOf(d.service); expired != 0 && newest == d.segment.number && d.segment.marked {
+		// The newest segment has expired, and nothing was written since.
+		d.segment.lease = 0
+		return d.commitRetention(ctx)
 	}
-	e, some := d.kept.excess(d.service, d.limits)
+	e, found := d.index.excess(d.service, d.limits)
 	switch {
-	case !some || e.job == "" && e.number == d.revoked:
+	case !found:
 		return nil
 	case e.job != "":
-		value, err := proto.Marshal(&recordv1.EventFloor{Segment: e.number, Revision: e.kept})
-		if err != nil {
-			return err
-		}
-		from, _ := d.space.SegmentEvents(e.job, d.service, 0)
-		_, to := d.space.SegmentEvents(e.job, d.service, e.number)
-		return d.letGo(ctx, store.DeleteRange(from, to), store.Put(d.space.EventFloor(e.job, d.service), value))
+		return d.deleteJobEvents(ctx, e)
+	case e.segment == d.retention.revoked:
+		return nil
 	}
 	err := d.Revoke(ctx, e.lease)
 	if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
-		d.retainAfter = d.now().Add(retainPause)
+		d.retention.notBefore = d.now().Add(retentionPause)
 		return nil
 	}
-	d.revoked = e.number
+	d.retention.revoked = e.segment
 	return nil
 }
 
-// letGo commits a step of retain. What it puts lives as long as the present
-// segment, and so longer than any before.
-func (d *Driver[C]) letGo(ctx context.Context, ops ...store.Op) error {
-	err := d.room(ctx, 0)
-	if isFull(err) {
-		d.retainAfter = d.now().Add(retainPause)
-		return nil
-	}
+// deleteJobEvents deletes a job's events in one segment and raises the job's floor.
+func (d *Driver[C]) deleteJobEvents(ctx context.Context, e excess) error {
+	value, err := proto.Marshal(&recordv1.EventFloor{Segment: e.segment, Revision: e.keptFrom})
 	if err != nil {
 		return err
 	}
+	from, _ := d.space.SegmentEvents(e.job, d.service, 0)
+	_, to := d.space.SegmentEvents(e.job, d.service, e.segment)
+	return d.commitRetention(ctx, store.DeleteRange(from, to), store.Put(d.space.EventFloor(e.job, d.service), value))
+}
+
+// commitRetention commits a step of retention. Its puts live as long as the current
+// segment, and so longer than any earlier one.
+func (d *Driver[C]) commitRetention(ctx context.Context, ops ...store.Op) error {
+	err := d.ensureSegment(ctx, 0)
+	if err == nil {
+		err = d.commitInSegment(ctx, ops)
+	}
+	if isFull(err) {
+		d.retention.notBefore = d.now().Add(retentionPause)
+		return nil
+	}
+	return err
+}
+
+func (d *Driver[C]) commitInSegment(ctx context.Context, ops []store.Op) error {
 	for i := range ops {
 		if !ops[i].Delete {
-			ops[i].Lease = d.writing.lease
+			ops[i].Lease = d.segment.lease
 		}
 	}
-	if !d.writing.marked {
-		marks, err := d.mark()
+	if !d.segment.marked {
+		marks, err := d.markSegment()
 		if err != nil {
 			return err
 		}
-		ops, d.writing.marking = append(marks, ops...), 1
+		ops = append(marks, ops...)
 	}
 	committed, err := d.Log.Commit(ctx, []store.Write{{Ops: ops}})
 	for _, c := range committed {
-		d.writing.durable(c.Writes)
-		d.retained = c.Revision
-	}
-	switch {
-	case isFull(err):
-		d.retainAfter = d.now().Add(retainPause)
-		return nil
-	case errors.Is(err, store.ErrFenced):
-		return ErrFenced
+		d.segment.marked = true
+		d.retention.committed = c.Revision
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"berth.dev/api/fault"
@@ -23,12 +22,11 @@ type tenure[C model.Core] struct {
 
 	leadership *leader.Leadership
 	term       *Term
-	waiting    map[uint64]item[C]
+	waiting    map[uint64]item[C] // requests without an answer, by token
 	lastToken  uint64
-	reads      []item[C] // of the round under way
-	resigning  []item[C] // who asked for the end of the term
-	owned      sync.WaitGroup
-	turned     atomic.Pointer[time.Time] // the loop's last turn
+	reads      []item[C] // of the current round
+	resigning  []item[C] // requests to end the term
+	background sync.WaitGroup
 }
 
 func newTenure[C model.Core](l *Loop[C]) *tenure[C] {
@@ -42,105 +40,102 @@ func newTenure[C model.Core](l *Loop[C]) *tenure[C] {
 
 func (l *Loop[C]) newDriver() *Driver[C] {
 	d := NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, l.cfg.Events, time.Now)
-	d.Guard(Guard{Replica: l.cfg.Replica, Version: l.cfg.Version, Met: l.met})
-	d.steps = l.turns
+	d.Guard(Guard{Replica: l.cfg.Replica, Version: l.cfg.Version, Unstored: l.unstored})
+	d.progress = l.progress
 	return d
 }
 
+// run follows the view, campaigns once the view is complete, and serves one term.
 func (t *tenure[C]) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	t.view = store.OpenView(t.l.cfg.Store, t.l.cfg.Space.Prefix(), t.l.cfg.Space.Events())
-	defer t.view.Close() // last: who pulls a closed view opens it again
-	defer t.owned.Wait()
+	defer t.view.Close() // last: a pull from a closed view opens it again
+	defer t.background.Wait()
 	defer stop(nil)
 
-	t.owned.Go(func() {
-		for {
-			b, err := t.view.Next(ctx)
-			if err != nil {
-				stop(err)
-				return
-			}
-			select {
-			case t.batches <- b:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-
-	won := make(chan *leader.Leadership, 1)
-	campaigning := false
-	stand := func() {
-		campaigning = true
-		t.owned.Go(func() {
-			leadership, err := t.l.cfg.Election.Campaign(ctx)
-			if err != nil {
+	t.background.Go(func() { stop(t.pull(ctx)) })
+	won := make(chan *leader.Leadership)
+	campaign := func() {
+		t.background.Go(func() {
+			if err := t.campaign(ctx, won); err != nil {
 				stop(err)
 			}
-			won <- leadership
 		})
 	}
 	for {
 		t.publish(false)
-		t.l.waits()
+		t.l.idle()
 		select {
 		case <-ctx.Done():
-			t.giveUp(won, campaigning)
 			return context.Cause(ctx)
 		case b := <-t.batches:
-			t.l.turns()
+			t.l.progress()
+			first := t.driver.Revision() == 0
 			if err := t.follow(ctx, b); err != nil {
-				stop(err)
-				t.giveUp(won, campaigning)
 				return err
 			}
-			if !campaigning {
-				// A replica that does not know what is stored does not stand.
-				stand()
+			if first {
+				campaign() // not before: a replica without a snapshot cannot serve
 			}
 		case it := <-t.l.inbox:
-			t.l.turns()
+			t.l.progress()
 			if it.anywhere && t.driver.Revision() > 0 {
 				it.view(t.driver.Core)
 				continue
 			}
 			it.answer(nil, t.notLeader())
 		case t.leadership = <-won:
-			if t.leadership == nil {
-				return context.Cause(ctx)
-			}
 			err := t.lead(ctx)
 			if !t.driver.leads && errors.Is(err, context.Canceled) && ctx.Err() == nil {
-				// The term was over before the core was told of it. To read everything
-				// again would be no help to an etcd that was too slow.
-				t.l.cfg.Log.Warn("a term ended before it began", "term", t.leadership.Term(), "error", t.leadership.Err())
+				// The core has not learned of the term, so it is still valid. Reading
+				// everything again would only add load to a slow etcd.
+				t.l.cfg.Log.Warn("the term ended before it began", "term", t.leadership.Term(), "error", t.leadership.Err())
 				t.leadership, t.resigning = nil, nil
-				stand()
+				campaign()
 				continue
 			}
-			stop(err)
 			return err
 		}
 	}
 }
 
-// giveUp resigns what a campaign under way may still win.
-func (t *tenure[C]) giveUp(won <-chan *leader.Leadership, campaigning bool) {
-	if !campaigning {
-		return
+// pull moves batches from the view to the loop until ctx ends.
+func (t *tenure[C]) pull(ctx context.Context) error {
+	for {
+		b, err := t.view.Next(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case t.batches <- b:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	if leadership := <-won; leadership != nil {
+}
+
+// campaign waits for a win and delivers it. It resigns if the tenure ends first.
+func (t *tenure[C]) campaign(ctx context.Context, won chan<- *leader.Leadership) error {
+	leadership, err := t.l.cfg.Election.Campaign(ctx)
+	if err != nil {
+		return err
+	}
+	select {
+	case won <- leadership:
+		return nil
+	case <-ctx.Done():
 		resign(leadership)
+		return ctx.Err()
 	}
 }
 
 func resign(leadership *leader.Leadership) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = leadership.Resign(ctx) // its etcd lease ends it otherwise
+	_ = leadership.Resign(ctx) // on failure the etcd lease expires
 }
 
+// follow gives a batch to a core that does not lead yet.
 func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 	if b.Reset && t.driver.Revision() > 0 {
 		t.driver = t.l.newDriver()
@@ -148,10 +143,10 @@ func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 	if err := t.driver.Follow(b); err != nil || !b.Reset {
 		return err
 	}
-	t.l.reading.Do(func() { close(t.l.followed) })
-	kept := t.driver.Kept()
-	t.owned.Go(func() {
-		for n := 1; kept.Count(ctx, t.l.cfg.Store) != nil && store.Sleep(ctx, store.Backoff(n)) == nil; n++ {
+	t.l.followedOnce.Do(func() { close(t.l.followed) })
+	events := t.driver.EventIndex()
+	t.background.Go(func() {
+		for n := 1; events.Count(ctx, t.l.cfg.Store) != nil && store.Sleep(ctx, store.Backoff(n)) == nil; n++ {
 		}
 	})
 	return nil
@@ -166,5 +161,8 @@ func (t *tenure[C]) notLeader() error {
 }
 
 func (t *tenure[C]) publish(serving bool) {
-	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(), terms: t.driver.terms, kept: t.driver.Kept(), aside: t.driver.Aside()})
+	t.l.status.Store(&state{
+		view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(),
+		leaders: t.driver.leaders, events: t.driver.EventIndex(), quarantined: t.driver.Quarantined(),
+	})
 }

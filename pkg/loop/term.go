@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Term is one term of leadership, as Perform sees it.
+// Term is one term of leadership, for Perform.
 type Term struct {
 	// Number is the term.
 	Number int64
@@ -19,8 +19,8 @@ type Term struct {
 }
 
 // Go runs a call to a peer off the loop. Its context ends with the term. If the call
-// panics, the core is given dropped in place of the answer, and the panic is a
-// finding about the peer.
+// panics, the core receives dropped instead of an answer, and the panic becomes a finding
+// about the peer.
 func (t *Term) Go(peer string, dropped model.Event, call func(ctx context.Context)) {
 	t.calls.Go(func() {
 		if !t.guard(peer, func() { call(t.ctx) }) {
@@ -29,16 +29,15 @@ func (t *Term) Go(peer string, dropped model.Event, call func(ctx context.Contex
 	})
 }
 
-// Post gives the core an event without an answer, as long as the term lasts. It
-// may block while the inbox is full, and never does once the term is over.
+// Post gives the core an event without an answer, as long as the term lasts. It may block
+// while the inbox is full. It never blocks once the term is over.
 func (t *Term) Post(event model.Event) { t.post(event) }
 
-// After has fn called on the loop's goroutine once Perform was told of every
-// action that became due with the present one: what belongs together goes out
-// together.
+// After calls fn on the loop's goroutine after Perform has handled every action of the
+// round, so that related calls go out in one message.
 func (t *Term) After(fn func()) { t.after = append(t.after, fn) }
 
-// performed calls what was to come after the actions.
+// performed runs the functions passed to After.
 func (t *Term) performed() {
 	for _, fn := range t.after {
 		fn()

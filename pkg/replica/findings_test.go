@@ -28,7 +28,7 @@ func TestFindingsOfEachKindAreLimited(t *testing.T) {
 			found = append(found, replica.Found{Kind: "FEW", Object: fmt.Sprint(i), Since: at})
 		}
 	}
-	status := loop.Status{Aside: []loop.Aside{{Object: "a record", Since: at}}}
+	status := loop.Status{Quarantined: []loop.Quarantined{{Object: "a record", Since: at}}}
 	answer := replica.Findings(status, model.ServiceAssigner, found)
 	of := map[string][]*berthv1.Finding{}
 	for _, f := range answer.GetFindings() {
@@ -72,7 +72,7 @@ func TestTextsOfFindingsAreBounded(t *testing.T) {
 	}
 	status := loop.Status{Panics: slices.Repeat([]loop.Panic{{Peer: long, Message: long}}, 100)}
 	for range 500 {
-		status.Aside = append(status.Aside, loop.Aside{Object: long, Message: long, Action: long})
+		status.Quarantined = append(status.Quarantined, loop.Quarantined{Object: long, Message: long, Action: long})
 	}
 	answer := replica.Findings(status, model.ServiceExecutorState, found)
 	if size := proto.Size(answer); size > rpc.PeerMessageLimit {

@@ -8,7 +8,6 @@
 package resource
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -102,9 +101,6 @@ func (v Vector) Canonical() string {
 	}
 	return b.String()
 }
-
-// Compare orders vectors by their canonical form.
-func (v Vector) Compare(w Vector) int { return cmp.Compare(v.Canonical(), w.Canonical()) }
 
 func addSaturating(a, b int64) int64 {
 	switch {

@@ -7,20 +7,17 @@ import (
 
 const (
 	backoffFirst = 5 * time.Millisecond
-	// backoffMax is what a recovery of etcd may go unnoticed for.
+	// backoffMax is also how long a recovery of etcd may remain unnoticed.
 	backoffMax = 250 * time.Millisecond
 )
 
-// backoff spaces out what is repeated: 5 ms, doubling up to 250 ms. Whoever
-// repeats here is one of a handful of replicas, so there is no jitter.
-type backoff struct{ next time.Duration }
-
-// Backoff is the pause before an attempt, the second one being 1.
-func Backoff(attempt int) time.Duration {
-	return min(backoffFirst<<min(attempt-1, 16), backoffMax)
+// Backoff returns the pause after the nth failed attempt: 5 ms, doubling up to 250 ms.
+// Only a handful of replicas retry, so there is no jitter.
+func Backoff(n int) time.Duration {
+	return min(backoffFirst<<min(n-1, 16), backoffMax)
 }
 
-// Sleep waits for a time or until ctx is over, whose error it then answers.
+// Sleep waits for a duration or until ctx ends, and returns the error of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -31,11 +28,3 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-func (b *backoff) sleep(ctx context.Context) error {
-	d := max(b.next, backoffFirst)
-	b.next = min(2*d, backoffMax)
-	return Sleep(ctx, d)
-}
-
-func (b *backoff) reset() { b.next = 0 }

@@ -12,17 +12,16 @@ import (
 	recordv1 "berth.dev/api/berth/record/v1"
 )
 
-// ErrFenced says that the term is over: another leads, nobody does, or the chain
-// was moved by somebody else. Nothing is ever committed after it.
+// ErrFenced means that the term is over: another replica leads, or none, or somebody else
+// has changed the chain key. Nothing is committed after it.
 var ErrFenced = errors.New("store: fenced, the term is over")
 
-// Conflict says that a transaction was refused because of what others wrote. The
-// committer goes on working; the writer decides again once its view has reached
-// Revision.
+// Conflict means that a transaction was refused because of a change by another writer. The
+// committer remains usable. The caller decides again once its view has reached Revision.
 type Conflict struct {
-	// Revision is the store's when the compares failed.
+	// Revision is the store's revision when the compares failed.
 	Revision int64
-	// Failed are the compares that did not hold.
+	// Failed are the compares that were false.
 	Failed []Compare
 }
 
@@ -34,78 +33,66 @@ func (c *Conflict) Error() string {
 	return fmt.Sprintf("store: conflict at revision %d on %q", c.Revision, keys)
 }
 
-// Write is changes that become durable together or not at all, if every compare
-// holds.
+// Write is a group of changes that become durable together, if every compare is true, or
+// not at all.
 type Write struct {
 	Ops []Op
 	If  []Compare
 }
 
-// Committed tells that the first Writes writes not told of before are durable,
-// by one transaction.
+// Committed reports that one transaction has made the next Writes writes durable.
 type Committed struct {
 	Writes   int
 	Revision int64
 }
 
-// CommitterConfig says for which term a Committer works.
+// CommitterConfig describes the term of a Committer.
 type CommitterConfig struct {
-	// LeaderKey was created at revision Term, and holds while it is there.
+	// LeaderKey was created at revision Term. The term lasts while the key exists.
 	LeaderKey string
 	Term      int64
-	// ChainKey names the last batch committed; Chain is its value as of the win,
-	// nil when the key is not there.
+	// ChainKey names the last committed batch. Chain is its value at the time of the win,
+	// nil if the key does not exist.
 	ChainKey string
 	Chain    []byte
-	// MaxOps and MaxBytes bound a transaction of several writes, the fence
-	// included; 120 and 256 KiB by default.
-	MaxOps, MaxBytes int
-	// Attempt is the deadline of each of the first attempts at a transaction; 300 ms
-	// by default. A member of etcd that passes a write on to a leader which has just
-	// died keeps it for 7 s and then answers that it does not know: the next attempt
-	// is at another member, or at one that knows better by then. An etcd that is slow
-	// is given three times what it last took, so that it is not sent everything
-	// twice; and DefaultTimeout once it has had five seconds for less.
-	Attempt time.Duration
-	// Wait pauses before attempt number n (2, 3, …) of one transaction; its error
-	// ends the commit. By default it sleeps as Backoff says.
+	// Wait pauses before attempt number n (2, 3, …) of a transaction. Its error ends the
+	// commit. The default is Backoff.
 	Wait func(ctx context.Context, attempt int) error
-	// Attempted is told of each attempt: the error of one whose outcome is open, nil
-	// for one that is definite. By default nobody is told.
+	// Attempted, if set, is called after each attempt, with the error of an ambiguous
+	// one and nil for a definite one.
 	Attempted func(err error)
 }
 
-// electing is for how long attempts at a transaction are short: longer than etcd
-// takes to elect.
-const electing = 5 * time.Second
+const (
+	// attemptTimeout is the deadline of the first attempts at a transaction. If a member
+	// forwards a write to a leader that has just died, it answers only after 7 s, with an
+	// ambiguous error. The next attempt reaches another member, or this one once it knows
+	// the new leader. A slow etcd gets three times the duration of the last answer, so
+	// that it does not receive everything twice.
+	attemptTimeout = 300 * time.Millisecond
+	// electionTime is how long attempts are that short; it exceeds an election of etcd.
+	// Later attempts have DefaultTimeout.
+	electionTime = 5 * time.Second
+)
 
-// Committer makes the writes of one term durable, in order, one transaction at a
-// time. Each is fenced by the create revision of the leader key and chained to
-// the one before by the value of the chain key, so that a transaction whose
-// outcome is unknown can be sent again until the chain tells what became of it:
-// it is applied at most once, and never after a later one.
+// Committer makes the writes of one term durable, in order, one transaction at a time.
+// Each transaction compares the create revision of the leader key, which fences it, and the
+// value of the chain key, which names the transaction before it. So a transaction with an
+// unknown outcome can be sent again until the chain shows the outcome: it is applied at most
+// once, and never after a later one.
 //
-// It is for one goroutine.
+// A Committer must be used from one goroutine.
 type Committer struct {
 	store Store
 	cfg   CommitterConfig
-	chain []byte // value of the chain key; nil when absent
+	chain []byte // value of the chain key; nil if it does not exist
 	count int64
-	took  time.Duration // by the last attempt that was answered
+	took  time.Duration // of the last attempt that was answered
 	over  error         // set once nothing can be committed any more
 }
 
-// NewCommitter makes the committer of a term.
+// NewCommitter returns the committer of a term.
 func NewCommitter(s Store, cfg CommitterConfig) *Committer {
-	if cfg.MaxOps == 0 {
-		cfg.MaxOps = 120
-	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = 256 << 10
-	}
-	if cfg.Attempt == 0 {
-		cfg.Attempt = 300 * time.Millisecond
-	}
 	if cfg.Wait == nil {
 		cfg.Wait = func(ctx context.Context, attempt int) error { return Sleep(ctx, Backoff(attempt-1)) }
 	}
@@ -115,25 +102,21 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 	return &Committer{store: s, cfg: cfg, chain: cfg.Chain}
 }
 
-// Commit makes the writes durable, in order, as many to a transaction as fit. It
-// stops at the first that does not succeed: what it answers is durable, the
-// writes after that are not and, but for one case, never will be. The error says
-// why it stopped:
+// Commit makes the writes durable, in order, as many in a transaction as fit. It stops at
+// the first write that fails. The writes that it returns are durable. The later ones are
+// not, and never will be, except after ErrAmbiguous. The error states why it stopped:
 //
-//   - nil: all are durable.
+//   - nil: all writes are durable.
 //   - a [*Conflict]: decide again.
-//   - one that wraps a definite error of this package, such as
-//     [ErrLeaseNotFound]: the first write not durable is refused, and is to
-//     blame by itself.
-//   - [ErrFull], without [ErrAmbiguous]: etcd takes no writes. The committer goes
-//     on working once somebody has made room.
+//   - a definite error of this package, such as [ErrLeaseNotFound]: the first write that
+//     is not durable is refused, and it alone is to blame.
+//   - [ErrFull] without [ErrAmbiguous]: etcd takes no writes. The committer remains usable.
 //   - [ErrFenced]: the term is over.
-//   - [ErrAmbiguous]: ctx ended first. Whether the writes of one more
-//     transaction are durable only the successor will know; the committer is of
-//     no more use.
+//   - [ErrAmbiguous]: ctx ended first. Only the successor learns whether the writes of one
+//     more transaction are durable. The committer is unusable.
 //
-// In the transaction the operations keep the order of the writes, and a key that
-// is written twice its first place; the chain comes last.
+// The operations of a transaction have the order of the writes. A key that is written twice
+// has its first place. The chain key is last.
 func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, error) {
 	var done []Committed
 	limit := len(writes)
@@ -141,14 +124,14 @@ func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, er
 		if c.over != nil {
 			return done, c.over
 		}
-		b := pack(writes[:min(limit, len(writes))], c.cfg.MaxOps, c.cfg.MaxBytes-c.fenceBytes())
+		b := pack(writes[:min(limit, len(writes))], maxOps, maxBytes-c.fenceBytes())
 		revision, err := c.commit(ctx, b)
 		switch {
 		case err == nil:
 			done = append(done, Committed{Writes: b.writes, Revision: revision})
 			writes = writes[b.writes:]
 		case isDefinite(err) && b.writes > 1 && !errors.Is(err, ErrFull):
-			// One of them is to blame. Singly, the others get through.
+			// One of them is to blame. The others succeed in transactions of their own.
 			limit = 1
 		default:
 			return done, err
@@ -157,20 +140,20 @@ func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, er
 	return done, nil
 }
 
-// isDefinite says that etcd refused the request itself.
+// isDefinite reports whether etcd refused the request because of its content.
 func isDefinite(err error) bool {
 	var conflict *Conflict
 	return !errors.As(err, &conflict) && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrAmbiguous)
 }
 
-// commit carries out one batch to a known outcome: the revision that committed
-// it, or why it is not.
+// commit sends one batch until its outcome is known, and returns the revision that
+// committed it.
 func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	id := c.nextID()
 	res, lost, err := c.resolve(ctx, c.fence(b, id), false)
 	revision := res.Revision
 	if err == nil && !res.Succeeded {
-		revision, err = c.judge(b, id, res)
+		revision, err = c.evaluate(b, id, res)
 	}
 	if err == nil {
 		c.chain = id
@@ -190,21 +173,21 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	return 0, err
 }
 
-// resolve repeats one transaction until its outcome is known or ctx is over. Lost
-// says, as it is given and as it is answered, that an attempt which may still
-// arrive had no known outcome.
+// resolve repeats one transaction until its outcome is known or ctx ends. Lost, as an
+// argument and as a result, means that the outcome of an earlier attempt is unknown, so
+// that attempt may still arrive.
 func (c *Committer) resolve(ctx context.Context, txn Txn, lost bool) (TxnResult, bool, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		sent := time.Now()
-		deadline := max(c.cfg.Attempt, 3*c.took)
-		if sent.Sub(began) > electing {
-			deadline = max(c.cfg.Attempt, DefaultTimeout)
+		deadline := max(attemptTimeout, 3*c.took)
+		if sent.Sub(began) > electionTime {
+			deadline = DefaultTimeout
 		}
 		actx, cancel := context.WithTimeout(ctx, deadline)
 		res, err := c.store.Txn(actx, txn)
 		if errors.Is(err, ErrFull) && !lost {
-			res, err = c.look(actx, txn, err)
+			res, err = c.checkFull(actx, txn, err)
 		}
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {
@@ -220,26 +203,25 @@ func (c *Committer) resolve(ctx context.Context, txn Txn, lost bool) (TxnResult,
 	}
 }
 
-// look finds out what came of a transaction that etcd answered to be full, and of
-// which no attempt is under way any more: the one that fills it is answered so, and
-// is applied. It asks the same of etcd without writing anything, which a full etcd
-// answers: where all compares hold, nothing was written and this replica leads. The
-// error is the one given while nobody knows.
-func (c *Committer) look(ctx context.Context, txn Txn, open error) (TxnResult, error) {
+// checkFull finds out whether a transaction was applied that etcd answered with ErrFull,
+// when no other attempt is in flight: etcd also answers so to the transaction that fills it,
+// which it applies. checkFull sends the same compares without any write, which a full etcd
+// answers. If all compares are true, nothing was written and this replica leads. If the
+// outcome remains unknown, it returns the error it was given.
+func (c *Committer) checkFull(ctx context.Context, txn Txn, unknown error) (TxnResult, error) {
 	txn.Then = nil
 	res, err := c.store.Txn(ctx, txn)
 	switch {
 	case err != nil:
-		return TxnResult{}, open
+		return TxnResult{}, unknown
 	case res.Succeeded:
-		return TxnResult{}, fmt.Errorf("%w: nothing of it was written", ErrFull)
+		return TxnResult{}, fmt.Errorf("%w: nothing was written", ErrFull)
 	default:
 		return res, nil
 	}
 }
 
-// fence makes the transaction of a batch, whose operations become the
-// transaction's.
+// fence returns the transaction of a batch, which takes over the batch's operations.
 func (c *Committer) fence(b batch, id []byte) Txn {
 	chain := Absent(c.cfg.ChainKey)
 	if c.chain != nil {
@@ -252,16 +234,16 @@ func (c *Committer) fence(b batch, id []byte) Txn {
 	}
 }
 
-// judge says what failed compares mean. The chain comes first: a batch that it
+// evaluate interprets failed compares. It checks the chain first: a batch that the chain
 // names was committed, whatever has happened since.
-func (c *Committer) judge(b batch, id []byte, res TxnResult) (int64, error) {
+func (c *Committer) evaluate(b batch, id []byte, res TxnResult) (int64, error) {
 	chain, linked := res.Got[c.cfg.ChainKey]
 	if linked && bytes.Equal(chain.Value, id) {
 		return chain.Mod, nil
 	}
 	leads := res.Got[c.cfg.LeaderKey].Create == c.cfg.Term
 	if !leads || linked != (c.chain != nil) || !bytes.Equal(chain.Value, c.chain) {
-		return 0, fmt.Errorf("%w: term %d, seen at revision %d", ErrFenced, c.cfg.Term, res.Revision)
+		return 0, fmt.Errorf("%w: term %d, at revision %d", ErrFenced, c.cfg.Term, res.Revision)
 	}
 	conflict := &Conflict{Revision: res.Revision}
 	for _, compare := range b.compares {
@@ -273,10 +255,10 @@ func (c *Committer) judge(b batch, id []byte, res TxnResult) (int64, error) {
 	return 0, conflict
 }
 
-// seal makes a refusal final after an attempt was lost. That attempt may still
-// arrive, and a key compared for absence may be gone by then; so the chain is
-// moved on, and either the lost attempt got there first and is committed, or it
-// never will be and the refusal stands.
+// seal makes a refusal final after an attempt with an unknown outcome. That attempt may
+// still arrive, and a key that it compares for absence may have been deleted by then. So
+// seal moves the chain. Either the lost attempt was first and is committed, or it never
+// will be and the refusal is final.
 func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64, error) {
 	id := c.nextID()
 	res, _, err := c.resolve(ctx, c.fence(batch{}, id), true)
@@ -285,7 +267,7 @@ func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64
 			c.chain = lost
 			return chain.Mod, nil
 		}
-		_, err = c.judge(batch{}, id, res)
+		_, err = c.evaluate(batch{}, id, res)
 	}
 	if err != nil {
 		return 0, err
@@ -294,7 +276,7 @@ func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64
 	return 0, refusal
 }
 
-// nextID names the next batch of the term.
+// nextID returns the chain value of the next batch of the term.
 func (c *Committer) nextID() []byte {
 	c.count++
 	id, err := proto.Marshal(&recordv1.Chain{Batch: fmt.Sprintf("%d-%d", c.cfg.Term, c.count)})
@@ -304,7 +286,7 @@ func (c *Committer) nextID() []byte {
 	return id
 }
 
-// fenceBytes is what the fence adds to a transaction, roughly.
+// fenceBytes estimates the bytes that the fence adds to a transaction.
 func (c *Committer) fenceBytes() int {
 	return 2*len(c.cfg.LeaderKey) + 3*len(c.cfg.ChainKey) + 2*len(c.chain) + 5*overhead
 }

@@ -184,21 +184,21 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
-// Every attempt has a deadline, so one that hangs does not hold up the rest.
+// Every attempt has a deadline, so an attempt that hangs does not delay the rest.
 func TestAttemptDeadline(t *testing.T) {
-	f := store.NewFake(store.FakeConfig{})
-	term := do(t, f, putOf("leader", "a"))
-	c := store.NewCommitter(f, store.CommitterConfig{LeaderKey: "leader", Term: term, ChainKey: "chain", Attempt: time.Millisecond})
-	n := 0
-	f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
-		if n++; n == 1 {
-			<-ctx.Done()
+	synctest.Test(t, func(t *testing.T) {
+		f, c := newTerm(t)
+		n := 0
+		f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
+			if n++; n == 1 {
+				<-ctx.Done()
+			}
+			return store.Outcome{}
+		})
+		if _, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil {
+			t.Fatal(err)
 		}
-		return store.Outcome{}
 	})
-	if _, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // An etcd that is slower than the first attempts wait is waited for longer, and

@@ -10,32 +10,32 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrAmbiguous is wrapped by errors that leave open whether a write happened or
-// will yet: time-outs, lost connections, changes of etcd's leader, a full
-// database (whose error can be the answer to a write that was applied), and
-// whatever is not known to be definite.
+// ErrAmbiguous is wrapped by errors that leave it open whether a write happened or still
+// will: timeouts, lost connections, changes of etcd's leader, a full database (etcd may
+// return that error for a write that it applied), and every error that is not known to be
+// definite.
 var ErrAmbiguous = errors.New("store: outcome unknown")
 
-// ErrFull is wrapped, beside ErrAmbiguous, by errors that etcd answers when it has
-// reached its quota: it takes no write until somebody has made room. Alone, it
-// says that the write certainly did not happen: a [Committer] finds that out.
+// ErrFull is wrapped, together with ErrAmbiguous, by the errors of an etcd that has reached
+// its quota and takes no write until an operator makes space. Without ErrAmbiguous it means
+// that the write certainly did not happen: a [Committer] finds that out.
 var ErrFull = errors.New("store: etcd is full")
 
 // Definite errors: the write did not happen and will not.
 var (
-	// ErrCompacted: the revision asked for is no longer kept.
+	// ErrCompacted: the requested revision is no longer kept.
 	ErrCompacted = errors.New("store: revision compacted")
-	// ErrFutureRevision: the revision asked for is not there yet.
+	// ErrFutureRevision: the store has not reached the requested revision.
 	ErrFutureRevision = errors.New("store: revision in the future")
-	// ErrLeaseNotFound: the etcd lease has run out or was revoked.
+	// ErrLeaseNotFound: the etcd lease has expired or was revoked.
 	ErrLeaseNotFound = errors.New("store: etcd lease not found")
-	// ErrTooLarge: more operations or bytes than etcd takes in one transaction.
+	// ErrTooLarge: the transaction has more operations or bytes than etcd accepts.
 	ErrTooLarge = errors.New("store: transaction too large")
-	// ErrInvalid: a request etcd never takes, such as one key put twice.
+	// ErrInvalid: etcd never accepts this request, for example one that puts a key twice.
 	ErrInvalid = errors.New("store: invalid request")
-	// ErrNoStream: this etcd, or the client within its process, answers in pages only.
+	// ErrNoStream: this etcd, or the client in its process, has no streams. Read pages.
 	ErrNoStream = errors.New("store: no streams")
-	// ErrDenied: the credentials do not allow it.
+	// ErrDenied: the credentials do not permit the request.
 	ErrDenied = errors.New("store: permission denied")
 )
 
@@ -55,10 +55,9 @@ var definite = []struct {
 	{rpctypes.ErrUserEmpty, ErrDenied},
 }
 
-// classify turns an error of the etcd client into one of this package. It is the
-// one place that decides what is definite: what it does not know is ambiguous,
-// because a wrong "certainly not" loses a write and a wrong "perhaps" only
-// repeats one.
+// classify turns an error of the etcd client into one of this package. It alone decides
+// which errors are definite. Unknown errors are ambiguous: a wrong "definite" loses a
+// write, a wrong "ambiguous" only repeats one.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -75,11 +74,8 @@ func classify(err error) error {
 	if errors.Is(known, rpctypes.ErrNoSpace) {
 		return ambiguous(fmt.Errorf("%w: %w", ErrFull, err))
 	}
-	if s, ok := status.FromError(err); ok {
-		switch s.Code() {
-		case codes.PermissionDenied, codes.Unauthenticated:
-			return fmt.Errorf("%w: %w", ErrDenied, err)
-		}
+	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
 	}
 	return ambiguous(err)
 }
@@ -87,7 +83,7 @@ func classify(err error) error {
 // ambiguous wraps a cause.
 func ambiguous(cause error) error { return fmt.Errorf("%w: %w", ErrAmbiguous, cause) }
 
-// withDeadline gives a context without a deadline the default one.
+// withDeadline adds the default deadline to a context without one.
 func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}

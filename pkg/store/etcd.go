@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// DialConfig says how to reach etcd.
+// DialConfig describes how to reach etcd.
 type DialConfig struct {
 	Endpoints []string
 	// TLS is nil for plain text.
@@ -28,19 +29,19 @@ type DialConfig struct {
 	Username, Password string
 }
 
-// Etcd is the Store that is etcd.
+// Etcd is a Store on an etcd cluster.
 type Etcd struct {
-	client *clientv3.Client
-	steer  *steer
+	client  *clientv3.Client
+	members *memberMonitor
 }
 
 var _ Store = (*Etcd)(nil)
 
-// Dial makes a Store of an etcd cluster. It does not wait for a connection: an
-// etcd that is out of reach shows in the calls.
+// Dial returns a Store on an etcd cluster. It does not wait for a connection: if etcd is out
+// of reach, the calls fail.
 func Dial(cfg DialConfig) (*Etcd, error) {
-	// gRPC's own pauses between dials grow to two minutes, far longer than etcd
-	// takes to come back.
+	// gRPC's default pauses between dials grow to two minutes, far longer than a restart
+	// of etcd takes.
 	redial := grpc.ConnectParams{
 		Backoff:           grpcbackoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
 		MinConnectTimeout: time.Second,
@@ -53,50 +54,50 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		DialTimeout:          DefaultTimeout,
 		DialKeepAliveTime:    10 * time.Second, // gRPC raises anything shorter
 		DialKeepAliveTimeout: 2 * time.Second,
-		// Not without a stream: etcd ends a connection that pings while it is idle.
+		// No pings without a stream: etcd closes an idle connection that sends them.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial)},
-		Logger:      zap.NewNop(), // what it has to say comes back as errors
+		Logger:      zap.NewNop(), // its messages are returned as errors
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
-	return &Etcd{client: client, steer: newSteer(client, config)}, nil
+	return &Etcd{client: client, members: newMemberMonitor(client, config)}, nil
 }
 
-// Client is the etcd client, for what Store does not cover.
+// Client returns the etcd client, for calls that Store does not cover.
 func (e *Etcd) Client() *clientv3.Client { return e.client }
 
 // Close ends every call and watch.
 func (e *Etcd) Close() error {
-	e.steer.close()
+	e.members.close()
 	return e.client.Close()
 }
 
-// asking is the context of a call: with the default deadline if it has none, and
-// for members that know who leads only. One that is cut off from the others would
-// keep a call until its deadline, and with it every third one; so it refuses at
-// once, and the next attempt is at another member.
-func asking(ctx context.Context) (context.Context, context.CancelFunc) {
+// callContext adds the default deadline to the context of a call, and the requirement that
+// the member knows etcd's leader. A member that is cut off from the others then refuses the
+// call at once, and the next attempt reaches another member. Otherwise every third call
+// would last until its deadline.
+func callContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return withDeadline(clientv3.WithRequireLeader(ctx))
 }
 
-// failed is an error as this package tells it. A call that was not answered in time
-// may have been at a member that answers nobody.
+// failed returns an error of this package. If a call timed out, its member may be
+// unresponsive.
 func (e *Etcd) failed(err error) error {
 	switch known := rpctypes.Error(err); {
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded, errors.Is(known, rpctypes.ErrTimeout):
-		e.steer.suspect()
+		e.members.suspect()
 	}
 	return classify(err)
 }
 
-// Txn implements Store. The client does not repeat a write once it is sent.
+// Txn implements Store. The client does not repeat a write that it has sent.
 func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	if err := checkSize(txn); err != nil {
 		return TxnResult{}, err
 	}
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	resp, err := e.client.Txn(ctx).If(compares(txn.If)...).Then(ops(txn.Then)...).Else(gets(txn.Else)...).Commit()
 	if err != nil {
@@ -138,22 +139,9 @@ func ops(in []Op) []clientv3.Op {
 		case op.Delete:
 			out[i] = clientv3.OpDelete(op.Key)
 		default:
-			out[i] = put(op)
+			out[i] = clientv3.OpPut(op.Key, string(op.Value), clientv3.WithLease(clientv3.LeaseID(op.Lease)))
 		}
 	}
-	return out
-}
-
-// put does without what most puts do not need: an option, which costs a copy of
-// the whole operation, and a copy of the value, which nobody changes.
-func put(op Op) clientv3.Op {
-	var out clientv3.Op
-	if op.Lease == 0 {
-		out = clientv3.OpPut(op.Key, "")
-	} else {
-		out = clientv3.OpPut(op.Key, "", clientv3.WithLease(clientv3.LeaseID(op.Lease)))
-	}
-	out.WithValueBytes(op.Value)
 	return out
 }
 
@@ -167,7 +155,7 @@ func gets(keys []string) []clientv3.Op {
 
 // Get implements Store.
 func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	resp, err := e.client.Get(ctx, key)
 	if err != nil {
@@ -181,7 +169,7 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 
 // Page implements Store.
 func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	resp, err := e.client.Get(ctx, req.From, append(rangeOptions(req), clientv3.WithLimit(int64(req.Limit)))...)
 	if err != nil {
@@ -194,7 +182,7 @@ func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 	return page, nil
 }
 
-// rangeOptions are those of a read of a range, without a limit.
+// rangeOptions returns the options of a range read, without a limit.
 func rangeOptions(req PageRequest) []clientv3.OpOption {
 	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision)}
 	if req.KeysOnly {
@@ -213,7 +201,7 @@ func allFromEtcd(from []*mvccpb.KeyValue) []KV {
 
 // Grant implements Store.
 func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	resp, err := e.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
@@ -224,7 +212,7 @@ func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 
 // KeepAlive implements Store.
 func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error) {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	resp, err := e.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 	if err != nil {
@@ -238,16 +226,16 @@ func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error
 
 // Revoke implements Store.
 func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	_, err := e.client.Revoke(ctx, clientv3.LeaseID(lease))
 	return e.failed(err)
 }
 
-// Alarms implements Store, by what the member that answers says of itself: to ask for
-// the list of alarms takes a round through etcd's log.
+// Alarms implements Store with the status of one member: a list of the alarms would take
+// a round through etcd's log.
 func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
-	ctx, cancel := asking(ctx)
+	ctx, cancel := callContext(ctx)
 	defer cancel()
 	resp, err := etcdserverpb.NewMaintenanceClient(e.client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
 	if err != nil {
@@ -256,34 +244,22 @@ func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
 	return alarmsOf(resp.GetErrors()), nil
 }
 
-// alarmsOf are the alarms in what is wrong with a member as it tells of itself: what
-// is no alarm that is known here is given as it stands.
-func alarmsOf(wrong []string) (names []string) {
-	for _, text := range wrong {
-		name := text
-		for number, known := range etcdserverpb.AlarmType_name {
-			if number != int32(etcdserverpb.AlarmType_NONE) && strings.Contains(text, known) {
-				name = known
-			}
-		}
-		names = append(names, name)
+// alarmsOf returns the alarms in the errors of a member's status. Other errors are returned
+// unchanged.
+func alarmsOf(errors []string) (names []string) {
+	for _, text := range errors {
+		names = append(names, cmp.Or(alarmIn(text), text))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// alarmList is the list of alarms that all members agree on.
-func (e *Etcd) alarmList(ctx context.Context) ([]string, error) {
-	ctx, cancel := asking(ctx)
-	defer cancel()
-	resp, err := e.client.AlarmList(ctx)
-	if err != nil {
-		return nil, e.failed(err)
+// alarmIn returns the name of the alarm that a text mentions, if any.
+func alarmIn(text string) string {
+	for number, name := range etcdserverpb.AlarmType_name {
+		if number != int32(etcdserverpb.AlarmType_NONE) && strings.Contains(text, name) {
+			return name
+		}
 	}
-	var names []string
-	for _, a := range resp.Alarms {
-		names = append(names, a.Alarm.String())
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return ""
 }

@@ -14,10 +14,9 @@ import (
 
 var _ Streamer = (*Etcd)(nil)
 
-// Stream implements Streamer. It may take as long as it needs, but no longer than
-// the default deadline from one part to the next: a member of etcd that hangs gives
-// way to another.
-func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (int64, error) {
+// Stream implements Streamer. It may take as long as it needs, but at most the default
+// deadline between two parts, so that a hanging member is replaced by another.
+func (e *Etcd) Stream(ctx context.Context, req PageRequest, receive func([]KV)) (int64, error) {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	defer cancel(nil)
 	silent := time.AfterFunc(DefaultTimeout, func() { cancel(context.DeadlineExceeded) })
@@ -26,7 +25,7 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	if err != nil {
 		return 0, e.streamFailed(ctx, err)
 	}
-	defer func() { // the client's goroutine ends once nothing is left
+	defer func() { // the client's goroutine ends once everything is read
 		cancel(nil)
 		for range parts {
 		}
@@ -38,9 +37,9 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 		}
 		silent.Reset(DefaultTimeout)
 		if len(part.Kvs) > 0 {
-			tell(allFromEtcd(part.Kvs))
+			receive(allFromEtcd(part.Kvs))
 		}
-		if header := part.Header; header != nil { // the last part alone has one
+		if header := part.Header; header != nil { // only the last part has one
 			if whole = true; revision == 0 {
 				revision = header.Revision
 			}
@@ -52,7 +51,7 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	return revision, nil
 }
 
-// streamFailed is failed for a stream, which an older etcd does not know.
+// streamFailed is failed for a stream, which older versions of etcd do not have.
 func (e *Etcd) streamFailed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
 		err = cause // the client knows only that the stream was cancelled

@@ -13,45 +13,44 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// progressTimeout bounds how long a progress request may hold up its caller
-// while the stream is being set up.
+// progressTimeout bounds how long a progress request may block its caller while the stream
+// is set up.
 const progressTimeout = 50 * time.Millisecond
 
 // watches numbers the streams of this process.
 var watches atomic.Int64
 
-// etcdWatch is one watch on a stream of its own: progress is answered a stream at
-// a time, only when all watches on it have caught up.
+// etcdWatch is one watch on a stream of its own: etcd reports progress per stream, and only
+// once all watches on it have caught up.
 type etcdWatch struct {
 	store  *Etcd
 	prefix string
-	ctx    context.Context // over once the watch is closed
+	ctx    context.Context // ends when the watch is closed
 	close  context.CancelFunc
 	stream atomic.Pointer[context.Context] // names the stream
 
-	// Of the goroutine that calls Next and TryNext.
-	next   int64                     // the first revision not delivered
-	left   <-chan struct{}           // closed when a member is left out
-	opened <-chan clientv3.WatchChan // gives ch, once; nil when it has
-	ch     clientv3.WatchChan
-	cancel context.CancelFunc // ends ch
-	pause  backoff
+	// The rest belongs to the goroutine that calls Next and TryNext.
+	next     int64                     // the first revision not delivered
+	excluded <-chan struct{}           // closed when a member is excluded
+	opened   <-chan clientv3.WatchChan // delivers ch once, then nil
+	ch       clientv3.WatchChan
+	cancel   context.CancelFunc // ends ch
+	failures int                // since the last answer
 }
 
 // Watch implements Store.
 func (e *Etcd) Watch(prefix string, from int64) Watch {
 	w := &etcdWatch{store: e, prefix: prefix, next: from}
-	// Without a leader etcd would be silent for as long as it has none; with this
-	// it says so.
+	// Without this requirement a member that has no leader would send nothing at all.
 	w.ctx, w.close = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	w.open()
 	return w
 }
 
-// open asks for a watch and does not wait for it: as long as no member of etcd
-// can be reached, the client does not return, whatever becomes of who calls Next.
+// open requests a watch and does not wait for it: the client does not return while no
+// member of etcd can be reached, even if the context of Next ends.
 func (w *etcdWatch) open() {
-	w.left = w.store.steer.leaving()
+	w.excluded = w.store.members.excluded()
 	stream := metadata.AppendToOutgoingContext(w.ctx, "berth-watch", strconv.FormatInt(watches.Add(1), 10))
 	w.stream.Store(&stream)
 	var ctx context.Context
@@ -63,8 +62,8 @@ func (w *etcdWatch) open() {
 	}()
 }
 
-// move goes on over another stream: a member that is left out may have this one,
-// and tell of nothing any more.
+// move continues on another stream: the present one may be at an excluded member, which
+// sends nothing any more.
 func (w *etcdWatch) move() {
 	w.cancel()
 	w.open()
@@ -77,7 +76,7 @@ func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 		case w.ch = <-w.opened:
 			w.opened = nil
 		case resp, ok := <-w.ch:
-			b, told, err := w.take(resp, ok)
+			b, ok, err := w.take(resp, ok)
 			switch {
 			case errors.Is(err, ErrCompacted):
 				return Batch{}, err
@@ -85,10 +84,10 @@ func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 				if err := w.reopen(ctx); err != nil {
 					return Batch{}, err
 				}
-			case told:
+			case ok:
 				return b, nil
 			}
-		case <-w.left:
+		case <-w.excluded:
 			w.move()
 		case <-ctx.Done():
 			return Batch{}, ctx.Err()
@@ -96,35 +95,26 @@ func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
+// tryFor is how long TryNext waits for a response that has already arrived. Only tests call
+// TryNext on a real etcd.
+const tryFor = time.Millisecond
+
 // TryNext implements Watch.
 func (w *etcdWatch) TryNext() (Batch, bool, error) {
-	for {
-		select {
-		case w.ch = <-w.opened:
-			w.opened = nil
-		case resp, ok := <-w.ch:
-			b, told, err := w.take(resp, ok)
-			switch {
-			case errors.Is(err, ErrCompacted):
-				return Batch{}, false, err
-			case err != nil:
-				w.move()
-				return Batch{}, false, nil
-			case told:
-				return b, true, nil
-			}
-		case <-w.left:
-			w.move()
-		default:
-			return Batch{}, false, nil
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), tryFor)
+	defer cancel()
+	b, err := w.Next(ctx)
+	if err != nil && !errors.Is(err, ErrCompacted) {
+		return Batch{}, false, nil
 	}
+	return b, err == nil, err
 }
 
-// reopen goes on where the watch broke off, after a pause.
+// reopen continues at the break, after a pause.
 func (w *etcdWatch) reopen(ctx context.Context) error {
 	w.cancel()
-	if err := w.pause.sleep(ctx); err != nil {
+	w.failures++
+	if err := Sleep(ctx, Backoff(w.failures)); err != nil {
 		return err
 	}
 	if err := w.ctx.Err(); err != nil {
@@ -134,10 +124,10 @@ func (w *etcdWatch) reopen(ctx context.Context) error {
 	return nil
 }
 
-// take turns an answer of etcd into a batch. The client puts fragments together
-// and etcd never splits a revision. The header of an answer with events is no
-// progress: of a watch far behind it names the store's revision while there are
-// more events to come, so only the events themselves count.
+// take turns a response of etcd into a batch. The client joins fragments, and etcd never
+// splits a revision. The header of a response with events is not progress: if the watch is
+// far behind, the header names the store's revision although more events follow. So only the
+// events count.
 func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, error) {
 	if !ok {
 		return Batch{}, false, errors.New("watch closed")
@@ -148,7 +138,7 @@ func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, err
 		}
 		return Batch{}, false, err
 	}
-	w.pause.reset()
+	w.failures = 0
 	if resp.IsProgressNotify() {
 		w.next = max(w.next, resp.Header.Revision+1)
 		return Batch{Revision: resp.Header.Revision}, true, nil
@@ -169,7 +159,7 @@ func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, err
 func (w *etcdWatch) RequestProgress() {
 	ctx, cancel := context.WithTimeout(*w.stream.Load(), progressTimeout)
 	defer cancel()
-	// An error means that there is no stream now, and so no progress to tell of.
+	// An error means that there is no stream now, and so no progress to report.
 	_ = w.store.client.RequestProgress(ctx)
 }
 

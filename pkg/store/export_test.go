@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// LeaveOut has a member of etcd be taken for silent.
+// LeaveOut makes an etcd member count as unresponsive.
 func (e *Etcd) LeaveOut(endpoint string) {
-	s := e.steer
+	s := e.members
 	s.mu.Lock()
 	defer s.suspect()
 	defer s.mu.Unlock()
-	for s.active { // a look is under way
+	for s.active { // the members are being probed
 		s.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		s.mu.Lock()
@@ -20,12 +20,11 @@ func (e *Etcd) LeaveOut(endpoint string) {
 	probe := s.probe
 	s.probe = func(ctx context.Context, member string) error {
 		if member == endpoint {
-			return errors.New("it does not answer")
+			return errors.New("the member does not answer")
 		}
 		return probe(ctx, member)
 	}
 }
 
-// Suspect is what a call that runs into its deadline does. A look at the members leaves
-// nobody out where none of them is fast.
-func (e *Etcd) Suspect() { e.steer.suspect() }
+// Suspect does what a call does that times out. If no member is fast, none is excluded.
+func (e *Etcd) Suspect() { e.members.suspect() }

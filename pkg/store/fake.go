@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Fake is an etcd in memory: revisions, etcd leases, watches, compaction and
-// the limits of a transaction, and a hook that makes any call fail in any of
-// the ways a real one does. It starts no goroutine; with a clock of its own and
-// the TryNext methods a simulator drives it from a single one.
+// Fake is an etcd in memory, with revisions, etcd leases, watches, compaction and the limits of
+// a transaction. A hook makes any call fail in any way in which a real call fails. Fake starts
+// no goroutine. A simulator drives it from a single goroutine with its own clock and the
+// TryNext methods.
 type Fake struct {
 	cfg FakeConfig
 
@@ -20,35 +20,33 @@ type Fake struct {
 	revision  int64
 	compacted int64
 	keys      map[string][]version
-	names     []string // of keys, sorted unless unsorted is set
+	names     []string // of keys; sorted, except if unsorted is set
 	unsorted  bool
 	leases    map[int64]*fakeLease
-	earliest  time.Time // no etcd lease runs out before
 	lastLease int64
 	history   []Revision
-	held      []Txn
+	delayed   []Txn // by ApplyLater
 	alarms    []string
 	broken    int64         // counts BreakWatches
-	moved     chan struct{} // closed and replaced when watches have something new
+	moved     chan struct{} // closed and replaced on news for watches
 }
 
 // FakeConfig are the properties of a Fake; the zero value is a working one.
 type FakeConfig struct {
-	// Clock tells when etcd leases run out; time.Now by default. With the default
-	// clock a waiting watch sees them run out in time; with another one they run
-	// out at the next call, or at Tick.
+	// Clock decides when etcd leases expire; time.Now by default. With the default clock a
+	// waiting watch sees them expire in time. With another clock they expire at the next
+	// call or Tick.
 	Clock func() time.Time
-	// MinTTL is the shortest etcd lease granted; 2 s by default, as in etcd.
+	// MinTTL is the shortest TTL of an etcd lease; 2 s by default, as in etcd.
 	MinTTL time.Duration
-	// WatchRevisions is how many revisions a watch delivers at a time at most;
-	// 1,000 by default, as in etcd.
+	// WatchRevisions is the maximum number of revisions in one batch of a watch; 1,000 by
+	// default, as in etcd.
 	WatchRevisions int
-	// Hook is asked about every call. It runs without locks: it may block, or use
-	// the Fake itself.
+	// Hook decides about every call. It runs without locks: it may block or use the Fake.
 	Hook func(ctx context.Context, call Call) Outcome
 }
 
-// Revision is what one revision changed, in the order of its operations.
+// Revision contains the changes of one revision, in the order of its operations.
 type Revision struct {
 	Revision int64
 	Changes  []Change
@@ -67,7 +65,7 @@ type fakeLease struct {
 
 var _ Store = (*Fake)(nil)
 
-// NewFake makes an empty store, at revision 1 as a new etcd is.
+// NewFake returns an empty store at revision 1, like a new etcd.
 func NewFake(cfg FakeConfig) *Fake {
 	if cfg.MinTTL == 0 {
 		cfg.MinTTL = 2 * time.Second
@@ -91,7 +89,7 @@ func (f *Fake) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	case ApplyNever:
 		return TxnResult{}, out.Err
 	case ApplyLater:
-		f.held = append(f.held, txn)
+		f.delayed = append(f.delayed, txn)
 		return TxnResult{}, out.Err
 	}
 	res, err := f.txn(txn)
@@ -104,7 +102,7 @@ func (f *Fake) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	return res, nil
 }
 
-// txn checks and applies a transaction as etcd does.
+// txn checks and applies a transaction like etcd.
 func (f *Fake) txn(txn Txn) (TxnResult, error) {
 	if err := checkTxn(txn); err != nil {
 		return TxnResult{}, err
@@ -129,7 +127,7 @@ func (f *Fake) txn(txn Txn) (TxnResult, error) {
 	return TxnResult{Succeeded: true, Revision: f.revision}, nil
 }
 
-// apply carries out operations as one revision, if they change anything.
+// apply applies operations as one revision, if they change anything.
 func (f *Fake) apply(ops []Op) {
 	next := f.revision + 1
 	var changes []Change
@@ -165,7 +163,7 @@ func (f *Fake) apply(ops []Op) {
 	f.wake()
 }
 
-// singly puts a delete of every key it deletes in the place of one of a range.
+// singly replaces the delete of a range by deletes of its keys.
 func (f *Fake) singly(ops []Op) []Op {
 	if !slices.ContainsFunc(ops, func(op Op) bool { return op.End != "" }) {
 		return ops
@@ -183,7 +181,7 @@ func (f *Fake) singly(ops []Op) []Op {
 	return single
 }
 
-// between are the keys that there ever were from one on and before another.
+// between returns the keys in [from, to) that ever existed.
 func (f *Fake) between(from, to string) []string {
 	if f.unsorted {
 		slices.Sort(f.names)
@@ -194,7 +192,7 @@ func (f *Fake) between(from, to string) []string {
 	return f.names[first:max(first, end)]
 }
 
-// at is a key as it stood at a revision.
+// at returns the state of a key at a revision.
 func (f *Fake) at(key string, revision int64) (KV, bool) {
 	vs := f.keys[key]
 	i := sort.Search(len(vs), func(i int) bool { return vs[i].Mod > revision })
@@ -252,7 +250,7 @@ func (f *Fake) Page(ctx context.Context, req PageRequest) (Page, error) {
 	return page, nil
 }
 
-// wake lets every waiting watch look again.
+// wake makes every waiting watch check again.
 func (f *Fake) wake() {
 	close(f.moved)
 	f.moved = make(chan struct{})

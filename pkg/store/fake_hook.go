@@ -9,7 +9,7 @@ import (
 // Method names a call of a Store in a [Call].
 type Method string
 
-// The methods a hook hears of.
+// The methods that a hook receives.
 const (
 	MethodTxn       Method = "Txn"
 	MethodGet       Method = "Get"
@@ -20,7 +20,7 @@ const (
 	MethodAlarms    Method = "Alarms"
 )
 
-// Call is what a hook of a Fake is asked about.
+// Call is a call that a hook decides about.
 type Call struct {
 	Method Method
 	// Txn is set for MethodTxn, Key for reads, Lease for KeepAlive and Revoke.
@@ -29,8 +29,8 @@ type Call struct {
 	Lease int64
 }
 
-// Adds says whether a call needs room, so that an etcd which is full refuses it: it
-// grants an etcd lease, or puts something. Deletes and renewals need none.
+// Adds reports whether a call needs space, so that a full etcd refuses it: it grants an etcd
+// lease or puts a key. Deletes and renewals need no space.
 func (c Call) Adds() bool {
 	if c.Method == MethodTxn {
 		return slices.ContainsFunc(c.Txn.Then, func(op Op) bool { return !op.Delete })
@@ -38,45 +38,43 @@ func (c Call) Adds() bool {
 	return c.Method == MethodGrant
 }
 
-// Outcome is what a hook makes of a call; the zero value lets it through.
+// Outcome is the decision of a hook; the zero value lets the call through.
 type Outcome struct {
 	Apply Apply
-	// Err is answered instead of the result.
+	// Err replaces the result.
 	Err error
 }
 
-// Apply is whether a write happens.
+// Apply decides whether and when a write happens.
 type Apply uint8
 
-// Whether a write happens.
+// The values of Apply.
 const (
 	ApplyNow Apply = iota
 	ApplyNever
-	// ApplyLater keeps a transaction until ReleaseHeld: the proposal that was
-	// timed out and is committed in the end.
+	// ApplyLater delays a transaction until ReleaseHeld, like a proposal that timed out and
+	// is committed in the end.
 	ApplyLater
 )
 
 var errInjected = errors.New("injected fault")
 
-// Drop loses the request: nothing happens, and the caller cannot know.
+// Drop loses the request: nothing happens, with an ambiguous error.
 func Drop() Outcome { return Outcome{ApplyNever, ambiguous(errInjected)} }
 
-// DropAnswer loses the answer: the write happens, and the caller cannot know.
+// DropAnswer loses the answer: the write happens, with an ambiguous error.
 func DropAnswer() Outcome { return Outcome{ApplyNow, ambiguous(errInjected)} }
 
-// Hold keeps a transaction until ReleaseHeld; the caller cannot know.
+// Hold delays a transaction until ReleaseHeld, with an ambiguous error.
 func Hold() Outcome { return Outcome{ApplyLater, ambiguous(errInjected)} }
 
-// Refuse answers a definite error.
+// Refuse returns a definite error.
 func Refuse(err error) Outcome { return Outcome{ApplyNever, err} }
 
-// Full is what a store answers that has reached its quota: nothing happens. It is
-// for calls that add something.
+// Full is the outcome of a call that adds something to a full store: nothing happens.
 func Full() Outcome { return Outcome{ApplyNever, ambiguous(ErrFull)} }
 
-// Fills is the answer to the call by which a store reaches its quota: the same, and
-// it happens.
+// Fills is the outcome of the call that fills the store: it happens, with the error of Full.
 func Fills() Outcome { return Outcome{ApplyNow, ambiguous(ErrFull)} }
 
 // SetHook replaces the hook of the configuration; nil removes it.
@@ -86,7 +84,7 @@ func (f *Fake) SetHook(hook func(ctx context.Context, call Call) Outcome) {
 	f.cfg.Hook = hook
 }
 
-// enter begins a call: a context that is over, or the hook, decide its fate.
+// enter starts a call. The hook or an ended context decides its outcome.
 func (f *Fake) enter(ctx context.Context, call Call) Outcome {
 	f.mu.Lock()
 	hook := f.cfg.Hook
@@ -103,15 +101,15 @@ func (f *Fake) enter(ctx context.Context, call Call) Outcome {
 	return out
 }
 
-// ReleaseHeld applies the transactions that hooks held back, in order, as far as
-// their compares still hold, and answers how many did.
+// ReleaseHeld applies the transactions that hooks have delayed, in order, if their compares are
+// still true. It returns how many were applied.
 func (f *Fake) ReleaseHeld() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	held := f.held
-	f.held = nil
+	delayed := f.delayed
+	f.delayed = nil
 	applied := 0
-	for _, txn := range held {
+	for _, txn := range delayed {
 		if res, err := f.txn(txn); err == nil && res.Succeeded {
 			applied++
 		}
@@ -119,8 +117,8 @@ func (f *Fake) ReleaseHeld() int {
 	return applied
 }
 
-// Compact forgets what was before a revision: reads and watches from before it
-// fail with ErrCompacted. History keeps everything.
+// Compact deletes the history before a revision: reads and watches at earlier revisions fail with
+// ErrCompacted. History keeps everything.
 func (f *Fake) Compact(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +133,7 @@ func (f *Fake) Compact(revision int64) {
 	f.wake()
 }
 
-// BreakWatches cuts the connection of every watch; each resumes where it was.
+// BreakWatches closes the connection of every watch; each continues at the same place.
 func (f *Fake) BreakWatches() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,21 +141,21 @@ func (f *Fake) BreakWatches() {
 	f.wake()
 }
 
-// SetAlarms replaces the alarms that are up.
+// SetAlarms replaces the active alarms.
 func (f *Fake) SetAlarms(alarms ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.alarms = alarms
 }
 
-// Revision is the store's revision now.
+// Revision returns the store's present revision.
 func (f *Fake) Revision() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.revision
 }
 
-// History is every revision there ever was, in order; not to be changed.
+// History returns all revisions, in order. The caller must not change it.
 func (f *Fake) History() []Revision {
 	f.mu.Lock()
 	defer f.mu.Unlock()

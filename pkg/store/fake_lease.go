@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// now is the time by the Fake's clock.
+// now returns the time of the Fake's clock.
 func (f *Fake) now() time.Time {
 	if f.cfg.Clock != nil {
 		return f.cfg.Clock()
@@ -26,11 +26,7 @@ func (f *Fake) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	// etcd counts whole seconds.
 	ttl = max((ttl + time.Second - 1).Truncate(time.Second), f.cfg.MinTTL)
 	f.lastLease++
-	deadline := f.now().Add(ttl)
-	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: deadline, keys: map[string]struct{}{}}
-	if f.earliest.IsZero() || deadline.Before(f.earliest) {
-		f.earliest = deadline
-	}
+	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: f.now().Add(ttl), keys: map[string]struct{}{}}
 	f.wake()
 	return Lease{ID: f.lastLease, TTL: ttl}, out.Err
 }
@@ -79,15 +75,15 @@ func (f *Fake) Alarms(ctx context.Context) ([]string, error) {
 	return slices.Clone(f.alarms), nil
 }
 
-// Tick ends the etcd leases that have run out by the clock. Every call does so
-// first; a simulator calls it where time passes without calls.
+// Tick ends the etcd leases that have expired. Every call does so first. A simulator calls Tick
+// when time passes without calls.
 func (f *Fake) Tick() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expire()
 }
 
-// Expire ends an etcd lease now, as though it had run out.
+// Expire ends an etcd lease now, as if it had expired.
 func (f *Fake) Expire(lease int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +92,7 @@ func (f *Fake) Expire(lease int64) {
 	}
 }
 
-// RefreshLeases gives every etcd lease its whole TTL again, as a change of
-// etcd's leader does.
+// RefreshLeases extends every etcd lease to its full TTL, like a change of etcd's leader.
 func (f *Fake) RefreshLeases() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,13 +102,11 @@ func (f *Fake) RefreshLeases() {
 	}
 }
 
-// expire ends what has run out, in order of deadline and then of id, so that a
-// run from a seed repeats itself.
+// expire ends expired etcd leases in order of deadline and then of ID, so that a run from a seed
+// is repeatable.
 func (f *Fake) expire() {
-	now := f.now()
-	for !f.earliest.IsZero() && !now.Before(f.earliest) {
+	for now := f.now(); ; {
 		id, deadline := f.nextExpiry()
-		f.earliest = deadline
 		if id == 0 || now.Before(deadline) {
 			return
 		}
@@ -121,9 +114,7 @@ func (f *Fake) expire() {
 	}
 }
 
-// nextExpiry is the etcd lease that runs out first; 0 and no time when there is
-// none. Renewals leave earliest behind, so that only time that has passed costs
-// a look at all of them.
+// nextExpiry returns the etcd lease that expires first; 0 and no time if there is none.
 func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
 	for i, l := range f.leases {
 		if id == 0 || l.deadline.Before(deadline) || l.deadline.Equal(deadline) && i < id {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// fakeWatch reads on in the Fake's history. Its next revision is all it has to
-// know, so that a broken connection costs it nothing but a progress request.
+// fakeWatch reads the Fake's history. Its only state is the next revision, so a lost connection
+// loses nothing but a progress request.
 type fakeWatch struct {
 	f        *Fake
 	prefix   string
 	next     int64
-	progress bool  // asked for and not answered
-	broken   int64 // the Fake's count when this watch last looked
+	progress bool  // requested and not answered
+	broken   int64 // the Fake's count at the last check
 }
 
 // Watch implements Store.
@@ -37,12 +37,12 @@ func (w *fakeWatch) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
-// wait returns when there may be something new: a revision, a compaction, a
-// request, or an etcd lease that runs out by the real clock.
+// wait returns when there may be something new: a revision, a compaction, a progress request, or
+// an etcd lease that expires by the real clock.
 func (w *fakeWatch) wait(ctx context.Context) error {
 	w.f.mu.Lock()
 	moved := w.f.moved
-	earliest := w.f.earliest
+	_, earliest := w.f.nextExpiry()
 	ready := w.f.revision >= w.next || w.progress
 	w.f.mu.Unlock()
 	if ready {

@@ -13,50 +13,50 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// probes is how many reads the latency of etcd is the median of.
+// probes is the number of reads whose median is the latency.
 const probes = 5
 
-// probeKey is one that nobody writes.
+// probeKey is never written.
 const probeKey = "/berth-probe"
 
-// Health is how a cluster of etcd is, for people and not for decisions.
+// Health describes an etcd cluster for people. It is no basis for decisions.
 type Health struct {
-	// Members in the order of their names: those that etcd lists, and endpoints that
-	// did not answer and so cannot be told to be one of them.
+	// Members in the order of their names: those that etcd lists, and endpoints that did
+	// not answer and so cannot be identified.
 	Members []Member `json:"members"`
-	// Alarms that are raised, such as NOSPACE.
+	// Alarms are the active alarms, such as NOSPACE.
 	Alarms []string `json:"alarms,omitempty"`
-	// Revision is the newest that a member told of, and Compacted the oldest that can
-	// still be read: 0 while nothing was ever compacted.
+	// Revision is the newest revision that a member reported. Compacted is the oldest one
+	// that can still be read, 0 if etcd has never compacted.
 	Revision  int64 `json:"revision"`
 	Compacted int64 `json:"compacted"`
-	// Read is how long a linearizable read takes, the median of some; ReadError why
-	// there is none, which is how a lost quorum shows.
+	// Read is the median duration of a linearizable read. ReadError is the reason why a
+	// read failed, for example a lost quorum.
 	Read      time.Duration `json:"readNanos"`
 	ReadError string        `json:"readError,omitempty"`
 }
 
-// Member of a cluster of etcd.
+// Member is a member of an etcd cluster.
 type Member struct {
 	Name     string `json:"name,omitempty"`
 	Endpoint string `json:"endpoint"`
-	// Error says why it did not answer; what follows is then not known.
+	// Error is the reason why it did not answer. The fields below are then unknown.
 	Error string `json:"error,omitempty"`
-	// Learner has no vote. Leads says that it leads, HasLeader that it knows who does.
+	// Learner has no vote. Leads reports that it leads, HasLeader that it knows a leader.
 	Learner   bool   `json:"learner,omitempty"`
 	Leads     bool   `json:"leads,omitempty"`
 	HasLeader bool   `json:"hasLeader,omitempty"`
 	Version   string `json:"version,omitempty"`
-	// Size of its database, bytes, how much of it is in use, and the quota: 0 where
-	// the member is too old to tell.
+	// Size of its database in bytes, the part in use, and the quota: 0 if the member is
+	// too old to report it.
 	Size  int64 `json:"size,omitempty"`
 	InUse int64 `json:"inUse,omitempty"`
 	Quota int64 `json:"quota,omitempty"`
-	// Index is how far it has applied the log, in entries.
+	// Index is the last log entry that it has applied.
 	Index uint64 `json:"index,omitempty"`
 }
 
-// withScheme is an endpoint as members list their own.
+// withScheme returns an endpoint in the form in which members list their own.
 func withScheme(endpoint string) string {
 	if strings.Contains(endpoint, "://") {
 		return endpoint
@@ -64,77 +64,55 @@ func withScheme(endpoint string) string {
 	return "http://" + endpoint
 }
 
-// Inspect asks every endpoint and every member how it is, each within the time
-// that is given, and never fails: what does not answer is part of the picture.
+// Inspect queries every endpoint and every member, each with the given timeout. It never
+// fails: a member that does not answer is part of the result.
 func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	var h Health
-	endpoints := e.steer.all // those that are left out too
-	found := e.statuses(ctx, each, endpoints)
-	known := map[uint64]int{}
-	for i, s := range found {
-		if s.err == nil {
-			known[s.Header.MemberId] = i
-		}
-	}
+	found := e.statuses(ctx, each, e.members.all) // excluded ones as well
 	for id, m := range e.listed(ctx, each) {
-		i, answered := known[id]
-		if !answered {
-			// None of the endpoints is it, or the one that is does not answer. Where it
-			// says that it serves is another way to it.
-			i = slices.IndexFunc(endpoints, func(endpoint string) bool { return slices.Contains(m.ClientURLs, withScheme(endpoint)) })
-			if i < 0 {
-				more := e.statuses(ctx, each, m.ClientURLs[:min(1, len(m.ClientURLs))])
-				if len(more) == 0 {
-					more = []memberStatus{{err: errors.New("it has not started")}}
-				}
-				i, found = len(found), append(found, more...)
+		i := slices.IndexFunc(found, func(s memberStatus) bool { return s.id == id })
+		if i < 0 { // its endpoint does not answer
+			i = slices.IndexFunc(found, func(s memberStatus) bool { return slices.Contains(m.ClientURLs, withScheme(s.Endpoint)) })
+		}
+		if i < 0 { // it is not configured as an endpoint
+			i, found = len(found), append(found, e.statuses(ctx, each, m.ClientURLs[:min(1, len(m.ClientURLs))])...)
+			if i == len(found) {
+				found = append(found, memberStatus{Member: Member{Error: "the member has not started"}})
 			}
 		}
-		found[i].name, found[i].learner = m.Name, m.IsLearner
+		found[i].Name, found[i].Learner = m.Name, found[i].Learner || m.IsLearner
 	}
 	seen := map[uint64]bool{}
 	for _, s := range found {
-		if s.err == nil && seen[s.Header.MemberId] {
+		if seen[s.id] {
 			continue // two endpoints of one member
 		}
-		member := s.member()
-		if s.err == nil {
-			seen[s.Header.MemberId] = true
-			h.Revision = max(h.Revision, s.Header.Revision)
-		}
-		h.Members = append(h.Members, member)
+		seen[s.id] = s.id != 0
+		h.Members = append(h.Members, s.Member)
+		h.Revision = max(h.Revision, s.revision)
+		h.Alarms = append(h.Alarms, s.alarms...)
 	}
 	slices.SortStableFunc(h.Members, func(a, b Member) int {
 		return slices.Compare([]string{a.Name, a.Endpoint}, []string{b.Name, b.Endpoint})
 	})
+	slices.Sort(h.Alarms)
+	h.Alarms = slices.Compact(h.Alarms)
 	h.Read, h.ReadError = e.probe(ctx, each)
 	limited, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
-	h.Alarms, _ = e.alarmList(limited) // whoever cannot tell has no quorum, which is told above
 	h.Compacted = e.compacted(limited)
 	return h
 }
 
+// memberStatus is the answer of one endpoint. Without an answer the ID is 0.
 type memberStatus struct {
-	*clientv3.StatusResponse
-	endpoint, name string
-	learner        bool
-	err            error
+	Member
+	id       uint64
+	revision int64
+	alarms   []string
 }
 
-func (s memberStatus) member() Member {
-	m := Member{Name: s.name, Endpoint: s.endpoint, Learner: s.learner}
-	if s.err != nil {
-		m.Error = s.err.Error()
-		return m
-	}
-	m.Learner = s.learner || s.IsLearner
-	m.Leads, m.HasLeader = s.Leader == s.Header.MemberId && s.Leader != 0, s.Leader != 0
-	m.Version, m.Size, m.InUse, m.Quota, m.Index = s.Version, s.DbSize, s.DbSizeInUse, s.DbSizeQuota, s.RaftAppliedIndex
-	return m
-}
-
-// statuses asks endpoints at once; the answers are in their order.
+// statuses queries endpoints concurrently. The answers are in the order of endpoints.
 func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []string) []memberStatus {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -142,15 +120,27 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 	var wait sync.WaitGroup
 	for i, endpoint := range endpoints {
 		wait.Go(func() {
-			status, err := e.client.Status(ctx, endpoint)
-			list[i] = memberStatus{StatusResponse: status, endpoint: endpoint, err: err}
+			s, err := e.client.Status(ctx, endpoint)
+			if err != nil {
+				list[i].Member = Member{Endpoint: endpoint, Error: err.Error()}
+				return
+			}
+			list[i] = memberStatus{id: s.Header.MemberId, revision: s.Header.Revision, Member: Member{
+				Endpoint: endpoint, Learner: s.IsLearner, Leads: s.Leader == s.Header.MemberId, HasLeader: s.Leader != 0,
+				Version: s.Version, Size: s.DbSize, InUse: s.DbSizeInUse, Quota: s.DbSizeQuota, Index: s.RaftAppliedIndex,
+			}}
+			for _, text := range s.Errors {
+				if alarm := alarmIn(text); alarm != "" {
+					list[i].alarms = append(list[i].alarms, alarm)
+				}
+			}
 		})
 	}
 	wait.Wait()
 	return list
 }
 
-// listed is the members by id, as some member knows them: without a quorum too.
+// listed returns the members by ID, as one member knows them, even without a quorum.
 func (e *Etcd) listed(ctx context.Context, each time.Duration) map[uint64]*etcdserverpb.Member {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -165,7 +155,7 @@ func (e *Etcd) listed(ctx context.Context, each time.Duration) map[uint64]*etcds
 	return members
 }
 
-// probe reads one key several times and answers the median time.
+// probe reads one key several times and returns the median duration.
 func (e *Etcd) probe(ctx context.Context, each time.Duration) (time.Duration, string) {
 	var took []time.Duration
 	for range probes {
@@ -182,8 +172,8 @@ func (e *Etcd) probe(ctx context.Context, each time.Duration) (time.Duration, st
 	return took[probes/2], ""
 }
 
-// compacted asks for the past: a watch from the first revision is told which is
-// the oldest that is left, if the first one is not.
+// compacted returns the oldest revision that is kept. A watch from the first revision
+// receives it, if the first one was compacted.
 func (e *Etcd) compacted(ctx context.Context) int64 {
 	if _, err := e.client.Get(ctx, probeKey, clientv3.WithRev(1)); !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
 		return 0

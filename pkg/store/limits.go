@@ -2,15 +2,15 @@ package store
 
 import "fmt"
 
-// etcd's limits at its defaults. [Fake] enforces them, [Etcd] checks them before
-// it sends, because past the server's limit of size the client has one of its
-// own whose error looks like a full disk.
+// etcd's limits at its defaults. [Fake] enforces them. [Etcd] checks them before it sends:
+// above the server's size limit the client has a limit of its own, whose error looks like
+// a full disk.
 const (
 	MaxTxnOps   = 128
 	MaxTxnBytes = 3 << 19
 )
 
-// checkSize refuses a transaction that is larger than etcd takes.
+// checkSize rejects a transaction that is larger than etcd accepts.
 func checkSize(txn Txn) error {
 	if n := max(len(txn.If), len(txn.Then), len(txn.Else)); n > MaxTxnOps {
 		return fmt.Errorf("%w: %d operations", ErrTooLarge, n)
@@ -21,7 +21,7 @@ func checkSize(txn Txn) error {
 	return nil
 }
 
-// checkTxn refuses what etcd refuses before it looks at any key.
+// checkTxn rejects a transaction that etcd rejects without reading any key.
 func checkTxn(txn Txn) error {
 	if err := checkSize(txn); err != nil {
 		return err
@@ -29,7 +29,7 @@ func checkTxn(txn Txn) error {
 	seen := make(map[string]bool, len(txn.Then))
 	for _, op := range txn.Then {
 		if seen[op.Key] || op.Key == "" {
-			return fmt.Errorf("%w: key %q empty or twice in one transaction", ErrInvalid, op.Key)
+			return fmt.Errorf("%w: key %q is empty or occurs twice in one transaction", ErrInvalid, op.Key)
 		}
 		seen[op.Key] = true
 	}
@@ -39,15 +39,15 @@ func checkTxn(txn Txn) error {
 		}
 		for key := range seen {
 			if op.Key < key && key < op.End {
-				return fmt.Errorf("%w: key %q is within a range that the same transaction deletes", ErrInvalid, key)
+				return fmt.Errorf("%w: key %q is in a range that the same transaction deletes", ErrInvalid, key)
 			}
 		}
 	}
 	return nil
 }
 
-// txnBytes is about how large a transaction is on the wire: its strings, and the
-// numbers and tags around them.
+// txnBytes estimates the size of a transaction on the wire: its strings, with the numbers
+// and tags around them.
 func txnBytes(txn Txn) int {
 	n := 0
 	for _, c := range txn.If {
@@ -62,7 +62,7 @@ func txnBytes(txn Txn) int {
 	return n
 }
 
-// overhead is what a key costs on the wire beside its bytes, at most.
+// overhead is the maximum that a key needs on the wire in addition to its bytes.
 const overhead = 32
 
 func compareBytes(c Compare) int { return len(c.Key) + len(c.Value) + overhead }

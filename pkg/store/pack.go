@@ -8,29 +8,26 @@ type batch struct {
 	compared []string // their keys, each once
 }
 
-// fenceOps is what the fence adds to each list of a transaction, at most: two
-// compares, two reads, one put.
-const fenceOps = 2
+const (
+	// maxOps and maxBytes bound a transaction of several writes, the fence included.
+	maxOps   = 120
+	maxBytes = 256 << 10
+	// fenceOps is the maximum that the fence adds to each list of a transaction: two
+	// compares, two reads, one put.
+	fenceOps = 2
+)
 
-// pack takes as many of the writes, from the first on, as fit into one
-// transaction of the given size; the first is always taken. Equal compares are
-// made once, and a key written again keeps its place with the later operation.
+// pack combines as many of the writes, from the first on, as fit into one transaction of
+// the given size. The first write is always included. Equal compares occur once. A key
+// that is written again keeps its place, with the later operation.
 //
-// A transaction's compares look at the state before it. A write that compares a
-// key which an earlier one writes would not see that, so it begins the next
-// transaction.
+// A transaction evaluates its compares on the state before it. So a write that compares a
+// key which an earlier write changes starts the next transaction.
 func pack(writes []Write, maxOps, maxBytes int) batch {
 	var b batch
-	some := 0
-	for _, w := range writes {
-		if some += len(w.Ops); some >= maxOps {
-			break
-		}
-	}
-	b.ops = make([]Op, 0, some+1)       // the fence adds one
-	place := make(map[string]int, some) // of a key in ops
-	known := map[Compare]bool{}         // compares taken
-	compared := map[string]bool{}       // keys taken
+	place := map[string]int{}     // of a key in ops
+	known := map[Compare]bool{}   // compares in the batch
+	compared := map[string]bool{} // keys in the batch
 	size := 0
 	for _, w := range writes {
 		ops, compares, bytes := len(b.ops), len(b.compares), size
@@ -48,7 +45,7 @@ func pack(writes []Write, maxOps, maxBytes int) batch {
 			}
 			if !known[c] {
 				compares++
-				bytes += 2 * compareBytes(c) // read again when it fails
+				bytes += 2 * compareBytes(c) // the key is read if the compare fails
 			}
 		}
 		if b.writes > 0 && (max(ops, compares)+fenceOps > maxOps || bytes > maxBytes) {

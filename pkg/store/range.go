@@ -7,20 +7,17 @@ import (
 	"strings"
 )
 
-// Pages of a range have firstPage keys at first, and then more and more, until they
-// are of about pageBytes, where keys come with values or without: etcd counts all
-// keys that are left for each page, however few it asks for, and lets nobody write
-// meanwhile. A thousand of the largest records, of some tens of kilobytes, are still
-// an answer that one message holds.
+// Keys per page of a range. For each page etcd counts all remaining keys and blocks
+// writes meanwhile, so small pages of a long range are expensive. A page with values must
+// fit in memory even if all of its records have some tens of kilobytes.
 const (
-	firstPage   = 1000
-	largestPage = 4 * firstPage
-	pageBytes   = 2 << 20
+	pageWithValues = 1000
+	pageOfKeys     = 4000
 )
 
-// Range reads every key under prefix, but for those under the skipped prefixes,
-// at one revision, in order of key, and answers that revision. When a compaction
-// takes the revision away meanwhile, it starts again with a new one.
+// Range reads every key under prefix, except those under the skipped prefixes, at one
+// revision and in order of key. It returns that revision. If a compaction removes the
+// revision meanwhile, Range starts again with a new one.
 func Range(ctx context.Context, s Store, prefix string, skip ...string) ([]KV, int64, error) {
 	for {
 		kvs, revision, err := rangeOnce(ctx, s, prefix, skip)
@@ -46,14 +43,14 @@ func rangeOnce(ctx context.Context, s Store, prefix string, skip []string) ([]KV
 	return kvs, revision, nil
 }
 
-// Keys tells of every key under prefix, without its value, some at a time. They
-// may be of different revisions: of a key that comes or goes meanwhile there is no
-// telling.
-func Keys(ctx context.Context, s Store, prefix string, tell func([]KV)) error {
+// Keys passes every key under prefix, without its value, to receive, in parts. The parts
+// may be of different revisions: a key that is created or deleted meanwhile may or may not
+// be among them.
+func Keys(ctx context.Context, s Store, prefix string, receive func([]KV)) error {
 	for from := prefix; ; {
 		began := from
 		_, err := read(ctx, s, PageRequest{From: from, To: prefixEnd(prefix), KeysOnly: true}, func(part []KV) {
-			tell(part)
+			receive(part)
 			from = part[len(part)-1].Key + "\x00"
 		})
 		if !errors.Is(err, ErrCompacted) || from == began {
@@ -62,45 +59,35 @@ func Keys(ctx context.Context, s Store, prefix string, tell func([]KV)) error {
 	}
 }
 
-// read tells of the keys of a range, all of one revision, a part at a time, none of
-// which is empty. It answers the revision.
-func read(ctx context.Context, s Store, req PageRequest, tell func([]KV)) (revision int64, err error) {
-	if streaming, can := s.(Streamer); can {
-		if revision, err = streaming.Stream(ctx, req, tell); !errors.Is(err, ErrNoStream) {
+// read passes the keys of a range, all of one revision, to receive, in parts that are not
+// empty. It returns the revision.
+func read(ctx context.Context, s Store, req PageRequest, receive func([]KV)) (revision int64, err error) {
+	if streamer, ok := s.(Streamer); ok {
+		if revision, err = streamer.Stream(ctx, req, receive); !errors.Is(err, ErrNoStream) {
 			return revision, err
 		}
 	}
-	for req.Limit = firstPage; ; {
+	req.Limit = pageWithValues
+	if req.KeysOnly {
+		req.Limit = pageOfKeys
+	}
+	for {
 		page, err := s.Page(ctx, req)
 		if err != nil {
 			return 0, err
 		}
 		if len(page.KVs) > 0 {
-			tell(page.KVs)
+			receive(page.KVs)
 		}
 		if !page.More {
 			return page.Revision, nil
-		}
-		switch bytes := size(page.KVs); {
-		case bytes < pageBytes/2:
-			req.Limit = min(2*req.Limit, largestPage)
-		case bytes > pageBytes:
-			req.Limit = firstPage
 		}
 		req.From, req.Revision = page.Next(), page.Revision
 	}
 }
 
-// size is about what keys take with their values.
-func size(kvs []KV) (bytes int) {
-	for _, kv := range kvs {
-		bytes += len(kv.Key) + len(kv.Value) + overhead
-	}
-	return bytes
-}
-
-// spans are the intervals [from, to) of a prefix without the skipped prefixes.
-// There is always at least one, so that a range always learns its revision.
+// spans returns the intervals [from, to) of a prefix without the skipped prefixes. There
+// is at least one, so that every range learns its revision.
 func spans(prefix string, skip []string) [][2]string {
 	skip = slices.Clone(skip)
 	slices.Sort(skip)
@@ -121,15 +108,15 @@ func spans(prefix string, skip []string) [][2]string {
 	return out
 }
 
-// prefixEnd is the first key after all keys with the prefix. Keys of Berth are
-// printable, so a prefix always has a last byte that can be raised.
+// prefixEnd returns the first key after all keys with the prefix. Berth's keys are
+// printable, so the last byte of a prefix can be incremented.
 func prefixEnd(prefix string) string {
 	end := []byte(prefix)
 	end[len(end)-1]++
 	return string(end)
 }
 
-// skipped says whether a key is under one of the prefixes.
+// skipped reports whether a key is under one of the prefixes.
 func skipped(key string, skip []string) bool {
 	return slices.ContainsFunc(skip, func(s string) bool { return strings.HasPrefix(key, s) })
 }

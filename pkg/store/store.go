@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// DefaultTimeout is the deadline of a call whose context has none.
+// DefaultTimeout is the timeout of a call whose context has no deadline.
 const DefaultTimeout = 2 * time.Second
 
-// KV is one key as it stands.
+// KV is the present state of a key.
 type KV struct {
 	Key   string
 	Value []byte
 	// Create and Mod are the revisions that created and last changed the key.
 	Create, Mod int64
-	// Lease is the etcd lease the key is on, 0 for none.
+	// Lease is the etcd lease that the key is attached to, 0 for none.
 	Lease int64
 }
 
-// Change is one key put or deleted. Of a deletion only Key and Mod are set, and
-// Mod is the revision that deleted it.
+// Change is a put or the deletion of one key. A deletion has only Key and Mod, the revision
+// that deleted the key.
 type Change struct {
 	KV
 	Deleted bool
 }
 
-// Target is what of a key a [Compare] looks at.
+// Target is the property of a key that a [Compare] examines.
 type Target uint8
 
 // The targets.
@@ -35,8 +35,8 @@ const (
 	TargetValue
 )
 
-// Compare is one condition of a transaction, on the state before it. Compares
-// are comparable, so that equal ones can be told.
+// Compare is one condition of a transaction, on the state before it. The type is comparable,
+// so that equal compares can be merged.
 type Compare struct {
 	Key      string
 	Target   Target
@@ -44,26 +44,26 @@ type Compare struct {
 	Value    string
 }
 
-// Absent holds when the key is not there.
+// Absent is true if the key does not exist.
 func Absent(key string) Compare { return Compare{Key: key, Target: TargetCreate} }
 
-// CreatedAt holds when the key is there and was created at the revision.
+// CreatedAt is true if the key exists and was created at the revision.
 func CreatedAt(key string, revision int64) Compare {
 	return Compare{Key: key, Target: TargetCreate, Revision: revision}
 }
 
-// ModifiedAt holds when the key is there and was last changed at the revision.
+// ModifiedAt is true if the key exists and was last changed at the revision.
 func ModifiedAt(key string, revision int64) Compare {
 	return Compare{Key: key, Target: TargetMod, Revision: revision}
 }
 
-// HasValue holds when the key is there with exactly this value.
+// HasValue is true if the key exists with exactly this value.
 func HasValue(key string, value []byte) Compare {
 	return Compare{Key: key, Target: TargetValue, Value: string(value)}
 }
 
-// Holds says whether the compare is true of a key as it stands; found is false
-// when the key is not there.
+// Holds reports whether the compare is true for the present state of its key. Found is false
+// if the key does not exist.
 func (c Compare) Holds(kv KV, found bool) bool {
 	if !found {
 		kv = KV{}
@@ -78,51 +78,51 @@ func (c Compare) Holds(kv KV, found bool) bool {
 	}
 }
 
-// Op is one put or delete.
+// Op is a put or a delete.
 type Op struct {
 	Key   string
 	Value []byte
-	// Lease attaches the key to an etcd lease; 0 takes it off any.
+	// Lease attaches the key to an etcd lease; 0 detaches it.
 	Lease  int64
 	Delete bool
-	// End, of a delete, makes it one of all keys from Key on and before End.
+	// End extends a delete to all keys from Key, inclusive, to End, exclusive.
 	End string
 }
 
-// Put puts a value without an etcd lease.
+// Put returns a put without an etcd lease.
 func Put(key string, value []byte) Op { return Op{Key: key, Value: value} }
 
-// Delete deletes a key; deleting what is not there changes nothing.
+// Delete returns the delete of a key. Deleting a key that does not exist changes nothing.
 func Delete(key string) Op { return Op{Key: key, Delete: true} }
 
-// DeleteRange deletes the keys from one on and before another.
+// DeleteRange returns the delete of the keys in [from, to).
 func DeleteRange(from, to string) Op { return Op{Key: from, End: to, Delete: true} }
 
-// Txn is one atomic step: when every compare holds, all of Then; otherwise the
-// keys of Else are read. If, Then and Else hold at most [MaxTxnOps] each, and
-// Then a key at most once, ranges that it deletes included.
+// Txn is one atomic transaction. If every compare is true, all of Then is applied; otherwise
+// the keys of Else are read. If, Then and Else have at most [MaxTxnOps] elements each. Then
+// contains each key at most once, including the keys in ranges that it deletes.
 type Txn struct {
 	If   []Compare
 	Then []Op
 	Else []string
 }
 
-// TxnResult is what became of a [Txn].
+// TxnResult is the outcome of a [Txn].
 type TxnResult struct {
 	Succeeded bool
-	// Revision is the store's after the transaction: that of its changes when it
-	// succeeded and changed anything.
+	// Revision is the store's revision after the transaction. If the transaction changed
+	// anything, it is the revision of its changes.
 	Revision int64
-	// Got holds the keys of Else which are there.
+	// Got contains the keys of Else that exist.
 	Got map[string]KV
 }
 
-// PageRequest asks for the keys from From on and before To.
+// PageRequest requests the keys in [From, To).
 type PageRequest struct {
 	From, To string
 	// Revision to read at; 0 reads the latest.
 	Revision int64
-	// Limit is how many keys to answer at most; 0 is no limit.
+	// Limit is the maximum number of keys; 0 is no limit.
 	Limit int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
@@ -131,88 +131,86 @@ type PageRequest struct {
 // Page is part of a range, in order of key.
 type Page struct {
 	KVs []KV
-	// Revision is what was read at: that of the request, or the store's.
+	// Revision is the revision of the read: that of the request, or the store's.
 	Revision int64
-	// More is set when Limit left keys out.
+	// More reports that Limit left out keys.
 	More bool
 }
 
-// Next is where a range goes on after a page that has keys.
+// Next returns the start of the next page. The page must have keys.
 func (p Page) Next() string { return p.KVs[len(p.KVs)-1].Key + "\x00" }
 
-// Lease is an etcd lease. TTL is what etcd granted, which may be more than was
-// asked for.
+// Lease is an etcd lease. TTL is the granted TTL, which may exceed the requested one.
 type Lease struct {
 	ID  int64
 	TTL time.Duration
 }
 
-// Batch is changes of whole revisions, in order; the changes of one revision are
+// Batch contains the changes of whole revisions, in order. The changes of one revision are
 // in the order of the transaction's operations.
 type Batch struct {
-	// Reset is set by a [View]: Changes is everything there is, and replaces
-	// whatever was told before.
+	// Reset is set by a [View]: Changes is a complete snapshot and replaces all earlier
+	// batches.
 	Reset bool
-	// Revision is what has been reached: every change up to it was delivered. A
-	// batch without changes only moves it on.
+	// Revision is the revision up to which every change was delivered. A batch without
+	// changes only advances it.
 	Revision int64
 	Changes  []Change
-	// Skipped, of a [View], is what changed under the prefixes that it skips. A
-	// snapshot leaves them out.
+	// Skipped, set by a [View], contains the changes under the prefixes that it skips. A
+	// snapshot has none.
 	Skipped []Change
 }
 
-// Store is what Berth needs of etcd. All methods may be called concurrently.
-// Errors that wrap [ErrAmbiguous] mean, for a read, only that it failed.
+// Store is the part of etcd that Berth needs. All methods may be called concurrently. For a
+// read, an error that wraps [ErrAmbiguous] only means that it failed.
 type Store interface {
-	// Txn carries out one transaction.
+	// Txn executes one transaction.
 	Txn(ctx context.Context, txn Txn) (TxnResult, error)
-	// Get reads one key, linearizably: it sees every write answered before.
+	// Get reads one key, linearizably: it sees every write that was answered before.
 	Get(ctx context.Context, key string) (KV, bool, error)
-	// Page reads part of a range, linearizably when no revision is asked for.
-	// ErrCompacted when the revision is no longer kept. Range reads all pages.
+	// Page reads part of a range, linearizably if the request has no revision. It returns
+	// ErrCompacted if the revision is no longer kept. Range reads all pages.
 	Page(ctx context.Context, req PageRequest) (Page, error)
-	// Watch delivers the changes of the keys under prefix from a revision on. It
-	// never fails at once and must be closed.
+	// Watch delivers the changes of the keys under prefix from a revision on. It returns
+	// without waiting for etcd. The caller must close the watch.
 	Watch(prefix string, from int64) Watch
 	// Grant makes an etcd lease of at least ttl.
 	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
-	// KeepAlive renews an etcd lease once and answers the TTL it now has.
-	// ErrLeaseNotFound when the lease is gone, which etcd itself does not call
-	// an error.
+	// KeepAlive renews an etcd lease once and returns its TTL. It returns ErrLeaseNotFound
+	// if the lease has expired, which etcd itself does not treat as an error.
 	KeepAlive(ctx context.Context, lease int64) (time.Duration, error)
-	// Revoke ends an etcd lease and deletes the keys on it. ErrLeaseNotFound when
-	// it is gone already.
+	// Revoke ends an etcd lease and deletes its keys. It returns ErrLeaseNotFound if the
+	// lease has expired already.
 	Revoke(ctx context.Context, lease int64) error
-	// Alarms names the alarms that are up, such as NOSPACE, and what else keeps etcd
-	// from taking writes, as far as whoever answers has heard.
+	// Alarms returns the active alarms, such as NOSPACE, and other faults that keep etcd
+	// from taking writes, as far as the answering member knows.
 	Alarms(ctx context.Context) ([]string, error)
 }
 
-// Streamer is a [Store] that can answer a range of any size as one stream, which
-// takes time in proportion to its keys. All pages of it take etcd that in proportion to
-// the square, for it counts with each page what is left.
+// Streamer is a [Store] that can read a range of any size as one stream, in time linear in
+// the number of keys. Reading it in pages takes quadratic time, since etcd counts all
+// remaining keys for each page.
 type Streamer interface {
-	// Stream tells of a range in order of key, a part at a time, none of which is
-	// empty, and answers the revision that all of it was read at: the one asked
-	// for, or the latest. There is no limit. ErrCompacted, perhaps after some
-	// parts, when the revision is no longer kept; ErrNoStream, before any, when the
-	// other side has no streams: it has pages.
-	Stream(ctx context.Context, req PageRequest, tell func([]KV)) (revision int64, err error)
+	// Stream passes a range to receive, in order of key, in parts that are not empty. It
+	// returns the revision of the read: the requested one, or the latest. It ignores
+	// Limit. If the revision is no longer kept, it returns ErrCompacted, perhaps after
+	// some parts. If etcd has no streams, it returns ErrNoStream before any part; read
+	// pages then.
+	Stream(ctx context.Context, req PageRequest, receive func([]KV)) (revision int64, err error)
 }
 
-// Watch delivers changes in order, each once, whole revisions only. It resumes
-// where it was after any break. Next and TryNext are for one goroutine, the
-// other methods for any.
+// Watch delivers changes in order, each once, in whole revisions. After a lost connection it
+// continues at the same place. Next and TryNext must be called from one goroutine; the other
+// methods may be called from any.
 type Watch interface {
-	// Next waits for a batch. ErrCompacted says that changes were lost for good
-	// and ends the watch; any other error is that of ctx.
+	// Next waits for a batch. ErrCompacted means that changes were lost for good, and ends
+	// the watch. Any other error is that of ctx.
 	Next(ctx context.Context) (Batch, error)
-	// TryNext is Next without waiting; false when there is nothing.
+	// TryNext is Next without waiting. It returns false if there is no batch.
 	TryNext() (Batch, bool, error)
-	// RequestProgress asks for a batch, empty if need be, that has reached the
-	// store's revision of now. The request may get lost: ask again.
+	// RequestProgress requests a batch, perhaps empty, that reaches the store's present
+	// revision. The request may be lost: repeat it.
 	RequestProgress()
-	// Close ends the watch and frees what it holds.
+	// Close ends the watch and frees its resources.
 	Close()
 }

@@ -8,70 +8,70 @@ import (
 )
 
 const (
-	// currentFor is how long a view counts as current after it heard of its watch.
+	// currentFor is how long a view counts as current after a response of its watch.
 	currentFor = 3 * time.Second
-	// askEvery is how often a quiet watch is asked for progress, askWanted how
-	// often while somebody waits for a revision.
+	// askEvery is the interval of progress requests to an idle watch; askWanted is the
+	// interval while a caller waits for a revision.
 	askEvery  = time.Second
 	askWanted = 20 * time.Millisecond
-	// silentAfter is how long a watch may leave that unanswered, or answer with what
-	// is known to be old, before another takes its place: one member of etcd that is
-	// frozen, or cut from the others, must not make a replica blind until TCP notices
-	// or it is joined again.
+	// silentAfter is how long a watch may leave a progress request unanswered, or answer
+	// with a revision that is known to be old, before it is replaced. Otherwise one etcd
+	// member that is frozen or cut off would make a replica blind until TCP notices or
+	// the member recovers.
 	silentAfter = 2 * time.Second
 )
 
-// View follows everything under a prefix: Next gives a snapshot and then the
-// changes after it. One goroutine pulls with Next or TryNext; the other methods
-// are for any. It starts no goroutine.
+// View follows everything under a prefix: Next returns a snapshot and then the changes after
+// it. Next and TryNext must be called from one goroutine; the other methods may be called
+// from any. A View starts no goroutine.
 type View struct {
 	store  Store
 	prefix string
 	skip   []string
-	pause  backoff // of the pulling goroutine
+	// failures since the last batch; belongs to the goroutine that calls Next
+	failures int
 
 	mu       sync.Mutex
-	watch    Watch              // nil while a snapshot is due
-	nudge    context.CancelFunc // ends the present wait for the watch
+	watch    Watch              // nil until the next snapshot
+	wake     context.CancelFunc // ends the present wait for the watch
 	revision int64              // delivered
-	wanted   int64              // somebody waits for this revision
+	wanted   int64              // a caller waits for this revision
 	known    int64              // the store is known to have reached this revision
-	heard    time.Time          // last word of this watch; zero before the first
-	asked    time.Time          // of the first question that it has not answered well; zero if none
-	moved    chan struct{}      // closed and replaced when a batch is delivered
+	heard    time.Time          // last useful response of this watch; zero before the first
+	asked    time.Time          // first progress request without a useful response; zero if none
 }
 
-// OpenView makes a view of the keys under prefix but for those under the skipped
-// prefixes: no snapshot reads them, and what changes there is told of apart. It
-// reads nothing before the first Next. It must be closed.
+// OpenView returns a view of the keys under prefix. Snapshots leave out the skipped prefixes,
+// and changes under them are delivered separately. The view reads nothing before the first
+// Next. It must be closed.
 func OpenView(s Store, prefix string, skip ...string) *View {
-	return &View{store: s, prefix: prefix, skip: skip, moved: make(chan struct{})}
+	return &View{store: s, prefix: prefix, skip: skip}
 }
 
-// Next waits for the next batch. The first is a snapshot with Reset set; so is
-// every later one before which changes were lost, by compaction or otherwise. In
-// between, each batch holds exactly the changes after the one before, whole
-// revisions only. Failures are repeated with backoff for ever: the only error is
-// that of ctx.
+// Next waits for the next batch. The first batch is a snapshot with Reset set. If changes
+// are lost, by compaction or otherwise, the next batch is a new snapshot. All other batches
+// contain exactly the changes after the previous one, in whole revisions. Next retries
+// failures with backoff, without a limit: the only error is that of ctx.
 func (v *View) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, ok, err := v.step(ctx, v.await)
 		switch {
 		case ok:
-			v.pause.reset()
+			v.failures = 0
 			return b, nil
 		case ctx.Err() != nil:
 			return Batch{}, ctx.Err()
 		case err != nil && !errors.Is(err, errNothing):
-			if err := v.pause.sleep(ctx); err != nil {
+			v.failures++
+			if err := Sleep(ctx, Backoff(v.failures)); err != nil {
 				return Batch{}, err
 			}
 		}
 	}
 }
 
-// TryNext is Next for a caller that must not wait: false when there is nothing
-// new, or no snapshot can be read now.
+// TryNext is Next for a caller that must not wait. It returns false if there is no new batch
+// or the snapshot cannot be read now.
 func (v *View) TryNext() (Batch, bool) {
 	for failures := 0; failures < 2; {
 		b, ok, err := v.step(context.Background(), v.poll)
@@ -87,11 +87,11 @@ func (v *View) TryNext() (Batch, bool) {
 	return Batch{}, false
 }
 
-// errNothing says that the watch had nothing, which is no word of it either.
+// errNothing means that the watch had no batch. It does not count as a response.
 var errNothing = errors.New("nothing new")
 
-// step takes one batch, from a snapshot where there is no watch and otherwise
-// from the watch. Neither a batch nor an error means to go on at once.
+// step takes one batch: a snapshot if there is no watch, and otherwise the next batch of the
+// watch. If it returns neither a batch nor an error, the caller continues at once.
 func (v *View) step(ctx context.Context, next func(context.Context, Watch) (Batch, error)) (Batch, bool, error) {
 	watch := v.current()
 	if watch == nil {
@@ -109,7 +109,7 @@ func (v *View) step(ctx context.Context, next func(context.Context, Watch) (Batc
 	return b, ok, nil
 }
 
-// snapshot reads everything and sets up the watch after it.
+// snapshot reads everything and starts the watch after it.
 func (v *View) snapshot(ctx context.Context) (Batch, error) {
 	kvs, revision, err := Range(ctx, v.store, v.prefix, v.skip...)
 	if err != nil {
@@ -123,15 +123,15 @@ func (v *View) snapshot(ctx context.Context) (Batch, error) {
 	defer v.mu.Unlock()
 	v.watch = v.store.Watch(v.prefix, revision+1)
 	v.heard, v.asked = time.Now(), time.Time{}
-	v.deliver(revision)
+	v.revision = revision
 	return b, nil
 }
 
-// await waits for the watch, asks it for progress from time to time, and takes
-// another in its place when it does not answer.
+// await waits for the watch. It requests progress from time to time and replaces a watch that
+// does not answer.
 func (v *View) await(ctx context.Context, watch Watch) (Batch, error) {
-	ctx, cancel := v.enter(ctx)
-	defer v.leave(cancel)
+	ctx, cancel := v.startWait(ctx)
+	defer v.endWait(cancel)
 	b, err := watch.Next(ctx)
 	if err != nil && ctx.Err() != nil {
 		v.ask()
@@ -140,27 +140,27 @@ func (v *View) await(ctx context.Context, watch Watch) (Batch, error) {
 	return b, err
 }
 
-// enter bounds a wait: it ends in time to ask for progress, or when Want does.
-func (v *View) enter(ctx context.Context) (context.Context, context.CancelFunc) {
+// startWait bounds a wait: it ends when progress must be requested, or when Want is called.
+func (v *View) startWait(ctx context.Context) (context.Context, context.CancelFunc) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	every := askEvery
 	if v.wanted > v.revision {
 		every = askWanted
 	}
-	ctx, v.nudge = context.WithTimeout(ctx, every)
-	return ctx, v.nudge
+	ctx, v.wake = context.WithTimeout(ctx, every)
+	return ctx, v.wake
 }
 
-func (v *View) leave(cancel context.CancelFunc) {
+func (v *View) endWait(cancel context.CancelFunc) {
 	cancel()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.nudge = nil
+	v.wake = nil
 }
 
-// ask requests progress, of a new watch where the present one is silent. It goes
-// on after what was delivered, so nothing is lost and nothing read again.
+// ask requests progress, from a new watch if the present one is silent. The new watch starts
+// after the delivered revision, so nothing is lost or read again.
 func (v *View) ask() {
 	v.mu.Lock()
 	switch {
@@ -173,14 +173,14 @@ func (v *View) ask() {
 		v.watch.Close()
 		v.watch = v.store.Watch(v.prefix, v.revision+1)
 		v.asked = time.Now()
-		v.known = v.wanted // believed for one watch: whoever told of more may be wrong
+		v.known = v.wanted // trusted for one watch only: the caller of Know may be wrong
 	}
 	watch := v.watch
 	v.mu.Unlock()
 	watch.RequestProgress()
 }
 
-// poll looks at the watch without waiting.
+// poll takes a batch from the watch without waiting.
 func (v *View) poll(_ context.Context, watch Watch) (Batch, error) {
 	b, ok, err := watch.TryNext()
 	if !ok && err == nil && v.behind() {
@@ -193,9 +193,9 @@ func (v *View) poll(_ context.Context, watch Watch) (Batch, error) {
 	return b, err
 }
 
-// accept takes what the watch gave. It keeps back what moves nothing on. A batch
-// that repeats a revision, or brings the rest of one, costs the watch: after
-// that only a snapshot is certain.
+// accept checks a batch of the watch. It drops a batch that does not advance the revision. If
+// a batch repeats a revision or contains the rest of one, accept drops the watch: only a
+// snapshot is certain then.
 func (v *View) accept(b Batch) (Batch, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -224,15 +224,8 @@ func (v *View) accept(b Batch) (Batch, bool) {
 	if b.Revision <= v.revision {
 		return Batch{}, false
 	}
-	v.deliver(b.Revision)
+	v.revision = b.Revision
 	return b, true
-}
-
-// deliver notes that a batch is handed out.
-func (v *View) deliver(revision int64) {
-	v.revision = revision
-	close(v.moved)
-	v.moved = make(chan struct{})
 }
 
 func (v *View) drop() {
@@ -254,8 +247,8 @@ func (v *View) behind() bool {
 	return v.wanted > v.revision
 }
 
-// Want asks that Next deliver a batch which has reached the revision, soon and
-// even when nothing under the prefix changes. It does not wait.
+// Want makes Next deliver a batch that reaches the revision soon, even if nothing under the
+// prefix changes. It does not wait.
 func (v *View) Want(revision int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -264,56 +257,37 @@ func (v *View) Want(revision int64) {
 		return
 	}
 	v.wanted = revision
-	if v.nudge != nil {
-		v.nudge()
+	if v.wake != nil {
+		v.wake()
 	}
 }
 
-// Know tells that the store has reached a revision. Nobody waits for it, but a
-// watch that does not get there is replaced in time: its member of etcd may be cut
-// from the others, and answer as though nothing had happened since.
+// Know records that the store has reached a revision. No caller waits for it, but a watch that
+// does not reach it is replaced after a while: its etcd member may be cut off from the others
+// and answer as if nothing had changed.
 func (v *View) Know(revision int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known = max(v.known, revision)
 }
 
-// Reached waits until a batch that has reached the revision was delivered to
-// whoever pulls. The only error is that of ctx.
-func (v *View) Reached(ctx context.Context, revision int64) error {
-	v.Want(revision)
-	for {
-		v.mu.Lock()
-		reached, moved := v.revision >= revision, v.moved
-		v.mu.Unlock()
-		if reached {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Revision is what was delivered; 0 before the first snapshot.
+// Revision returns the delivered revision; 0 before the first snapshot.
 func (v *View) Revision() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.revision
 }
 
-// Ready says that a snapshot was delivered and that the watch was heard of
-// within the last three seconds: the view is as good as current. A view nobody
-// pulls, or whose etcd is out of reach, is not.
+// Ready reports whether the view is practically current: a snapshot was delivered, and the
+// watch has responded within the last three seconds. It is false if no goroutine calls Next
+// or etcd is out of reach.
 func (v *View) Ready() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.heard.IsZero() && time.Since(v.heard) < currentFor
 }
 
-// Close frees what the view holds. It may be pulled again, from a new snapshot.
+// Close frees the resources of the view. The next call of Next starts with a new snapshot.
 func (v *View) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -50,7 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"WatchTryNext", testWatchTryNext},
 		{"View", testView},
 		{"ViewCompacted", testViewCompacted},
-		{"ViewReached", testViewReached},
+		{"ViewWant", testViewWant},
 		{"ViewUnderLoad", testViewUnderLoad},
 		{"Commit", testCommit},
 		{"CommitConflict", testCommitConflict},

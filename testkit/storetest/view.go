@@ -81,26 +81,17 @@ func (d *deaf) Watch(prefix string, from int64) store.Watch {
 	return d.Store.Watch(prefix, from)
 }
 
-func testViewReached(t *testing.T, s Subject) {
+func testViewWant(t *testing.T, s Subject) {
 	must(t, s, put("p/a", "1"))
 	v := store.OpenView(s, "p/")
 	defer v.Close()
 	next(t, v)
 	rev := must(t, s, put("q/a", "1"))
-	reached := make(chan error, 1)
-	go func() { reached <- v.Reached(patient(t), rev) }()
+	v.Want(rev)
 	for v.Revision() < rev {
 		if b := next(t, v); b.Reset || len(b.Changes) != 0 {
-			t.Fatalf("told %+v", b)
+			t.Fatalf("got %+v", b)
 		}
-	}
-	if err := <-reached; err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := contextOver(t)
-	defer cancel()
-	if err := v.Reached(ctx, rev+1); err == nil {
-		t.Error("reached a revision that is not there")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestARequestOfALeaderIsHeldAgainstTheStore(t *testing.T) {
 		{"a term ahead and the highest revision", call{120, math.MaxInt64}, nil, fault.ReasonInvalid, 1},
 	} {
 		reads := 0
-		first, err := loop.Vouch(c.request, 100, func(string) int64 { return 90 }, func(service string) (int64, int64, error) {
+		first, err := loop.CheckClaims(c.request, 100, func(string) int64 { return 90 }, func(service string) (int64, int64, error) {
 			reads++
 			if service != model.ServiceRegistry {
 				t.Errorf("%s: reads the leader of %q", c.name, service)
@@ -53,7 +53,7 @@ func TestARequestOfALeaderIsHeldAgainstTheStore(t *testing.T) {
 			t.Errorf("%s: %v, %v, %d reads", c.name, first, err, reads)
 		}
 	}
-	if _, err := loop.Vouch(call{120, 0}, 100, func(string) int64 { return 90 }, func(string) (int64, int64, error) {
+	if _, err := loop.CheckClaims(call{120, 0}, 100, func(string) int64 { return 90 }, func(string) (int64, int64, error) {
 		return 0, 0, store.ErrAmbiguous
 	}); fault.Of(err).Kind != fault.Unavailable {
 		t.Errorf("unread: %v", err)

@@ -18,16 +18,16 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// steered is a steer with members that answer or do not, as the test says.
-type steered struct {
-	*steer
+// monitored is a member monitor whose members answer or not, as the test chooses.
+type monitored struct {
+	*memberMonitor
 	silent []string
 	asked  int
 	uses   []string // every time another set of them is used
 }
 
-func newSteered(t *testing.T, members ...string) *steered {
-	d := &steered{steer: &steer{all: members, left: make(chan struct{})}}
+func newMonitored(t *testing.T, members ...string) *monitored {
+	d := &monitored{memberMonitor: &memberMonitor{all: members, exclusion: make(chan struct{})}}
 	d.ctx, d.stop = context.WithCancel(t.Context())
 	d.use = func(endpoints ...string) { d.uses = append(d.uses, fmt.Sprint(endpoints)) }
 	d.probe = func(ctx context.Context, endpoint string) error {
@@ -45,7 +45,7 @@ func newSteered(t *testing.T, members ...string) *steered {
 	return d
 }
 
-func (d *steered) now(t *testing.T, uses ...string) {
+func (d *monitored) now(t *testing.T, uses ...string) {
 	t.Helper()
 	synctest.Wait()
 	if !slices.Equal(d.uses, uses) {
@@ -54,28 +54,28 @@ func (d *steered) now(t *testing.T, uses ...string) {
 	d.uses = nil
 }
 
-func (d *steered) fallSilent(members ...string) {
+func (d *monitored) fallSilent(members ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.silent = members
 }
 
 // aLook is how long a look takes at most, and the pause after it.
-const aLook = steerProbe + steerSettles + steerEvery
+const aLook = probeTimeout + settleTime + probeEvery
 
 // Who does not answer is left out from when a call is suspicious until it answers.
 func TestSilentMemberIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newSteered(t, "a", "b", "c")
+		d := newMonitored(t, "a", "b", "c")
 		d.fallSilent("b")
 		d.now(t)
 		d.suspect()
 		d.suspect() // one look is enough for all who suspect
-		first := d.leaving()
-		time.Sleep(steerProbe + steerSettles)
+		first := d.excluded()
+		time.Sleep(probeTimeout + settleTime)
 		d.now(t, "[a c]")
 		<-first // and once more, for watches that came to the same member again
-		<-d.leaving()
+		<-d.excluded()
 		time.Sleep(10 * aLook)
 		d.now(t)
 		d.fallSilent("c")
@@ -97,7 +97,7 @@ func TestSilentMemberIsLeftOut(t *testing.T) {
 // A read that is not answered in time is suspicion enough, and any other error none.
 func TestPatrolSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newSteered(t, "a", "b")
+		d := newMonitored(t, "a", "b")
 		d.fallSilent("b")
 		var hangs atomic.Bool
 		d.read = func(ctx context.Context) error {
@@ -110,7 +110,7 @@ func TestPatrolSuspects(t *testing.T) {
 		time.Sleep(10 * aLook)
 		d.now(t)
 		hangs.Store(true)
-		time.Sleep(2*steerReads + aLook)
+		time.Sleep(2*readEvery + aLook)
 		d.now(t, "[a]")
 		hangs.Store(false)
 		d.fallSilent()
@@ -122,7 +122,7 @@ func TestPatrolSuspects(t *testing.T) {
 // Where none answers it is not the members' fault, or all of theirs.
 func TestNobodyIsLeftOutWhereNobodyAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newSteered(t, "a", "b")
+		d := newMonitored(t, "a", "b")
 		d.fallSilent("a", "b")
 		d.suspect()
 		time.Sleep(2 * aLook)
@@ -130,7 +130,7 @@ func TestNobodyIsLeftOutWhereNobodyAnswers(t *testing.T) {
 		// It is suspected again by the next call, and then one of them answers.
 		d.fallSilent("a")
 		d.suspect()
-		time.Sleep(steerProbe + steerSettles)
+		time.Sleep(probeTimeout + settleTime)
 		d.now(t, "[b]")
 		d.fallSilent("a", "b")
 		time.Sleep(2 * aLook)
@@ -142,11 +142,11 @@ func TestNobodyIsLeftOutWhereNobodyAnswers(t *testing.T) {
 // them is the slowest.
 func TestSlowAsAWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newSteered(t, "a", "b", "c")
+		d := newMonitored(t, "a", "b", "c")
 		r := rand.New(rand.NewPCG(1, 2))
 		d.probe = func(ctx context.Context, _ string) error {
 			d.mu.Lock()
-			took := steerFast + time.Duration(r.Int64N(int64(2*steerProbe)))
+			took := fastAnswer + time.Duration(r.Int64N(int64(2*probeTimeout)))
 			d.mu.Unlock()
 			return Sleep(ctx, took)
 		}
@@ -161,7 +161,7 @@ func TestSlowAsAWhole(t *testing.T) {
 // A single member is asked whatever it does.
 func TestOnlyMemberIsNotSuspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newSteered(t, "a")
+		d := newMonitored(t, "a")
 		d.suspect()
 		time.Sleep(time.Minute)
 		if synctest.Wait(); d.asked != 0 {
@@ -173,7 +173,7 @@ func TestOnlyMemberIsNotSuspected(t *testing.T) {
 // It ends while a member keeps it waiting.
 func TestSteerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newSteered(t, "a", "b")
+		d := newMonitored(t, "a", "b")
 		d.fallSilent("b")
 		d.suspect()
 		synctest.Wait()
@@ -205,9 +205,9 @@ func TestSilentStreamIsSuspected(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	d, suspected := newSteered(t, "a", "b"), make(chan struct{}, 2)
+	d, suspected := newMonitored(t, "a", "b"), make(chan struct{}, 2)
 	d.probe = func(context.Context, string) error { suspected <- struct{}{}; return nil }
-	e.steer = d.steer
+	e.members = d.memberMonitor
 	if _, err := e.Stream(t.Context(), PageRequest{From: "a", To: "b"}, func([]KV) {}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent stream: %v", err)
 	}

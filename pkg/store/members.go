@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// suspectAfter is how long a call may take before members are suspected. It is the
+	// deadline of a leader's first attempt at a write.
+	suspectAfter = 300 * time.Millisecond
+	// probeTimeout is how long a suspected member has to answer a linearizable read. A
+	// healthy member that lost one message to the leader repeats it after 500 ms.
+	probeTimeout = time.Second
+	// fastAnswer is how fast another member must answer before a member is excluded.
+	// Otherwise etcd, or this process, is slow as a whole.
+	fastAnswer = probeTimeout / 4
+	// settleTime is how long the client may need to switch to a new set of members. It
+	// does so asynchronously.
+	settleTime = 100 * time.Millisecond
+	// readEvery is the time between two patrol reads, probeEvery between two probes of
+	// all members.
+	readEvery  = time.Second
+	probeEvery = 2 * time.Second
+)
+
+// memberMonitor keeps calls away from members of etcd that accept them and do not answer,
+// as long as other members do: a member with a hanging disk, a frozen one, or one whose link
+// to the others is cut in one direction. The client calls all members in turn, so every
+// third call would last until its deadline. A member that knows that it is cut off reports
+// that itself (see callContext).
+//
+// A read each second, of one member after the other, detects such members, also for
+// processes that only watch: a bad member may not learn of writes. If a call times out,
+// every member is probed over a connection of its own until all answer. Members that do not
+// answer while another one is fast are excluded meanwhile, and watches move to other
+// members.
+type memberMonitor struct {
+	all   []string
+	use   func(endpoints ...string)
+	read  func(ctx context.Context) error                  // from the next member
+	probe func(ctx context.Context, endpoint string) error // this member
+
+	ctx       context.Context
+	stop      context.CancelFunc
+	owned     sync.WaitGroup
+	mu        sync.Mutex
+	active    bool          // members are being probed
+	exclusion chan struct{} // closed and replaced when a member is excluded
+}
+
+func newMemberMonitor(client *clientv3.Client, cfg clientv3.Config) *memberMonitor {
+	m := &memberMonitor{all: slices.Clone(cfg.Endpoints), use: client.SetEndpoints, exclusion: make(chan struct{})}
+	m.probe = func(ctx context.Context, endpoint string) error {
+		one := cfg
+		one.Endpoints, one.DialTimeout = []string{endpoint}, probeTimeout
+		alone, err := clientv3.New(one)
+		if err != nil {
+			return err
+		}
+		defer alone.Close()
+		if _, err = alone.Get(clientv3.WithRequireLeader(ctx), probeKey); refused(err) {
+			return nil
+		}
+		return err
+	}
+	m.read = func(ctx context.Context) error {
+		_, err := client.Get(clientv3.WithRequireLeader(ctx), probeKey)
+		return err
+	}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	if len(m.all) > 1 {
+		m.owned.Go(m.patrol)
+	}
+	return m
+}
+
+// refused reports whether an error is an answer, for example that the credentials do not
+// permit the read.
+func refused(err error) bool {
+	code := status.Code(err)
+	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+		code = known.Code()
+	}
+	return code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.InvalidArgument
+}
+
+// patrol reads from one member after the other.
+func (m *memberMonitor) patrol() {
+	for Sleep(m.ctx, readEvery) == nil {
+		ctx, cancel := context.WithTimeout(m.ctx, suspectAfter)
+		if m.read(ctx) != nil && ctx.Err() != nil {
+			m.suspect()
+		}
+		cancel()
+	}
+}
+
+// suspect starts to probe all members. It is called after a call has timed out.
+func (m *memberMonitor) suspect() {
+	if len(m.all) < 2 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.active || m.ctx.Err() != nil {
+		return
+	}
+	m.active = true
+	m.owned.Go(m.probeAll)
+}
+
+// probeAll excludes members that do not answer, until all members answer.
+func (m *memberMonitor) probeAll() {
+	using, notifyAgain := m.all, false
+	for m.ctx.Err() == nil {
+		answering := m.answering()
+		switch fewer := slices.ContainsFunc(using, func(endpoint string) bool { return !slices.Contains(answering, endpoint) }); {
+		case !slices.Equal(answering, using):
+			m.use(answering...)
+			_ = Sleep(m.ctx, settleTime) // the loop checks ctx
+			if using, notifyAgain = answering, fewer; fewer {
+				m.notify()
+			}
+		case notifyAgain: // for a watch that moved before the client switched
+			notifyAgain = false
+			m.notify()
+		}
+		done := len(using) == len(m.all)
+		_ = Sleep(m.ctx, probeEvery)
+		if done {
+			break
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.active = false
+}
+
+// notify makes the watches move to other members.
+func (m *memberMonitor) notify() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.exclusion)
+	m.exclusion = make(chan struct{})
+}
+
+// excluded returns a channel that is closed when one more member is excluded.
+func (m *memberMonitor) excluded() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.exclusion
+}
+
+// answering returns the members that answer in time, in the order of all. If no member is
+// fast, it returns all of them.
+func (m *memberMonitor) answering() []string {
+	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
+	defer cancel()
+	took := make([]time.Duration, len(m.all))
+	var probes sync.WaitGroup
+	for i, endpoint := range m.all {
+		probes.Go(func() {
+			began := time.Now()
+			if took[i] = probeTimeout; m.probe(ctx, endpoint) == nil {
+				took[i] = time.Since(began)
+			}
+		})
+	}
+	probes.Wait()
+	if slices.Min(took) > fastAnswer {
+		return m.all
+	}
+	var list []string
+	for i, endpoint := range m.all {
+		if took[i] < probeTimeout {
+			list = append(list, endpoint)
+		}
+	}
+	return list
+}
+
+// close stops the monitor and waits for its goroutines.
+func (m *memberMonitor) close() {
+	m.mu.Lock()
+	m.stop()
+	m.mu.Unlock()
+	m.owned.Wait()
+}
