@@ -58,7 +58,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 				return
 			}
 			for _, o := range value.([]model.DispatchOutcome) {
-				done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: o.UID, Taken: o.Taken, Reason: o.Reason})
+				done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: o.UID, Accepted: o.Accepted, Reason: o.Reason})
 			}
 			t.post(done)
 		})

@@ -37,7 +37,7 @@ type DispatchTask struct {
 // DispatchOutcome is what became of one task.
 type DispatchOutcome struct {
 	UID string
-	// Taken: the task is durable. Otherwise it is refused for Reason.
-	Taken  bool
-	Reason fault.Reason
+	// Accepted: the task is durable. Otherwise the assigner refuses it for Reason.
+	Accepted bool
+	Reason   fault.Reason
 }

@@ -43,14 +43,14 @@ func (a *agent) submit(s Submit, refuse bool) any {
 	case s.Incarnation != a.incarnation:
 		return Refused{Reason: fault.ReasonOtherIncarnation}
 	case w != nil:
-		return Accepted{State: w.status.State, Incarnation: a.incarnation, Sequence: a.next(), ExitCode: w.status.ExitCode}
+		return Accepted{Status: Status{State: w.status.State, ExitCode: w.status.ExitCode}, Incarnation: a.incarnation, Sequence: a.next()}
 	case a.promised[p]:
 		return Refused{Reason: fault.ReasonStopped}
 	case refuse:
 		return Refused{Reason: fault.ReasonNotAllowed}
 	}
-	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID, State: model.WorkerStarting}}
-	return Accepted{State: model.WorkerStarting, Incarnation: a.incarnation, Sequence: a.next()}
+	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID, Status: Status{State: model.WorkerStarting}}}
+	return Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: a.incarnation, Sequence: a.next()}
 }
 
 func (a *agent) stop(s Stop, slow bool) any {

@@ -87,7 +87,7 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	for i, o := range submits {
 		done[i] = SubmitDone{
 			Executor: o.Executor, UID: uid, WorkerID: o.Worker.ID, Attempt: o.Attempt,
-			Outcome: Accepted{State: model.WorkerCompleted, Incarnation: 1, Sequence: int64(s.batches)},
+			Outcome: Accepted{Status: Status{State: model.WorkerCompleted}, Incarnation: 1, Sequence: int64(s.batches)},
 		}
 	}
 	s.step(done)

@@ -70,7 +70,7 @@ func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, 
 func TestPitfallALateFailureOfOneWorkerUndoesAnotherOnItsExecutor(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0, 0)
-	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
@@ -96,7 +96,7 @@ func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
 		w.now = w.now.Add(6 * time.Second)
 		w.step(nil)
 	}
-	if got := len(w.sent[orderKey{0, "u1", workerID(0)}]); got != 3 {
+	if got := len(w.sent[workerKey{0, "u1", workerID(0)}]); got != 3 {
 		t.Errorf("%d attempts were sent", got)
 	}
 }
@@ -147,7 +147,7 @@ func TestPitfallTheStartOfAWorkerIsToldAtEveryRetry(t *testing.T) {
 	w.handedOut(t, "u1", 0)
 	told := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: sequence}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: sequence}})
 		for _, e := range w.effects {
 			told += len(e.Events)
 		}
@@ -186,7 +186,7 @@ func TestPitfallAnExecutorThatNeverAnswersKeepsItsPermit(t *testing.T) {
 	w.now = w.now.Add(2 * Default.Timeout)
 	w.step(nil)
 	w.settled(t)
-	if w.sent[orderKey{0, "u1", workerID(int32(room) + 1)}] == nil {
+	if w.sent[workerKey{0, "u1", workerID(int32(room) + 1)}] == nil {
 		t.Error("the orders behind were never sent")
 	}
 }
@@ -238,7 +238,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	}
 	page, _, _ := w.core.Assignments(Filter{}, "", 10)
 	_, workers, _ := w.core.Task("u1")
-	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[orderKey{1, "u1", workerID(0)}]) != 3 {
+	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[workerKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
 	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
@@ -322,7 +322,7 @@ func TestAMadeUpTermStopsNoDispatch(t *testing.T) {
 		taken = append(taken, of[model.Reply](w.settled(t))...)
 		ok := false
 		for _, reply := range taken {
-			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]model.DispatchOutcome)[0].Taken
+			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]model.DispatchOutcome)[0].Accepted
 		}
 		if !ok {
 			t.Errorf("after a call of term %d the registry is answered %+v", term, taken)

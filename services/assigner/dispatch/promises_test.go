@@ -13,10 +13,10 @@ func TestPromise7AnAnswerOfAnOlderEpochTouchesNothing(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Workers: []WorkerStatus{
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, State: model.WorkerFailed},
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, State: model.WorkerFailed},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, Status: Status{State: model.WorkerFailed}},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, Status: Status{State: model.WorkerFailed}},
 	}}})
-	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 10}})
+	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 10}})
 	if len(w.effects) > 0 || w.state("u1", workerID(0)) != model.WorkerAssigned {
 		t.Errorf("%s, %d effects", w.state("u1", workerID(0)), len(w.effects))
 	}
@@ -27,7 +27,7 @@ func TestPromise7AnAnswerOfAnOlderEpochTouchesNothing(t *testing.T) {
 // its uid and worker ID, or comes from elsewhere, proves nothing of it; a complete and
 // later report that has neither does.
 func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
-	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
 	but := func(change func(*WorkerStatus)) []WorkerStatus {
 		s := recorded
 		change(&s)
@@ -47,7 +47,7 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
 			w.handedOut(t, "u1", 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 			w.settled(t)
 			r.Sequence, r.Complete = 2, true
 			got := w.step(model.Input{Token: 2, Request: r})
@@ -74,11 +74,11 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 func TestExecutorState10AStrayThatIsNone(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
 	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
-		{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning},
+		{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}},
 	}}
 	w.step(model.Input{Token: 3, Request: listed})
 	w.abandon()
@@ -93,10 +93,10 @@ func TestExecutorState10AStrayThatIsNone(t *testing.T) {
 func TestExecutorState10StraysAreToldOf(t *testing.T) {
 	w := scene(t, 2)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
-	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
-	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, State: model.WorkerRunning}
+	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
+	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, Status: Status{State: model.WorkerRunning}}
 	report := func(executor string, sequence int64, complete bool, workers ...WorkerStatus) int {
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: complete, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
@@ -129,7 +129,7 @@ func TestOrdersToStopStraysAreBounded(t *testing.T) {
 	report := func(sequence int64, executor string, from, to int) int {
 		var workers []WorkerStatus
 		for i := from; i < to; i++ {
-			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, State: model.WorkerRunning})
+			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, Status: Status{State: model.WorkerRunning}})
 		}
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: true, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
@@ -143,19 +143,19 @@ func TestOrdersToStopStraysAreBounded(t *testing.T) {
 		from, to        int
 		strays, ordered int
 	}{
-		{"e0", 0, maxStrays + 500, maxStrays + 500, maxStrays},
-		{"e0", maxStrays, maxStrays + 500, 500, 500}, // those with an order have ended
-		{"e1", 0, 2 * maxStrays, 2 * maxStrays, maxStrays + 500},
-		{"e0", 0, 0, 0, maxStrays},
+		{"e0", 0, maxOrphans + 500, maxOrphans + 500, maxOrphans},
+		{"e0", maxOrphans, maxOrphans + 500, 500, 500}, // those with an order have ended
+		{"e1", 0, 2 * maxOrphans, 2 * maxOrphans, maxOrphans + 500},
+		{"e0", 0, 0, 0, maxOrphans},
 		{"e1", 0, 0, 0, 0},
 	} {
 		strays := report(int64(i+2), step.executor, step.from, step.to)
-		if strays != step.strays || w.core.strayOrders != step.ordered {
-			t.Errorf("report %d: %d strays and %d orders, want %d and %d", i, strays, w.core.strayOrders, step.strays, step.ordered)
+		if strays != step.strays || w.core.orphanCount != step.ordered {
+			t.Errorf("report %d: %d strays and %d orders, want %d and %d", i, strays, w.core.orphanCount, step.strays, step.ordered)
 		}
 	}
-	w.core.strayOrders = maxAllStrays
-	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).strays) != 0 {
+	w.core.orphanCount = maxAllOrphans
+	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).orphans) != 0 {
 		t.Error("an order beyond the bound of all")
 	}
 }
@@ -202,7 +202,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 		t.Errorf("%d submits, want as many as one executor takes", len(got))
 	}
 	replies := of[model.Reply](w.dispatch(2, "u1"))
-	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Taken {
+	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Accepted {
 		t.Errorf("replies %+v", replies)
 	}
 }
@@ -210,7 +210,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 func TestPromise1APartOfATaskIsRemovedWhenItsReservationIsGone(t *testing.T) {
 	w := scene(t, 1)
 	w.reservation("u1", model.Queued, 3)
-	w.lease("u1", make([]uint32, maxTaskAtOne+1)...)
+	w.lease("u1", make([]uint32, maxTaskAtOnce+1)...)
 	w.progress()
 	w.dispatch(1, "u1")
 	w.commit(1)
@@ -275,10 +275,10 @@ func TestPromise1OrdersInFlightAreBounded(t *testing.T) {
 		most = max(most, w.core.Stats().InFlight)
 		o := orders[0]
 		orders = orders[1:]
-		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: sequence}})
+		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
 		orders = append(orders, of[Submit](append(carried, w.settled(t)...))...)
 	}
-	if counts := w.core.Counts("u1"); most != 6 || counts[model.WorkerRunning] != 20 {
+	if counts := w.core.tasks["u1"].counts; most != 6 || counts[model.WorkerRunning] != 20 {
 		t.Errorf("at most %d in flight, of 6; in the end %v", most, counts)
 	}
 	for _, failed := range w.failed {
@@ -297,7 +297,7 @@ func TestPromise2BackOffIsExponentialWithFullJitter(t *testing.T) {
 		var sum, most time.Duration
 		least, pauses := time.Hour, map[time.Duration]bool{}
 		for i := range int32(workers) {
-			key := orderKey{uint32(i % 7), "u1", workerID(i)}
+			key := workerKey{uint32(i % 7), "u1", workerID(i)}
 			pause := c.backoff(key, failures)
 			if again := c.backoff(key, failures); again != pause {
 				t.Fatalf("a replay takes %v in place of %v", again, pause)
@@ -319,7 +319,7 @@ func TestPromise2AnAttemptWaitsForItsBackOff(t *testing.T) {
 	for attempt := int32(1); attempt < 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
-		pause := w.core.backoff(orderKey{0, "u1", workerID(0)}, int(attempt))
+		pause := w.core.backoff(workerKey{0, "u1", workerID(0)}, int(attempt))
 		if next := w.core.NextDeadline(); !next.Equal(w.now.Add(pause)) {
 			t.Fatalf("after failure %d the core wants to be called at %v, in place of %v", attempt, next, w.now.Add(pause))
 		}
@@ -353,7 +353,7 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 		w.settled(t)
 	}
 	_, workers, _ := w.core.Task("u1")
-	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[orderKey{0, "u1", workerID(0)}]) != 3 {
+	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[workerKey{0, "u1", workerID(0)}]) != 3 {
 		t.Errorf("after the budget %+v, sent %v", got, w.sent)
 	}
 }
@@ -390,7 +390,7 @@ func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testin
 			w.settled(t)
 		}
 		sent := 0
-		for _, times := range w.sent[orderKey{0, "u1", workerID(0)}] {
+		for _, times := range w.sent[workerKey{0, "u1", workerID(0)}] {
 			sent += times
 		}
 		if sent < budget || sent > budget+1 {
@@ -443,7 +443,7 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 	w.commit(1)
 	w.succeed()
 	w.settled(t)
-	counts := w.core.Counts("u1")
+	counts := w.core.tasks["u1"].counts
 	if got := counts[model.WorkerEvict] + counts[model.WorkerEvicted]; got != unwanted || counts[model.WorkerAssigned] != n-unwanted {
 		t.Errorf("%d of %d are to go: %v", got, unwanted, counts)
 	}
@@ -455,7 +455,7 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 // The withdrawal of a large batch is more than one effect. A successor that
 // finds the first of them goes on with it.
 func TestPromise4AWithdrawalIsGoneOnWithByASuccessor(t *testing.T) {
-	const n = maxTaskAtOne + 1000
+	const n = maxTaskAtOnce + 1000
 	w := scene(t, 100)
 	ordinals := over(99, n)
 	ordinals[n-1] = 99
@@ -489,7 +489,7 @@ func TestPromise6WhatAnEarlierIncarnationTookIsNotFreeAtOnce(t *testing.T) {
 	w.handedOut(t, "u1", 0)
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
@@ -531,7 +531,7 @@ func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
 		w.dispatch(1, "u1")
 		w.settled(t)
 		if accept {
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
 			w.settled(t)
 		}
 		w.now = w.now.Add(time.Hour)

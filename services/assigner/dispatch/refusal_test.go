@@ -59,7 +59,7 @@ func TestAnExecutorThatRefusesItsLeaderIsGivenNothing(t *testing.T) {
 			for _, s := range of[Submit](first) {
 				result := any(outcome)
 				if s.Executor != "e0" {
-					result = Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}
+					result = Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}
 				}
 				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, result})
 			}
@@ -199,11 +199,11 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
 		w := scene(t, 1)
 		for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 		}
 		w.settled(t)
 		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{
-			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"},
+			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"}},
 		}}})
 		w.settled(t)
 		if got := w.worker(t, "u1", 0); got.Reason != reason || got.ExitCode == nil || *got.ExitCode != code {

@@ -33,7 +33,7 @@ func TestAnOrderHeldBackByAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	w.handedOut(t, "u2", 1)
 	// The round acknowledges one worker, which is an effect, and then finds that
 	// the other one's executor is back.
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
 	w.present("e1", true)
 	w.progress()
 	w.abandon()
@@ -54,7 +54,7 @@ func TestAnAnswerStandsWhenWhatItLedToIsAbandoned(t *testing.T) {
 	w.step(nil)
 	w.settled(t)
 	_, workers, _ := w.core.Task("u1")
-	if workers[0].Attempts != 1 || w.sent[orderKey{0, "u1", workerID(0)}][1] != 1 {
+	if workers[0].Attempts != 1 || w.sent[workerKey{0, "u1", workerID(0)}][1] != 1 {
 		t.Errorf("%d attempts counted, sent %v", workers[0].Attempts, w.sent)
 	}
 }
@@ -78,16 +78,16 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 	w.progress()
 	// When u1 is answered u4 is called up, but u3 was there before it. While u4
 	// waits, its executor turns out to have it: the call goes to u5.
-	accepted := Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}
+	accepted := Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, accepted})
 	w.settled(t)
 	w.step(model.Input{Token: 9, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7, State: model.WorkerRunning,
+		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7, Status: Status{State: model.WorkerRunning},
 	}}}})
 	w.settled(t)
 	w.step(SubmitDone{"e1", "u2", workerID(0), 1, accepted})
 	w.settled(t)
-	if w.sent[orderKey{0, "u5", workerID(0)}] == nil {
+	if w.sent[workerKey{0, "u5", workerID(0)}] == nil {
 		t.Error("u5 was never sent")
 	}
 	if len(w.failed) > 0 {
@@ -98,12 +98,12 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 func TestAnExecutorStartedAgainAdoptsWhatItLists(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 8}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 8}})
 	w.settled(t)
 	w.executor(0, 2, false)
 	w.progress()
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 2, Sequence: 1, Complete: true, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 7, State: model.WorkerRunning,
+		Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning},
 	}}}})
 	w.settled(t)
 	_, workers, _ := w.core.Task("u1")

@@ -11,8 +11,8 @@ import (
 // What comes of several orders at once is what comes of each, in one effect.
 func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	outcomes := []any{
-		Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 3},
-		Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 4},
+		Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 3},
+		Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 4},
 		Refused{Reason: fault.ReasonNotAllowed},
 		Unknown{"reset"},
 		NotSent{},
@@ -59,7 +59,7 @@ func TestSeveralReportsAreOneEffect(t *testing.T) {
 	w.handedOut(t, "u1", 0, 1)
 	report := func(executor string, index int32, incarnation int64) Report {
 		return Report{Executor: executor, Incarnation: incarnation, Sequence: 5, Workers: []WorkerStatus{{
-			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7, State: model.WorkerCompleted,
+			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7, Status: Status{State: model.WorkerCompleted},
 		}}}
 	}
 	reports := Reports{report("e0", 0, 1), report("e1", 1, 0), report("e1", 1, 1), report("stranger", 0, 1)}

@@ -152,7 +152,7 @@ func (s *script) run(t *testing.T, line string) {
 		done.Attempt = int32(attempt)
 		switch arg(4) {
 		case "ACCEPTED":
-			done.Outcome = Accepted{State: model.WorkerStarting, Incarnation: option("incarnation", 1), Sequence: option("sequence", 1)}
+			done.Outcome = Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: option("incarnation", 1), Sequence: option("sequence", 1)}
 		case "UNKNOWN":
 		default:
 			done.Outcome = Refused{Reason: fault.Reason(arg(4))}
@@ -185,7 +185,7 @@ func (s *script) run(t *testing.T, line string) {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
 			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, State: workerState(t, state),
+				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: Status{State: workerState(t, state)},
 			})
 		}
 		s.give(model.Input{Token: 2, Request: r})
@@ -393,7 +393,7 @@ func (s *script) replyText(r model.Reply) string {
 	case []model.DispatchOutcome:
 		text := ""
 		for _, o := range v {
-			text += fmt.Sprintf("%s taken=%v %s", o.UID, o.Taken, o.Reason)
+			text += fmt.Sprintf("%s taken=%v %s", o.UID, o.Accepted, o.Reason)
 		}
 		return strings.TrimSpace(text)
 	case Reported:

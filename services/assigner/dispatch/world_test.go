@@ -25,7 +25,7 @@ type world struct {
 	effects []model.Effect
 	held    []model.Action
 	// sent counts the submits of each worker by attempt.
-	sent map[orderKey]map[int32]int
+	sent map[workerKey]map[int32]int
 	// unsent are the answers to orders that did not stand any more.
 	unsent []SubmitDone
 	failed []string
@@ -41,7 +41,7 @@ func newWorld(cfg Config) *world {
 		core: New(cfg), cfg: cfg.orDefault(), revision: 1,
 		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		records: map[model.Ref]stored{}, own: map[model.Ref]model.Record{},
-		sent: map[orderKey]map[int32]int{},
+		sent: map[workerKey]map[int32]int{},
 	}
 	ready := &model.Ready{Since: w.now, By: "auto"}
 	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
@@ -215,12 +215,12 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 			carried = append(carried, action)
 			continue
 		}
-		if !w.core.Stands(order) {
+		if !w.core.Wanted(order) {
 			w.unsent = append(w.unsent, SubmitDone{order.Executor, order.UID, order.Worker.ID, order.Attempt, NotSent{}})
 			continue
 		}
 		carried = append(carried, action)
-		key := orderKey{w.core.ordinals[order.Executor], order.UID, order.Worker.ID}
+		key := workerKey{w.core.ordinals[order.Executor], order.UID, order.Worker.ID}
 		header, _ := w.records[model.Ref{Kind: model.KindTaskHeader, ID: order.UID}].record.(*model.TaskHeader)
 		if header == nil || !header.Complete || header.Stopping {
 			w.fail("submit of %s for a task that is not to be started", order.Worker)
@@ -238,7 +238,7 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 		}
 	}
 	total, per := 0, map[uint32]int{}
-	for key := range w.core.flights {
+	for key := range w.core.calls {
 		total++
 		per[key.ordinal]++
 		if per[key.ordinal] > w.cfg.PerExecutor || total > w.cfg.InFlight {
@@ -265,7 +265,7 @@ func (w *world) state(uid string, workerID model.WorkerID) model.WorkerState {
 // dump is everything that a core derives from records.
 func dump(c *Core) string {
 	var b strings.Builder
-	for _, uid := range c.uids {
+	for uid := range c.uids.All() {
 		t := c.tasks[uid]
 		fmt.Fprintf(&b, "task %s %+v %v leaving %d\n", uid, t.header, t.counts, t.leaving)
 		for n, chunk := range t.chunks {
@@ -273,18 +273,37 @@ func dump(c *Core) string {
 		}
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.hosts)) {
-		if h := c.hosts[ordinal]; h.record != nil || len(h.placed) > 0 {
-			fmt.Fprintf(&b, "host %d %v %v\n", ordinal, h.record, h.placed)
+		if h := c.hosts[ordinal]; h.record != nil || h.placed.Len() > 0 {
+			fmt.Fprintf(&b, "host %d %v %v\n", ordinal, h.record, slices.Collect(h.placed.All()))
 		}
 	}
-	var orders []string
-	for key, o := range c.orders {
-		orders = append(orders, fmt.Sprintf("order %v %d %s", key, o.kind, o.state))
+	var requests []string
+	for key, r := range c.requests {
+		requests = append(requests, fmt.Sprintf("request %v %d %s", key, r.kind, r.state))
 	}
-	slices.Sort(orders)
+	slices.Sort(requests)
 	fmt.Fprintf(&b, "%s\nreservations %d leases %d live %v ordinals %v\n",
-		strings.Join(orders, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
+		strings.Join(requests, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
 	return b.String()
+}
+
+// maxTaskAtOnce is how many workers a task has at most that is created by one effect.
+const maxTaskAtOnce = (maxPuts - 1) * model.TaskChunkSize
+
+// Task returns a task's header and its workers in order of worker ID, false if there is
+// no such task.
+func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
+	t := c.tasks[uid]
+	if t == nil || t.header == nil {
+		return model.TaskHeader{}, nil, false
+	}
+	var workers []model.TaskWorker
+	for _, chunk := range t.chunks {
+		if chunk != nil {
+			workers = append(workers, chunk.Workers...)
+		}
+	}
+	return *t.header, workers, true
 }
 
 // The records that the other services write in tests.

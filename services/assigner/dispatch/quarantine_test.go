@@ -41,12 +41,12 @@ func TestHeldLeavesWorkersAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
 			w.handedOut(t, "u1", 0, 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 			w.handedOut(t, "u2", 1)
 			w.settled(t)
 			acts := w.without(t, func(ref model.Ref) bool { return ref.Kind == kind && ref.ID == "u1" })
 			revision := w.revision
-			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
 			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true, Workers: []WorkerStatus{running}}})...)
 			acts = append(acts, w.settled(t)...)
 			// A report without the one that never started, and the executor given up.
@@ -88,7 +88,7 @@ func TestHeldIsNotTaken(t *testing.T) {
 	for _, reply := range of[model.Reply](acts) {
 		outcomes = append(outcomes, reply.Value.([]model.DispatchOutcome)...)
 	}
-	if len(outcomes) != 2 || outcomes[0].Taken || outcomes[0].Reason != fault.ReasonPoison || !outcomes[1].Taken {
+	if len(outcomes) != 2 || outcomes[0].Accepted || outcomes[0].Reason != fault.ReasonPoison || !outcomes[1].Accepted {
 		t.Errorf("outcomes %+v", outcomes)
 	}
 }
@@ -97,7 +97,7 @@ func TestHeldIsNotTaken(t *testing.T) {
 func TestHeldExecutorLosesNobody(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindExecutor })
 	if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
