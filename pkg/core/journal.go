@@ -5,63 +5,59 @@ import "slices"
 // Journal records the changes of a core's effects that are not durable yet. A core
 // changes its memory when it decides an effect, and adds each change to the journal.
 // Later the oldest effects become durable (Commit), or all of them are undone
-// (Abandon). The zero value is ready to use.
+// (Abandon). The zero value is ready to use. The functions that it calls must not use
+// the journal.
 type Journal[C any] struct {
-	pending []pending[C] // oldest first
+	begun, durable int // counts of effects
+	changes        []numbered[C]
+	outcomes       []numbered[func(durable bool)]
 }
 
-type pending[C any] struct {
-	changes  []C
-	outcomes []func(durable bool)
+// numbered belongs to an effect. The first effect has the number 1.
+type numbered[T any] struct {
+	effect int
+	value  T
 }
 
 // Begin starts a new effect, which the next calls of Add and Outcome belong to.
-func (j *Journal[C]) Begin() { j.pending = append(j.pending, pending[C]{}) }
+func (j *Journal[C]) Begin() { j.begun++ }
 
-// Add records a change of the newest effect. There must be a pending effect.
-func (j *Journal[C]) Add(change C) {
-	newest := &j.pending[len(j.pending)-1]
-	newest.changes = append(newest.changes, change)
-}
+// Add records a change of the newest effect.
+func (j *Journal[C]) Add(change C) { j.changes = append(j.changes, numbered[C]{j.begun, change}) }
 
 // Outcome calls f once the outcome of everything decided so far is known: with true
 // when the newest effect is durable, with false when it is abandoned. If no effect is
 // pending, it calls f(true) at once.
 func (j *Journal[C]) Outcome(f func(durable bool)) {
-	if len(j.pending) == 0 {
+	if j.Len() == 0 {
 		f(true)
 		return
 	}
-	newest := &j.pending[len(j.pending)-1]
-	newest.outcomes = append(newest.outcomes, f)
+	j.outcomes = append(j.outcomes, numbered[func(bool)]{j.begun, f})
 }
 
 // Len returns the number of pending effects.
-func (j *Journal[C]) Len() int { return len(j.pending) }
+func (j *Journal[C]) Len() int { return j.begun - j.durable }
 
 // Commit makes the oldest n effects durable.
 func (j *Journal[C]) Commit(n int) {
-	durable := j.pending[:n]
-	j.pending = j.pending[n:]
-	report(durable, true)
+	j.durable += n
+	j.changes = slices.DeleteFunc(j.changes, func(c numbered[C]) bool { return c.effect <= j.durable })
+	j.outcomes = slices.DeleteFunc(j.outcomes, func(o numbered[func(bool)]) bool {
+		if o.effect <= j.durable {
+			o.value(true)
+		}
+		return o.effect <= j.durable
+	})
 }
 
 // Abandon calls undo for every change, the newest first, and then reports the outcome.
 func (j *Journal[C]) Abandon(undo func(C)) {
-	abandoned := j.pending
-	j.pending = nil
-	for _, effect := range slices.Backward(abandoned) {
-		for _, change := range slices.Backward(effect.changes) {
-			undo(change)
-		}
+	for _, c := range slices.Backward(j.changes) {
+		undo(c.value)
 	}
-	report(abandoned, false)
-}
-
-func report[C any](effects []pending[C], durable bool) {
-	for _, effect := range effects {
-		for _, f := range effect.outcomes {
-			f(durable)
-		}
+	for _, o := range j.outcomes {
+		o.value(false)
 	}
+	*j = Journal[C]{}
 }

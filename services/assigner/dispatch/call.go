@@ -20,6 +20,7 @@ type callKey struct {
 
 // sendDue sends the requests that are due, in order, up to InFlight calls.
 func (c *Core) sendDue() {
+	before := len(c.callsByAge)
 	for len(c.calls) < c.cfg.InFlight {
 		r, ok := c.due.First()
 		if !ok || r.due.After(c.now) {
@@ -34,6 +35,26 @@ func (c *Core) sendDue() {
 		c.send(r)
 	}
 	c.clearSubject()
+	c.cancelUnsent(c.callsByAge[before:])
+}
+
+// cancelUnsent ends the calls of this step if an effect before them is abandoned: then
+// they are never made.
+func (c *Core) cancelUnsent(calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	c.journal.Outcome(func(durable bool) {
+		for _, f := range calls {
+			if durable || f.ended {
+				continue
+			}
+			c.endCall(f)
+			if r := c.unqueued(f); r != nil {
+				c.schedule(r, 0)
+			}
+		}
+	})
 }
 
 // waitsIn returns the queue in which a due request has to wait; nil if it can be sent.
@@ -74,11 +95,6 @@ func (c *Core) send(r *request) {
 	c.calls[sent.key] = sent
 	c.callsByAge = append(c.callsByAge, sent)
 	h.calls++
-	c.journal.Outcome(func(durable bool) {
-		if !durable && !sent.ended {
-			c.cancelCall(sent)
-		}
-	})
 }
 
 // endCall frees the place of a call.
@@ -94,14 +110,6 @@ func (c *Core) endCall(f *call) {
 		c.markHost(f.key.ordinal)
 	}
 	c.wake(h)
-}
-
-// cancelCall ends a call that was abandoned with an effect before it, and so never made.
-func (c *Core) cancelCall(f *call) {
-	c.endCall(f)
-	if r := c.unqueued(f); r != nil {
-		c.schedule(r, 0)
-	}
 }
 
 // unqueued returns the request that a call was made for, if it still exists and waits

@@ -135,7 +135,7 @@ func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequenc
 
 // reportAbsent handles the workers that a complete report does not list.
 func (c *Core) reportAbsent(h *host, s *reconciliation) {
-	for p := range h.placed.All() {
+	for _, p := range h.placed {
 		if c.quarantined.uids[p.uid] {
 			continue
 		}

@@ -37,7 +37,7 @@ func (c *Core) reviewHost(ordinal uint32) {
 	if h == nil || !c.clears(h) || h.record == nil && c.maybeUnknown() {
 		return
 	}
-	for p := range h.placed.All() {
+	for _, p := range h.placed {
 		if c.quarantined.uids[p.uid] {
 			continue
 		}

@@ -1,6 +1,10 @@
 package dispatch
 
-import "berth.dev/pkg/model"
+import (
+	"slices"
+
+	"berth.dev/pkg/model"
+)
 
 // change is a record as it was before an effect, nil if there was none.
 type change struct {
@@ -169,12 +173,15 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 		return
 	}
 	h, p := c.host(w.Ordinal), placed{t.uid, w.ID}
-	h.placed.Delete(p)
-	if by > 0 {
-		h.placed.Insert(p)
+	at, found := slices.BinarySearchFunc(h.placed, p, placed.compare)
+	switch {
+	case by > 0 && !found:
+		h.placed = slices.Insert(h.placed, at, p)
 		if c.clears(h) {
 			c.markHost(w.Ordinal)
 		}
+	case by < 0 && found:
+		h.placed = slices.Delete(h.placed, at, at+1)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 )
 
@@ -57,7 +56,7 @@ type host struct {
 	// record is nil if the executor has none.
 	record *model.Executor
 	// placed has the workers in order of uid and worker ID.
-	placed core.Ordered[placed]
+	placed []placed
 	// waiting has the requests that need a free call, or the executor's presence.
 	waiting requestQueue
 	calls   int
@@ -87,7 +86,7 @@ func (h *host) draining() bool { return h.record != nil && h.record.Draining }
 func (c *Core) host(ordinal uint32) *host {
 	h := c.hosts[ordinal]
 	if h == nil {
-		h = &host{placed: core.NewOrdered(placed.compare), waiting: newRequestQueue(), orphans: map[instance]*request{}}
+		h = &host{waiting: newRequestQueue(), orphans: map[instance]*request{}}
 		c.hosts[ordinal] = h
 	}
 	return h
@@ -172,7 +171,7 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 		c.markHost(old)
 		delete(c.ordinals, id)
 		c.keepOrphans(h, nil)
-		if h.placed.Len()+h.waiting.Len()+h.calls == 0 {
+		if len(h.placed)+h.waiting.Len()+h.calls == 0 {
 			delete(c.hosts, old)
 		}
 	}
@@ -226,7 +225,7 @@ func (c *Core) markAll() {
 		c.markRefusal(id)
 	}
 	for ordinal, h := range c.hosts {
-		if h.placed.Len() > 0 && c.clears(h) {
+		if len(h.placed) > 0 && c.clears(h) {
 			c.dirtyHosts[ordinal] = struct{}{}
 		}
 	}

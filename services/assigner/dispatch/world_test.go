@@ -273,8 +273,8 @@ func dump(c *Core) string {
 		}
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.hosts)) {
-		if h := c.hosts[ordinal]; h.record != nil || h.placed.Len() > 0 {
-			fmt.Fprintf(&b, "host %d %v %v\n", ordinal, h.record, slices.Collect(h.placed.All()))
+		if h := c.hosts[ordinal]; h.record != nil || len(h.placed) > 0 {
+			fmt.Fprintf(&b, "host %d %v %v\n", ordinal, h.record, h.placed)
 		}
 	}
 	var requests []string
