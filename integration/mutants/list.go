@@ -32,8 +32,8 @@ var All = []Mutant{
 	{
 		Name: "no-compare-at-dispatch", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
 		Edits: []Edit{
-			{File: "services/assigner/dispatch/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
-			{File: "services/assigner/dispatch/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
+			{File: "services/assigner/dispatch/dispatch.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
+			{File: "services/assigner/dispatch/dispatch.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},

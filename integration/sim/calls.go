@@ -75,7 +75,7 @@ func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action
 		done := func(outcome any) {
 			t.post(a.Done(outcome))
 		}
-		if !core.Stands(a) {
+		if !core.Wanted(a) {
 			done(dispatch.NotSent{})
 			return
 		}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,13 +39,11 @@ func (w *world) refusal(id string) *model.Refusal {
 func (w *world) worker(t *testing.T, uid string, index int32) model.TaskWorker {
 	t.Helper()
 	_, workers, _ := w.core.Task(uid)
-	for _, one := range workers {
-		if one.ID == workerID(index) {
-			return one
-		}
+	i := slices.IndexFunc(workers, func(worker model.TaskWorker) bool { return worker.ID == workerID(index) })
+	if i < 0 {
+		t.Fatalf("no worker %d of %s", index, uid)
 	}
-	t.Fatalf("no worker %d of %s", index, uid)
-	panic("")
+	return workers[i]
 }
 
 // An executor that refuses its leader is a finding and recorded, its workers are given
