@@ -169,7 +169,7 @@ var All = []Mutant{
 	{
 		Name: "proof-unused", Breaks: "a leader whose process is dead is replaced by proof, and nobody waits for its TTL",
 		Edits: []Edit{
-			{File: "pkg/leader/election.go", Old: `if e.cfg.Prove != nil && h.Address != "" {`, New: `if false {`},
+			{File: "pkg/leader/election.go", Old: `if e.cfg.WaitDead != nil && h.Address != "" {`, New: `if false {`},
 		},
 		Hunter: Chaos, Expects: []string{"that was killed alone"},
 	},

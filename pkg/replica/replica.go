@@ -153,7 +153,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Key:       r.Space.Key(model.LeaderRef(r.Service)),
 		TTL:       r.Config.TTL,
 		Candidate: leader.Candidate{ID: r.ID, Instance: r.instance, Address: r.address, Version: process.Version},
-		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
+		WaitDead:  (&leader.Probe{Identify: r.identify}).WaitDead,
 		MayEvict:  func() bool { return l.Status().Current },
 		Log:       r.Log,
 	})
