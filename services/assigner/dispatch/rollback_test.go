@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func TestAnAbandonedDispatchIsAskedAgainAndItsSubmitIsSentAtOnce(t *testing.T) {
+func TestAnAbandonedDispatchIsRepeatedWithoutDelay(t *testing.T) {
 	w := scene(t, 1)
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
@@ -25,14 +25,14 @@ func TestAnAbandonedDispatchIsAskedAgainAndItsSubmitIsSentAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnOrderHeldBackByAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
+func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.present("e1", false)
 	w.progress()
-	w.handedOut(t, "u2", 1)
-	// The round acknowledges one worker, which is an effect, and then finds that
-	// the other one's executor is back.
+	w.dispatched(t, "u2", 1)
+	// The round acknowledges one worker, which is an effect. Then the other worker's
+	// executor is back.
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
 	w.present("e1", true)
 	w.progress()
@@ -43,9 +43,9 @@ func TestAnOrderHeldBackByAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	}
 }
 
-func TestAnAnswerStandsWhenWhatItLedToIsAbandoned(t *testing.T) {
+func TestAnAnswerIsHandledAgainAfterAnAbandonedEffect(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
 	w.abandon()
 	if next := w.core.NextDeadline(); next.After(w.now) {
@@ -59,7 +59,7 @@ func TestAnAnswerStandsWhenWhatItLedToIsAbandoned(t *testing.T) {
 	}
 }
 
-func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
+func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 	w := newWorld(Config{InFlight: 2, PerExecutor: 1})
 	for n := range uint32(3) {
 		w.executor(n, 1, false)
@@ -69,15 +69,15 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 	w.registry()
 	w.progress()
 	w.elect()
-	w.handedOut(t, "u1", 0) // in flight
-	w.handedOut(t, "u3", 2) // waits for its executor to be present
-	w.handedOut(t, "u4", 0) // waits for room at e0
-	w.handedOut(t, "u5", 0)
-	w.handedOut(t, "u2", 1) // in flight: no more room in all
+	w.dispatched(t, "u1", 0) // in flight
+	w.dispatched(t, "u3", 2) // waits for its executor
+	w.dispatched(t, "u4", 0) // waits for a free call at e0
+	w.dispatched(t, "u5", 0)
+	w.dispatched(t, "u2", 1) // in flight: the total limit
 	w.present("e2", true)
 	w.progress()
-	// When u1 is answered u4 is called up, but u3 was there before it. While u4
-	// waits, its executor turns out to have it: the call goes to u5.
+	// After the answer for u1, u4 is due, but u3 precedes it. While u4 waits, its executor
+	// reports it: u5 is sent in its place.
 	accepted := Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, accepted})
 	w.settled(t)
@@ -95,9 +95,9 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 	}
 }
 
-func TestAnExecutorStartedAgainAdoptsWhatItLists(t *testing.T) {
+func TestARestartedExecutorAdoptsTheWorkersThatItLists(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 8}})
 	w.settled(t)
 	w.executor(0, 2, false)
