@@ -32,8 +32,8 @@ var All = []Mutant{
 	{
 		Name: "no-compare-at-dispatch", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
 		Edits: []Edit{
-			{File: "services/assigner/dispatch/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
-			{File: "services/assigner/dispatch/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
+			{File: "services/assigner/dispatch/dispatch.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
+			{File: "services/assigner/dispatch/dispatch.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},
@@ -169,7 +169,7 @@ var All = []Mutant{
 	{
 		Name: "proof-unused", Breaks: "a leader whose process is dead is replaced by proof, and nobody waits for its TTL",
 		Edits: []Edit{
-			{File: "pkg/leader/election.go", Old: `if e.cfg.Prove != nil && h.Address != "" {`, New: `if false {`},
+			{File: "pkg/leader/election.go", Old: `if e.cfg.WaitDead != nil && h.Address != "" {`, New: `if false {`},
 		},
 		Hunter: Chaos, Expects: []string{"that was killed alone"},
 	},

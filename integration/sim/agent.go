@@ -451,7 +451,7 @@ func (a *agent) report() {
 			continue
 		}
 		r.Workers = append(r.Workers, dispatch.WorkerStatus{
-			Worker: w.worker, Epoch: w.epoch, UID: w.uid, State: w.state, ExitCode: w.exit, Since: w.since,
+			Worker: w.worker, Epoch: w.epoch, UID: w.uid, Status: dispatch.Status{State: w.state, ExitCode: w.exit},
 		})
 	}
 	a.w.logf("%s: report %d with %d workers, complete: %v", a.id, r.Sequence, len(r.Workers), r.Complete)
@@ -549,7 +549,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 	a.sequence++
 	if !start {
 		w := a.workers[k]
-		return dispatch.Accepted{State: w.state, Incarnation: a.incarnation, Sequence: a.sequence, ExitCode: w.exit}
+		return dispatch.Accepted{Status: dispatch.Status{State: w.state, ExitCode: w.exit}, Incarnation: a.incarnation, Sequence: a.sequence}
 	}
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
 		a.decisions.NotStarted(k.worker, k.epoch)
@@ -559,7 +559,7 @@ func (a *agent) submit(s dispatch.Submit) any {
 	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, stays: stays, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
-	return dispatch.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
+	return dispatch.Accepted{Status: dispatch.Status{State: model.WorkerRunning}, Incarnation: a.incarnation, Sequence: a.sequence}
 }
 
 // refuses says why a command is not started. The hosts of a Stage have a shell

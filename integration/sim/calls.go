@@ -58,7 +58,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 				return
 			}
 			for _, o := range value.([]model.DispatchOutcome) {
-				done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: o.UID, Taken: o.Taken, Reason: o.Reason})
+				done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: o.UID, Accepted: o.Accepted, Reason: o.Reason})
 			}
 			t.post(done)
 		})
@@ -75,7 +75,7 @@ func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action
 		done := func(outcome any) {
 			t.post(a.Done(outcome))
 		}
-		if !core.Stands(a) {
+		if !core.Wanted(a) {
 			done(dispatch.NotSent{})
 			return
 		}

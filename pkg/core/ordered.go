@@ -1,8 +1,8 @@
-// Package core holds what the cores of several services are made of.
+// Package core provides data structures that the cores of several services share.
 //
-// It promises that nothing in it depends on anything but its arguments: equal calls
-// leave equal states, so a core that is built of it stays deterministic. Nothing in it
-// is safe for concurrent use; one goroutine owns each core.
+// It promises that nothing in it depends on anything but its arguments: equal calls lead
+// to equal states, so a core that uses it stays deterministic. Nothing in it is safe for
+// concurrent use; one goroutine owns each core.
 package core
 
 import (
@@ -10,16 +10,16 @@ import (
 	"slices"
 )
 
-// nodeSize bounds a node of an ordered set: small enough that moving half of one is
-// cheap, large enough that 100,000 items make a few hundred nodes.
+// nodeSize bounds a node of an ordered set. Moving half of a node is cheap, and 100,000
+// items make a few hundred nodes.
 const nodeSize = 512
 
-// Ordered is a set in the order of a comparison, which must tell any two items apart.
-// It is a tree of two levels: Insert and Delete move at most a node. An iterator is
-// valid as long as the set does not change.
+// Ordered is a set in the order of a comparison, which must not be 0 for two different
+// items. It is a tree of two levels: Insert and Delete move at most one node. An iterator
+// is valid as long as the set does not change.
 type Ordered[T any] struct {
 	compare func(a, b T) int
-	nodes   [][]T
+	nodes   [][]T // none is empty, except the only node of an empty set
 	size    int
 }
 
@@ -32,13 +32,13 @@ func (s *Ordered[T]) Len() int { return s.size }
 // find returns the node that item belongs to and the place in it, which may be behind
 // the last item of the last node.
 func (s *Ordered[T]) find(item T) (node, at int, found bool) {
+	if s.size == 0 {
+		return 0, 0, false
+	}
 	node, _ = slices.BinarySearchFunc(s.nodes, item, func(n []T, item T) int {
 		return s.compare(n[len(n)-1], item)
 	})
 	if node == len(s.nodes) {
-		if node == 0 {
-			return 0, 0, false
-		}
 		node--
 	}
 	at, found = slices.BinarySearchFunc(s.nodes[node], item, s.compare)
@@ -47,12 +47,11 @@ func (s *Ordered[T]) find(item T) (node, at int, found bool) {
 
 // Insert adds an item that is not in the set.
 func (s *Ordered[T]) Insert(item T) {
-	s.size++
 	if len(s.nodes) == 0 {
-		s.nodes = append(s.nodes, append(make([]T, 0, 4), item))
-		return
+		s.nodes = [][]T{make([]T, 0, 4)}
 	}
 	i, at, _ := s.find(item)
+	s.size++
 	node := slices.Insert(s.nodes[i], at, item)
 	s.nodes[i] = node
 	if len(node) > nodeSize {
@@ -73,7 +72,7 @@ func (s *Ordered[T]) Delete(item T) bool {
 	}
 	s.size--
 	s.nodes[i] = slices.Delete(s.nodes[i], at, at+1)
-	if len(s.nodes[i]) == 0 {
+	if len(s.nodes[i]) == 0 && len(s.nodes) > 1 {
 		s.nodes = slices.Delete(s.nodes, i, i+1)
 	}
 	return true
@@ -106,20 +105,21 @@ func (s *Ordered[T]) Rank(item T) int {
 	return rank
 }
 
-// From returns the items from the given one on, which need not be in the set.
+// From returns the items that are not lower than the given one, which need not be in the
+// set.
 func (s *Ordered[T]) From(item T) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		i, at, _ := s.find(item)
-		s.walk(i, at, yield)
+		s.yieldFrom(i, at, yield)
 	}
 }
 
 // All returns the items in order.
 func (s *Ordered[T]) All() iter.Seq[T] {
-	return func(yield func(T) bool) { s.walk(0, 0, yield) }
+	return func(yield func(T) bool) { s.yieldFrom(0, 0, yield) }
 }
 
-func (s *Ordered[T]) walk(node, at int, yield func(T) bool) {
+func (s *Ordered[T]) yieldFrom(node, at int, yield func(T) bool) {
 	for ; node < len(s.nodes); node, at = node+1, 0 {
 		for _, item := range s.nodes[node][at:] {
 			if !yield(item) {
@@ -132,6 +132,6 @@ func (s *Ordered[T]) walk(node, at int, yield func(T) bool) {
 // Remove removes an item that must be in the set, and panics otherwise.
 func (s *Ordered[T]) Remove(item T) {
 	if !s.Delete(item) {
-		panic("core: an index does not hold what it should")
+		panic("core: an item that should be in an index is missing")
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"berth.dev/pkg/core"
 )
 
-// An ordered set does what a sorted slice does.
+// An ordered set has the same content as a sorted slice after the same changes.
 func TestOrderedEqualsSortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set, list := core.NewOrdered(cmp.Compare[int]), []int{}
 		for range rapid.IntRange(1, 20).Draw(t, "rounds") {
-			// Runs of neighbours make nodes split and empty.
+			// Ranges of items make nodes split and become empty.
 			from := rapid.IntRange(0, 3000).Draw(t, "from")
 			end := from + rapid.SampledFrom([]int{1, 100, 700}).Draw(t, "run")
 			for n := from; n < end; n++ {
@@ -54,12 +54,12 @@ func TestOrderedEqualsSortedSlice(t *testing.T) {
 	})
 }
 
-func TestRemoveOfWhatIsNotThere(t *testing.T) {
+func TestRemovePanicsIfTheItemIsMissing(t *testing.T) {
 	set := core.NewOrdered(cmp.Compare[int])
 	set.Insert(1)
 	defer func() {
 		if recover() == nil {
-			t.Error("it did not panic")
+			t.Error("Remove of a missing item did not panic")
 		}
 	}()
 	set.Remove(2)

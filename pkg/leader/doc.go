@@ -1,26 +1,25 @@
 // Package leader elects one replica of a service, on one fixed key of the store.
 //
-// Whoever creates the key leads; the revision that created it is the term, which
-// rises with every change of leader and fences every write. The key is on an etcd
-// lease, so that it goes when its replica does.
+// The replica that creates the key leads. The revision that created the key is the term,
+// which rises with every change of leader and fences every write. The key is attached to
+// an etcd lease, so it is deleted soon after its replica stops.
 //
 //	candidate ──creates the key──▶ leader ──resigns──▶ key deleted
-//	    ▲                            │ renew deadline (2/3 TTL), key gone,
-//	    │                            ▼ etcd lease gone
-//	    └───── key deleted ────── over: acts no more
+//	    ▲                            │ renew deadline (2/3 TTL), key deleted,
+//	    │                            ▼ etcd lease expired
+//	    └───── key deleted ────── leadership over
 //
 // It promises:
 //
-//   - A replica is told that it leads only after the store said so, on an etcd
-//     lease that it knows to be alive. A store out of reach elects nobody.
-//   - [Leadership.Done] closes before anybody else can win by the TTL, as far as
-//     clocks can promise that. Safety does not rest on it: the term does that.
-//   - A candidate never misses the end of a leader, and never waits with an etcd
-//     lease that is gone.
+//   - A replica leads only after the store has confirmed it, on an etcd lease that the
+//     replica knows to be alive. While the store is unreachable, no replica is elected.
+//   - [Leadership.Done] closes before another replica can win because of the TTL, as far
+//     as clocks allow. Safety does not depend on it: the term fences writes.
+//   - A candidate never misses the end of a leadership, and never waits with an expired
+//     etcd lease.
 //
-// concurrency.Election of the etcd client promises neither the first nor the
-// last of these.
+// concurrency.Election of the etcd client promises neither the first nor the last.
 //
-// A leader whose process died is found before its TTL by a [Prover] and evicted,
-// which costs availability where the proof is wrong, but never data.
+// A [Probe] finds a leader whose process has died before its TTL, and a standby evicts
+// it. A wrong probe costs availability, but never data.
 package leader

@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// DefaultTTL of the etcd lease behind a leader key; it may be MinTTL to MaxTTL.
+// The TTL of the etcd lease of a leader key: its default and its limits.
 const (
 	DefaultTTL = 5 * time.Second
 	MinTTL     = 2 * time.Second
@@ -22,14 +22,15 @@ const (
 // Config of an Election.
 type Config struct {
 	Store store.Store
-	// Key is the fixed key of the service's election.
+	// Key is the key of the service's election.
 	Key       string
 	Candidate Candidate
-	// TTL to ask etcd for, 5 s by default; what etcd grants counts.
+	// TTL is requested from etcd, 5 s by default. The TTL that etcd grants counts.
 	TTL time.Duration
-	// Prove returns true once the holder's process is proven dead, and false if ctx
-	// ends first; see Prover. Optional: without it only the TTL ends a leadership.
-	Prove func(ctx context.Context, h Holder) bool
+	// WaitDead returns true once the holder's process is known to be dead, and false if
+	// ctx ends first; see Probe. Optional: without it, the TTL ends the leadership of a
+	// dead process.
+	WaitDead func(ctx context.Context, h Holder) bool
 	// MayEvict reports whether this replica may delete a dead leader's key, for
 	// example whether its view is current. Optional.
 	MayEvict func() bool
@@ -39,23 +40,23 @@ type Config struct {
 
 // Election is one replica's part in the election of its service.
 type Election struct {
-	cfg   Config
-	guard guard
+	cfg Config
 
-	mu      sync.Mutex
-	waiting *wait // nil unless this replica waits for another to go
+	mu        sync.Mutex
+	waiting   *wait // nil unless this replica waits for the end of another leader
+	evictions []eviction
 }
 
-// New checks the configuration and makes an Election.
+// New checks the configuration and returns an Election.
 func New(cfg Config) (*Election, error) {
 	if cfg.TTL == 0 {
 		cfg.TTL = DefaultTTL
 	}
 	if cfg.TTL < MinTTL || cfg.TTL > MaxTTL {
-		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the TTL %v of leadership is not within %v and %v", cfg.TTL, MinTTL, MaxTTL)
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the TTL of leadership must be between %v and %v, got %v", MinTTL, MaxTTL, cfg.TTL)
 	}
 	if c := cfg.Candidate; c.ID == "" || !utf8.ValidString(c.ID+c.Instance+c.Address+c.Version) {
-		return nil, errors.New("leader: the candidate has no readable id")
+		return nil, errors.New("leader: the candidate needs an ID, and all its fields must be valid UTF-8")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -63,9 +64,9 @@ func New(cfg Config) (*Election, error) {
 	return &Election{cfg: cfg}, nil
 }
 
-// Campaign waits until this replica leads. The only error is that of ctx: while
-// the store is out of reach it goes on trying, with the pauses of store.Backoff.
-// The leadership is independent of ctx and is to be resigned.
+// Campaign waits until this replica leads. The only error is that of ctx: while the
+// store is unreachable, Campaign retries with the pauses of store.Backoff. The leadership
+// does not end with ctx; the caller must resign it.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		s, err := openSession(ctx, e.cfg.Store, e.cfg.TTL)
@@ -76,7 +77,7 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 			}
 			s.close()
 		} else {
-			e.cfg.Log.Warn("no etcd lease, so no candidate", "key", e.cfg.Key, "err", err)
+			e.cfg.Log.Warn("cannot be a candidate without an etcd lease", "key", e.cfg.Key, "err", err)
 		}
 		if store.Sleep(ctx, store.Backoff(attempt)) != nil {
 			break
@@ -85,8 +86,8 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	return nil, ctx.Err()
 }
 
-// campaign tries and waits for as long as the session lives; nil means that it,
-// or ctx, is over.
+// campaign tries and waits until it wins. It returns nil if the session or ctx ends
+// first.
 func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,7 +98,7 @@ func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 		case errors.Is(err, store.ErrLeaseNotFound):
 			s.end(err)
 		case err != nil:
-			_ = store.Sleep(ctx, store.Backoff(attempt)) // the loop looks at ctx
+			_ = store.Sleep(ctx, store.Backoff(attempt)) // the loop checks ctx
 			attempt++
 		case term == 0:
 			attempt = 1
@@ -110,8 +111,8 @@ func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 	return nil
 }
 
-// try creates the key if it is not there. It answers the term if this session
-// holds the key now, and otherwise who does.
+// try creates the key if there is none. It returns the term if this session has the key
+// now, and otherwise the holder.
 func (e *Election) try(ctx context.Context, s *session) (term int64, holder Holder, err error) {
 	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
 	defer cancel()
@@ -128,16 +129,14 @@ func (e *Election) try(ctx context.Context, s *session) (term int64, holder Hold
 	}
 	kv := res.Got[e.cfg.Key]
 	if kv.Lease == s.lease.ID {
-		// An earlier attempt, whose answer was lost.
+		// An earlier attempt has created it, and its answer was lost.
 		return kv.Create, Holder{}, nil
 	}
-	holder, _ = ParseHolder(kv)
-	holder.Term = kv.Create
-	return 0, holder, nil
+	return 0, parseHolder(kv), nil
 }
 
-// await returns when the holder's key is deleted or ctx ends. If the holder is proven
-// dead, await deletes the key itself.
+// await returns when the holder's key is deleted or ctx ends. If the probe finds that the
+// holder is dead, await deletes the key itself.
 func (e *Election) await(ctx context.Context, s *session, h Holder) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,17 +144,15 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 	e.setWaiting(&wait{session: s, holder: h, since: since})
 	defer e.setWaiting(nil)
 	var group sync.WaitGroup
-	if e.cfg.Prove != nil && h.Address != "" {
+	if e.cfg.WaitDead != nil && h.Address != "" {
 		group.Go(func() {
-			// A proof stays good until the leader is old enough to be evicted.
-			if e.cfg.Prove(ctx, h) && store.Sleep(ctx, evictAge-time.Since(since)) == nil && e.evict(ctx, h) {
+			// A dead leader stays dead until it is old enough to be evicted.
+			if e.cfg.WaitDead(ctx, h) && store.Sleep(ctx, evictAge-time.Since(since)) == nil && e.evict(ctx, h) {
 				cancel() // the watch would report the same a moment later
 			}
 		})
 	}
-	_ = follow(ctx, e.cfg.Store, e.cfg.Key, func(kv store.KV, found bool) bool {
-		return found && kv.Create == h.Term
-	})
+	_ = waitDeleted(ctx, e.cfg.Store, e.cfg.Key, h.Term)
 	cancel()
 	group.Wait()
 }

@@ -5,33 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"berth.dev/pkg/store"
 )
 
 const (
-	// evictLimit leaders are evicted in an evictWindow by one replica at most: two
-	// replicas that take each other for dead must not play ping-pong for long.
+	// One replica evicts at most evictLimit leaders in an evictWindow: two replicas that
+	// consider each other dead must not evict each other for long.
 	evictLimit  = 3
 	evictWindow = time.Minute
-	// evictAge is how long a leader was seen before it may be evicted.
+	// evictAge is how long this replica must have seen a leader before it may evict it.
 	evictAge = time.Second
 )
 
-// ErrNotEvicted is wrapped by the reasons for which an evict is not even sent;
-// the TTL decides then.
+// ErrNotEvicted is wrapped by errors that say why an evict was not sent. Without it, the
+// TTL ends the leadership.
 var ErrNotEvicted = errors.New("leader: not evicted")
 
-// wait is what a waiting candidate knows.
+// wait is the state of a candidate that waits for the end of another leader.
 type wait struct {
 	session *session
 	holder  Holder
 	since   time.Time // when this replica first saw the holder
 }
 
-// evict deletes the key of a holder that is proven dead. It retries with the pauses
+// evict deletes the key of a holder that is known to be dead. It retries with the pauses
 // of store.Backoff until the key is deleted, and reports false if ctx ends first. The
 // retries matter: etcd may be electing a leader of its own, and after that it renews
 // every lease, so that the TTL alone would take twice as long.
@@ -78,7 +77,7 @@ func (e *Election) tryEvict(ctx context.Context, term int64) error {
 	if len(alarms) > 0 {
 		return fmt.Errorf("%w: etcd has alarms %q", ErrNotEvicted, alarms)
 	}
-	if !e.guard.allow(time.Now(), term) {
+	if !e.allowEvict(time.Now(), term) {
 		return fmt.Errorf("%w: evicted %d leaders within %v already", ErrNotEvicted, evictLimit, evictWindow)
 	}
 	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
@@ -90,32 +89,24 @@ func (e *Election) tryEvict(ctx context.Context, term int64) error {
 	return err
 }
 
-// guard counts the leaders that were evicted.
-type guard struct {
-	mu   sync.Mutex
-	sent []evicted
-}
-
-// evicted is a leader's term, and when its evict was first sent.
-type evicted struct {
+// eviction is a leader's term, and when its evict was first sent.
+type eviction struct {
 	term int64
 	at   time.Time
 }
 
-// allow counts one more leader, unless there were too many of late. One that was
-// counted is not counted again.
-func (g *guard) allow(now time.Time, term int64) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for len(g.sent) > 0 && now.Sub(g.sent[0].at) >= evictWindow {
-		g.sent = g.sent[1:]
-	}
-	if slices.ContainsFunc(g.sent, func(e evicted) bool { return e.term == term }) {
+// allowEvict reports whether this replica may evict one more leader, and counts it. A
+// retry is not counted again.
+func (e *Election) allowEvict(now time.Time, term int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.evictions = slices.DeleteFunc(e.evictions, func(v eviction) bool { return now.Sub(v.at) >= evictWindow })
+	if slices.ContainsFunc(e.evictions, func(v eviction) bool { return v.term == term }) {
 		return true
 	}
-	if len(g.sent) >= evictLimit {
+	if len(e.evictions) >= evictLimit {
 		return false
 	}
-	g.sent = append(g.sent, evicted{term, now})
+	e.evictions = append(e.evictions, eviction{term, now})
 	return true
 }

@@ -37,13 +37,13 @@ func (b *standby) fit() bool {
 // moment is more than what follows at once takes.
 const moment = 10 * time.Millisecond
 
-func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder) bool) *standby {
+func newStandby(t *testing.T, f *store.Fake, dead func(context.Context, leader.Holder) bool) *standby {
 	t.Helper()
 	b := &standby{first: win(t, newElection(t, f, "x", "a")), fits: func() bool { return true }}
 	var err error
 	b.Election, err = leader.New(leader.Config{
 		Store: f, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "b"},
-		Prove: prove, MayEvict: b.fit,
+		WaitDead: dead, MayEvict: b.fit,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,23 +12,23 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Candidate is a replica that can lead, as others see it.
+// Candidate identifies a replica that can lead.
 type Candidate struct {
-	// ID is the replica's name, which a restart keeps where it is configured.
+	// ID is the replica's name. A configured name survives a restart.
 	ID string
-	// Instance identifies the process; no other process ever has the same.
+	// Instance is unique to the process.
 	Instance string
-	// Address is where this very process is reached, not a service's.
+	// Address reaches this process, and not another replica of the service.
 	Address string
 	Version string
 }
 
-// Holder is who leads.
+// Holder is the leader.
 type Holder struct {
 	Candidate
 	// Term is the create revision of the key.
 	Term int64
-	// Since is when it won, by its own clock.
+	// Since is when it was elected, by its own clock.
 	Since time.Time
 }
 
@@ -45,8 +45,8 @@ func ParseHolder(kv store.KV) (Holder, error) {
 	}, nil
 }
 
-// is reports whether the holder answered. Only the instance counts: a process that is
-// started again under its old name is another one.
+// is reports whether the holder has answered. Only the instance counts: a restarted
+// process is another one, even with the same name.
 func (h Holder) is(answered Candidate) bool { return answered.Instance == h.Instance }
 
 // record is the value of the key when this candidate wins.
@@ -60,25 +60,10 @@ func (c Candidate) record(now time.Time) []byte {
 	return value
 }
 
-// Observe tells who leads, at once and at every change; found is false when
-// nobody does. It returns when ctx is over, with its error, or when tell answers
-// false.
-func Observe(ctx context.Context, s store.Store, key string, tell func(h Holder, found bool) bool) error {
-	return follow(ctx, s, key, func(kv store.KV, found bool) bool {
-		var h Holder
-		if found {
-			// A record that cannot be read still has a term.
-			h, _ = ParseHolder(kv)
-			h.Term = kv.Create
-		}
-		return tell(h, found)
-	})
-}
-
-// follow tells one key as it stands, at once and at every change, until tell
-// answers false or ctx is over. It reads first and then watches from there, so a
-// delete is never missed, and it goes on after any break.
-func follow(ctx context.Context, s store.Store, key string, tell func(kv store.KV, found bool) bool) error {
+// follow calls report with the key's value, at once and after every change, until report
+// returns false or ctx ends. It reads first and watches from that revision, so it never
+// misses a delete, and it continues after a broken watch.
+func follow(ctx context.Context, s store.Store, key string, report func(kv store.KV, found bool) bool) error {
 	view := store.OpenView(s, key)
 	defer view.Close()
 	for {
@@ -93,8 +78,22 @@ func follow(ctx context.Context, s store.Store, key string, tell func(kv store.K
 				kv, found, changed = c.KV, !c.Deleted, true
 			}
 		}
-		if changed && !tell(kv, found) {
+		if changed && !report(kv, found) {
 			return nil
 		}
 	}
+}
+
+// waitDeleted returns nil once the key of a term is deleted, and an error if ctx ends
+// first.
+func waitDeleted(ctx context.Context, s store.Store, key string, term int64) error {
+	return follow(ctx, s, key, func(kv store.KV, found bool) bool { return found && kv.Create == term })
+}
+
+// parseHolder is ParseHolder for a key of which only the term must be known: a record
+// that cannot be decoded still has one.
+func parseHolder(kv store.KV) Holder {
+	h, _ := ParseHolder(kv)
+	h.Term = kv.Create
+	return h
 }

@@ -9,11 +9,11 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Why a leadership is over.
+// The reasons for the end of a leadership.
 var (
-	// ErrExpired: it was not renewed in time, or etcd says that the lease is gone.
+	// ErrExpired: it was not renewed in time, or etcd reports that the lease has expired.
 	ErrExpired = errors.New("leader: not renewed in time")
-	// ErrDeposed: the key was deleted, or another leads.
+	// ErrDeposed: the key was deleted, or another replica has created it.
 	ErrDeposed = errors.New("leader: deposed")
 	// ErrResigned: Resign was called.
 	ErrResigned = errors.New("leader: resigned")
@@ -30,10 +30,7 @@ type Leadership struct {
 func newLeadership(cfg Config, s *session, term int64) *Leadership {
 	l := &Leadership{cfg: cfg, session: s, term: term, since: time.Now()}
 	s.group.Go(func() {
-		err := follow(s.ctx, cfg.Store, cfg.Key, func(kv store.KV, found bool) bool {
-			return found && kv.Create == term
-		})
-		if err == nil {
+		if waitDeleted(s.ctx, cfg.Store, cfg.Key, term) == nil {
 			s.end(ErrDeposed)
 		}
 	})
@@ -43,30 +40,30 @@ func newLeadership(cfg Config, s *session, term int64) *Leadership {
 // Term is the create revision of the key: the fencing token.
 func (l *Leadership) Term() int64 { return l.term }
 
-// Revision is that of the win, which a view must have reached before its replica
-// serves. It is the same number as the term.
+// Revision is the revision of the win, which is the same number as the term. The
+// replica's view must reach it before the replica serves.
 func (l *Leadership) Revision() int64 { return l.term }
 
-// Done closes when the leadership is over, or may be.
+// Done returns a channel that is closed when the leadership is over, or may be over.
 func (l *Leadership) Done() <-chan struct{} { return l.session.ctx.Done() }
 
-// Err says why the leadership is over; nil while it is not.
+// Err returns why the leadership is over, and nil while it is not.
 func (l *Leadership) Err() error { return context.Cause(l.session.ctx) }
 
-// Valid says that the leadership can be trusted now. Unlike Done it is right at
+// Valid reports whether the leadership can be trusted now. Unlike Done, it is correct at
 // once in a process that was frozen.
 func (l *Leadership) Valid() bool { return l.session.valid() }
 
-// Since is when the leadership began.
+// Since returns when the leadership began.
 func (l *Leadership) Since() time.Time { return l.since }
 
-// Renewed is when the last successful renewal was sent.
+// Renewed returns when the last successful renewal was sent.
 func (l *Leadership) Renewed() time.Time { return l.session.lastRenewed() }
 
-// Resign ends the leadership and deletes the key, so that another can win at
-// once. It is called after the last write of the term, also when the leadership
-// is over for another reason. It repeats what is ambiguous until ctx is over, and
-// can then be called again; the key goes with its TTL in any case.
+// Resign ends the leadership and deletes the key, so that another replica can win at once.
+// It must be called after the last write of the term, also if the leadership is over for
+// another reason. Resign retries while the outcome is ambiguous, until ctx ends; it can
+// then be called again. In any case the TTL deletes the key.
 func (l *Leadership) Resign(ctx context.Context) error {
 	l.session.end(ErrResigned)
 	txn := store.Txn{

@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	// renewals in a TTL: single calls, because a stream to a frozen member of etcd
-	// is noticed too late.
+	// renewals is how often a lease is renewed in a TTL. Renewals are single calls,
+	// because a stream to a frozen member of etcd is noticed too late.
 	renewals = 6
-	// minPatience is how long a renewal is waited for before another one is sent
-	// beside it: to another member of etcd, for that one may be frozen. The first
-	// counts all the same if it is answered: an etcd that is slow as a whole, on a
-	// machine with too much to do, must not cost everybody on it the leadership. With
-	// a TTL of over 21 s it is longer, a thirtieth of that.
+	// minPatience is how long a renewal may take before another one is sent as well. The
+	// new one goes to another member of etcd, as the first member may be frozen. A late
+	// answer still counts: if etcd as a whole is slow on a busy machine, its leaders must
+	// not lose their leadership. Above a TTL of 21 s it is longer: TTL/30.
 	minPatience = 700 * time.Millisecond
-	// mostRenewals are under way at once.
-	mostRenewals = 8
+	// maxRenewals bounds the renewals in flight.
+	maxRenewals = 8
 	// retryPause comes after a renewal that failed.
 	retryPause = 50 * time.Millisecond
-	// farewell bounds what is sent when a session ends; the TTL does it otherwise.
-	farewell = time.Second
+	// revokeTimeout bounds the revoke at the end of a session. Without it the TTL ends
+	// the lease.
+	revokeTimeout = time.Second
 )
 
-// session is an etcd lease that is kept alive, and trusted for two thirds of its
-// TTL from before the last successful renewal was sent. Its context is over when
-// it can be trusted no more.
+// session keeps an etcd lease alive. It is valid for two thirds of the TTL, from when the
+// last successful renewal was sent. Its context ends when it is no longer valid.
 type session struct {
 	store store.Store
 	lease store.Lease
@@ -43,12 +42,12 @@ type session struct {
 	timer   *time.Timer // ends the session at its deadline
 }
 
-// openSession grants an etcd lease and keeps it until end is called or the
-// session ends by itself. It outlives ctx.
+// openSession grants an etcd lease and keeps it alive until end is called or the session
+// expires. The session does not end with ctx.
 func openSession(ctx context.Context, s store.Store, ttl time.Duration) (*session, error) {
 	sent := time.Now()
-	// What is granted later could hardly be renewed in time; and the member of etcd
-	// that was asked may be frozen.
+	// A later grant could hardly be renewed in time, and the member of etcd may be
+	// frozen.
 	ctx, cancel := context.WithTimeout(ctx, min(ttl/3, store.DefaultTimeout))
 	defer cancel()
 	lease, err := s.Grant(ctx, ttl)
@@ -62,26 +61,26 @@ func openSession(ctx context.Context, s store.Store, ttl time.Duration) (*sessio
 	return n, nil
 }
 
-// keep renews until the session is over.
+// keep renews the lease until the session ends.
 func (n *session) keep() {
 	defer n.timer.Stop()
 	var group sync.WaitGroup
 	defer group.Wait()
-	answers := make(chan renewal, mostRenewals)
-	underWay, sent := 0, n.lastRenewed()
+	answers := make(chan renewal, maxRenewals)
+	inFlight, sent := 0, n.lastRenewed()
 	next := time.NewTimer(time.Until(n.lastRenewed().Add(n.lease.TTL / renewals)))
 	defer next.Stop()
 	for {
 		select {
 		case <-next.C:
 			next.Reset(n.patience())
-			if underWay == mostRenewals {
+			if inFlight == maxRenewals {
 				continue
 			}
-			underWay, sent = underWay+1, time.Now()
+			inFlight, sent = inFlight+1, time.Now()
 			group.Go(func() { answers <- n.attempt() })
 		case r := <-answers:
-			underWay--
+			inFlight--
 			switch {
 			case r.err == nil:
 				n.renew(r.sent)
@@ -98,28 +97,28 @@ func (n *session) keep() {
 	}
 }
 
-// renewal is what became of one.
+// renewal is the outcome of one attempt.
 type renewal struct {
 	sent time.Time
 	err  error
 }
 
-// patience is how long one attempt is waited for before the next.
+// patience returns how long one attempt may take before the next is sent as well.
 func (n *session) patience() time.Duration {
 	return max(min(minPatience, n.lease.TTL/renewals), n.lease.TTL/30)
 }
 
-// attempt renews once. What is not answered by then would come too late, or leave no
-// room for others.
+// attempt renews once. After its timeout an answer would be too late, or the attempt
+// would keep others from being sent.
 func (n *session) attempt() renewal {
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(n.ctx, min(n.lease.TTL*2/3, mostRenewals*n.patience()))
+	ctx, cancel := context.WithTimeout(n.ctx, min(n.lease.TTL*2/3, maxRenewals*n.patience()))
 	defer cancel()
 	_, err := n.store.KeepAlive(ctx, n.lease.ID)
 	return renewal{sent, err}
 }
 
-// renew moves the deadline, unless it has passed or is later.
+// renew extends the deadline, unless the session has expired or the deadline is later.
 func (n *session) renew(sent time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,7 +128,7 @@ func (n *session) renew(sent time.Time) {
 	}
 }
 
-// deadline is when the session is trusted no more.
+// deadline returns when the session expires.
 func (n *session) deadline() time.Time { return n.renewed.Add(n.lease.TTL * 2 / 3) }
 
 func (n *session) lastRenewed() time.Time {
@@ -138,20 +137,20 @@ func (n *session) lastRenewed() time.Time {
 	return n.renewed
 }
 
-// valid says that the session is trusted now. It looks at the clock itself: a
-// process that was frozen wakes up before its timers do.
+// valid reports whether the session is valid now. It reads the clock, because the timers
+// of a process that was frozen fire late.
 func (n *session) valid() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ctx.Err() == nil && time.Now().Before(n.deadline())
 }
 
-// close ends the session and revokes the etcd lease, as far as etcd answers.
+// close ends the session and tries to revoke the etcd lease.
 func (n *session) close() {
 	n.end(context.Canceled)
 	n.group.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 	defer cancel()
-	// An error leaves the lease to its TTL.
+	// After an error the TTL ends the lease.
 	_ = n.store.Revoke(ctx, n.lease.ID)
 }

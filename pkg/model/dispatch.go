@@ -38,7 +38,7 @@ type DispatchTask struct {
 // DispatchOutcome is the result for one task.
 type DispatchOutcome struct {
 	UID string
-	// Taken: the task is durable. Otherwise the assigner refused it for Reason.
-	Taken  bool
-	Reason fault.Reason
+	// Accepted: the task is durable. Otherwise the assigner refuses it for Reason.
+	Accepted bool
+	Reason   fault.Reason
 }

@@ -12,20 +12,23 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// The bounds of a repeated call.
+// The limits of a repeated call.
 const (
 	attemptTimeout = 10 * time.Second
 	firstPause     = 5 * time.Millisecond
 	longestPause   = time.Second
 )
 
-// Definite repeats a call to another service until its outcome is definite: an
-// answer, or an error that says it was not applied. Calls between services may
-// all be repeated. That a message is too large is an outcome too, for it will be
-// every time; where that was the answer, what was applied shows in the view. That a
-// call is not served is no outcome: a gateway that is called at the wrong listener
-// must not look like a peer that refuses. It ends with ctx, which is the term's: then the error is of kind Unavailable.
-func Definite[A any](ctx context.Context, log *slog.Logger, what string, call func(ctx context.Context) (A, error)) (A, error) {
+// Definite repeats a call to another service until its outcome is definite: an answer, or
+// an error that says that the call was not applied. All calls between services may be
+// repeated.
+//
+// A message that is too large is a definite outcome, as a repeat has the same size. If
+// only the answer was too large, the view shows what was applied. A call that is not
+// served is not definite: a gateway that is called at the wrong listener must not look
+// like a peer that refuses. When ctx, the term's context, ends, the error is of kind
+// Unavailable.
+func Definite[A any](ctx context.Context, log *slog.Logger, name string, call func(ctx context.Context) (A, error)) (A, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		answer, err := call(attempt)
@@ -38,7 +41,7 @@ func Definite[A any](ctx context.Context, log *slog.Logger, what string, call fu
 		if !open || ctx.Err() != nil {
 			return answer, f
 		}
-		log.DebugContext(ctx, "repeating a call whose outcome is open", "call", what, "error", err)
+		log.DebugContext(ctx, "repeating a call whose outcome is open", "call", name, "error", err)
 		select {
 		case <-ctx.Done():
 			return answer, f

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxFindings bounds the findings of one kind that a service lists one by one: all
-	// findings of a service are one message.
+	// maxFindings bounds the findings of one kind that a service lists, as all findings
+	// of a service are one message.
 	maxFindings = 200
 	// maxFindingText bounds each text of a finding, in bytes.
 	maxFindingText = 2 << 10
@@ -28,9 +28,9 @@ type Found = struct {
 	Message, Action string
 }
 
-// Findings returns the findings of a service: those of its loop, then those of its
-// core. Of each kind that the core found it lists the first maxFindings; one more
-// finding of that kind counts the others. The loop bounds the number of its own.
+// Findings returns the findings of a service: those of its loop, then those of its core.
+// It lists the first maxFindings of each kind of the core; one more finding of that kind
+// counts the others. The loop limits the number of its findings.
 func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.ListFindingsAnswer {
 	answer := &berthv1.ListFindingsAnswer{Findings: status.Findings(service)}
 	add := func(f Found) {
@@ -39,7 +39,7 @@ func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.
 		})
 	}
 	count := map[string]int{}
-	since := map[string]time.Time{} // of the longest standing finding that is not listed
+	since := map[string]time.Time{} // of the oldest finding that is not listed
 	for _, f := range found {
 		f := Found(f)
 		if count[f.Kind]++; count[f.Kind] <= maxFindings {

@@ -10,33 +10,33 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// askTimeout bounds what /leaderz asks of etcd: whoever asks it may do so because
-// etcd does not answer.
-const askTimeout = time.Second
+// etcdTimeout bounds the read of etcd for /leaderz. An operator may call it because etcd
+// does not answer.
+const etcdTimeout = time.Second
 
-// leadership is what a replica tells of who leads, and how far it is behind itself.
-// It asks etcd; what etcd does not answer is left out.
+// leadership returns the leader, and how far this replica's view is behind. It reads etcd;
+// if etcd does not answer, the fields that depend on it are empty.
 func leadership(ctx context.Context, s store.Store, key string, status func() loop.Status) process.Leadership {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	page, err := s.Page(ctx, store.PageRequest{From: key, To: key + "\x00"})
 	own := status()
-	told := process.Leadership{Revision: own.Revision}
+	info := process.Leadership{Revision: own.Revision}
 	if err != nil {
-		return told
+		return info
 	}
-	told.Behind = new(max(0, page.Revision-own.Revision))
+	info.Behind = new(max(0, page.Revision-own.Revision))
 	if len(page.KVs) == 0 {
-		return told
+		return info
 	}
 	// A record that cannot be read still has a term.
 	holder, _ := leader.ParseHolder(page.KVs[0])
-	told.Leader, told.Address, told.Term = holder.ID, holder.Address, page.KVs[0].Create
+	info.Leader, info.Address, info.Term = holder.ID, holder.Address, page.KVs[0].Create
 	if !holder.Since.IsZero() {
-		told.Since = &holder.Since
+		info.Since = &holder.Since
 	}
-	if own.Serving && own.Term == told.Term {
-		told.Renewed = &own.Renewed
+	if own.Serving && own.Term == info.Term {
+		info.Renewed = &own.Renewed
 	}
-	return told
+	return info
 }

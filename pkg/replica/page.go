@@ -10,13 +10,13 @@ import (
 const (
 	DefaultPage = 100
 	MaxPage     = 1000
-	// PageBytes is how many bytes the items of a page take at most, unless a single
-	// item takes more: a page is one message.
+	// PageBytes bounds the items of a page in bytes, as a page is one message. A larger
+	// item is a page of its own.
 	PageBytes = 8 << 20
 )
 
-// Page converts the items of a page, the first always and the others as long as they
-// fit into so many bytes together.
+// Page converts the items of a page: always the first, and the others while their total
+// size is at most the given number of bytes.
 func Page[T any, M proto.Message](items []T, bytes int, convert func(T) M) []M {
 	page := make([]M, 0, len(items))
 	for _, item := range items {
@@ -29,13 +29,13 @@ func Page[T any, M proto.Message](items []T, bytes int, convert func(T) M) []M {
 	return page
 }
 
-// PageSize checks the size of a page that was asked for; 0 means the default.
-func PageSize(asked int32) (int, error) {
+// PageSize checks the requested size of a page; 0 means the default.
+func PageSize(requested int32) (int, error) {
 	switch {
-	case asked == 0:
+	case requested == 0:
 		return DefaultPage, nil
-	case asked < 0 || asked > MaxPage:
-		return 0, fault.BadField(fault.ReasonInvalid, "pageSize", "is %d, and has to be between 1 and %d", asked, MaxPage)
+	case requested < 0 || requested > MaxPage:
+		return 0, fault.BadField(fault.ReasonInvalid, "pageSize", "must be between 1 and %d, got %d", MaxPage, requested)
 	}
-	return int(asked), nil
+	return int(requested), nil
 }

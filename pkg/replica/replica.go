@@ -1,13 +1,15 @@
-// Package replica is one replica of an elected service, from its ports to its
-// core: the parts that registry, executor-state and assigner have in common,
-// put together in one order.
+// Package replica runs one replica of an elected service, from its ports to its core. It
+// has the parts that registry, executor-state and assigner share, in one order of start
+// and stop.
 //
 //	config ─▶ telemetry ─▶ ports ─▶ etcd ─▶ view ─▶ peers ─▶ loop ─▶ election ─▶ serve
 //
-// It promises: while etcd does not answer, the process waits and says so on
-// /readyz; only a leader that serves is healthy under the leader's name; on an
-// orderly end the leadership is given up first and the port closed last, so
-// that callers always find somebody to tell them where to go.
+// It promises:
+//
+//   - While etcd does not answer, the process waits, and /readyz reports it.
+//   - Only a leader that serves is healthy under the leader's health name.
+//   - An orderly stop first resigns the leadership and last closes the port, so callers
+//     always reach a replica that can redirect them.
 package replica
 
 import (
@@ -37,43 +39,42 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// Replica is the parts of a process that a service builds on.
+// Replica has the parts of a process that a service builds on.
 type Replica struct {
 	Service string
-	// ID is the replica's name, which a restart keeps where it is configured.
+	// ID is the replica's name. A configured name survives a restart.
 	ID      string
 	Config  process.Service
 	Log     *slog.Logger
 	Metrics *process.Metrics
-	// Tracing is nil where nothing is traced.
+	// Tracing is nil if tracing is off.
 	Tracing *tracing.Tracing
 	Space   keyspace.Space
 	Store   *store.Etcd
-	// Gateway is where calls to other services go.
+	// Gateway is the connection for calls to other services.
 	Gateway *grpc.ClientConn
-	// Server takes calls; services are added before Run.
+	// Server serves calls. Services must be registered before Run.
 	Server *rpc.Server
 
-	instance  string // the id of this very process
+	instance  string // unique to this process
 	clientTLS *tls.Config
 	ports     *process.Listeners
-	address   string // where this very replica is reached
+	address   string // reaches this process
 	group     *process.Group
 }
 
-// warmHandlers is how many calls are handled on goroutines that stay: one that is
-// made for a call copies its stack three times until it is large enough, which
-// was a twentieth of what an upsert took of the registry. More calls at a time
-// have goroutines of their own.
+// warmHandlers is how many goroutines stay to handle calls. A new goroutine for a call
+// copies its stack three times until it is large enough, which was 5% of the cost of an
+// upsert. Calls beyond that number get new goroutines.
 const warmHandlers = 256
 
-// gatewaySilence is how long a gateway may give no word before calls under way
-// there are repeated at another.
+// gatewaySilence is how long a gateway may be silent before its calls in flight are
+// repeated at another one.
 const gatewaySilence = 2 * time.Second
 
-// Open binds the ports and makes the clients. It does not wait for etcd or the
-// gateway.
-func Open(ctx context.Context, service string, config process.Service, told func(process.Addresses)) (*Replica, error) {
+// Open binds the ports and creates the clients. It does not wait for etcd or the gateway.
+// If announce is not nil, Open calls it with the addresses that the replica listens on.
+func Open(ctx context.Context, service string, config process.Service, announce func(process.Addresses)) (*Replica, error) {
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
 	if err != nil {
 		return nil, err
@@ -120,14 +121,14 @@ func Open(ctx context.Context, service string, config process.Service, told func
 		More: []grpc.ServerOption{grpc.NumStreamWorkers(warmHandlers)},
 	})
 	r.group = process.NewGroup(ctx)
-	if err := config.Announce(r.Log, r.ports, told); err != nil {
+	if err := config.Announce(r.Log, r.ports, announce); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// close lets go of what Open has made so far.
+// close closes everything that Open has opened so far.
 func (r *Replica) close() {
 	if r.ports != nil {
 		r.ports.Close()
@@ -141,11 +142,11 @@ func (r *Replica) close() {
 	r.Tracing.Close()
 }
 
-// Go runs a member of the process beside the loop: it stops when the process
-// does, and the process stops when it fails.
+// Go runs a member of the process in addition to the loop. The member stops with the
+// process, and the process stops if the member fails.
 func (r *Replica) Go(name string, member func(ctx context.Context) error) { r.group.Go(name, member) }
 
-// NewLoop makes the loop around the service's core. Its error ends the replica.
+// NewLoop returns the loop of the service's core. If it fails, it closes the replica.
 func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C, model.Action)) (*loop.Loop[C], error) {
 	var l *loop.Loop[C]
 	election, err := leader.New(leader.Config{
@@ -153,7 +154,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Key:       r.Space.Key(model.LeaderRef(r.Service)),
 		TTL:       r.Config.TTL,
 		Candidate: leader.Candidate{ID: r.ID, Instance: r.instance, Address: r.address, Version: process.Version},
-		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
+		WaitDead:  (&leader.Probe{Identify: r.identify}).WaitDead,
 		MayEvict:  func() bool { return l.Status().Current },
 		Log:       r.Log,
 	})
@@ -170,15 +171,16 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 	return l, nil
 }
 
-// eventLimits are the limits of job events that are configured.
+// eventLimits returns the configured limits of job events.
 func eventLimits(config process.Service) loop.EventLimits {
 	return loop.EventLimits{Retention: config.EventRetention, PerJob: config.EventMaxPerJob, Bytes: config.EventMaxBytes}
 }
 
-// identifyTimeout is short: a process that is dying accepts, and answers nothing.
+// identifyTimeout is short: a process that is exiting accepts connections, and does not
+// answer.
 const identifyTimeout = 200 * time.Millisecond
 
-// identify asks which process answers at an instance address.
+// identify returns which process answers at an address.
 func (r *Replica) identify(ctx context.Context, address string) (leader.Candidate, error) {
 	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: r.clientTLS, FailFast: true})
 	if err != nil {
@@ -209,14 +211,14 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		return nil
 	}
 	leading := func(ctx context.Context) (process.Leadership, error) {
-		told := leadership(ctx, r.Store, r.Space.Key(model.LeaderRef(r.Service)), l.Status)
-		told.Service, told.Replica = r.Service, r.ID
+		info := leadership(ctx, r.Store, r.Space.Key(model.LeaderRef(r.Service)), l.Status)
+		info.Service, info.Replica = r.Service, r.ID
 		if s := l.Status(); !s.Serving {
-			return told, fmt.Errorf("this replica of %s does not lead", r.Service)
+			return info, fmt.Errorf("this replica of %s does not lead", r.Service)
 		}
-		return told, nil
+		return info, nil
 	}
-	r.group.Go("readiness", func(ctx context.Context) error { return tellReadiness(ctx, r.Log, ready) })
+	r.group.Go("readiness", func(ctx context.Context) error { return logReadiness(ctx, r.Log, ready) })
 	ops := process.HTTPServer(process.Profiled(r.Config.Pprof, process.OpsHandler(l.Alive, ready, leading, r.Metrics)))
 	r.group.Go("calls", func(context.Context) error { return r.Server.Serve(r.ports.Calls) })
 	if r.ports.HTTP != nil {
@@ -233,7 +235,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 
 	<-r.group.Stopping()
 	process.Stop(r.Log, r.Config.StopTimeout,
-		process.Step{Name: "give up leadership", Do: func(ctx context.Context) error {
+		process.Step{Name: "resign leadership", Do: func(ctx context.Context) error {
 			stopLoop()
 			select {
 			case <-ended:
@@ -250,7 +252,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	return err
 }
 
-// self answers what this replica is.
+// self serves control.v1.Replicas.
 type self[C model.Core] struct {
 	controlv1.UnimplementedReplicasServer
 	r    *Replica
@@ -273,16 +275,16 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 
 // Resign implements control.v1.Replicas.
 func (s *self[C]) Resign(ctx context.Context, req *controlv1.ResignRequest) (*controlv1.ResignAnswer, error) {
-	s.r.Log.Info("asked to resign", "term", req.GetTerm())
+	s.r.Log.Info("requested to resign", "term", req.GetTerm())
 	if err := s.loop.Resign(ctx, req.GetTerm()); err != nil {
 		return nil, err
 	}
 	return &controlv1.ResignAnswer{}, nil
 }
 
-// tellReadiness logs when the replica ceases to be ready, as it also is while
-// etcd has not answered yet, and when it is ready again.
-func tellReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {
+// logReadiness logs when the replica is no longer ready, and when it is ready again. Before
+// the first answer of etcd it is not ready.
+func logReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for was := true; ; {

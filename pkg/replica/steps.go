@@ -16,22 +16,21 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// stepper makes a span of each step that a reservation has taken: from when the
-// step before it ended until its job event. The spans are made of what is
-// durable, so that a step which was begun under one leader and ended under
-// another is one span, of the leader that ended it.
+// stepper creates a span for each step of a reservation, from the end of the step before
+// until its job event. Spans are created from durable events, so a step that began under
+// one leader and ended under another is one span, of the second leader.
 type stepper struct {
 	tracer  trace.Tracer
 	service string
 	log     *slog.Logger
 
-	// term is the one that reign is the span of.
-	term  int64
-	reign trace.SpanContext
+	// termSpan is the span of term.
+	term     int64
+	termSpan trace.SpanContext
 }
 
-// steps answers what the loop tells of durable events; nil where nothing is
-// traced, so that it costs nothing then.
+// steps returns the function that the loop calls with durable events, nil if tracing is
+// off, so that it costs nothing.
 func steps(r *Replica) func(loop.Durable) {
 	if !r.Tracing.On() {
 		return nil
@@ -77,9 +76,8 @@ func (s *stepper) step(d loop.Durable, e *model.JobEvent, origin trace.SpanConte
 	s.log.DebugContext(ctx, "durable", "event", kind, "reservation", e.Key, "uid", e.UID, "workers", e.Count)
 }
 
-// links tell why the step was taken: the call that asked for it, where it was
-// one; and the leader's term, where it was not, or where the term is younger
-// than the step, so that it was taken over.
+// links returns the causes of a step: the call that requested it, if any, and the leader's
+// term if there was no call, or if the term began during the step.
 func (s *stepper) links(d loop.Durable, began time.Time, origin trace.SpanContext) []trace.Link {
 	var links []trace.Link
 	if d.Cause != nil {
@@ -88,7 +86,7 @@ func (s *stepper) links(d loop.Durable, began time.Time, origin trace.SpanContex
 		}
 	}
 	if len(links) == 0 || began.Before(d.Began) {
-		links = append(links, link(s.leading(d, origin), "term"))
+		links = append(links, link(s.spanOfTerm(d, origin), "term"))
 	}
 	return links
 }
@@ -97,20 +95,19 @@ func link(to trace.SpanContext, what string) trace.Link {
 	return trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{attribute.String("berth.link", what)}}
 }
 
-// leading is the span of the term: a trace of its own, made when the first
-// traced step is taken in it, and linked with that.
-func (s *stepper) leading(d loop.Durable, origin trace.SpanContext) trace.SpanContext {
+// spanOfTerm returns the span of the term, a trace of its own. The first traced step of
+// the term creates it, and is linked with it.
+func (s *stepper) spanOfTerm(d loop.Durable, origin trace.SpanContext) trace.SpanContext {
 	if s.term != d.Term {
 		_, span := s.tracer.Start(context.Background(), "lead "+s.service, trace.WithTimestamp(d.Began), trace.WithNewRoot(),
 			trace.WithLinks(trace.Link{SpanContext: origin}), trace.WithAttributes(attribute.Int64("berth.term", d.Term)))
 		span.End()
-		s.term, s.reign = d.Term, span.SpanContext()
+		s.term, s.termSpan = d.Term, span.SpanContext()
 	}
-	return s.reign
+	return s.termSpan
 }
 
-// epoch is the reservation's: one that this very effect has made has its
-// revision.
+// epoch returns the reservation's epoch: for one that this effect creates, the revision.
 func epoch(d loop.Durable, e *model.JobEvent) int64 {
 	if e.Epoch == 0 {
 		return d.Revision
@@ -118,11 +115,11 @@ func epoch(d loop.Durable, e *model.JobEvent) int64 {
 	return e.Epoch
 }
 
-// name is a kind in small words: "reservation leased".
+// name returns an event kind in lower case words: "reservation leased".
 func name(kind string) string { return strings.ToLower(strings.ReplaceAll(kind, "_", " ")) }
 
-// stepOf numbers the steps of a batch as its message flow does; empty for what
-// lies outside of that.
+// stepOf returns the number of the step in the message flow of a batch, and "" for an
+// event outside of it.
 func stepOf(kind model.EventKind) string {
 	switch kind {
 	case model.EventReservationQueued:

@@ -57,7 +57,7 @@ func TestStepsOverATerm(t *testing.T) {
 		for _, link := range span.Links() {
 			kind := link.Attributes[0].Value.AsString()
 			links = append(links, kind)
-			if kind == "call" && link.SpanContext.SpanID() != cause.SpanContext().SpanID() || kind == "term" && link.SpanContext.SpanID() != s.reign.SpanID() {
+			if kind == "call" && link.SpanContext.SpanID() != cause.SpanContext().SpanID() || kind == "term" && link.SpanContext.SpanID() != s.termSpan.SpanID() {
 				t.Errorf("%s: the link %s leads elsewhere", c.name, kind)
 			}
 		}

@@ -1,11 +1,11 @@
-// Package assigner is the service that hands workers to executors.
+// Package assigner is the service that starts leased workers on their executors.
 //
 //	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
 //	                          SubmitTask, StopTask ─▶ executor agents
 //	agents ─▶ executor-state ─▶ gateway ─▶ ReportWorkers
 //
-// It promises what package dispatch promises, to callers that may repeat every
-// call, on whichever of its replicas leads.
+// It promises what package dispatch promises. Callers may repeat every call. Only the
+// replica that leads answers.
 package assigner
 
 import (
@@ -23,29 +23,30 @@ import (
 	"berth.dev/services/assigner/internal"
 )
 
-// Run runs one replica until ctx ends. Told, if given, learns where it listens.
-func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+// Run runs one replica until ctx ends. If announce is not nil, Run calls it with the
+// addresses that the replica listens on.
+func Run(ctx context.Context, config Config, announce func(process.Addresses)) error {
 	bounds, err := config.dispatch()
 	if err != nil {
 		return err
 	}
-	r, err := replica.Open(ctx, model.ServiceAssigner, config.Service, told)
+	r, err := replica.Open(ctx, model.ServiceAssigner, config.Service, announce)
 	if err != nil {
 		return err
 	}
-	orders := internal.NewOrders(r.Tracing, r.Log)
-	defer orders.Close()
+	sender := internal.NewSender(r.Tracing, r.Log)
+	defer sender.Close()
 	core := func() *dispatch.Core { return dispatch.New(bounds) }
-	l, err := replica.NewLoop(r, core, orders.Perform)
+	l, err := replica.NewLoop(r, core, sender.Perform)
 	if err != nil {
 		return err
 	}
 	Serve(r.Server, l)
-	replica.Figures(r, l, internal.Take, internal.Show)
+	replica.CollectMetrics(r, l, internal.TakeSnapshot, internal.ShowMetrics)
 	return replica.Run(r, l)
 }
 
-// Serve answers the assigner's calls from the core that owner owns.
+// Serve registers the assigner's services, for the core that owner owns.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core]) {
 	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner))
 	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner))

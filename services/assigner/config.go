@@ -9,8 +9,8 @@ import (
 // Config of an assigner replica.
 type Config struct {
 	process.Service   `mapstructure:",squash"`
-	OrdersInFlight    int `mapstructure:"orders-in-flight" usage:"how many orders to agents are under way at most, 1 to 10000"`
-	OrdersPerExecutor int `mapstructure:"orders-per-executor" usage:"how many of them to the agent of one executor, 1 to 1000"`
+	OrdersInFlight    int `mapstructure:"orders-in-flight" usage:"maximum start and stop requests to agents in flight (1 to 10000)"`
+	OrdersPerExecutor int `mapstructure:"orders-per-executor" usage:"maximum start and stop requests to one executor in flight (1 to 1000)"`
 }
 
 // Defaults of an assigner replica.
@@ -21,8 +21,8 @@ func Defaults() Config {
 	}
 }
 
-// dispatch is the part of the configuration that the core is made with. A value
-// out of its range is refused with the name of its option.
+// dispatch returns the configuration of the core. It rejects a value that is out of
+// range.
 func (c Config) dispatch() (dispatch.Config, error) {
 	config := dispatch.Default
 	config.InFlight, config.PerExecutor = c.OrdersInFlight, c.OrdersPerExecutor
@@ -31,7 +31,7 @@ func (c Config) dispatch() (dispatch.Config, error) {
 		value, most int
 	}{{"orders-in-flight", c.OrdersInFlight, 10_000}, {"orders-per-executor", c.OrdersPerExecutor, 1_000}} {
 		if option.value < 1 || option.value > option.most {
-			return config, fault.BadField(fault.ReasonInvalid, option.name, "%d is not within 1 and %d", option.value, option.most)
+			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most, option.value)
 		}
 	}
 	return config, nil

@@ -39,7 +39,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 		return err
 	}
 	figures := Serve(r.Server, l)
-	replica.Figures(r, l, (*queue.Core).Stats, figures)
+	replica.CollectMetrics(r, l, (*queue.Core).Stats, figures)
 	return replica.Run(r, l)
 }
 

@@ -6,57 +6,67 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Nonce is the nonce of a registration. It is a secret, so that it prints as none.
+// Nonce is the nonce of a registration. It is a secret, so it is never printed.
 type Nonce string
 
-// String hides it.
+// String hides the nonce.
 func (Nonce) String() string { return "" }
 
-// GoString hides it.
+// GoString hides the nonce.
 func (Nonce) GoString() string { return `""` }
 
-// Submit orders an executor to start a worker. Who carries it out asks
-// Core.Stands first.
-type Submit struct {
+// Request is the common part of a request to the agent of an executor.
+type Request struct {
 	Term int64
-	// Executor, Address and Incarnation are the executor's as of now.
+	// Executor, Address and Incarnation are those of the executor's record.
 	Executor    string
 	Address     string
 	Incarnation int64
-	// Nonce is that of its registration: agents take no order without it.
+	// Nonce is that of the executor's registration. Agents refuse requests without it.
 	Nonce  Nonce
 	Worker model.Worker
 	UID    string
 	Epoch  int64
-	// Attempt counts from 1.
-	Attempt int32
-	Task    model.Task
-	// Timeout is how long the order may take; then its outcome is Unknown.
+	// Timeout is how long the executor has to answer; then the outcome is Unknown.
 	Timeout time.Duration
-	// Fresh asks for a new connection, because the last one served badly.
+	// Fresh asks for a new connection, because an attempt over the last one failed.
 	Fresh bool
-	// Trace is the reservation's, for the first few workers of a task: a batch of
-	// thousands is told of by its events, and not by as many calls.
+	// Trace is the reservation's, for the first few workers of a task only: the job
+	// events of a batch of thousands are traced, but not as many calls.
 	Trace model.Trace
 }
 
-// Stop orders an executor to stop a worker, and never to start it again.
+// Submit requests an executor to start a worker. The shell asks Core.Wanted before it
+// sends a Submit.
+type Submit struct {
+	Request
+	// Attempt counts from 1.
+	Attempt int32
+	Task    model.Task
+}
+
+// Stop requests an executor to stop a worker, and never to start it again.
 type Stop struct {
-	Term        int64
-	Executor    string
-	Address     string
-	Incarnation int64
-	// Nonce is that of its registration: agents take no order without it.
-	Nonce  Nonce
-	Worker model.Worker
-	UID    string
-	Epoch  int64
-	// Grace is how long the worker has to end by itself.
+	Request
+	// Grace is how long the worker has to end after its termination signal.
 	Grace time.Duration
-	// Timeout is how long the executor has to acknowledge the order.
-	Timeout time.Duration
-	// Fresh asks for a new connection, because the last one served badly.
-	Fresh bool
-	// Trace is as that of Submit.
-	Trace model.Trace
+}
+
+// Done returns the event of a Submit that was carried out.
+func (s Submit) Done(outcome any) SubmitDone {
+	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: from(outcome, s.Incarnation)}
+}
+
+// Done returns the event of a Stop that was carried out.
+func (s Stop) Done(result any) StopDone {
+	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch, Result: from(result, s.Incarnation)}
+}
+
+// from adds to a refusal which incarnation has refused.
+func from(outcome any, incarnation int64) any {
+	if r, ok := outcome.(Refused); ok {
+		r.Incarnation = incarnation
+		return r
+	}
+	return outcome
 }

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// agent plays an executor's agent: it starts once by (uid, worker ID), refuses what
-// it promised never to start, and keeps an end until it is told to forget it.
+// agent simulates an executor's agent. It starts each (uid, worker ID) once, refuses to
+// start a worker that it was requested to stop, and keeps an end until it is acknowledged.
 type agent struct {
 	id          string
 	incarnation int64
@@ -29,8 +29,8 @@ func newAgent(id string) *agent {
 
 func (a *agent) next() int64 { a.sequence++; return a.sequence }
 
-// restart is a new incarnation that keeps the workers chosen and forgets all
-// else, its promises too: orders to its predecessor are refused anyway.
+// restart begins a new incarnation, which keeps the chosen workers and nothing else. It
+// also forgets its promises, as it refuses requests to the former incarnation.
 func (a *agent) restart(incarnation int64, keep func(placed) bool) {
 	a.incarnation, a.sequence = incarnation, 0
 	a.promised = map[placed]bool{}
@@ -43,14 +43,14 @@ func (a *agent) submit(s Submit, refuse bool) any {
 	case s.Incarnation != a.incarnation:
 		return Refused{Reason: fault.ReasonOtherIncarnation}
 	case w != nil:
-		return Accepted{State: w.status.State, Incarnation: a.incarnation, Sequence: a.next(), ExitCode: w.status.ExitCode}
+		return Accepted{Status: Status{State: w.status.State, ExitCode: w.status.ExitCode}, Incarnation: a.incarnation, Sequence: a.next()}
 	case a.promised[p]:
 		return Refused{Reason: fault.ReasonStopped}
 	case refuse:
 		return Refused{Reason: fault.ReasonNotAllowed}
 	}
-	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID, State: model.WorkerStarting}}
-	return Accepted{State: model.WorkerStarting, Incarnation: a.incarnation, Sequence: a.next()}
+	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID, Status: Status{State: model.WorkerStarting}}}
+	return Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: a.incarnation, Sequence: a.next()}
 }
 
 func (a *agent) stop(s Stop, slow bool) any {
@@ -73,7 +73,7 @@ func (a *agent) stop(s Stop, slow bool) any {
 	return Ended{State: w.status.State, ExitCode: w.status.ExitCode}
 }
 
-// advance takes a worker one state on.
+// advance moves a worker to its next state.
 func (a *agent) advance(p placed, code int32) {
 	switch w := a.workers[p]; w.status.State {
 	case model.WorkerStarting:
@@ -96,8 +96,7 @@ func (a *agent) report() Report {
 	return r
 }
 
-// forget drops the ends that are durable. What ran is not started again: a
-// worker starts once.
+// forget drops the acknowledged ends. A worker that ran is not started again.
 func (a *agent) forget(r Reported) {
 	for _, status := range r.Ended {
 		p := placed{status.UID, status.Worker.ID}

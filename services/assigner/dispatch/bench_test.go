@@ -8,8 +8,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stand is a core that is told of batches by hand, without the checks of world,
-// which would be most of what is measured.
+// stand drives a core without the checks of world, which would dominate the measurement.
 type stand struct {
 	core     *Core
 	now      time.Time
@@ -18,7 +17,7 @@ type stand struct {
 	batches  int
 }
 
-// newStand makes a leader that knows of so many executors.
+// newStand returns a leader with that many executors.
 func newStand(executors int) *stand {
 	s := newFollower(executors)
 	s.revision++
@@ -27,7 +26,7 @@ func newStand(executors int) *stand {
 	return s
 }
 
-// newFollower makes a standby that knows of so many executors.
+// newFollower returns a standby with that many executors.
 func newFollower(executors int) *stand {
 	s := &stand{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.tell(&model.Ready{Since: s.now})
@@ -40,15 +39,14 @@ func newFollower(executors int) *stand {
 	return s
 }
 
-// tell shows the core a record, and answers its revision.
+// tell gives the core a record, and returns its revision.
 func (s *stand) tell(record model.Record) int64 {
 	s.revision++
 	s.core.Step(s.now, model.Changed{Ref: record.Ref(), Record: record, Create: s.revision, Mod: s.revision})
 	return s.revision
 }
 
-// step gives the core an event, commits what it decides, and answers which
-// workers are to be submitted.
+// step gives the core an event, commits its effects, and returns its submits.
 func (s *stand) step(event model.Event) (submits []Submit) {
 	effects := 0
 	for _, action := range s.core.Step(s.now, event) {
@@ -66,8 +64,7 @@ func (s *stand) step(event model.Event) (submits []Submit) {
 	return submits
 }
 
-// dispatch takes a batch from its lease to the end of its workers: the task is
-// made, each worker ordered and acknowledged, and all is forgotten.
+// dispatch plays a batch from its lease to the deletion of its task.
 func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	s.batches++
 	uid := fmt.Sprint("u", s.batches)
@@ -87,7 +84,7 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	for i, o := range submits {
 		done[i] = SubmitDone{
 			Executor: o.Executor, UID: uid, WorkerID: o.Worker.ID, Attempt: o.Attempt,
-			Outcome: Accepted{State: model.WorkerCompleted, Incarnation: 1, Sequence: int64(s.batches)},
+			Outcome: Accepted{Status: Status{State: model.WorkerCompleted}, Incarnation: 1, Sequence: int64(s.batches)},
 		}
 	}
 	s.step(done)
@@ -101,8 +98,8 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	}
 }
 
-// What a dispatch allocates is guarded: `make bench` compares it. A batch is taken
-// from its lease to its end.
+// BenchmarkStep measures a batch from its lease to its end. `make bench` compares its
+// allocations with a baseline.
 func BenchmarkStep(b *testing.B) {
 	const executors = 1000
 	for _, workers := range []int{1, 8, 100} {

@@ -1,35 +1,33 @@
 package dispatch
 
 import (
+	"cmp"
 	"time"
-
-	"berth.dev/pkg/model"
 )
 
-// Config holds the core's bounds. A zero field takes the value of Default.
+// Config has the core's limits. A zero field takes the value of Default.
 type Config struct {
-	// InFlight bounds the orders under way in all, PerExecutor those to one
-	// executor. The rest wait in order.
+	// InFlight limits the requests to agents in flight, PerExecutor those to one
+	// executor. The others are queued in order.
 	InFlight, PerExecutor int
-	// Timeout is how long one order may take.
+	// Timeout is how long one request may take.
 	Timeout time.Duration
-	// BackoffBase and BackoffCap bound the pause after the n-th failure: a
-	// random part of BackoffBase·2ⁿ⁻¹, at most of BackoffCap.
+	// BackoffBase and BackoffCap limit the pause after the n-th failure, a random part
+	// of min(BackoffBase·2ⁿ⁻¹, BackoffCap).
 	BackoffBase, BackoffCap time.Duration
 	// CreateWait is how long a dispatch waits for the view to reach it.
 	CreateWait time.Duration
-	// StopAgain is how long past its grace a worker may take to end before it
-	// is told to stop again.
+	// StopAgain is how long past its grace period a worker may take to end before its
+	// stop is requested again.
 	StopAgain time.Duration
-	// RefusalWait is how long an executor has to go on refusing this service before
-	// that is taken for more than a registration that the view has yet to show.
+	// RefusalWait is how long an executor has to refuse this service before that is
+	// recorded. Until then the view may only be late with its new registration.
 	RefusalWait time.Duration
 }
 
-// Default is the configuration that product and tests are written for. A batch of
-// 64 processes on one host starts in 2.9 s with 16 orders at a time, against 5.1 s
-// with 4; 64 of them gain nothing there, and let small batches that are packed on
-// one executor start side by side.
+// Default is the configuration for production and for tests. A batch of 64 processes on
+// one host starts in 2.9 s with 16 requests at a time, and in 5.1 s with 4. A limit of 64
+// does not improve that, but lets small batches on one executor start side by side.
 var Default = Config{
 	InFlight:    1024,
 	PerExecutor: 64,
@@ -41,28 +39,19 @@ var Default = Config{
 	RefusalWait: time.Second,
 }
 
-// The largest effect: 80 puts of at most 256 workers each stay well below the
-// store's 128 operations and 1.5 MiB.
-const (
-	maxPuts      = 80
-	maxTaskAtOne = (maxPuts - 1) * model.TaskChunkSize
-)
+// maxPuts bounds an effect. 80 puts of at most 256 workers each stay well below the
+// store's limits of 128 operations and 1.5 MiB.
+const maxPuts = 80
 
 func (c Config) orDefault() Config {
-	fill(&c.InFlight, Default.InFlight)
-	fill(&c.PerExecutor, Default.PerExecutor)
-	fill(&c.Timeout, Default.Timeout)
-	fill(&c.BackoffBase, Default.BackoffBase)
-	fill(&c.BackoffCap, Default.BackoffCap)
-	fill(&c.CreateWait, Default.CreateWait)
-	fill(&c.StopAgain, Default.StopAgain)
-	fill(&c.RefusalWait, Default.RefusalWait)
-	return c
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+	return Config{
+		InFlight:    cmp.Or(c.InFlight, Default.InFlight),
+		PerExecutor: cmp.Or(c.PerExecutor, Default.PerExecutor),
+		Timeout:     cmp.Or(c.Timeout, Default.Timeout),
+		BackoffBase: cmp.Or(c.BackoffBase, Default.BackoffBase),
+		BackoffCap:  cmp.Or(c.BackoffCap, Default.BackoffCap),
+		CreateWait:  cmp.Or(c.CreateWait, Default.CreateWait),
+		StopAgain:   cmp.Or(c.StopAgain, Default.StopAgain),
+		RefusalWait: cmp.Or(c.RefusalWait, Default.RefusalWait),
 	}
 }

@@ -1,111 +1,110 @@
 package dispatch
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 )
 
-// Core is the assigner's machine. It implements model.Core.
+// Core is the assigner's state machine. It implements model.Core.
 type Core struct {
 	cfg     Config
 	now     time.Time
 	leading bool
 	term    int64
-	// revision is what the view has reached.
+	// revision is the one that the view has reached.
 	revision int64
-	// registryTerm is the term of the registry's leader, 0 while nobody leads.
+	// registryTerm is the term of the registry's leader, 0 without a leader.
 	registryTerm int64
 
-	// What other services decided.
+	// The records of other services.
 	reservations map[string]reservation
 	leases       map[string]lease
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
-	// refusals are the executors that refuse this service, by id: its own records.
-	refusals map[string]*model.Refusal
-	// ready: the registry is, and what no record wants may be swept.
+	// ready: the registry is ready, so a missing record means that there is none.
 	ready bool
 
-	// aside is what is left alone; subject what the step decides about by itself.
-	aside   aside
+	// The records of this service. The journal has the changes that are not durable.
+	tasks    map[string]*task
+	uids     core.Ordered[string]
+	refusals map[string]*model.Refusal // by executor ID
+	journal  core.Journal[change]
+
+	quarantined quarantined
+	// subject is the task that the step is deciding about.
 	subject model.Ref
 
-	// What this service decided, with the journal of what is not durable yet.
-	tasks            map[string]*task
-	uids             []string
-	journal          []undo
-	emitted, durable int
+	// What the next review looks at. The setters mark it, so a rollback marks it too.
+	dirtyTasks    map[string]struct{}
+	dirtyHosts    map[uint32]struct{}
+	dirtyRefusals map[string]struct{} // by executor ID
 
-	// What is to be looked at: kept by set, so that a rollback marks it again.
-	dirtyTasks map[string]struct{}
-	dirtyHosts map[uint32]struct{}
-	// dirtyRefusals are the executors whose refusal may be over.
-	dirtyRefusals map[string]struct{}
-
-	// What is under way, in memory alone.
-	asked  []*asked
-	orders map[orderKey]*order
-	// namesakes are the orders to stop strays, by the name of the worker.
-	namesakes map[model.Worker][]*order
-	// strayOrders is how many orders to stop strays there are.
-	strayOrders int
-	due         queue
-	held        queue // orders to stop strays, until the registry is ready
-	barred      queue // orders to submit a worker of whose name one runs that should not
-	flights     map[flightKey]*flight
-	flown       []*flight
-	sequence    uint64
-	// answers are those of executors that effects not durable yet rest on;
-	// redo are those to be taken again, because their effects were abandoned.
-	answers []answer
+	// The rest is in memory only: requests, calls, and answers to repeat.
+	dispatches []*pendingDispatch
+	requests   map[workerKey]*request
+	// orphansByName has the requests to stop orphaned workers, by the worker's name.
+	orphansByName map[model.Worker][]*request
+	orphanCount   int
+	due           requestQueue
+	untilReady    requestQueue // stops of orphaned workers, until the registry is ready
+	blocked       requestQueue // starts of workers while an orphan has the same name
+	calls         map[callKey]*call
+	callsByAge    []*call // oldest first; ended calls leave when they are the oldest
+	sequence      uint64
+	// redo has answers of executors whose effects were abandoned.
 	redo    []model.Event
+	metrics Metrics
 
-	// What was counted, and what is to be once it is durable.
-	figures Figures
-	pending []pending
-
-	// What this step has made so far.
+	// The results of this step so far.
 	drafts map[string]*draft
 	out    []model.Action
 }
 
-// New makes a core that knows nothing yet.
+// New returns a core without records.
 func New(cfg Config) *Core {
 	return &Core{
-		cfg:          cfg.orDefault(),
-		reservations: map[string]reservation{},
-		leases:       map[string]lease{},
-		hosts:        map[uint32]*host{},
-		ordinals:     map[string]uint32{},
-		live:         map[string]bool{},
-		tasks:        map[string]*task{},
-		dirtyTasks:   map[string]struct{}{},
-		dirtyHosts:   map[uint32]struct{}{},
-		refusals:     map[string]*model.Refusal{}, dirtyRefusals: map[string]struct{}{},
-		orders:    map[orderKey]*order{},
-		namesakes: map[model.Worker][]*order{},
-		flights:   map[flightKey]*flight{},
-		drafts:    map[string]*draft{},
-		aside:     aside{uids: map[string]bool{}},
-		figures:   newFigures(),
+		cfg:           cfg.orDefault(),
+		reservations:  map[string]reservation{},
+		leases:        map[string]lease{},
+		hosts:         map[uint32]*host{},
+		ordinals:      map[string]uint32{},
+		live:          map[string]bool{},
+		tasks:         map[string]*task{},
+		uids:          core.NewOrdered(cmp.Compare[string]),
+		refusals:      map[string]*model.Refusal{},
+		quarantined:   quarantined{uids: map[string]bool{}},
+		dirtyTasks:    map[string]struct{}{},
+		dirtyHosts:    map[uint32]struct{}{},
+		dirtyRefusals: map[string]struct{}{},
+		requests:      map[workerKey]*request{},
+		orphansByName: map[model.Worker][]*request{},
+		due:           newRequestQueue(),
+		untilReady:    newRequestQueue(),
+		blocked:       newRequestQueue(),
+		calls:         map[callKey]*call{},
+		metrics:       newMetrics(),
+		drafts:        map[string]*draft{},
 	}
 }
 
-// Step implements model.Core. Records of the view are only taken in; what
-// follows from them is decided with the Progress that closes their batch, so
-// that a decision sees one revision.
+// Step implements model.Core. Step stores the records of the view, and decides on them
+// with the Progress that closes their batch, so that a decision sees one revision.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
-	c.aboutNone()
+	c.clearSubject()
 	switch e := event.(type) {
 	case model.Changed:
 		c.changed(e)
 		return nil
 	case model.Held:
-		c.hold(e.Ref)
+		c.quarantine(e.Ref)
 		return nil
 	case model.Leads:
 		if e.Service == model.ServiceRegistry && e.Term > c.revision {
@@ -113,10 +112,10 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		}
 		return nil
 	case model.Committed:
-		c.committed(e.Effects)
+		c.journal.Commit(e.Effects)
 		return nil
 	case model.Abandoned:
-		c.abandoned()
+		c.journal.Abandon(c.undo)
 		return nil
 	case model.Progress:
 		c.revision = max(c.revision, e.Revision)
@@ -126,16 +125,16 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	if !c.leading {
 		return nil
 	}
-	c.redoAnswers()
+	c.repeatAnswers()
 	switch e := event.(type) {
 	case model.Input:
 		c.input(e)
 	case SubmitDone, SubmitsDone, StopDone:
 		c.answered(e)
 	}
-	c.expireFlights()
+	c.expireCalls()
 	c.review()
-	c.create()
+	c.answerDispatches()
 	c.review()
 	c.sendDue()
 	actions := c.out
@@ -148,24 +147,24 @@ func (c *Core) NextDeadline() time.Time {
 	if !c.leading {
 		return time.Time{}
 	}
-	if len(c.dirtyTasks)+len(c.dirtyHosts)+len(c.dirtyRefusals)+len(c.redo) > 0 {
+	if c.dirty() || len(c.redo) > 0 {
 		return c.now
 	}
 	var next time.Time
-	sooner := func(t time.Time) {
+	atMost := func(t time.Time) {
 		if next.IsZero() || t.Before(next) {
 			next = t
 		}
 	}
-	if len(c.due) > 0 && len(c.flights) < c.cfg.InFlight {
-		sooner(c.due[0].due)
+	if first, ok := c.due.First(); ok && len(c.calls) < c.cfg.InFlight {
+		atMost(first.due)
 	}
-	if len(c.flown) > 0 {
-		sooner(c.flown[0].until)
+	if len(c.callsByAge) > 0 {
+		atMost(c.callsByAge[0].until)
 	}
-	for _, a := range c.asked {
-		if !a.answered {
-			sooner(a.until)
+	for _, d := range c.dispatches {
+		if !d.answered {
+			atMost(d.until)
 		}
 	}
 	return next
@@ -175,76 +174,78 @@ func (c *Core) elected(e model.Elected) {
 	c.leading = true
 	c.term = e.Term
 	c.revision = max(c.revision, e.Revision)
-	for _, uid := range c.uids {
-		c.refitAll(c.tasks[uid])
+	for uid := range c.uids.All() {
+		c.updateRequests(c.tasks[uid])
 	}
-	c.lookAtAll()
+	c.markAll()
 }
 
 func (c *Core) input(e model.Input) {
-	switch request := e.Request.(type) {
+	switch input := e.Request.(type) {
 	case model.Dispatch:
-		c.ask(e.Token, request)
+		c.addDispatch(e.Token, input)
 	case Report:
-		reported, err := c.report(request)
+		reported, err := c.report(input)
 		c.respond(e.Token, reported, err)
 	case Reports:
-		results := make([]ReportResult, len(request))
-		for i, r := range request {
+		results := make([]ReportResult, len(input))
+		for i, r := range input {
 			results[i].Reported, results[i].Err = c.report(r)
 		}
 		c.respond(e.Token, results, nil)
 	case Clear:
-		cleared, err := c.clear(request)
+		cleared, err := c.clearQuarantine(input)
 		c.respond(e.Token, cleared, err)
 	default:
-		c.reply(e.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "assigner does not know requests of type %T", request))
+		c.respond(e.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "the assigner does not handle requests of type %T", input))
 	}
 }
 
-// respond makes what was drafted durable, and then the reply.
+// respond decides the drafts, and replies once they are durable.
 func (c *Core) respond(token uint64, value any, err error) {
 	c.flush()
 	if err != nil {
 		value = nil
 	}
-	c.reply(token, value, err)
-}
-
-func (c *Core) reply(token uint64, value any, err error) {
 	c.out = append(c.out, model.Reply{Token: token, Value: value, Err: err})
 }
 
-// answer is what an executor said, and the last effect that rests on it.
-type answer struct {
-	event model.Event
-	after int
-}
-
-// answered takes in what an executor answered. An answer comes once, so that it
-// is kept until what was decided on it is durable.
+// answered handles the answers of executors. An executor answers once, so the core
+// handles an answer again if the effects that it led to are abandoned.
 func (c *Core) answered(event model.Event) {
-	before := c.emitted
+	before := c.journal.Len()
 	switch e := event.(type) {
 	case SubmitDone:
 		c.submitsDone(e)
 	case SubmitsDone:
 		c.submitsDone(e...)
 	case StopDone:
-		c.about(e.UID)
+		c.setSubject(e.UID)
 		c.stopDone(e)
 	}
-	c.aboutNone()
-	if c.emitted > before {
-		c.answers = append(c.answers, answer{event, c.emitted})
+	c.clearSubject()
+	if c.journal.Len() == before {
+		return
 	}
+	c.journal.Outcome(func(durable bool) {
+		if !durable {
+			c.redo = append(c.redo, event)
+		}
+	})
 }
 
-// redoAnswers takes in again what was decided on in vain.
-func (c *Core) redoAnswers() {
+// repeatAnswers handles the answers again whose effects were abandoned.
+func (c *Core) repeatAnswers() {
 	events := c.redo
 	c.redo = nil
 	for _, event := range events {
 		c.answered(event)
 	}
+}
+
+// take removes all keys from a set, and returns them in order.
+func take[K cmp.Ordered](set map[K]struct{}) []K {
+	keys := slices.Sorted(maps.Keys(set))
+	clear(set)
+	return keys
 }

@@ -1,60 +1,62 @@
-// Package dispatch is the assigner's core: it makes a task of each lease that the
-// registry dispatches, has the agents start its workers, and follows every worker to
-// its end. It has no clock, no I/O, no goroutine and no
-// lock; one goroutine owns a Core and calls Step.
+// Package dispatch is the assigner's core. It creates a task from each lease that the
+// registry dispatches, requests agents to start its workers, and follows every worker
+// until it ends. The core has no clock, I/O, goroutine or lock; one goroutine owns a
+// [Core] and calls Step.
 //
 //	registry ──Dispatch──▶ ┌──────────┐ ──Submit, Stop──▶ agents
 //	agents ────Report────▶ │ dispatch │ ◀──SubmitDone, StopDone──┘
 //	view ────Changed─────▶ └──────────┘ ──Effect──▶ assigner/tasks/…
 //
-// What it promises:
+// The core promises:
 //
-//  1. A task is created once, from the reservation and the lease as they were
-//     decided on, and submitted only when all of it is durable. What is in
-//     flight is bounded, in all and at each executor, and has a deadline.
-//  2. An executor is asked at most maxAttempts times in total to start a worker,
-//     with exponential back-off and full jitter, over a fresh connection each
-//     time; an attempt that failed is durable before the next one is sent. (A
-//     change of leader can repeat the one that was on its way.)
-//  3. A worker whose attempts are spent ends once its executor cannot start it
-//     any more. It is marked for the registry to queue again, if that was asked
-//     for and there are rounds left; the job is told which of the two it is.
-//  4. A batch that is to start together and has a worker that cannot, or that is
-//     lost before all have run, is withdrawn: its header says why, and all its
-//     workers are stopped. Once all have run, each is on its own.
-//  5. Once a stop is durable, no submit is sent for that worker. A reservation
-//     that ends stops all workers, one that does not want a worker any more that
-//     one, and an executor that drains all that are on it. What its executor was
-//     never asked to start has ended at once.
-//  6. A worker's state moves by [model.WorkerState.MayBecome] alone; [Edges] says
-//     on whose word and by when. A worker whose executor may have been reached
-//     ends only when a stop is confirmed, the executor is LOST or an operator
-//     says that the worker is gone ([Clear]), so that its capacity is never freed
-//     under it; past its deadline it is a [Finding].
-//  7. Word is taken only about that very worker: same uid, worker ID, epoch and
-//     executor. A worker that ends is told of, and replaced by nobody here.
+//  1. A task is created once, from exactly the reservation and lease that the registry
+//     decided on. Its workers are started only when the whole task is durable. Requests
+//     in flight are limited, in all and for each executor, and have a deadline.
+//  2. An executor gets at most maxAttempts requests to start a worker, with exponential
+//     backoff and full jitter, each over a new connection. A failed attempt is durable
+//     before the next one is sent. A change of leader can repeat the attempt in flight.
+//  3. A worker without attempts left ends once its executor cannot start it any more.
+//     The core marks it for the registry to queue again, if the job wants that and
+//     rounds are left. A job event reports which of the two happened.
+//  4. A gang (a batch with all-or-nothing start) is withdrawn if a worker cannot start,
+//     or is lost before all have run: its header says why, and all its workers are
+//     stopped. Once all have run, each worker is independent.
+//  5. Once a stop is durable, the worker is not started any more. The end of a
+//     reservation stops all its workers, a cancelled worker ID stops that worker, and
+//     draining an executor stops all workers on it. A worker that its executor was never
+//     asked to start ends at once.
+//  6. A worker's state follows [model.WorkerState.MayBecome]; [Edges] lists who causes
+//     each transition, and by when. A worker whose executor may have been reached ends
+//     only when a stop is confirmed, the executor is LOST, or an operator clears it
+//     ([Clear]), so that used capacity is never freed. Past its deadline it is a
+//     [Finding].
+//  7. A report or answer affects only the worker with the same uid, worker ID, epoch and
+//     executor. The core reports the end of a worker, and never replaces one.
 //
-// And of what the executor state promises, the tenth:
+// Of the promises of executor-state, the core keeps the tenth:
 //
-//  10. What a report means is for [model.Reconcile] to say, worker by worker.
-//     What an executor should not have is told to stop, and is a [Finding] until
-//     it says that it is gone. A report that contradicts the record frees no
-//     capacity: whatever is listed under a uid and worker ID is not absent, and the
-//     end of one of another epoch, name or executor is not the recorded one's.
-//     Nothing is taken from a record that is not there before the registry is
-//     ready: then no stray is stopped, and nothing is swept.
+//  10. [model.Reconcile] decides what a report means for each worker. The core stops a
+//     worker that the executor should not have, an orphan, and has a [Finding] until its
+//     end is confirmed. A report that contradicts a record frees no capacity: a worker
+//     whose uid and worker ID are listed is not absent, and the end of another epoch,
+//     name or executor does not end the recorded worker. Before the registry is ready, a
+//     missing record means nothing: no orphan is stopped and nothing is deleted.
 //
-// The transcripts in testdata begin with the number of what they show.
+// The transcripts in testdata begin with the number of the promise that they show.
 //
-// Everything is derived from records: a successor that sees the same records
-// does the same. In memory alone are the calls in flight, their back-off, and
-// whether the outcome of an attempt was unknown, which a successor assumes.
+// Everything else is derived from records, so a successor with the same records decides
+// the same. Only the calls in flight, their backoff, and whether an attempt without an
+// answer may have reached its executor are in memory alone. A successor assumes that it
+// has.
 //
-// Reading order: event.go and action.go (the edge), core.go (one step),
-// store.go (how memory changes), draft.go (how a decision becomes an effect),
-// create.go, submit.go, stop.go, report.go, clear.go (what is decided on word
-// from outside), review.go (what is decided on sight of the view), giveup.go (what
-// becomes of what cannot be started), order.go (what is sent when), edges.go and
-// finding.go (the states as a table, and what misses it), figures.go (what is
-// counted).
+// Read the files in this order:
+//
+//  1. event.go, action.go: the inputs and outputs.
+//  2. core.go: one step.
+//  3. view.go, task.go, store.go: the records in memory. draft.go: from a decision to an
+//     effect.
+//  4. dispatch.go, start.go, stop.go, report.go, clear.go: decisions on inputs.
+//  5. review.go, giveup.go, refusal.go: decisions on records.
+//  6. request.go, call.go, orphan.go: which request is sent when.
+//  7. edges.go, finding.go, metrics.go, read.go, quarantine.go: everything else.
 package dispatch

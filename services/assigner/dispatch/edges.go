@@ -8,41 +8,36 @@ import (
 
 // The kinds of findings.
 const (
-	// FindingNotAcknowledged: an executor was not reached, or has not answered,
-	// for a worker that it was given long ago. Orders wait for the executor's
-	// presence, or are retried.
+	// FindingNotAcknowledged: an executor has not acknowledged a worker for a long time.
 	FindingNotAcknowledged = "NOT_ACKNOWLEDGED"
-	// FindingNotRunning: an executor took a worker long ago and does not report
-	// it as running. The worker keeps its executor until it runs, ends or is
-	// cancelled.
+	// FindingNotRunning: an executor has acknowledged a worker long ago and does not
+	// report it as running.
 	FindingNotRunning = "NOT_RUNNING"
-	// FindingQuarantined: a worker was told to stop and its end is not
-	// confirmed. Its capacity stays used until its executor says that it is
-	// gone, or is lost, or an operator says so ([Clear]).
+	// FindingQuarantined: the stop of a worker is requested and its end is not confirmed.
+	// The finding ends when the executor confirms the end or is LOST, or with a [Clear].
 	FindingQuarantined = "QUARANTINED"
-	// FindingStray: an executor has a worker that it should not have: nobody
-	// knows it, it was given up, its epoch is another, or it belongs elsewhere.
-	// It is found until the executor confirms its end.
+	// FindingStray: an executor has an orphaned worker: it has no record, was given up,
+	// has another epoch, or belongs on another executor. The finding ends when the
+	// executor confirms the worker's end.
 	FindingStray = "STRAY"
 	// FindingRefusesLeader: an executor refuses the requests of the assigner's leader.
-	// It ends when the executor has registered again.
+	// The finding ends when the executor registers again.
 	FindingRefusesLeader = "REFUSES_LEADER"
 )
 
-// FindingKinds are all of them.
+// FindingKinds has all kinds.
 var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray, FindingRefusesLeader}
 
-// Edge is one row of the table of states: who brings a worker from one to the
-// next, by when, and what is found when it does not come.
+// Edge is one row of the table of state transitions.
 type Edge struct {
 	From, To model.WorkerState
-	// Owner is whose word the edge is written on.
+	// Owner is who causes the transition.
 	Owner string
-	// Deadline counts from when the worker came to From; zero where nobody
-	// waits for the edge. Grace adds the worker's own.
+	// Deadline counts from when the worker came to From; zero means that there is none.
+	// Grace adds the worker's grace period.
 	Deadline time.Duration
 	Grace    bool
-	// Miss is the kind of the finding, Action what is done about it.
+	// Miss is the kind of the finding past the deadline, Action what Berth does then.
 	Miss, Action string
 }
 
@@ -50,7 +45,7 @@ type Edge struct {
 const (
 	ownerExecutor = "executor's acknowledgement"
 	ownerReport   = "executor's report"
-	ownerBudget   = "assigner: attempts spent"
+	ownerAttempts = "assigner: no attempts left"
 	ownerCancel   = "assigner: reservation ends, worker cancelled, executor drained or batch withdrawn"
 	ownerStop     = "executor's promise"
 	ownerSelf     = "executor's own stop"
@@ -59,24 +54,24 @@ const (
 	ownerCleared  = "executor-state: executor LOST; or an operator: quarantine cleared"
 )
 
-// What is done about workers that miss their deadlines.
+// The actions of findings.
 const (
-	actionSubmit  = "orders to start wait for the executor's presence, or are retried"
-	actionRun     = "the worker keeps its executor until it runs, ends or is cancelled"
-	actionStop    = "the order to stop is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
-	actionHeld    = "it is told to stop once the registry is ready"
-	actionRefused = "it gets no new workers, and those that it has not started are placed elsewhere, until it registers again: restart its agent"
-	actionStray   = "the order to stop is repeated until the executor confirms the end"
+	actionStart    = "start requests wait for the executor's presence, or are retried"
+	actionRun      = "the worker keeps its executor until it runs, ends or is cancelled"
+	actionStop     = "the stop request is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
+	actionNotReady = "it is stopped once the registry is ready"
+	actionRefused  = "it gets no new workers, and those that it has not started are placed elsewhere, until it registers again: restart its agent"
+	actionStray    = "the stop request is repeated until the executor confirms the end"
 )
 
-// Edges is the life of a worker: every edge that the assigner writes.
+// Edges is every state transition of a worker.
 var Edges = []Edge{
 	{From: model.WorkerAssigned, To: model.WorkerStarting, Owner: ownerExecutor, Deadline: time.Minute,
-		Miss: FindingNotAcknowledged, Action: actionSubmit},
+		Miss: FindingNotAcknowledged, Action: actionStart},
 	{From: model.WorkerAssigned, To: model.WorkerRunning, Owner: ownerExecutor},
 	{From: model.WorkerAssigned, To: model.WorkerEvict, Owner: ownerCancel},
 	{From: model.WorkerAssigned, To: model.WorkerCompleted, Owner: ownerReport},
-	{From: model.WorkerAssigned, To: model.WorkerFailed, Owner: ownerBudget},
+	{From: model.WorkerAssigned, To: model.WorkerFailed, Owner: ownerAttempts},
 	{From: model.WorkerAssigned, To: model.WorkerLost, Owner: ownerLost},
 	{From: model.WorkerAssigned, To: model.WorkerEvicted, Owner: ownerUnsent},
 

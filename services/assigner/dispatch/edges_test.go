@@ -6,9 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The table says of every edge of the model who brings it about, and of nothing
-// else.
-func TestEveryEdgeHasOneOwner(t *testing.T) {
+// The table has exactly the transitions of the model, each with an owner.
+func TestEveryTransitionHasOneOwner(t *testing.T) {
 	rows := map[[2]model.WorkerState]int{}
 	deadlines := map[model.WorkerState]int{}
 	for _, e := range Edges {
@@ -17,7 +16,7 @@ func TestEveryEdgeHasOneOwner(t *testing.T) {
 			t.Errorf("%s to %s has no owner", e.From, e.To)
 		}
 		if (e.Deadline > 0) != (e.Miss != "" && e.Action != "") {
-			t.Errorf("%s to %s: a deadline and what is found past it go together", e.From, e.To)
+			t.Errorf("%s to %s: a row needs a deadline, a finding and an action, or none of them", e.From, e.To)
 		}
 		if e.Deadline > 0 {
 			deadlines[e.From]++
@@ -33,7 +32,7 @@ func TestEveryEdgeHasOneOwner(t *testing.T) {
 				t.Errorf("%s to %s: %d rows, want %d", from, to, got, want)
 			}
 		}
-		// A worker may run for ever; in every other state somebody waits.
+		// A worker may run forever. Every other state has a deadline.
 		want := 1
 		if from == model.WorkerRunning || from.Terminal() {
 			want = 0

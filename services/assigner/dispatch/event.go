@@ -1,93 +1,91 @@
 package dispatch
 
 import (
-	"time"
-
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// Report is the request that brings what an executor says of its workers. Its
-// reply's value is a Reported. It is refused with OTHER_INCARNATION when the
-// executor has registered again since, and with UNAVAILABLE when the view does
-// not know the executor yet.
+// Report is the input with an executor's report of its workers. Its reply is a Reported.
+// The core refuses the report with OTHER_INCARNATION if the executor has registered
+// again since, and with UNAVAILABLE if the view does not have the executor yet.
 type Report struct {
 	Executor    string
 	Incarnation int64
 	// Sequence rises with every report and acknowledgement of an incarnation.
 	Sequence int64
-	// Complete: workers that are not listed are not there.
+	// Complete: the executor has no other workers than those listed.
 	Complete bool
 	Workers  []WorkerStatus
 }
 
-// Reports is the request that brings the reports of several executors, one of
-// each. Its reply's value is a []ReportResult, one for each report in order. What
-// they change of one task is one effect, and the job is told of it by one event
-// of a kind.
+// Reports is the input with the reports of several executors, one of each. Its reply is
+// a []ReportResult, one for each report in order. The changes of one task are one
+// effect, with one job event of a kind.
 type Reports []Report
 
-// ReportResult is the answer to one of several reports, or why it is refused.
+// ReportResult is the answer to one of several reports, or the reason of its refusal.
 type ReportResult struct {
 	Reported
 	Err error
 }
 
-// WorkerStatus is what an executor says of one worker.
-type WorkerStatus struct {
-	Worker model.Worker
-	Epoch  int64
-	UID    string
-	// State is STARTING, RUNNING, EVICTING, COMPLETED, FAILED or EVICTED; a
-	// status with any other is passed over.
+// Status is what an executor says of a worker's state.
+type Status struct {
 	State    model.WorkerState
 	ExitCode *int32
 	// Signal is the number of the signal that ended the process, 0 for none.
 	Signal int32
 	Error  string
-	Since  time.Time
+}
+
+// WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,
+// EVICTING, COMPLETED, FAILED or EVICTED; the core ignores a status with any other.
+type WorkerStatus struct {
+	Worker model.Worker
+	Epoch  int64
+	UID    string
+	Status
 }
 
 // Reported answers a Report.
 type Reported struct {
 	Executor string
 	Sequence int64
-	// Ended are the workers whose end is durable, or of which nothing is known:
-	// the executor need not report them again.
+	// Ended are the workers whose end is durable or that have no record: the executor
+	// need not report them again.
 	Ended []WorkerStatus
-	// Strays is how many workers the executor has that no record wants there: they
-	// are being stopped. Known are those of the reports of this term alone, so that
-	// there may be more until one of them was complete.
+	// Strays counts the orphaned workers of the executor, which are being stopped. Only
+	// reports to this leader count, so there may be more before a complete one.
 	Strays int
-	// Term is that of who answers.
+	// Term is the term of this leader.
 	Term int64
 }
 
-// Clear is the request by which an operator says that workers whose stop an
-// executor does not confirm are gone. Its reply's value is a Cleared. It is
-// refused, all of it, with NOT_QUARANTINED for a worker that is not EVICT or
-// EVICTING past its deadline, and with NOT_FOUND for an executor that is not
-// there. Workers that have ended, or are not there, are passed over.
+// Clear is the input by which an operator confirms that workers have exited whose stop
+// the executor does not confirm. Its reply is a Cleared. The core refuses the whole
+// request with NOT_QUARANTINED if a worker is not EVICT or EVICTING past its deadline,
+// and with NOT_FOUND if there is no such executor. It ignores workers that have ended or
+// do not exist.
 type Clear struct {
 	Executor  string
 	RequestID string
 	Workers   []Assigned
 }
 
-// Assigned names a worker so that nothing that takes its index later is meant.
+// Assigned identifies a worker at one epoch, so that no later worker of the same name is
+// meant.
 type Assigned struct {
 	Worker model.Worker
 	Epoch  int64
 }
 
-// Cleared answers a Clear: how many workers this request, sent once or more
-// often, made LOST.
+// Cleared answers a Clear: Count is how many workers the request, sent once or
+// repeatedly, has made LOST.
 type Cleared struct {
 	Count int
 }
 
-// SubmitDone tells what came of a Submit. Every Submit that is carried out gets
-// one.
+// SubmitDone is the event of a Submit's outcome. Every Submit gets one.
 type SubmitDone struct {
 	Executor string
 	UID      string
@@ -97,80 +95,50 @@ type SubmitDone struct {
 	Outcome any
 }
 
-// SubmitsDone tells what came of several Submits at once. What it changes of one
-// task is one effect, and the job is told of it by one event of a kind.
+// SubmitsDone is the event of the outcomes of several Submits. The changes of one task
+// are one effect, with one job event of a kind.
 type SubmitsDone []SubmitDone
 
-// StopDone tells what came of a Stop. Every Stop that is carried out gets one.
+// StopDone is the event of a Stop's outcome. Every Stop gets one.
 type StopDone struct {
 	Executor string
-	// Worker, UID and Epoch are the order's: an executor may have the same uid
-	// and worker index at another epoch as well.
+	// Worker, UID and Epoch are the request's: an executor may have the same uid and
+	// worker ID at another epoch as well.
 	Worker model.Worker
 	UID    string
 	Epoch  int64
-	// Result is a Stopping, an Ended, a Refused or an Unknown. A refusal does not say
-	// that the worker is gone.
+	// Result is a Stopping, an Ended, a Refused or an Unknown. A refusal does not
+	// confirm the end of the worker.
 	Result any
 }
 
-// Accepted: the executor has the worker, which may even have ended meanwhile.
+// Accepted means that the executor has the worker, which may have ended since.
 type Accepted struct {
-	State       model.WorkerState
+	Status
 	Incarnation int64
 	Sequence    int64
-	ExitCode    *int32
-	// Signal is the number of the signal that ended the process, 0 for none.
-	Signal int32
-	Error  string
 }
 
-// Refused is definite: the executor does not start the worker for this order.
+// Refused is definite: the executor does not start the worker for this request.
 type Refused struct {
 	Reason  fault.Reason
 	Message string
-	// Incarnation is the one that the order was for; 0 for that of the flight. What
-	// was decided on an answer may be undone and the answer taken again, when another
-	// flight to a later incarnation is under way.
+	// Incarnation is the one that the request was sent to, 0 for that of the call. The
+	// core may handle an answer again, after an abandoned effect, when another call to a
+	// later incarnation is in flight.
 	Incarnation int64
 }
 
-// Done is what came of the order.
-func (s Submit) Done(outcome any) SubmitDone {
-	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: from(outcome, s.Incarnation)}
-}
-
-// Done is what came of the order.
-func (s Stop) Done(result any) StopDone {
-	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch, Result: from(result, s.Incarnation)}
-}
-
-// from says which incarnation has refused an order.
-func from(outcome any, incarnation int64) any {
-	if r, ok := outcome.(Refused); ok {
-		r.Incarnation = incarnation
-		return r
-	}
-	return outcome
-}
-
-// Unknown: no answer, or none that tells. The order may have been carried out.
+// Unknown means that there was no valid answer. The request may have been carried out.
 type Unknown struct {
 	Message string
 }
 
-// NotSent: the order did not stand any more when its turn came (Core.Stands).
+// NotSent means that the request was no longer wanted (Core.Wanted).
 type NotSent struct{}
 
-// Stopping: the executor has acknowledged the order to stop, and will report
-// the end.
+// Stopping means that the executor has acknowledged the stop, and will report the end.
 type Stopping struct{}
 
-// Ended: the worker does not run and is never started again.
-type Ended struct {
-	State    model.WorkerState
-	ExitCode *int32
-	// Signal is the number of the signal that ended the process, 0 for none.
-	Signal int32
-	Error  string
-}
+// Ended means that the worker does not run, and that the executor never starts it again.
+type Ended Status

@@ -9,18 +9,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Finding is a thing that should not be: it missed its deadline, and is not
-// forgotten for it, or it is a worker that no record wants.
+// Finding is a fault of one object, for example a worker that missed a deadline.
 type Finding struct {
 	Kind string
-	// Object names the worker: job/stage/index.number.
+	// Object is the full name of a worker, or the ID of an executor.
 	Object string
 	Since  time.Time
-	// Message says what is the matter, Action what is done about it.
+	// Message describes the fault, Action what Berth does about it.
 	Message, Action string
 }
 
-// deadlines are the rows of Edges that somebody waits for, by state.
+// deadlines are the rows of Edges with a deadline, by state.
 var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 	for i := range Edges {
 		if Edges[i].Deadline > 0 {
@@ -30,7 +29,7 @@ var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 	return rows
 }()
 
-// missed answers the edge whose deadline a worker has missed; nil for none.
+// missed returns the edge whose deadline a worker has missed, nil if there is none.
 func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	e := deadlines[w.State]
 	if e == nil {
@@ -46,7 +45,7 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	return e
 }
 
-// finding says whether a worker has missed the deadline of its state.
+// finding returns the finding of a worker that has missed the deadline of its state.
 func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bool) {
 	e := c.missed(now, t, w)
 	if e == nil {
@@ -59,19 +58,19 @@ func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bo
 	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: w.Since, Message: message, Action: e.Action}, true
 }
 
-// strays finds what executors have and should not, from when it was first heard
-// of until its end is. Since when, and how often it was told to stop, is known
-// to this leader alone.
-func (c *Core) strays() (all []Finding) {
+// orphanFindings returns the workers that executors have and should not, from the first
+// report of one until its end. Only this leader knows since when, and how often it has
+// requested the stop.
+func (c *Core) orphanFindings() (all []Finding) {
 	action := actionStray
 	if !c.ready {
-		action = actionHeld
+		action = actionNotReady
 	}
 	for ordinal, h := range c.hosts {
-		for of, o := range h.strays {
+		for target, r := range h.orphans {
 			all = append(all, Finding{
-				Kind: FindingStray, Object: of.worker.String(), Since: o.since,
-				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; orders to stop: %d", c.executorID(ordinal), of.epoch, o.why, o.sent),
+				Kind: FindingStray, Object: target.worker.String(), Since: r.since,
+				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; stop requests: %d", c.executorID(ordinal), target.epoch, r.why, r.sent),
 				Action:  action,
 			})
 		}
@@ -79,12 +78,11 @@ func (c *Core) strays() (all []Finding) {
 	return all
 }
 
-// Findings answers what has missed its deadline by now, and what executors
-// should not have, in order of object: what it is, since when, and what is done
-// about it.
+// Findings returns the missed deadlines, the orphaned workers and the executors that
+// refuse this service, in order of object.
 func (c *Core) Findings(now time.Time) []Finding {
-	all := append(c.strays(), c.refusalFindings()...)
-	for _, uid := range c.uids {
+	all := append(c.orphanFindings(), c.refusalFindings()...)
+	for uid := range c.uids.All() {
 		t := c.tasks[uid]
 		if !t.active() || t.header.Ended {
 			continue

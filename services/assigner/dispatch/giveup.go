@@ -7,11 +7,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// giveUp says what becomes of a worker that no attempt has started and that its
-// executor cannot start any more. It is queued again where that was asked for,
-// as often as there are attempts; the registry sees the mark and does it. Where
-// the workers are to go, or start together, there is nothing to queue for one. A
-// worker with the highest number fails: there is no next one to queue it with.
+// giveUp decides what happens to a worker that no attempt has started and that its
+// executor cannot start any more. If the job wants a requeue, giveUp marks the worker for
+// the registry, in at most as many rounds as there are attempts. A worker is not marked
+// if it was cancelled, is one of a gang, or has the highest number.
 func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	if w.Reason != fault.ReasonExecutorRefuses {
 		w.Reason = fault.ReasonAttemptsExhausted
@@ -28,16 +27,35 @@ func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	}
 }
 
-// gaveUp reports whether a worker that has not ended was given up: it ends once its
-// executor cannot start it any more.
+// gaveUp reports whether a worker was given up: it ends once its executor cannot start
+// it any more.
 func gaveUp(w *model.TaskWorker) bool {
 	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
 }
 
-// breaks says whether a worker that comes from one state to the next will not
-// run, or not go on to, without having been cancelled: then a batch that is to
-// start together cannot.
-func breaks(was model.WorkerState, next *model.TaskWorker) bool {
+// giveUpUnstarted gives up a worker whose executor refuses this service and has not
+// started it. That is no attempt. A call in flight is waited for: it may be accepted.
+func (c *Core) giveUpUnstarted(t *task, at slot) {
+	w := c.read(t, at)
+	r := c.requests[workerKey{w.Ordinal, t.uid, w.ID}]
+	if w.State != model.WorkerAssigned || r != nil && c.calls[r.callKey()] != nil {
+		return
+	}
+	m := c.refusals[c.executorID(w.Ordinal)]
+	w.LastError = clip(string(m.Reason) + ": " + m.Message)
+	w.Reason = fault.ReasonExecutorRefuses
+	if r == nil || r.maybeReached {
+		w.State = model.WorkerEvict
+	} else {
+		w.State = model.WorkerFailed
+		c.giveUp(t, &w)
+	}
+	c.write(t, at, w)
+}
+
+// breaksGang reports whether a new state of a worker means that its gang cannot start:
+// the worker will not run, or not continue to run, and was not cancelled.
+func breaksGang(was model.WorkerState, next *model.TaskWorker) bool {
 	switch {
 	case was >= model.WorkerEvict:
 		return false
@@ -51,33 +69,25 @@ func breaks(was model.WorkerState, next *model.TaskWorker) bool {
 	return false
 }
 
-// withdraw stops all workers of a batch that cannot start together. What has
-// failed is told to whoever asked, and the registry queues the batch again once
-// nothing of it is left.
+// withdraw stops all workers of a gang that cannot start. The task's header says why,
+// and the registry queues the gang again once all its workers have ended.
 func (c *Core) withdraw(d *draft) {
 	d.stopping, d.withdrawn = true, true
-	d.observed = append(d.observed, observed{what: sawWithdrawn})
-	d.message = c.reasons(d)
-	c.dismissAll(d.t, fault.ReasonNotTogether)
+	d.count(func(m *Metrics) { m.Withdrawn++ })
+	d.message = c.withdrawalMessage(d)
+	c.stopAll(d.t, fault.ReasonNotTogether)
 }
 
-// maxReasons bounds the different reasons that a message gives.
+// maxReasons bounds the different reasons in a message.
 const maxReasons = 3
 
-// reasons tells why workers of a task could not be started, each reason once:
-// first of those that broke the batch, then of others that were in trouble.
-func (c *Core) reasons(d *draft) string {
+// withdrawalMessage says why workers of a task could not be started, each reason once:
+// first those of the workers that broke the gang, then the last errors of the others.
+func (c *Core) withdrawalMessage(d *draft) string {
 	var parts []string
-	seen := map[string]bool{}
-	add := func(w model.TaskWorker, reason fault.Reason) {
-		why := w.LastError
-		switch {
-		case why == "":
-			why = string(reason)
-		case reason != "":
-			why = string(reason) + ": " + why
-		}
-		if why == "" || seen[why] || len(parts) == maxReasons {
+	seen := map[string]bool{"": true}
+	add := func(w model.TaskWorker, why string) {
+		if seen[why] || len(parts) == maxReasons {
 			return
 		}
 		seen[why] = true
@@ -85,12 +95,16 @@ func (c *Core) reasons(d *draft) string {
 	}
 	for _, at := range d.broken {
 		w := c.read(d.t, at)
-		add(w, w.Reason)
+		why := string(w.Reason)
+		if w.LastError != "" {
+			why += ": " + w.LastError
+		}
+		add(w, why)
 		seen[w.LastError] = true
 	}
 	for _, chunk := range d.t.chunks {
 		for i := range size(chunk) {
-			add(chunk.Workers[i], "")
+			add(chunk.Workers[i], chunk.Workers[i].LastError)
 		}
 	}
 	return strings.Join(parts, "; ")

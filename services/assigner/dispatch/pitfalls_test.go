@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// scene is a world with one leader and n executors that are present.
+// scene returns a world with a leader and n executors that are present.
 func scene(t *testing.T, executors int) *world {
 	t.Helper()
 	w := newWorld(Config{})
@@ -31,8 +31,8 @@ func scene(t *testing.T, executors int) *world {
 	return w
 }
 
-// handedOut creates the task of a lease and answers what was then sent.
-func (w *world) handedOut(t *testing.T, uid string, ordinals ...uint32) []model.Action {
+// dispatched creates the task of a lease and returns the actions that follow.
+func (w *world) dispatched(t *testing.T, uid string, ordinals ...uint32) []model.Action {
 	t.Helper()
 	w.reservation(uid, model.Queued, 3)
 	w.lease(uid, ordinals...)
@@ -41,8 +41,7 @@ func (w *world) handedOut(t *testing.T, uid string, ordinals ...uint32) []model.
 	return w.settled(t)
 }
 
-// settled commits until nothing is left to, and answers all that was carried
-// out.
+// settled commits until no effect is left, and returns the actions that were carried out.
 func (w *world) settled(t *testing.T) (all []model.Action) {
 	t.Helper()
 	for range 100 {
@@ -52,7 +51,7 @@ func (w *world) settled(t *testing.T) (all []model.Action) {
 		carried, _ := w.commit(len(w.effects))
 		all = append(append(all, carried...), w.step(nil)...)
 	}
-	t.Fatal("the core does not come to rest")
+	t.Fatal("the core still decides after 100 commits")
 	return nil
 }
 
@@ -67,10 +66,10 @@ func of[T model.Action](actions []model.Action) (all []T) {
 
 func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, Number: 1} }
 
-func TestPitfallALateFailureOfOneWorkerUndoesAnotherOnItsExecutor(t *testing.T) {
+func TestPitfallALateFailureAffectsAnotherWorkerOnTheExecutor(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0, 0)
-	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.dispatched(t, "u1", 0, 0)
+	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
@@ -89,21 +88,21 @@ func TestPitfallALateFailureOfOneWorkerUndoesAnotherOnItsExecutor(t *testing.T) 
 
 func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt <= 5; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.now = w.now.Add(6 * time.Second)
 		w.step(nil)
 	}
-	if got := len(w.sent[orderKey{0, "u1", workerID(0)}]); got != 3 {
+	if got := len(w.sent[workerKey{0, "u1", workerID(0)}]); got != 3 {
 		t.Errorf("%d attempts were sent", got)
 	}
 }
 
 func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	w := scene(t, 1)
-	first := of[Submit](w.handedOut(t, "u1", 0))
+	first := of[Submit](w.dispatched(t, "u1", 0))
 	if len(first) != 1 || first[0].Fresh {
 		t.Fatalf("first order %+v", first)
 	}
@@ -116,9 +115,9 @@ func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	}
 }
 
-// Every job became perpetual, because what a worker was asked for with was dropped
-// on the way to it. Every order carries the whole task, and the worker's full name.
-func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
+// A system lost the metadata of workers on their way to agents, so that every job became
+// perpetual. Here every request has the whole task, and the worker's full name.
+func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 	task := model.Task{
 		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
 	}
@@ -137,17 +136,17 @@ func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
 	}
 	for _, s := range orders {
 		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) || s.Address != "e0:7200" {
-			t.Errorf("the order dropped something on the way: %+v", s)
+			t.Errorf("the request lost something: %+v", s)
 		}
 	}
 }
 
-func TestPitfallTheStartOfAWorkerIsToldAtEveryRetry(t *testing.T) {
+func TestPitfallEveryRetryEmitsAStartEvent(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	told := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: sequence}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: sequence}})
 		for _, e := range w.effects {
 			told += len(e.Events)
 		}
@@ -158,9 +157,9 @@ func TestPitfallTheStartOfAWorkerIsToldAtEveryRetry(t *testing.T) {
 	}
 }
 
-func TestPitfallABrokenExecutorIsAskedInATightLoop(t *testing.T) {
+func TestPitfallABrokenExecutorIsRetriedInATightLoop(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	for range 200 {
 		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonOtherIncarnation}})
 		w.settled(t)
@@ -169,31 +168,30 @@ func TestPitfallABrokenExecutorIsAskedInATightLoop(t *testing.T) {
 		}
 		w.step(nil)
 	}
-	// 200 refusals that do not count, at up to 5 s of pause each, 2.5 s at the
-	// mean.
+	// 200 refusals that do not count, with a pause of up to 5 s each, 2.5 s on average.
 	if spent := w.now.Sub(newWorld(Config{}).now); spent < 200*2*time.Second {
 		t.Errorf("200 repeats took %v", spent)
 	}
 }
 
-func TestPitfallAnExecutorThatNeverAnswersKeepsItsPermit(t *testing.T) {
+func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
 	w := scene(t, 2)
 	room := Default.PerExecutor
-	w.handedOut(t, "u1", make([]uint32, room+2)...)
+	w.dispatched(t, "u1", make([]uint32, room+2)...)
 	if got := w.core.Stats(); got.InFlight != room || got.Waiting != 2 {
 		t.Fatalf("at an executor that takes %d: %+v", room, got)
 	}
 	w.now = w.now.Add(2 * Default.Timeout)
 	w.step(nil)
 	w.settled(t)
-	if w.sent[orderKey{0, "u1", workerID(int32(room) + 1)}] == nil {
+	if w.sent[workerKey{0, "u1", workerID(int32(room) + 1)}] == nil {
 		t.Error("the orders behind were never sent")
 	}
 }
 
-// The budget of retries was longer than the job's own patience, and both
-// replaced the worker. Of the end of a worker that could not be started the job
-// is told once: that Berth queues it again, or that it does not.
+// A system retried for longer than the job waited, so that both replaced the worker. Here
+// the job gets one event for a worker that could not be started: that Berth queues it
+// again, or that it does not.
 func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 	for _, onFailure := range []model.OnFailure{model.OnFailureUnset, model.OnFailureRequeue, model.OnFailureNotify} {
 		w := scene(t, 1)
@@ -224,11 +222,11 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 	}
 }
 
-// A broken worker was retried on the same host for ever. An executor is asked
-// within the budget; then the mark names it, for the next round to avoid.
+// A system retried a broken worker on the same host forever. Here the attempts of an
+// executor are limited; then the next round avoids it.
 func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 1)
+	w.dispatched(t, "u1", 1)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e1", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
 		w.settled(t)
@@ -238,7 +236,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	}
 	page, _, _ := w.core.Assignments(Filter{}, "", 10)
 	_, workers, _ := w.core.Task("u1")
-	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[orderKey{1, "u1", workerID(0)}]) != 3 {
+	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[workerKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
 	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
@@ -246,12 +244,11 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	}
 }
 
-// A fresh leader with a cold cache deleted every record as an orphan. Before it
-// is elected, which is when its view is complete, a core decides nothing; and
-// then what it sees is owned.
+// A new leader with a cold cache deleted every record as an orphan. Here a core decides
+// nothing before it is elected, when its view is complete.
 func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	c := New(Config{})
 	for _, kinds := range [][]model.Kind{{model.KindTaskHeader, model.KindTaskChunk}, {model.KindExecutor, model.KindLive, model.KindLeaseChunk, model.KindReservation}} {
 		for ref, s := range w.records {
@@ -273,12 +270,12 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 	}
 }
 
-// The new leader was correct but unusable for minutes. A core that has followed
-// the view sends what is due in the step in which it is elected.
+// A new leader was correct but unusable for minutes. Here a core that has followed the
+// view sends the due requests in the step in which it is elected.
 func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0, 1)
-	w.handedOut(t, "u2", 0)
+	w.dispatched(t, "u1", 0, 1)
+	w.dispatched(t, "u2", 0)
 	w.reservation("u2", model.Cancelling, 3)
 	w.progress()
 	w.settled(t)
@@ -288,9 +285,9 @@ func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 	}
 }
 
-// A deposed leader's call was carried out by its successor's peer. A call of an
-// earlier term of the registry is refused, and orders carry this leader's own.
-func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
+// A service carried out the call of a deposed leader. Here a call of an earlier term of the
+// registry is refused, and every request has this leader's term.
+func TestPitfallADeposedLeaderIsObeyed(t *testing.T) {
 	w := scene(t, 1)
 	term := w.registry()
 	w.reservation("u1", model.Queued, 3)
@@ -308,8 +305,8 @@ func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
 	}
 }
 
-// A call with a made-up term is not taken, and costs the registry nothing.
-func TestAMadeUpTermStopsNoDispatch(t *testing.T) {
+// A call with a forged term is refused, and does not affect the registry's calls.
+func TestAForgedTermDoesNotBlockDispatches(t *testing.T) {
 	w := scene(t, 1)
 	w.registry()
 	for i, term := range []int64{math.MaxInt64, w.revision + 100, w.registry() + 1, 0, -1} {
@@ -322,7 +319,7 @@ func TestAMadeUpTermStopsNoDispatch(t *testing.T) {
 		taken = append(taken, of[model.Reply](w.settled(t))...)
 		ok := false
 		for _, reply := range taken {
-			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]model.DispatchOutcome)[0].Taken
+			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]model.DispatchOutcome)[0].Accepted
 		}
 		if !ok {
 			t.Errorf("after a call of term %d the registry is answered %+v", term, taken)
@@ -330,8 +327,8 @@ func TestAMadeUpTermStopsNoDispatch(t *testing.T) {
 	}
 }
 
-// A term that the store has and the view does not is known by Leads.
-func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
+// Leads reports a term that the view does not have yet.
+func TestLeadsReportsATermBeforeTheView(t *testing.T) {
 	c := New(Default)
 	now := time.Unix(1_000_000, 0)
 	c.Step(now, model.Elected{Term: 10, Revision: 10})
@@ -352,9 +349,9 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	}
 }
 
-// A worker with the highest number has no next one: its end is told as a failure,
-// and not as a requeue that nobody could make.
-func TestTheHighestNumberIsNotAnnouncedAsRequeued(t *testing.T) {
+// A worker with the highest number has no next one. Its end is a failure, and not a
+// requeue that is impossible.
+func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 	for number, requeue := range map[int32]bool{model.MaxNumber: false, model.MaxNumber - 1: true} {
 		w := scene(t, 1)
 		last := model.WorkerID{Index: 0, Number: number}

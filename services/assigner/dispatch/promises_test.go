@@ -9,25 +9,25 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func TestPromise7AnAnswerOfAnOlderEpochTouchesNothing(t *testing.T) {
+func TestPromise7AnAnswerOfAnOlderEpochChangesNothing(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Workers: []WorkerStatus{
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, State: model.WorkerFailed},
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, State: model.WorkerFailed},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, Status: Status{State: model.WorkerFailed}},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, Status: Status{State: model.WorkerFailed}},
 	}}})
-	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 10}})
+	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 10}})
 	if len(w.effects) > 0 || w.state("u1", workerID(0)) != model.WorkerAssigned {
 		t.Errorf("%s, %d effects", w.state("u1", workerID(0)), len(w.effects))
 	}
 }
 
-// Executor state 10: a report that contradicts the record never ends a worker,
-// and so never frees capacity that may still be in use. Whatever is listed under
-// its uid and worker ID, or comes from elsewhere, proves nothing of it; a complete and
-// later report that has neither does.
-func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
-	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+// Executor state 10: a report that contradicts the record never ends a worker, so it never
+// frees capacity that may be in use. A report that lists the uid and worker ID, or comes
+// from another executor, does not prove the worker's absence. A complete and later report
+// of its executor without it does.
+func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
+	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
 	but := func(change func(*WorkerStatus)) []WorkerStatus {
 		s := recorded
 		change(&s)
@@ -46,13 +46,13 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
-			w.handedOut(t, "u1", 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.dispatched(t, "u1", 0)
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 			w.settled(t)
 			r.Sequence, r.Complete = 2, true
 			got := w.step(model.Input{Token: 2, Request: r})
 			got = append(got, w.settled(t)...)
-			// What the report speaks of is stopped, and that is not the worker's end.
+			// The reported worker is stopped, and that is not the recorded worker's end.
 			for _, stop := range of[Stop](got) {
 				w.step(StopDone{stop.Executor, stop.Worker, stop.UID, stop.Epoch, Ended{State: model.WorkerEvicted}})
 			}
@@ -63,22 +63,22 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true}})
 			w.settled(t)
 			if s := w.state("u1", workerID(0)); s != model.WorkerLost {
-				t.Errorf("not there any more, the worker is %s", s)
+				t.Errorf("after a report without it, the worker is %s", s)
 			}
 		})
 	}
 }
 
-// What was decided on a report that is undone is no stray: a worker that the
-// record has after all is not stopped.
-func TestExecutorState10AStrayThatIsNone(t *testing.T) {
+// If the decision on a report is undone, the worker that it ended is recorded again, and
+// is not stopped as an orphan.
+func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.dispatched(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
 	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
-		{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning},
+		{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}},
 	}}
 	w.step(model.Input{Token: 3, Request: listed})
 	w.abandon()
@@ -89,14 +89,15 @@ func TestExecutorState10AStrayThatIsNone(t *testing.T) {
 	}
 }
 
-// An executor is told how many strays it has, until each has ended by its own word.
-func TestExecutorState10StraysAreToldOf(t *testing.T) {
+// The answer to a report counts the orphans of the executor, until it has reported the
+// end of each.
+func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.dispatched(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
-	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
-	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, State: model.WorkerRunning}
+	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
+	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, Status: Status{State: model.WorkerRunning}}
 	report := func(executor string, sequence int64, complete bool, workers ...WorkerStatus) int {
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: complete, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
@@ -122,14 +123,14 @@ func TestExecutorState10StraysAreToldOf(t *testing.T) {
 	}
 }
 
-// An agent may list any number of workers that no record knows: so many have an order
-// at a time, and the others get one with a later report.
-func TestOrdersToStopStraysAreBounded(t *testing.T) {
+// An agent may list any number of unknown workers. A limited number has a stop request at
+// a time, and the others get one with a later report.
+func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 	w := scene(t, 2)
 	report := func(sequence int64, executor string, from, to int) int {
 		var workers []WorkerStatus
 		for i := from; i < to; i++ {
-			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, State: model.WorkerRunning})
+			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, Status: Status{State: model.WorkerRunning}})
 		}
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: true, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
@@ -143,40 +144,40 @@ func TestOrdersToStopStraysAreBounded(t *testing.T) {
 		from, to        int
 		strays, ordered int
 	}{
-		{"e0", 0, maxStrays + 500, maxStrays + 500, maxStrays},
-		{"e0", maxStrays, maxStrays + 500, 500, 500}, // those with an order have ended
-		{"e1", 0, 2 * maxStrays, 2 * maxStrays, maxStrays + 500},
-		{"e0", 0, 0, 0, maxStrays},
+		{"e0", 0, maxOrphans + 500, maxOrphans + 500, maxOrphans},
+		{"e0", maxOrphans, maxOrphans + 500, 500, 500}, // the workers with a request have ended
+		{"e1", 0, 2 * maxOrphans, 2 * maxOrphans, maxOrphans + 500},
+		{"e0", 0, 0, 0, maxOrphans},
 		{"e1", 0, 0, 0, 0},
 	} {
 		strays := report(int64(i+2), step.executor, step.from, step.to)
-		if strays != step.strays || w.core.strayOrders != step.ordered {
-			t.Errorf("report %d: %d strays and %d orders, want %d and %d", i, strays, w.core.strayOrders, step.strays, step.ordered)
+		if strays != step.strays || w.core.orphanCount != step.ordered {
+			t.Errorf("report %d: %d orphans and %d requests, want %d and %d", i, strays, w.core.orphanCount, step.strays, step.ordered)
 		}
 	}
-	w.core.strayOrders = maxAllStrays
-	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).strays) != 0 {
-		t.Error("an order beyond the bound of all")
+	w.core.orphanCount = maxAllOrphans
+	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).orphans) != 0 {
+		t.Error("there is a request beyond the total limit")
 	}
 }
 
-func TestPromise2ABudgetSpentByThreeLeadersIsOneBudget(t *testing.T) {
+func TestPromise2ThreeLeadersShareTheLimitOfAttempts(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.succeed()
 		w.settled(t)
 	}
-	// The successors could not know what their predecessor had under way, so
-	// that the executor has to promise.
+	// The successors could not know their predecessor's calls in flight, so the executor
+	// has to promise.
 	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
 		t.Errorf("%s after three attempts under three leaders", s)
 	}
 }
 
-func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) {
+func TestPromise1ALargeTaskStartsAfterItsLastChunkIsDurable(t *testing.T) {
 	const n = 50_000
 	w := scene(t, 1)
 	ordinals := make([]uint32, n)
@@ -191,26 +192,25 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 	if got := of[Submit](carried); len(got) > 0 {
 		t.Fatalf("%d submits before the header is complete", len(got))
 	}
-	// The leader dies here. The successor goes on, and the call, repeated, is
-	// answered.
+	// The leader dies here. The successor continues, and answers the repeated call.
 	carried = append(w.succeed(), w.settled(t)...)
 	header, workers, _ := w.core.Task("u1")
 	if !header.Complete || len(workers) != n {
 		t.Fatalf("%+v with %d workers", header, len(workers))
 	}
 	if got := of[Submit](carried); len(got) != Default.PerExecutor {
-		t.Errorf("%d submits, want as many as one executor takes", len(got))
+		t.Errorf("%d submits, want the limit of one executor", len(got))
 	}
 	replies := of[model.Reply](w.dispatch(2, "u1"))
-	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Taken {
+	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Accepted {
 		t.Errorf("replies %+v", replies)
 	}
 }
 
-func TestPromise1APartOfATaskIsRemovedWhenItsReservationIsGone(t *testing.T) {
+func TestPromise1AnIncompleteTaskIsRemovedWithItsReservation(t *testing.T) {
 	w := scene(t, 1)
 	w.reservation("u1", model.Queued, 3)
-	w.lease("u1", make([]uint32, maxTaskAtOne+1)...)
+	w.lease("u1", make([]uint32, maxTaskAtOnce+1)...)
 	w.progress()
 	w.dispatch(1, "u1")
 	w.commit(1)
@@ -224,10 +224,10 @@ func TestPromise1APartOfATaskIsRemovedWhenItsReservationIsGone(t *testing.T) {
 	}
 }
 
-func TestThePagesOfAssignmentsAreTheWholeOnce(t *testing.T) {
+func TestThePagesOfAssignmentsHaveEachAssignmentOnce(t *testing.T) {
 	w := scene(t, 3)
-	w.handedOut(t, "u1", 0, 1, 2, 0)
-	w.handedOut(t, "u2", 1, 1, 2)
+	w.dispatched(t, "u1", 0, 1, 2, 0)
+	w.dispatched(t, "u2", 1, 1, 2)
 	for _, c := range []struct {
 		filter Filter
 		want   int
@@ -253,13 +253,13 @@ func TestThePagesOfAssignmentsAreTheWholeOnce(t *testing.T) {
 		}
 	}
 	if _, _, err := w.core.Assignments(Filter{}, "nonsense", 2); !fault.Is(err, fault.ReasonInvalid) {
-		t.Errorf("a token that was never given out: %v", err)
+		t.Errorf("an invalid token: %v", err)
 	}
 }
 
-// Nobody is asked for more at once than the bounds say, in all and at each
-// executor, however much there is to do; the rest goes out as there is room.
-func TestPromise1OrdersInFlightAreBounded(t *testing.T) {
+// The requests in flight are limited, in all and for each executor. The others are sent
+// when calls end.
+func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 	w := newWorld(Config{InFlight: 6, PerExecutor: 2})
 	var ordinals []uint32
 	for n := range uint32(4) {
@@ -270,15 +270,15 @@ func TestPromise1OrdersInFlightAreBounded(t *testing.T) {
 	w.registry()
 	w.progress()
 	w.elect()
-	orders, most := of[Submit](w.handedOut(t, "u1", ordinals...)), 0
+	orders, most := of[Submit](w.dispatched(t, "u1", ordinals...)), 0
 	for sequence := int64(1); len(orders) > 0; sequence++ {
 		most = max(most, w.core.Stats().InFlight)
 		o := orders[0]
 		orders = orders[1:]
-		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: sequence}})
+		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
 		orders = append(orders, of[Submit](append(carried, w.settled(t)...))...)
 	}
-	if counts := w.core.Counts("u1"); most != 6 || counts[model.WorkerRunning] != 20 {
+	if counts := w.core.tasks["u1"].counts; most != 6 || counts[model.WorkerRunning] != 20 {
 		t.Errorf("at most %d in flight, of 6; in the end %v", most, counts)
 	}
 	for _, failed := range w.failed {
@@ -286,9 +286,9 @@ func TestPromise1OrdersInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// Full jitter: a pause lies anywhere between nothing and a ceiling that doubles
-// with each failure up to a cap, and is another one for each worker.
-func TestPromise2BackOffIsExponentialWithFullJitter(t *testing.T) {
+// Full jitter: a pause is between zero and a ceiling, which doubles with each failure up
+// to a cap. Each worker has another pause.
+func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
 	c := New(Config{BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second})
 	const workers = 4000
 	for failures, ceiling := range map[int]time.Duration{
@@ -297,7 +297,7 @@ func TestPromise2BackOffIsExponentialWithFullJitter(t *testing.T) {
 		var sum, most time.Duration
 		least, pauses := time.Hour, map[time.Duration]bool{}
 		for i := range int32(workers) {
-			key := orderKey{uint32(i % 7), "u1", workerID(i)}
+			key := workerKey{uint32(i % 7), "u1", workerID(i)}
 			pause := c.backoff(key, failures)
 			if again := c.backoff(key, failures); again != pause {
 				t.Fatalf("a replay takes %v in place of %v", again, pause)
@@ -311,15 +311,14 @@ func TestPromise2BackOffIsExponentialWithFullJitter(t *testing.T) {
 	}
 }
 
-// The n-th attempt is not sent before its pause is over, and the pause is that
-// of the n-th failure, also under another leader.
-func TestPromise2AnAttemptWaitsForItsBackOff(t *testing.T) {
+// After the n-th failure, the next attempt is not sent before the pause of that failure.
+func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt < 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
-		pause := w.core.backoff(orderKey{0, "u1", workerID(0)}, int(attempt))
+		pause := w.core.backoff(workerKey{0, "u1", workerID(0)}, int(attempt))
 		if next := w.core.NextDeadline(); !next.Equal(w.now.Add(pause)) {
 			t.Fatalf("after failure %d the core wants to be called at %v, in place of %v", attempt, next, w.now.Add(pause))
 		}
@@ -334,11 +333,11 @@ func TestPromise2AnAttemptWaitsForItsBackOff(t *testing.T) {
 	}
 }
 
-// An attempt has a deadline of its own, for who carries it out and, twice as
-// late, for one that is never answered; it is counted as one of the budget.
+// An attempt has a deadline for the shell. If it is never answered, it fails after twice
+// that time, and counts as an attempt.
 func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	w := scene(t, 1)
-	for _, order := range of[Submit](w.handedOut(t, "u1", 0)) {
+	for _, order := range of[Submit](w.dispatched(t, "u1", 0)) {
 		if order.Timeout != Default.Timeout {
 			t.Errorf("attempt %d may take %v", order.Attempt, order.Timeout)
 		}
@@ -346,14 +345,14 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	for w.state("u1", workerID(0)) == model.WorkerAssigned {
 		next := w.core.NextDeadline()
 		if next.IsZero() || w.now.Sub(newWorld(Config{}).now) > time.Minute {
-			t.Fatalf("an attempt that nobody answers is waited for at %v", w.now)
+			t.Fatalf("the core still waits for an unanswered attempt at %v", w.now)
 		}
 		w.now = next
 		w.step(nil)
 		w.settled(t)
 	}
 	_, workers, _ := w.core.Task("u1")
-	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[orderKey{0, "u1", workerID(0)}]) != 3 {
+	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[workerKey{0, "u1", workerID(0)}]) != 3 {
 		t.Errorf("after the budget %+v, sent %v", got, w.sent)
 	}
 }
@@ -361,11 +360,11 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 // A leader dies at every step in turn: before an attempt's failure is durable,
 // and after. What was durable is not forgotten, and at most the attempt that was
 // under way is sent once more.
-func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testing.T) {
+func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 	const budget = 3
 	for crash := range int32(2 * budget) {
 		w := scene(t, 1)
-		w.handedOut(t, "u1", 0)
+		w.dispatched(t, "u1", 0)
 		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
 			_, workers, _ := w.core.Task("u1")
 			before := workers[0].Attempts
@@ -390,7 +389,7 @@ func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testin
 			w.settled(t)
 		}
 		sent := 0
-		for _, times := range w.sent[orderKey{0, "u1", workerID(0)}] {
+		for _, times := range w.sent[workerKey{0, "u1", workerID(0)}] {
 			sent += times
 		}
 		if sent < budget || sent > budget+1 {
@@ -399,11 +398,11 @@ func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testin
 	}
 }
 
-// With the executor's confirmation the end is decided, in the same step: its
-// capacity waits for nothing but the commit.
+// The step with the executor's confirmation decides the end, so that the capacity is free
+// with the commit.
 func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
@@ -420,7 +419,7 @@ func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	}
 }
 
-// over spreads workers over as many executors.
+// over places workers on executors in turn.
 func over(executors uint32, workers int) []uint32 {
 	ordinals := make([]uint32, workers)
 	for i := range ordinals {
@@ -429,12 +428,11 @@ func over(executors uint32, workers int) []uint32 {
 	return ordinals
 }
 
-// Cancelling single workers of a large task looks at those alone, and a part of
-// it that a dying leader made durable is gone on with.
+// If a leader dies while it cancels many single workers, the successor cancels the rest.
 func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) {
 	const n, unwanted = 25_000, 21_000
 	w := scene(t, 100)
-	w.handedOut(t, "u1", over(100, n)...)
+	w.dispatched(t, "u1", over(100, n)...)
 	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Unwanted = model.WorkerSet{{First: 0, Last: unwanted - 1, Number: 1}} })
 	w.progress()
 	if len(w.effects) < 2 {
@@ -443,19 +441,19 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 	w.commit(1)
 	w.succeed()
 	w.settled(t)
-	counts := w.core.Counts("u1")
+	counts := w.core.tasks["u1"].counts
 	if got := counts[model.WorkerEvict] + counts[model.WorkerEvicted]; got != unwanted || counts[model.WorkerAssigned] != n-unwanted {
-		t.Errorf("%d of %d are to go: %v", got, unwanted, counts)
+		t.Errorf("%d of %d are stopped: %v", got, unwanted, counts)
 	}
 	if left := w.core.tasks["u1"].leaving; left != 0 {
-		t.Errorf("%d are still to be looked at", left)
+		t.Errorf("%d have no stop yet", left)
 	}
 }
 
-// The withdrawal of a large batch is more than one effect. A successor that
-// finds the first of them goes on with it.
-func TestPromise4AWithdrawalIsGoneOnWithByASuccessor(t *testing.T) {
-	const n = maxTaskAtOne + 1000
+// The withdrawal of a large gang has more than one effect. A successor that finds the
+// first of them continues.
+func TestPromise4ASuccessorContinuesAWithdrawal(t *testing.T) {
+	const n = maxTaskAtOnce + 1000
 	w := scene(t, 100)
 	ordinals := over(99, n)
 	ordinals[n-1] = 99
@@ -482,14 +480,14 @@ func TestPromise4AWithdrawalIsGoneOnWithByASuccessor(t *testing.T) {
 	}
 }
 
-// An executor that took the worker under an incarnation that is over may still
-// have it: only its promise ends the worker.
-func TestPromise6WhatAnEarlierIncarnationTookIsNotFreeAtOnce(t *testing.T) {
+// An executor that accepted a worker under an earlier incarnation may still have it. Only
+// its promise ends the worker.
+func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
@@ -499,11 +497,11 @@ func TestPromise6WhatAnEarlierIncarnationTookIsNotFreeAtOnce(t *testing.T) {
 	}
 }
 
-// Before the registry is ready nothing is taken from an absence: a worker whose
-// executor has no record is LOST only then.
-func TestExecutorState10NoWorkerIsLostToAMissingRecordBeforeReady(t *testing.T) {
+// Before the registry is ready, a missing record proves nothing. A worker whose executor
+// has no record is LOST only after that.
+func TestExecutorState10BeforeReadyAMissingRecordLosesNoWorker(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	ready := &model.Ready{Since: w.now}
 	w.write(ready.Ref(), nil)
 	w.write(executorRef("e0"), nil)
@@ -520,9 +518,9 @@ func TestExecutorState10NoWorkerIsLostToAMissingRecordBeforeReady(t *testing.T) 
 	}
 }
 
-// Only the stop of a worker can be overdue for a quarantine: one that is not
-// acknowledged, or not running, for long is not cleared.
-func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
+// Only a worker whose stop is overdue can be cleared, and not one that is not acknowledged
+// or not running.
+func TestPromise6OnlyAnOverdueStopIsCleared(t *testing.T) {
 	for name, accept := range map[string]bool{FindingNotAcknowledged: false, FindingNotRunning: true} {
 		w := scene(t, 1)
 		w.reservation("u1", model.Queued, 100)
@@ -531,7 +529,7 @@ func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
 		w.dispatch(1, "u1")
 		w.settled(t)
 		if accept {
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
 			w.settled(t)
 		}
 		w.now = w.now.Add(time.Hour)

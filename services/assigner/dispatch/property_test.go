@@ -13,8 +13,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// play is a world with agents and a wire on which orders are delayed, answers
-// lost, and everything may come twice.
+// play is a world with agents. Its wire delays requests, loses answers, and may deliver
+// everything twice.
 type play struct {
 	*world
 	agents map[string]*agent
@@ -44,7 +44,7 @@ func newPlay() *play {
 	return p
 }
 
-// take looks at what is carried out: orders go on the wire, replies arrive.
+// take carries out actions: it puts requests on the wire, and delivers replies.
 func (p *play) take(actions []model.Action) {
 	for _, action := range actions {
 		switch a := action.(type) {
@@ -76,8 +76,8 @@ func (p *play) commitAll() {
 	}
 }
 
-// deliver lets an agent answer the order on the wire. An answer may be lost;
-// only then can the order come twice.
+// deliver lets an agent answer a request on the wire. An answer may be lost; only then
+// can the request be delivered twice.
 func (p *play) deliver(i int, refuse, lost, twice bool) {
 	order := p.wire[i]
 	if !twice || !lost {
@@ -105,7 +105,7 @@ func (p *play) reportOf(id string) {
 	p.give(model.Input{Token: p.token, Request: p.agents[id].report()})
 }
 
-// reservationsIn lists the uids whose reservation is in the state.
+// reservationsIn returns the uids whose reservation is in a state.
 func (p *play) reservationsIn(state model.State) []string {
 	var uids []string
 	for ref, s := range p.records {
@@ -117,7 +117,7 @@ func (p *play) reservationsIn(state model.State) []string {
 	return uids
 }
 
-// unassign is what executor-state does: it frees the lease of an ended task.
+// unassign frees the leases of ended tasks, as executor-state does.
 func (p *play) unassign() {
 	for _, ref := range slices.Collect(maps.Keys(p.records)) {
 		header, ok := p.records[ref].record.(*model.TaskHeader)
@@ -127,7 +127,7 @@ func (p *play) unassign() {
 	}
 }
 
-// invariants hold after every step.
+// invariants checks what must be true after every step.
 func (p *play) invariants(t *rapid.T) {
 	if len(p.failed) > 0 {
 		t.Fatal(p.failed)
@@ -137,8 +137,8 @@ func (p *play) invariants(t *rapid.T) {
 		if !ok {
 			continue
 		}
-		p.asAsked(t, chunk)
-		// What has ended, other than LOST, does not run and will not be started.
+		p.checkSpec(t, chunk)
+		// A worker that has ended does not run and is not started again, unless it is LOST.
 		for _, worker := range chunk.Workers {
 			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
 			at := placed{chunk.UID, worker.ID}
@@ -150,10 +150,9 @@ func (p *play) invariants(t *rapid.T) {
 	}
 }
 
-// asAsked holds a durable task to what its reservation asks: only what may be
-// is queued again, and no worker of a batch that is to start together is left to
-// start when another one cannot.
-func (p *play) asAsked(t *rapid.T, chunk *model.TaskChunk) {
+// checkSpec compares a durable task with its reservation. Only workers that may be queued
+// again are marked for it, and no worker of a gang starts if another one cannot.
+func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 	r, _ := p.records[reservationRef(chunk.UID)].record.(*model.Reservation)
 	header := p.records[model.Ref{Kind: model.KindTaskHeader, ID: chunk.UID}].record.(*model.TaskHeader)
 	if header.Withdrawn && (!header.Stopping || header.Message == "" || r.Spec.Start != model.StartTogether) {
@@ -164,7 +163,7 @@ func (p *play) asAsked(t *rapid.T, chunk *model.TaskChunk) {
 		if w.Requeue && (w.State != model.WorkerFailed && w.State != model.WorkerLost ||
 			w.Reason != fault.ReasonAttemptsExhausted || w.Attempts < r.Spec.MaxAttempts || r.Round+1 >= r.Spec.MaxAttempts ||
 			r.Spec.Start == model.StartTogether || r.Spec.OnFailure == model.OnFailureNotify) {
-			t.Fatalf("to be queued again: %+v of %+v", w, r)
+			t.Fatalf("marked to be queued again: %+v of %+v", w, r)
 		}
 		switch w.State {
 		case model.WorkerAssigned, model.WorkerStarting:
@@ -180,7 +179,7 @@ func (p *play) asAsked(t *rapid.T, chunk *model.TaskChunk) {
 	}
 }
 
-func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
+func TestInvariantsUnderAnyFault(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlay()
 		pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
@@ -298,8 +297,7 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 	})
 }
 
-// settleAll cancels everything, lets every agent answer, and looks at what is
-// left: nothing may be.
+// settleAll cancels everything, lets every agent answer, and checks that nothing is left.
 func (p *play) settleAll(t *rapid.T) {
 	for n, id := range p.ids {
 		p.executor(uint32(n), p.agents[id].incarnation, false)

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,13 +9,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Assignment is one worker on one executor, as it is shown.
+// Assignment is one worker on one executor, for clients.
 type Assignment struct {
 	Key      model.Key
 	UID      string
 	Epoch    int64
 	WorkerID model.WorkerID
-	// Executor is empty when its record is gone.
+	// Executor is empty if its record was deleted.
 	Executor  string
 	State     model.WorkerState
 	Since     time.Time
@@ -24,11 +23,11 @@ type Assignment struct {
 	LastError string
 	Reason    fault.Reason
 	ExitCode  *int32
-	// Requeued: it could not be started, and the registry queues its index again.
+	// Requeued: the worker could not be started, and the registry queues its index again.
 	Requeued bool
 }
 
-// Filter chooses assignments; a zero field chooses all.
+// Filter selects assignments. A zero field selects all.
 type Filter struct {
 	Job      string
 	Executor string
@@ -38,28 +37,26 @@ type Filter struct {
 // Counts is how many workers are in each state.
 type Counts [model.WorkerEvicted + 1]int
 
-// Stats is what the core has to do.
+// Stats is the amount of the core's work.
 type Stats struct {
 	Tasks   int
 	Workers Counts
-	// InFlight orders are under way, Waiting ones are not.
+	// InFlight counts the requests to agents in flight, Waiting those that are queued.
 	InFlight, Waiting int
-	// Strays are workers that executors have and should not.
+	// Strays counts the orphaned workers that have a stop request.
 	Strays int
-	// Creates are dispatches not answered yet.
+	// Creates counts the dispatches that wait for the view.
 	Creates int
 }
 
-// Assignments answers up to limit assignments in a stable order, beginning
-// after the one that next named on the page before; next is empty on the last
-// page. A token that was not made here is refused.
+// Assignments returns up to limit assignments in a stable order, from the token that the
+// page before returned as next. On the last page next is empty.
 func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assignment, next string, err error) {
 	from, workerID, err := parseToken(after)
 	if err != nil {
 		return nil, "", err
 	}
-	first, _ := slices.BinarySearch(c.uids, from)
-	for _, uid := range c.uids[first:] {
+	for uid := range c.uids.From(from) {
 		t := c.tasks[uid]
 		if !t.active() || filter.Job != "" && t.header.Key.Job != filter.Job {
 			continue
@@ -95,60 +92,24 @@ func parseToken(token string) (uid string, workerID model.WorkerID, err error) {
 	}
 	uid, rest, _ := strings.Cut(token, "/")
 	if _, err := fmt.Sscanf(rest, "%d/%d", &workerID.Index, &workerID.Number); err != nil {
-		return "", workerID, fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that was given out")
+		return "", workerID, fault.BadField(fault.ReasonInvalid, "pageToken", "is not a token of this list")
 	}
 	return uid, workerID, nil
 }
 
-// Counts answers how many workers of a task are in each state; none when there
-// is no such task.
-func (c *Core) Counts(uid string) Counts {
-	if t := c.tasks[uid]; t != nil {
-		return t.counts
-	}
-	return Counts{}
-}
-
-// Task answers a task's header and its workers in order of index, false when
-// there is none.
-func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
-	t := c.tasks[uid]
-	if t == nil || t.header == nil {
-		return model.TaskHeader{}, nil, false
-	}
-	var workers []model.TaskWorker
-	for _, chunk := range t.chunks {
-		if chunk != nil {
-			workers = append(workers, chunk.Workers...)
-		}
-	}
-	return *t.header, workers, true
-}
-
-// Stats answers how much there is to do.
+// Stats counts the core's work.
 func (c *Core) Stats() Stats {
-	s := Stats{Tasks: len(c.tasks), InFlight: len(c.flights)}
+	s := Stats{Tasks: len(c.tasks), InFlight: len(c.calls), Waiting: c.due.Len() + c.untilReady.Len() + c.blocked.Len(), Strays: c.orphanCount}
 	for _, t := range c.tasks {
 		for state, n := range t.counts {
 			s.Workers[state] += n
 		}
 	}
-	waits := func(o *order) {
-		if o.in != nil {
-			s.Waiting++
-		}
-	}
-	for _, o := range c.orders {
-		waits(o)
-	}
 	for _, h := range c.hosts {
-		s.Strays += len(h.strays)
-		for _, o := range h.strays {
-			waits(o)
-		}
+		s.Waiting += h.waiting.Len()
 	}
-	for _, a := range c.asked {
-		if !a.answered {
+	for _, d := range c.dispatches {
+		if !d.answered {
 			s.Creates++
 		}
 	}

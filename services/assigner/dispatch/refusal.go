@@ -2,26 +2,24 @@ package dispatch
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// refusesLeader reports whether an executor refuses this service and not one order:
-// its agent does not take the nonce of its registration, or has seen a higher term.
-// Nothing that is sent to it leads anywhere until it registers again.
+// refusesLeader reports whether an executor refuses this service, and not one request:
+// its agent does not accept the nonce of its registration, or has seen a higher term. It
+// refuses every request until it registers again.
 func refusesLeader(r Refused) bool {
 	return r.Reason == fault.ReasonPermissionDenied || r.Reason == fault.ReasonLowerTerm
 }
 
-// heard takes in that an executor has answered. One that refuses this service for
-// RefusalWait is recorded: what is placed on it and was not taken is given up, and
-// executor-state gives it nothing more. A single refusal says less: the agent may have
-// registered again, and the view has yet to show it.
-func (c *Core) heard(f *flight, outcome any) {
+// trackRefusal records an executor that has refused this service for RefusalWait.
+// Workers that it has not started are then given up, and executor-state places nothing
+// on it. One refusal is not enough: the agent may have registered again, and the view
+// may be late.
+func (c *Core) trackRefusal(f *call, outcome any) {
 	h := c.hosts[f.key.ordinal]
 	if h == nil || h.record == nil || f.incarnation != h.record.Incarnation {
 		return
@@ -47,7 +45,8 @@ func (c *Core) heard(f *flight, outcome any) {
 	}
 }
 
-// refuses reports whether the incarnation that an executor has refuses this service.
+// refuses reports whether the executor's current incarnation is recorded as refusing
+// this service.
 func (c *Core) refuses(h *host) bool {
 	if len(c.refusals) == 0 || h.record == nil {
 		return false
@@ -69,50 +68,20 @@ func (c *Core) setRefusal(id string, m *model.Refusal) {
 	}
 }
 
-// markRefusal asks for a look at whether the refusal of an executor is over.
-func (c *Core) markRefusal(id string) {
-	if c.leading && c.refusals[id] != nil {
-		c.dirtyRefusals[id] = struct{}{}
+// reviewRefusal deletes the record of an executor that has registered again, or was
+// deleted.
+func (c *Core) reviewRefusal(id string) {
+	m := c.refusals[id]
+	ordinal, known := c.ordinals[id]
+	switch {
+	case m == nil, known && c.refuses(c.hosts[ordinal]):
+	case !known && c.maybeUnknown():
+	default:
+		c.decide(model.Effect{Deletes: []model.Ref{m.Ref()}})
 	}
 }
 
-// reviewRefusals deletes the records of executors that have registered again, or are
-// not there any more.
-func (c *Core) reviewRefusals() {
-	for _, id := range slices.Sorted(maps.Keys(c.dirtyRefusals)) {
-		delete(c.dirtyRefusals, id)
-		m := c.refusals[id]
-		ordinal, known := c.ordinals[id]
-		switch {
-		case m == nil, known && c.refuses(c.hosts[ordinal]):
-		case !known && (!c.ready || c.aside.hosts): // its record may be yet to come
-		default:
-			c.decide(model.Effect{Deletes: []model.Ref{m.Ref()}})
-		}
-	}
-}
-
-// abandon gives up a worker that its executor has not taken and will not take. No
-// attempt is counted. An order under way is waited for: its answer may be another.
-func (c *Core) abandon(t *task, at slot) {
-	w := c.read(t, at)
-	o := c.orders[orderKey{w.Ordinal, t.uid, w.ID}]
-	if w.State != model.WorkerAssigned || o != nil && c.flights[o.flightKey()] != nil {
-		return
-	}
-	m := c.refusals[c.executorID(w.Ordinal)]
-	w.LastError = clip(string(m.Reason) + ": " + m.Message)
-	w.Reason = fault.ReasonExecutorRefuses
-	if o == nil || o.doubt {
-		w.State = model.WorkerEvict
-	} else {
-		w.State = model.WorkerFailed
-		c.giveUp(t, &w)
-	}
-	c.write(t, at, w)
-}
-
-// refusalFindings finds the executors that refuse this service.
+// refusalFindings returns the executors that refuse this service.
 func (c *Core) refusalFindings() (all []Finding) {
 	for id, m := range c.refusals {
 		all = append(all, Finding{

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,8 @@ import (
 
 var denied = Refused{Reason: fault.ReasonPermissionDenied, Message: "not the nonce of the registration"}
 
-// refuse has e0 refuse every submit, those in acts first, for ten seconds. It answers
-// the stops that are sent meanwhile.
+// refuse lets e0 refuse every submit for ten seconds, first those in acts. It returns the
+// stops that are sent meanwhile.
 func (w *world) refuse(t *testing.T, outcome any, acts ...model.Action) (stops []Stop) {
 	t.Helper()
 	for end := w.now.Add(10 * time.Second); !w.now.After(end); w.now = w.now.Add(50 * time.Millisecond) {
@@ -38,34 +39,32 @@ func (w *world) refusal(id string) *model.Refusal {
 func (w *world) worker(t *testing.T, uid string, index int32) model.TaskWorker {
 	t.Helper()
 	_, workers, _ := w.core.Task(uid)
-	for _, one := range workers {
-		if one.ID == workerID(index) {
-			return one
-		}
+	i := slices.IndexFunc(workers, func(worker model.TaskWorker) bool { return worker.ID == workerID(index) })
+	if i < 0 {
+		t.Fatalf("no worker %d of %s", index, uid)
 	}
-	t.Fatalf("no worker %d of %s", index, uid)
-	panic("")
+	return workers[i]
 }
 
-// An executor that refuses its leader is a finding and recorded, its workers are given
-// up with no attempt used, and the record goes once it registers again.
-func TestAnExecutorThatRefusesItsLeaderIsGivenNothing(t *testing.T) {
+// An executor that refuses the leader is recorded and is a finding. Its workers are given
+// up without an attempt. The record is deleted once the executor registers again.
+func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 	for name, outcome := range map[string]Refused{
 		"permission denied": denied, "a higher term": {Reason: fault.ReasonLowerTerm, Message: "term 9 was seen"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
-			first := w.handedOut(t, "u1", 0, 1)
+			first := w.dispatched(t, "u1", 0, 1)
 			for _, s := range of[Submit](first) {
 				result := any(outcome)
 				if s.Executor != "e0" {
-					result = Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}
+					result = Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}
 				}
 				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, result})
 			}
 			w.settled(t)
 			if w.refusal("e0") != nil || w.state("u1", workerID(0)) != model.WorkerAssigned {
-				t.Fatalf("a single refusal is taken for one of the leader: %+v", w.refusal("e0"))
+				t.Fatalf("a single refusal is recorded: %+v", w.refusal("e0"))
 			}
 			w.refuse(t, outcome)
 			m := w.refusal("e0")
@@ -83,36 +82,37 @@ func TestAnExecutorThatRefusesItsLeaderIsGivenNothing(t *testing.T) {
 			if len(findings) != 1 || findings[0].Kind != FindingRefusesLeader || findings[0].Object != "e0" {
 				t.Errorf("findings %+v", findings)
 			}
-			// What was leased there meanwhile is given up without a submit.
-			if acts := w.handedOut(t, "u2", 0); len(of[Submit](acts)) > 0 {
-				t.Error("it is sent a submit")
+			// Workers that are placed there later are given up without a submit.
+			if acts := w.dispatched(t, "u2", 0); len(of[Submit](acts)) > 0 {
+				t.Error("the executor gets a submit")
 			}
 			if got := w.worker(t, "u2", 0); got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 {
 				t.Errorf("its next worker is %+v", got)
 			}
-			// A successor knows.
+			// A successor has the record.
 			w.succeed()
 			w.settled(t)
 			if w.refusal("e0") == nil || len(w.core.Findings(w.now)) != 1 {
-				t.Error("a successor knows nothing of it")
+				t.Error("a successor has no record of it")
 			}
 			w.executor(0, 2, false)
 			w.progress()
 			w.settled(t)
 			if w.refusal("e0") != nil || len(w.core.Findings(w.now)) != 0 {
-				t.Error("it has registered again, and is still recorded")
+				t.Error("it has registered again and is still recorded")
 			}
-			if acts := w.handedOut(t, "u3", 0); len(of[Submit](acts)) != 1 {
-				t.Error("it is sent nothing")
+			if acts := w.dispatched(t, "u3", 0); len(of[Submit](acts)) != 1 {
+				t.Error("the executor gets no submit")
 			}
 		})
 	}
 }
 
-// A refusal that ends is none: the agent had registered again, and the view was late.
-func TestARefusalThatEndsIsForgotten(t *testing.T) {
+// A refusal that ends soon is not recorded: the agent had registered again, and the view
+// was late.
+func TestAShortRefusalIsNotRecorded(t *testing.T) {
 	w := scene(t, 1)
-	acts := w.handedOut(t, "u1", 0)
+	acts := w.dispatched(t, "u1", 0)
 	for i, at := range []time.Duration{0, 600 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second} {
 		w.now = w.now.Add(at)
 		acts = append(acts, w.step(nil)...)
@@ -130,11 +130,11 @@ func TestARefusalThatEndsIsForgotten(t *testing.T) {
 	}
 }
 
-// A worker that an earlier attempt may have started is not placed elsewhere before its
-// end is confirmed.
+// A worker that an earlier attempt may have started is not queued again before its end is
+// confirmed.
 func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	w := scene(t, 1)
-	for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
+	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
 		w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Unknown{Message: "no answer"}})
 	}
 	w.settled(t)
@@ -143,12 +143,12 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 		t.Fatalf("its worker is %+v", got)
 	}
 	if len(stops) == 0 {
-		t.Fatal("it is not told to stop")
+		t.Fatal("there is no stop request")
 	}
 	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, denied})
 	w.settled(t)
 	if got := w.worker(t, "u1", 0); got.State != model.WorkerEvict {
-		t.Fatalf("a stop that is refused confirms an end: %+v", got)
+		t.Fatalf("a refused stop confirmed the end: %+v", got)
 	}
 	w.executor(0, 2, false)
 	w.progress()
@@ -159,10 +159,10 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	}
 }
 
-// The record of an executor that is not there any more goes with it.
+// The refusal of an executor that was deleted is deleted as well.
 func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
 	w := scene(t, 1)
-	w.refuse(t, denied, w.handedOut(t, "u1", 0)...)
+	w.refuse(t, denied, w.dispatched(t, "u1", 0)...)
 	if w.refusal("e0") == nil {
 		t.Fatal("nothing is recorded")
 	}
@@ -174,14 +174,14 @@ func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
 	}
 }
 
-// The nonce goes with every order, and is never printed.
-func TestOrdersCarryTheNonceAndDoNotShowIt(t *testing.T) {
+// Every request has the nonce, which is never printed.
+func TestRequestsHaveTheNonceAndDoNotPrintIt(t *testing.T) {
 	w := scene(t, 1)
 	e := *w.records[executorRef("e0")].record.(*model.Executor)
 	e.Nonce = "secret"
 	w.write(e.Ref(), &e)
 	w.progress()
-	submits := of[Submit](w.handedOut(t, "u1", 0))
+	submits := of[Submit](w.dispatched(t, "u1", 0))
 	if len(submits) != 1 || string(submits[0].Nonce) != "secret" {
 		t.Fatalf("%d submits", len(submits))
 	}
@@ -192,18 +192,18 @@ func TestOrdersCarryTheNonceAndDoNotShowIt(t *testing.T) {
 	}
 }
 
-// A worker that a signal ended is KILLED, and one that exits with a number like that is
-// EXITED.
+// The reason of a worker that a signal ended is KILLED, and EXITED if it exited with the
+// same number.
 func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	code := int32(137)
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
 		w := scene(t, 1)
-		for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+		for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 		}
 		w.settled(t)
 		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{
-			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"},
+			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"}},
 		}}})
 		w.settled(t)
 		if got := w.worker(t, "u1", 0); got.Reason != reason || got.ExitCode == nil || *got.ExitCode != code {
@@ -212,16 +212,16 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	}
 }
 
-// A refusal by the incarnation before says nothing of the one that has registered
-// since, even if it is taken again while an order to that one is under way.
-func TestARefusalCountsForItsIncarnation(t *testing.T) {
+// A refusal by the former incarnation is not one of the current incarnation, even if it is
+// handled again while a request to the current one is in flight.
+func TestARefusalIsAboutOneIncarnation(t *testing.T) {
 	for name, test := range map[string]struct {
 		incarnation int64
 		recorded    bool
-	}{"of the one before": {1, false}, "its own": {2, true}} {
+	}{"of the former incarnation": {1, false}, "of the current incarnation": {2, true}} {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
-			acts := w.handedOut(t, "u1", 0)
+			acts := w.dispatched(t, "u1", 0)
 			w.executor(0, 2, false)
 			outcome := denied
 			outcome.Incarnation = test.incarnation

@@ -5,87 +5,96 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// report takes in what an executor says of its workers. What it means of each
-// of them is model.Reconcile's to say; here is done what follows.
+// report handles an executor's report of its workers. model.Reconcile decides what the
+// report means for each of them.
 func (c *Core) report(r Report) (Reported, error) {
 	ordinal, ok := c.ordinals[r.Executor]
 	if !ok {
 		return Reported{}, fault.New(fault.Unavailable, fault.ReasonUnavailable, "executor %s is not known here yet", r.Executor)
 	}
 	h := c.hosts[ordinal]
-	current := h.record.Incarnation
-	silent := model.Reported{Ordinal: ordinal, Incarnation: r.Incarnation, Sequence: r.Sequence, Complete: r.Complete}
-	if model.Reconcile(current, silent, nil) == model.Duplicate {
+	s := reconciliation{
+		current:  h.record.Incarnation,
+		unlisted: model.Reported{Ordinal: ordinal, Incarnation: r.Incarnation, Sequence: r.Sequence, Complete: r.Complete},
+		listed:   make(map[placed]bool, len(r.Workers)), orphans: map[instance]bool{},
+	}
+	if model.Reconcile(s.current, s.unlisted, nil) == model.Duplicate {
 		return Reported{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-			"executor %s has incarnation %d, not %d", r.Executor, current, r.Incarnation)
+			"executor %s has incarnation %d, not %d", r.Executor, s.current, r.Incarnation)
 	}
 	answer := Reported{Executor: r.Executor, Sequence: r.Sequence, Term: c.term}
-	// What is listed under its uid and worker ID is not absent, whatever is said of
-	// it: only what is not there at all has left its capacity.
-	listed := make(map[placed]bool, len(r.Workers))
-	if r.Complete && len(h.strays) > 0 {
-		c.dropStraysBut(h, r.Workers)
+	if r.Complete && len(h.orphans) > 0 {
+		c.keepOrphans(h, instances(r.Workers)) // makes room for others
 	}
-	strays := map[instance]bool{}
-	unordered := 0
 	for _, status := range r.Workers {
-		c.about(status.UID)
-		if !status.State.Reportable() || c.aside.uids[status.UID] {
-			listed[placed{status.UID, status.Worker.ID}] = true
-			continue
-		}
-		of := instance{status.UID, status.Worker, status.Epoch}
-		t, at, known := c.recorded(of)
-		said := silent
-		said.Listed, said.Epoch, said.State = true, status.Epoch, status.State
-		verdict := model.Reconcile(current, said, known)
-		if verdict == model.EndTold {
+		c.setSubject(status.UID)
+		if c.reportWorker(h, &s, status) == model.EndTold {
 			answer.Ended = append(answer.Ended, status)
-			if o := h.strays[of]; o != nil {
-				c.drop(o)
-			}
-		} else {
-			listed[placed{of.uid, of.worker.ID}] = true
-		}
-		switch {
-		case verdict.Stops():
-			strays[of] = true
-			if !c.stray(ordinal, of, verdict) {
-				unordered++
-			}
-		case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == ordinal && !known.Worker.State.Terminal():
-			c.learn(t, at, known.Worker, r.Incarnation, r.Sequence, status)
 		}
 	}
-	c.aboutNone()
+	c.clearSubject()
 	if r.Complete {
-		c.absent(h, current, silent, listed)
-		for of, o := range h.strays {
-			if !strays[of] {
-				c.drop(o)
-			}
-		}
+		c.reportAbsent(h, &s)
+		c.keepOrphans(h, s.orphans)
 	}
-	answer.Strays = len(h.strays) + unordered
+	answer.Strays = len(h.orphans) + s.unstopped
 	return answer, nil
 }
 
-// dropStraysBut forgets the orders to stop what an executor does not list any more,
-// which leaves room for others.
-func (c *Core) dropStraysBut(h *host, workers []WorkerStatus) {
-	there := make(map[instance]bool, len(workers))
-	for _, w := range workers {
-		there[instance{w.UID, w.Worker, w.Epoch}] = true
-	}
-	for of, o := range h.strays {
-		if !there[of] {
-			c.drop(o)
-		}
-	}
+// reconciliation is what one report shows so far.
+type reconciliation struct {
+	// current is the incarnation of the executor's record.
+	current int64
+	// unlisted is what the report says of a worker that it does not list.
+	unlisted model.Reported
+	// listed has what the report lists in any way: it has not freed its capacity.
+	listed map[placed]bool
+	// orphans are the workers to stop, and unstopped counts those without a request.
+	orphans   map[instance]bool
+	unstopped int
 }
 
-// recorded answers what is recorded of what an executor has, whichever executor
-// that should be; nil where the name is not that of the uid's worker.
+// instances returns what a report lists.
+func instances(workers []WorkerStatus) map[instance]bool {
+	set := make(map[instance]bool, len(workers))
+	for _, w := range workers {
+		set[w.instance()] = true
+	}
+	return set
+}
+
+func (w WorkerStatus) instance() instance { return instance{w.UID, w.Worker, w.Epoch} }
+
+// reportWorker handles what a report says of one worker, and returns the verdict.
+func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) model.Verdict {
+	if !status.State.Reportable() || c.quarantined.uids[status.UID] {
+		s.listed[placed{status.UID, status.Worker.ID}] = true
+		return model.VerdictUnset
+	}
+	target := status.instance()
+	t, at, known := c.recorded(target)
+	said := s.unlisted
+	said.Listed, said.Epoch, said.State = true, status.Epoch, status.State
+	verdict := model.Reconcile(s.current, said, known)
+	if verdict != model.EndTold {
+		s.listed[placed{target.uid, target.worker.ID}] = true
+	} else if r := h.orphans[target]; r != nil {
+		c.drop(r)
+	}
+	switch {
+	case verdict.Stops():
+		s.orphans[target] = true
+		if !c.stopOrphan(said.Ordinal, target, verdict) {
+			s.unstopped++
+		}
+	case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == said.Ordinal && !known.Worker.State.Terminal():
+		c.update(t, at, known.Worker, said.Incarnation, said.Sequence, status.Status)
+	}
+	return verdict
+}
+
+// recorded returns the record about what an executor has, nil if the uid has no worker
+// of that name. The worker may be placed on another executor.
 func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 	t := c.tasks[of.uid]
 	if t == nil || !t.active() {
@@ -98,16 +107,16 @@ func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 	return t, at, &model.Recorded{Epoch: t.header.Epoch, Worker: c.read(t, at)}
 }
 
-// learn moves a worker that has not ended to what its executor says of it,
-// never backwards. What an incarnation lists, it has adopted.
-func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence int64, status WorkerStatus) {
-	was := w
-	// A report may overtake the answer to the order.
-	if f := c.flights[flightKey{orderKey: orderKey{w.Ordinal, t.uid, w.ID}}]; f != nil && w.State == model.WorkerAssigned {
+// update records what an executor says of a worker that has not ended. The state never
+// moves backwards. An incarnation adopts the workers that it lists.
+func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequence int64, status Status) {
+	was, key := w, workerKey{w.Ordinal, t.uid, w.ID}
+	// A report may arrive before the answer to the start request.
+	if f := c.calls[callKey{workerKey: key}]; f != nil && w.State == model.WorkerAssigned {
 		w.Attempts = f.attempt
 	}
 	if status.State.Terminal() {
-		c.settle(t, at, w, Ended{State: status.State, ExitCode: status.ExitCode, Signal: status.Signal, Error: status.Error})
+		c.recordEnd(t, at, w, status)
 		return
 	}
 	if incarnation > w.Incarnation {
@@ -117,42 +126,42 @@ func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence
 		w.State = status.State
 	}
 	if w.State >= model.WorkerEvict && status.State < model.WorkerEvict {
-		c.hurry(orderKey{w.Ordinal, t.uid, w.ID})
+		c.stopNow(key)
 	}
 	if w != was {
 		c.write(t, at, w)
 	}
 }
 
-// absent takes what a complete report does not list.
-func (c *Core) absent(h *host, current int64, silent model.Reported, listed map[placed]bool) {
+// reportAbsent handles the workers that a complete report does not list.
+func (c *Core) reportAbsent(h *host, s *reconciliation) {
 	for _, p := range h.placed {
-		if c.aside.uids[p.uid] {
+		if c.quarantined.uids[p.uid] {
 			continue
 		}
-		c.about(p.uid)
-		key := orderKey{silent.Ordinal, p.uid, p.workerID}
+		c.setSubject(p.uid)
+		key := workerKey{s.unlisted.Ordinal, p.uid, p.workerID}
 		t, at, _ := c.find(key)
 		w := c.read(t, at)
-		if listed[p] || w.State.Terminal() {
+		if s.listed[p] || w.State.Terminal() {
 			continue
 		}
-		switch model.Reconcile(current, silent, &model.Recorded{Epoch: t.header.Epoch, Worker: w}) {
+		switch model.Reconcile(s.current, s.unlisted, &model.Recorded{Epoch: t.header.Epoch, Worker: w}) {
 		case model.Missing:
 			w.State, w.Reason = model.WorkerLost, fault.ReasonNotReported
 			c.write(t, at, w)
 		case model.Await:
-			// The answer to a stop is what ends it, and comes at once.
-			c.hurry(key)
+			// The answer to a stop request ends the worker, and comes at once.
+			c.stopNow(key)
 		}
 	}
-	c.aboutNone()
+	c.clearSubject()
 }
 
-// hurry sends an order to stop now, instead of after the grace.
-func (c *Core) hurry(key orderKey) {
-	o := c.orders[key]
-	if o != nil && o.kind == orderStop && o.state == model.WorkerEvicting && o.in == &c.due && o.due.After(c.now) {
-		c.schedule(o, 0)
+// stopNow repeats an acknowledged stop at once, without the pause for the grace period.
+func (c *Core) stopNow(key workerKey) {
+	r := c.requests[key]
+	if r != nil && r.kind == stopRequest && r.state == model.WorkerEvicting && r.queue == &c.due && r.due.After(c.now) {
+		c.schedule(r, 0)
 	}
 }

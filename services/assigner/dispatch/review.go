@@ -1,65 +1,67 @@
 package dispatch
 
 import (
-	"maps"
 	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// review looks at every task and executor that something happened to, and
-// decides what follows from the records. It is the same on taking over, on a
-// change and after a rollback.
+// dirty reports whether there is anything to review.
+func (c *Core) dirty() bool { return len(c.dirtyHosts)+len(c.dirtyTasks)+len(c.dirtyRefusals) > 0 }
+
+// review looks at every marked task and executor, and decides what follows from the
+// records. A new leader, a change and a rollback all lead here.
 func (c *Core) review() {
-	for len(c.dirtyHosts)+len(c.dirtyTasks)+len(c.dirtyRefusals) > 0 {
-		c.reviewRefusals()
-		for _, ordinal := range slices.Sorted(maps.Keys(c.dirtyHosts)) {
-			delete(c.dirtyHosts, ordinal)
+	for c.dirty() {
+		for _, id := range take(c.dirtyRefusals) {
+			c.reviewRefusal(id)
+		}
+		for _, ordinal := range take(c.dirtyHosts) {
 			c.reviewHost(ordinal)
 		}
-		for _, uid := range slices.Sorted(maps.Keys(c.dirtyTasks)) {
-			delete(c.dirtyTasks, uid)
-			if t := c.tasks[uid]; t != nil && t.header != nil && !c.aside.uids[uid] {
-				c.about(uid)
+		for _, uid := range take(c.dirtyTasks) {
+			if t := c.tasks[uid]; t != nil && t.header != nil && !c.quarantined.uids[uid] {
+				c.setSubject(uid)
 				c.reviewTask(t)
 			}
 		}
-		c.aboutNone()
+		c.clearSubject()
 	}
 }
 
-// reviewHost gives up the workers of an executor that is lost, stops those of one
-// that is to be empty, and gives up those that one has not taken that refuses this
-// service.
+// reviewHost ends the workers of a lost executor, stops those of a draining one, and
+// gives up those that an executor which refuses this service has not started.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
-	refuses := h != nil && c.refuses(h)
-	if h == nil || !h.lost() && !h.record.Draining && !refuses || h.record == nil && (!c.ready || c.aside.hosts) {
+	if h == nil || !c.clears(h) || h.record == nil && c.maybeUnknown() {
 		return
 	}
 	for _, p := range h.placed {
-		if c.aside.uids[p.uid] {
+		if c.quarantined.uids[p.uid] {
 			continue
 		}
-		c.about(p.uid)
-		t, at, _ := c.find(orderKey{ordinal, p.uid, p.workerID})
-		if !h.lost() && h.record.Draining {
-			c.dismiss(t, at, fault.ReasonExecutorDraining)
-			continue
+		c.setSubject(p.uid)
+		t, at, _ := c.find(workerKey{ordinal, p.uid, p.workerID})
+		switch {
+		case h.lost():
+			c.lose(t, at, c.read(t, at), fault.ReasonExecutorLost)
+		case h.draining():
+			c.stop(t, at, fault.ReasonExecutorDraining)
+		default:
+			c.giveUpUnstarted(t, at)
 		}
-		if !h.lost() {
-			c.abandon(t, at)
-			continue
-		}
-		c.lose(t, at, c.read(t, at), fault.ReasonExecutorLost)
 	}
 	c.flush()
-	c.aboutNone()
+	c.clearSubject()
 }
 
-// lose ends a worker of which nobody knows whether it runs. One that could not be
-// started is given up for that: it is worth more to know than how it went.
+// maybeUnknown reports whether an executor without a record may have one all the same:
+// the registry is not ready, or records of executors are quarantined.
+func (c *Core) maybeUnknown() bool { return !c.ready || c.quarantined.hosts }
+
+// lose ends a worker that may or may not run. If it was given up because it could not
+// be started, it keeps that reason, which says more.
 func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
 	w.State = model.WorkerLost
 	if gaveUp(&w) {
@@ -81,25 +83,25 @@ func (c *Core) reviewTask(t *task) {
 		if over && len(l.chunks) == 0 {
 			c.remove(t)
 		}
-	case (r.ends() || t.header.Stopping) && (!t.header.Stopping || t.startable() > 0):
-		c.stopAll(t, r)
+	case (r.ends() || t.header.Stopping) && (!t.header.Stopping || t.wanted() > 0):
+		c.stopTask(t, r)
 	case t.leaving > 0:
 		c.stopUnwanted(t)
 	}
 }
 
-// resume completes a task that a predecessor began, or removes it when what it
-// was made from is gone. Nothing of it was ever submitted.
+// resume completes a task that another leader began. If its reservation or lease has
+// ended, resume removes it: no worker of it was ever started.
 func (c *Core) resume(t *task, r reservation, l lease) {
 	if r.ends() || l.create != t.header.Lease || !l.whole() {
 		c.remove(t)
 		return
 	}
-	c.put(r, l)
+	c.createTask(r, l)
 }
 
-// stopAll decides the stop of every worker that has not ended.
-func (c *Core) stopAll(t *task, r reservation) {
+// stopTask stops every worker that has not ended.
+func (c *Core) stopTask(t *task, r reservation) {
 	c.draft(t).stopping = !t.header.Stopping
 	reason := fault.ReasonCancelled
 	switch {
@@ -108,22 +110,22 @@ func (c *Core) stopAll(t *task, r reservation) {
 	case r.Reservation != nil && r.Reason != "":
 		reason = r.Reason
 	}
-	c.dismissAll(t, reason)
+	c.stopAll(t, reason)
 	c.flush()
 }
 
-// stopUnwanted decides the stop of the workers that were cancelled one by one.
+// stopUnwanted stops the workers that were cancelled one by one.
 func (c *Core) stopUnwanted(t *task) {
 	for workerID := range t.unwanted.All() {
 		if at, found := t.find(workerID); found {
-			c.dismiss(t, at, fault.ReasonCancelled)
+			c.stop(t, at, fault.ReasonCancelled)
 		}
 	}
 	c.flush()
 }
 
-// remove deletes a task, the header last, so that a successor that finds a part
-// goes on.
+// remove deletes a task, its header last, so that a successor that finds a part of it
+// can continue.
 func (c *Core) remove(t *task) {
 	var refs []model.Ref
 	for n, chunk := range t.chunks {

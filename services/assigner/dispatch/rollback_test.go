@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func TestAnAbandonedDispatchIsAskedAgainAndItsSubmitIsSentAtOnce(t *testing.T) {
+func TestAnAbandonedDispatchIsRepeatedWithoutDelay(t *testing.T) {
 	w := scene(t, 1)
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
@@ -25,15 +25,15 @@ func TestAnAbandonedDispatchIsAskedAgainAndItsSubmitIsSentAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnOrderHeldBackByAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
+func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.present("e1", false)
 	w.progress()
-	w.handedOut(t, "u2", 1)
-	// The round acknowledges one worker, which is an effect, and then finds that
-	// the other one's executor is back.
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+	w.dispatched(t, "u2", 1)
+	// The round acknowledges one worker, which is an effect. Then the other worker's
+	// executor is back.
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
 	w.present("e1", true)
 	w.progress()
 	w.abandon()
@@ -43,9 +43,9 @@ func TestAnOrderHeldBackByAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	}
 }
 
-func TestAnAnswerStandsWhenWhatItLedToIsAbandoned(t *testing.T) {
+func TestAnAnswerIsHandledAgainAfterAnAbandonedEffect(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
 	w.abandon()
 	if next := w.core.NextDeadline(); next.After(w.now) {
@@ -54,12 +54,12 @@ func TestAnAnswerStandsWhenWhatItLedToIsAbandoned(t *testing.T) {
 	w.step(nil)
 	w.settled(t)
 	_, workers, _ := w.core.Task("u1")
-	if workers[0].Attempts != 1 || w.sent[orderKey{0, "u1", workerID(0)}][1] != 1 {
+	if workers[0].Attempts != 1 || w.sent[workerKey{0, "u1", workerID(0)}][1] != 1 {
 		t.Errorf("%d attempts counted, sent %v", workers[0].Attempts, w.sent)
 	}
 }
 
-func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
+func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 	w := newWorld(Config{InFlight: 2, PerExecutor: 1})
 	for n := range uint32(3) {
 		w.executor(n, 1, false)
@@ -69,25 +69,25 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 	w.registry()
 	w.progress()
 	w.elect()
-	w.handedOut(t, "u1", 0) // in flight
-	w.handedOut(t, "u3", 2) // waits for its executor to be present
-	w.handedOut(t, "u4", 0) // waits for room at e0
-	w.handedOut(t, "u5", 0)
-	w.handedOut(t, "u2", 1) // in flight: no more room in all
+	w.dispatched(t, "u1", 0) // in flight
+	w.dispatched(t, "u3", 2) // waits for its executor
+	w.dispatched(t, "u4", 0) // waits for a free call at e0
+	w.dispatched(t, "u5", 0)
+	w.dispatched(t, "u2", 1) // in flight: the total limit
 	w.present("e2", true)
 	w.progress()
-	// When u1 is answered u4 is called up, but u3 was there before it. While u4
-	// waits, its executor turns out to have it: the call goes to u5.
-	accepted := Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}
+	// After the answer for u1, u4 is due, but u3 precedes it. While u4 waits, its executor
+	// reports it: u5 is sent in its place.
+	accepted := Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, accepted})
 	w.settled(t)
 	w.step(model.Input{Token: 9, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7, State: model.WorkerRunning,
+		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7, Status: Status{State: model.WorkerRunning},
 	}}}})
 	w.settled(t)
 	w.step(SubmitDone{"e1", "u2", workerID(0), 1, accepted})
 	w.settled(t)
-	if w.sent[orderKey{0, "u5", workerID(0)}] == nil {
+	if w.sent[workerKey{0, "u5", workerID(0)}] == nil {
 		t.Error("u5 was never sent")
 	}
 	if len(w.failed) > 0 {
@@ -95,15 +95,15 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 	}
 }
 
-func TestAnExecutorStartedAgainAdoptsWhatItLists(t *testing.T) {
+func TestARestartedExecutorAdoptsTheWorkersThatItLists(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 8}})
+	w.dispatched(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 8}})
 	w.settled(t)
 	w.executor(0, 2, false)
 	w.progress()
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 2, Sequence: 1, Complete: true, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 7, State: model.WorkerRunning,
+		Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning},
 	}}}})
 	w.settled(t)
 	_, workers, _ := w.core.Task("u1")

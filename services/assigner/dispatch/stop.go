@@ -5,110 +5,120 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// dismiss decides the stop of a worker. One that its executor was never asked
-// to start has ended with that; of any other the executor has to say so.
-func (c *Core) dismiss(t *task, at slot, reason fault.Reason) {
+// stop decides the stop of a worker. If the executor was never asked to start the
+// worker, it has ended; otherwise the executor has to confirm its end.
+func (c *Core) stop(t *task, at slot, reason fault.Reason) {
 	w := c.read(t, at)
 	if w.State >= model.WorkerEvict {
 		return
 	}
-	key := orderKey{w.Ordinal, t.uid, w.ID}
-	o := c.orders[key]
 	w.State, w.Reason = model.WorkerEvict, reason
-	if o != nil && o.kind == orderSubmit && !o.doubt && c.flights[o.flightKey()] == nil {
+	r := c.requests[workerKey{w.Ordinal, t.uid, w.ID}]
+	if r != nil && r.kind == startRequest && !r.maybeReached && c.calls[r.callKey()] == nil {
 		w.State = model.WorkerEvicted
 	}
 	c.write(t, at, w)
 }
 
-// dismissAll decides the stop of every worker of a task.
-func (c *Core) dismissAll(t *task, reason fault.Reason) {
+// stopAll decides the stop of every worker of a task.
+func (c *Core) stopAll(t *task, reason fault.Reason) {
 	for n, chunk := range t.chunks {
 		for i := range size(chunk) {
-			c.dismiss(t, slot{int32(n), i}, reason)
+			c.stop(t, slot{int32(n), i}, reason)
 		}
 	}
 }
 
 func (c *Core) stopDone(d StopDone) {
-	to, ok := c.orderKey(d.Executor, d.UID, d.Worker.ID)
+	worker, ok := c.workerKey(d.Executor, d.UID, d.Worker.ID)
 	if !ok {
 		return
 	}
-	key := flightKey{to, instance{d.UID, d.Worker, d.Epoch}}
-	f := c.flights[key]
+	key := callKey{worker, instance{d.UID, d.Worker, d.Epoch}}
+	f := c.calls[key]
 	if f == nil {
-		f = &flight{key: key, landed: true}
+		f = &call{key: key, ended: true}
 	}
-	c.stopped(f, d.Result)
+	c.stopEnded(f, d.Result)
 }
 
-// stopped takes what came of one order to stop a worker. There is no budget:
-// the order stands until the end is confirmed or the executor is lost. It is
-// word of what was stopped alone, which need not be what is recorded.
-func (c *Core) stopped(f *flight, result any) {
-	if !f.landed {
-		c.land(f)
+// stopEnded handles the outcome of one stop request. There is no limit of attempts: the
+// stop is repeated until the end is confirmed or the executor is lost. The outcome is
+// only about the stopped instance, which need not be the recorded worker.
+func (c *Core) stopEnded(f *call, result any) {
+	if !f.ended {
+		c.endCall(f)
 	}
-	c.heard(f, result)
-	t, at, found := c.find(f.key.orderKey)
+	c.trackRefusal(f, result)
+	t, at, found := c.find(f.key.workerKey)
 	found = found && t.instance(f.key.workerID) == f.key.stop && !c.read(t, at).State.Terminal()
 	acknowledged := false
 	switch result := result.(type) {
 	case Ended:
-		if o := c.host(f.key.ordinal).strays[f.key.stop]; o != nil {
-			c.drop(o)
+		if r := c.host(f.key.ordinal).orphans[f.key.stop]; r != nil {
+			c.drop(r)
 		}
 		if found && result.State.Terminal() {
-			c.settle(t, at, c.read(t, at), result)
+			c.recordEnd(t, at, c.read(t, at), Status(result))
 		}
 	case Stopping:
 		acknowledged = true
-		if !found {
-			break
-		}
-		if w := c.read(t, at); w.State == model.WorkerEvict {
-			w.State = model.WorkerEvicting
-			c.write(t, at, w)
+		if found {
+			c.recordStopping(t, at)
 		}
 	}
 	c.flush()
-	switch o := c.standing(f); {
-	case o == nil || c.flights[f.key] != nil:
+	switch r := c.unqueued(f); {
+	case r == nil || c.calls[f.key] != nil:
 	case acknowledged:
-		o.misses = 0
-		c.schedule(o, c.again(f.key.uid))
+		r.failures = 0
+		c.schedule(r, c.repeatStopAfter(f.key.uid))
 	default:
-		c.retry(o)
+		c.retry(r)
 	}
 }
 
-// settle ends a worker as its executor says it ended.
-func (c *Core) settle(t *task, at slot, w model.TaskWorker, end Ended) {
-	state, exit, message := end.State, end.ExitCode, end.Error
-	was := w.State
-	w.State, w.ExitCode = state, exit
-	if message != "" {
-		w.LastError = clip(message)
+// recordStopping records that the executor has acknowledged the stop of a worker.
+func (c *Core) recordStopping(t *task, at slot) {
+	if w := c.read(t, at); w.State == model.WorkerEvict {
+		w.State = model.WorkerEvicting
+		c.write(t, at, w)
 	}
-	exhausted := gaveUp(&w)
-	switch {
-	case exhausted && (state == model.WorkerEvicted || state == model.WorkerFailed && exit == nil):
+}
+
+// recordEnd records the end of a worker as its executor reports it.
+func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
+	was := w.State
+	w.State, w.ExitCode = end.State, end.ExitCode
+	if end.Error != "" {
+		w.LastError = clip(end.Error)
+	}
+	neverRan := end.State == model.WorkerEvicted || end.State == model.WorkerFailed && end.ExitCode == nil
+	if gaveUp(&w) && neverRan {
 		w.State = model.WorkerFailed
 		c.giveUp(t, &w)
-	case state == model.WorkerEvicted && was < model.WorkerEvict:
-		// Nobody told the executor to: it stopped the worker by itself.
-		w.Reason = fault.ReasonStopped
-	case state == model.WorkerCompleted:
-		w.Reason = ""
-	case state == model.WorkerFailed && end.Signal != 0:
-		w.Reason = fault.ReasonKilled
-	case state == model.WorkerFailed && exit != nil:
-		w.Reason = fault.ReasonExited
-	case state == model.WorkerFailed && was <= model.WorkerStarting:
-		w.Reason = fault.ReasonStartFailed
-	case state == model.WorkerFailed:
-		w.Reason = fault.ReasonKilled
+	} else {
+		w.Reason = endReason(w.Reason, was, end)
 	}
 	c.write(t, at, w)
+}
+
+// endReason returns the reason of a worker that has ended: the one that it had, unless
+// its end says more.
+func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Reason {
+	switch {
+	case end.State == model.WorkerCompleted:
+		return ""
+	case end.State == model.WorkerEvicted && was < model.WorkerEvict:
+		return fault.ReasonStopped // by the executor, without a request
+	case end.State == model.WorkerEvicted:
+		return reason
+	case end.Signal != 0:
+		return fault.ReasonKilled
+	case end.ExitCode != nil:
+		return fault.ReasonExited
+	case was <= model.WorkerStarting:
+		return fault.ReasonStartFailed
+	}
+	return fault.ReasonKilled
 }

@@ -6,45 +6,42 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// undo is what a record was before an effect that is not durable yet; nil where
-// it was not there.
-type undo struct {
-	effect int
+// change is a record as it was before an effect, nil if there was none.
+type change struct {
 	ref    model.Ref
-	record model.Record
+	before model.Record
 }
 
-// set is the one function that changes what the core knows, and keeps every
-// index true to it: for the view, for decisions and for taking them back.
+// set is the only function that changes records in memory, and it updates every index:
+// for the view, for decisions, and for undoing them.
 func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 	switch ref.Kind {
 	case model.KindReservation:
-		r, _ := record.(*model.Reservation)
-		c.setReservation(ref, r, mod)
+		c.setReservation(ref, as[model.Reservation](record), mod)
 	case model.KindLeaseChunk:
-		chunk, _ := record.(*model.LeaseChunk)
-		c.setLeaseChunk(ref, chunk, create)
+		c.setLeaseChunk(ref, as[model.LeaseChunk](record), create)
 	case model.KindExecutor:
-		e, _ := record.(*model.Executor)
-		c.setExecutor(ref.ID, e)
+		c.setExecutor(ref.ID, as[model.Executor](record))
 	case model.KindLive:
 		c.setLive(ref.ID, record != nil)
 	case model.KindReady:
-		ready, _ := record.(*model.Ready)
-		c.setReady(ready)
+		c.setReady(as[model.Ready](record))
 	case model.KindRefusal:
-		m, _ := record.(*model.Refusal)
-		c.setRefusal(ref.ID, m)
+		c.setRefusal(ref.ID, as[model.Refusal](record))
 	case model.KindTaskHeader:
-		header, _ := record.(*model.TaskHeader)
-		c.setHeader(ref.ID, header)
+		c.setHeader(ref.ID, as[model.TaskHeader](record))
 	case model.KindTaskChunk:
-		chunk, _ := record.(*model.TaskChunk)
-		c.setChunk(ref.ID, ref.Chunk, chunk)
+		c.setChunk(ref.ID, ref.Chunk, as[model.TaskChunk](record))
 	}
 }
 
-// own answers this service's record as it is in memory, nil without one.
+// as returns a record as its type, nil for a deleted one.
+func as[R any](record model.Record) *R {
+	r, _ := any(record).(*R)
+	return r
+}
+
+// own returns this service's record as it is in memory, nil if there is none.
 func (c *Core) own(ref model.Ref) model.Record {
 	if m := c.refusals[ref.ID]; ref.Kind == model.KindRefusal && m != nil {
 		return m
@@ -66,9 +63,10 @@ func (c *Core) own(ref model.Ref) model.Record {
 	return nil
 }
 
-// decide makes one effect: memory moves at once, the journal keeps what was.
+// decide makes an effect. Memory changes at once; the journal keeps the records as they
+// were.
 func (c *Core) decide(e model.Effect) {
-	c.emitted++
+	c.journal.Begin()
 	for _, record := range e.Puts {
 		c.replace(record.Ref(), record)
 	}
@@ -79,46 +77,12 @@ func (c *Core) decide(e model.Effect) {
 }
 
 func (c *Core) replace(ref model.Ref, record model.Record) {
-	c.journal = append(c.journal, undo{c.emitted, ref, c.own(ref)})
+	c.journal.Add(change{ref, c.own(ref)})
 	c.set(ref, record, 0, 0)
 }
 
-// committed drops the journal of the effects that are durable, and what waited
-// for them.
-func (c *Core) committed(effects int) {
-	c.durable += effects
-	n := 0
-	for n < len(c.journal) && c.journal[n].effect <= c.durable {
-		n++
-	}
-	c.journal = slices.Delete(c.journal, 0, n)
-	c.answers = slices.DeleteFunc(c.answers, func(a answer) bool { return a.after <= c.durable })
-	c.forgetAnswered()
-	c.settleFigures()
-}
-
-// abandoned takes back what is not durable: records in reverse order, then the
-// replies and orders that were to follow them. What executors answered stands.
-func (c *Core) abandoned() {
-	for _, u := range slices.Backward(c.journal) {
-		c.set(u.ref, u.record, 0, 0)
-	}
-	c.journal = nil
-	for _, a := range c.asked {
-		a.answered = a.answered && a.after <= c.durable
-	}
-	for _, a := range c.answers {
-		c.redo = append(c.redo, a.event)
-	}
-	c.answers = nil
-	c.pending = nil
-	for _, f := range slices.Clone(c.flown) {
-		if f.after > c.durable && !f.landed {
-			c.unsend(f)
-		}
-	}
-	c.emitted = c.durable
-}
+// undo takes back a change that was abandoned.
+func (c *Core) undo(ch change) { c.set(ch.ref, ch.before, 0, 0) }
 
 func (c *Core) setHeader(uid string, header *model.TaskHeader) {
 	t := c.task(uid)
@@ -132,10 +96,10 @@ func (c *Core) setHeader(uid string, header *model.TaskHeader) {
 	}
 	t.header = header
 	if old == nil || header == nil || old.Complete != header.Complete || old.Stopping != header.Stopping {
-		c.refitAll(t)
+		c.updateRequests(t)
 	}
 	c.forget(t)
-	c.mark(uid)
+	c.markTask(uid)
 }
 
 func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
@@ -159,7 +123,7 @@ func (c *Core) setChunk(uid string, n int32, chunk *model.TaskChunk) {
 		t.chunks = t.chunks[:len(t.chunks)-1]
 	}
 	c.forget(t)
-	c.mark(uid)
+	c.markTask(uid)
 }
 
 func size(chunk *model.TaskChunk) int {
@@ -169,7 +133,8 @@ func size(chunk *model.TaskChunk) int {
 	return len(chunk.Workers)
 }
 
-// setWorker moves one worker in the indexes. Both are nil where there is none.
+// setWorker updates the indexes for one worker: was is nil for a new one, is for a
+// deleted one.
 func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
 	if was != nil && is != nil && was.ID == is.ID && was.Ordinal == is.Ordinal && was.State == is.State {
 		return
@@ -177,12 +142,12 @@ func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
 	if was != nil {
 		c.tally(t, was, -1)
 		if is == nil || was.ID != is.ID || was.Ordinal != is.Ordinal {
-			c.refit(t, was, false)
+			c.dropRequest(workerKey{was.Ordinal, t.uid, was.ID})
 		}
 	}
 	if is != nil {
 		c.tally(t, is, +1)
-		c.refit(t, is, true)
+		c.updateRequest(t, is)
 	}
 }
 
@@ -194,8 +159,8 @@ func (c *Core) tallyAll(t *task, by int) {
 	}
 }
 
-// tally adds a worker to, or takes it from, the counts of its task and the
-// workers of its executor.
+// tally adds a worker to the counts of its task and to its executor, or removes it, by
+// +1 or -1.
 func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	if !t.active() {
 		return
@@ -207,12 +172,12 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	if w.State.Terminal() {
 		return
 	}
-	h := c.host(w.Ordinal)
-	at, found := slices.BinarySearchFunc(h.placed, placed{t.uid, w.ID}, placed.compare)
+	h, p := c.host(w.Ordinal), placed{t.uid, w.ID}
+	at, found := slices.BinarySearchFunc(h.placed, p, placed.compare)
 	switch {
 	case by > 0 && !found:
-		h.placed = slices.Insert(h.placed, at, placed{t.uid, w.ID})
-		if h.lost() || h.record.Draining || c.refuses(h) {
+		h.placed = slices.Insert(h.placed, at, p)
+		if c.clears(h) {
 			c.markHost(w.Ordinal)
 		}
 	case by < 0 && found:
@@ -228,19 +193,16 @@ func (c *Core) task(uid string) *task {
 			t.unwanted = r.Unwanted
 		}
 		c.tasks[uid] = t
-		at, _ := slices.BinarySearch(c.uids, uid)
-		c.uids = slices.Insert(c.uids, at, uid)
+		c.uids.Insert(uid)
 	}
 	return t
 }
 
-// forget drops a task of which no record is left.
+// forget removes a task without records.
 func (c *Core) forget(t *task) {
 	if t.header != nil || len(t.chunks) > 0 {
 		return
 	}
 	delete(c.tasks, t.uid)
-	if at, found := slices.BinarySearch(c.uids, t.uid); found {
-		c.uids = slices.Delete(c.uids, at, at+1)
-	}
+	c.uids.Remove(t.uid)
 }

@@ -8,11 +8,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// What comes of several orders at once is what comes of each, in one effect.
+// Several outcomes together lead to the same records as one after the other, in one
+// effect.
 func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	outcomes := []any{
-		Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 3},
-		Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 4},
+		Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 3},
+		Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 4},
 		Refused{Reason: fault.ReasonNotAllowed},
 		Unknown{"reset"},
 		NotSent{},
@@ -23,7 +24,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	}
 	workers := func(give func(w *world)) []model.TaskWorker {
 		w := scene(t, 1)
-		w.handedOut(t, "u1", 0, 0, 0, 0, 0)
+		w.dispatched(t, "u1", 0, 0, 0, 0, 0)
 		give(w)
 		if len(w.failed) > 0 {
 			t.Error(w.failed)
@@ -36,7 +37,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 		if len(w.effects) != 1 || len(w.effects[0].Events) != 1 || w.effects[0].Events[0].Count != 2 {
 			t.Errorf("the effects are %+v", w.effects)
 		}
-		// Taken back, it is decided again.
+		// After a rollback it is decided again.
 		w.abandon()
 		w.step(nil)
 		w.settled(t)
@@ -52,14 +53,14 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	}
 }
 
-// What several executors report of one task is one effect, and each of them has
+// The reports of several executors about one task are one effect, and each executor gets
 // its own answer.
 func TestSeveralReportsAreOneEffect(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0, 1)
+	w.dispatched(t, "u1", 0, 1)
 	report := func(executor string, index int32, incarnation int64) Report {
 		return Report{Executor: executor, Incarnation: incarnation, Sequence: 5, Workers: []WorkerStatus{{
-			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7, State: model.WorkerCompleted,
+			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7, Status: Status{State: model.WorkerCompleted},
 		}}}
 	}
 	reports := Reports{report("e0", 0, 1), report("e1", 1, 0), report("e1", 1, 1), report("stranger", 0, 1)}

@@ -13,13 +13,13 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// Each file tells one story: blocks of commands, a line of dashes, and what the
-// core has done. What is decided is committed after each command, unless `hold`
-// said to wait for `commit` or `abandon`.
+// Each file is one scenario: blocks of commands, a line of dashes, and what the core has
+// done. Effects are committed after each command. After `hold` they wait for `commit` or
+// `abandon`.
 func TestTranscripts(t *testing.T) { transcript.Run(t, transcribe) }
 
-// transcribe runs the commands and answers the file as it should read. Blocks
-// are apart by an empty line.
+// transcribe runs the commands and returns the expected content of the file. An empty line
+// separates blocks.
 func transcribe(t *testing.T, text string) string {
 	s := &script{world: newWorld(Config{PerExecutor: 2})}
 	var blocks []string
@@ -47,7 +47,7 @@ type script struct {
 	*world
 	lines []string
 	hold  bool
-	// terms are shown of what is reported.
+	// terms: the answers to reports are shown with their term.
 	terms bool
 }
 
@@ -85,13 +85,13 @@ func (s *script) run(t *testing.T, line string) {
 	case "present", "absent": // present e1
 		s.present(arg(1), words[0] == "present")
 		s.give(model.Progress{Revision: s.revision})
-	case "ready": // the registry is
+	case "ready": // the registry is ready
 		ready := &model.Ready{Since: s.now, By: "signal"}
 		s.write(ready.Ref(), ready)
 		s.give(model.Progress{Revision: s.revision})
-	case "restored": // first line: a cluster that waits for its job services
+	case "restored": // first line: the cluster waits for its job services
 		s.write((*model.Ready)(nil).Ref(), nil)
-	case "gone": // gone u1: the record of its reservation
+	case "gone": // gone u1: delete its reservation
 		s.write(reservationRef(arg(1)), nil)
 		s.give(model.Progress{Revision: s.revision})
 	case "drain", "undrain": // drain e1
@@ -129,7 +129,7 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		s.lease(arg(1), ordinals...)
 		s.give(model.Progress{Revision: s.revision})
-	case "free": // free u1: its lease is gone
+	case "free": // free u1: delete its lease
 		s.write(leaseRef(arg(1)), nil)
 		s.give(model.Progress{Revision: s.revision})
 	case "elect":
@@ -137,7 +137,7 @@ func (s *script) run(t *testing.T, line string) {
 		s.show(s.elect())
 	case "succeed": // another replica takes over
 		s.show(s.succeed())
-	case "create": // create u1 [mod=] [lease=] [term=]: in place of the present ones
+	case "create": // create u1 [mod=] [lease=] [term=]: by default the current ones
 		uid := arg(1)
 		s.give(model.Input{Token: uint64(option("token", 1)), Request: model.Dispatch{
 			Term: option("term", s.registry()),
@@ -152,7 +152,7 @@ func (s *script) run(t *testing.T, line string) {
 		done.Attempt = int32(attempt)
 		switch arg(4) {
 		case "ACCEPTED":
-			done.Outcome = Accepted{State: model.WorkerStarting, Incarnation: option("incarnation", 1), Sequence: option("sequence", 1)}
+			done.Outcome = Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: option("incarnation", 1), Sequence: option("sequence", 1)}
 		case "UNKNOWN":
 		default:
 			done.Outcome = Refused{Reason: fault.Reason(arg(4))}
@@ -185,7 +185,7 @@ func (s *script) run(t *testing.T, line string) {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
 			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, State: workerState(t, state),
+				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: Status{State: workerState(t, state)},
 			})
 		}
 		s.give(model.Input{Token: 2, Request: r})
@@ -204,7 +204,7 @@ func (s *script) run(t *testing.T, line string) {
 			t.Fatal(err)
 		}
 		s.pass(d)
-	case "terms": // shows of reports in which term how many strays are known
+	case "terms": // answers to reports are shown with their term and orphans
 		s.terms = true
 	case "hold":
 		s.hold = true
@@ -223,25 +223,25 @@ func (s *script) run(t *testing.T, line string) {
 	}
 	for turns := 0; !s.hold && (len(s.effects) > 0 || len(s.unsent) > 0); turns++ {
 		if turns > 1000 {
-			t.Fatalf("%s: the core does not come to rest", line)
+			t.Fatalf("%s: the core still decides after 1000 turns", line)
 		}
 		if len(s.unsent) > 0 {
 			done := s.unsent[0]
 			s.unsent = s.unsent[1:]
-			s.say("not sent any more: %s %s/%s", done.Executor, done.UID, done.WorkerID)
+			s.say("not sent: %s %s/%s", done.Executor, done.UID, done.WorkerID)
 			s.give(done)
 			continue
 		}
 		carried, ok := s.commit(len(s.effects))
 		if !ok {
-			s.say("abandoned: what was expected does not hold")
+			s.say("abandoned: a compare failed")
 		}
 		s.show(carried)
 		s.give(nil)
 	}
 }
 
-// pass lets time go by, stopping at each deadline of the core.
+// pass advances the clock, and steps the core at each of its deadlines.
 func (s *script) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for range 1000 {
@@ -274,7 +274,7 @@ func workerState(t *testing.T, name string) model.WorkerState {
 	return 0
 }
 
-// show prints what is carried out; effects when they are durable.
+// show prints actions that are carried out, and effects that are durable.
 func (s *script) show(actions []model.Action) {
 	for _, action := range actions {
 		switch a := action.(type) {
@@ -393,7 +393,7 @@ func (s *script) replyText(r model.Reply) string {
 	case []model.DispatchOutcome:
 		text := ""
 		for _, o := range v {
-			text += fmt.Sprintf("%s taken=%v %s", o.UID, o.Taken, o.Reason)
+			text += fmt.Sprintf("%s accepted=%v %s", o.UID, o.Accepted, o.Reason)
 		}
 		return strings.TrimSpace(text)
 	case Reported:
@@ -402,7 +402,7 @@ func (s *script) replyText(r model.Reply) string {
 			text += fmt.Sprintf(" forget %s/%s", ended.UID, ended.Worker.ID)
 		}
 		if s.terms {
-			text += fmt.Sprintf(", strays in term %d: %d", v.Term, v.Strays)
+			text += fmt.Sprintf(", orphans in term %d: %d", v.Term, v.Strays)
 		}
 		return text
 	case Cleared:

@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A request of an unknown type is answered, so that its caller does not wait for ever.
-func TestARequestOfAnUnknownTypeIsAnswered(t *testing.T) {
+// An input of an unknown type is answered, so that its caller does not wait forever.
+func TestAnInputOfAnUnknownTypeIsAnswered(t *testing.T) {
 	c := New(Config{})
 	c.Step(time.Unix(1, 0), model.Elected{Term: 1, Revision: 1})
 	actions := c.Step(time.Unix(1, 0), model.Input{Token: 7, Request: struct{}{}})

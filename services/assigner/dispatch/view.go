@@ -1,7 +1,7 @@
 package dispatch
 
 import (
-	"container/heap"
+	"cmp"
 	"slices"
 	"time"
 
@@ -14,20 +14,20 @@ type reservation struct {
 	mod int64
 }
 
-// ends says whether the workers of the reservation are to go. One that is not
-// there has none.
+// ends reports whether all workers of the reservation are to end. A reservation without
+// a record has none.
 func (r reservation) ends() bool {
 	return r.Reservation == nil || r.State == model.Cancelling || r.State.Terminal()
 }
 
-// lease is the chunks of a lease that are there, by number, and the create
-// revision of its first one.
+// lease is the known chunks of a lease, by number, and the create revision of the first
+// one.
 type lease struct {
 	chunks map[int32]*model.LeaseChunk
 	create int64
 }
 
-// whole says whether every chunk and worker of the lease is there.
+// whole reports whether every chunk and worker of the lease is known.
 func (l lease) whole() bool {
 	first := l.chunks[0]
 	if first == nil || len(l.chunks) != int(first.Chunks) {
@@ -40,7 +40,7 @@ func (l lease) whole() bool {
 	return n == int(first.Total)
 }
 
-// placements gives the lease's workers in order of index.
+// placements returns the lease's workers in order of worker ID.
 func (l lease) placements() []model.Placement {
 	var all []model.Placement
 	for _, chunk := range l.chunks {
@@ -50,20 +50,21 @@ func (l lease) placements() []model.Placement {
 	return all
 }
 
-// host is an executor: its record, the workers placed on it that have not
-// ended, and the orders that wait for it.
+// host is an executor: its record, the workers placed on it that have not ended, and the
+// requests to it.
 type host struct {
-	// record is nil when the view has none.
+	// record is nil if the executor has none.
 	record *model.Executor
-	// placed is in order of uid and worker ID.
-	placed  []placed
-	waiting queue
-	flying  int
-	// refusing is since when the incarnation has refused this service, without an
+	// placed has the workers in order of uid and worker ID.
+	placed []placed
+	// waiting has the requests that need a free call, or the executor's presence.
+	waiting requestQueue
+	calls   int
+	// refusing is since when the incarnation has refused this service without another
 	// answer in between; zero while it does not.
 	refusing time.Time
-	// strays are the orders to stop what it should not have.
-	strays map[instance]*order
+	// orphans are the requests to stop what the executor should not have.
+	orphans map[instance]*request
 }
 
 type placed struct {
@@ -72,29 +73,26 @@ type placed struct {
 }
 
 func (p placed) compare(o placed) int {
-	switch {
-	case p.uid < o.uid:
-		return -1
-	case p.uid > o.uid:
-		return 1
-	}
-	return p.workerID.Compare(o.workerID)
+	return cmp.Or(cmp.Compare(p.uid, o.uid), p.workerID.Compare(o.workerID))
 }
 
-// lost says whether the executor's workers were given up. A record that is gone
-// was deleted: nothing will ever be heard of that executor again.
+// lost reports whether the executor's workers were given up. An executor whose record
+// was deleted never reports again.
 func (h *host) lost() bool { return h.record == nil || h.record.Lost }
+
+// draining reports whether the executor's workers are to be stopped.
+func (h *host) draining() bool { return h.record != nil && h.record.Draining }
 
 func (c *Core) host(ordinal uint32) *host {
 	h := c.hosts[ordinal]
 	if h == nil {
-		h = &host{strays: map[instance]*order{}}
+		h = &host{waiting: newRequestQueue(), orphans: map[instance]*request{}}
 		c.hosts[ordinal] = h
 	}
 	return h
 }
 
-// executorID names the executor of an ordinal; empty when it is gone.
+// executorID returns the ID of an executor, and "" if its record was deleted.
 func (c *Core) executorID(ordinal uint32) string {
 	if h := c.hosts[ordinal]; h != nil && h.record != nil {
 		return h.record.ID
@@ -102,11 +100,11 @@ func (c *Core) executorID(ordinal uint32) string {
 	return ""
 }
 
-// present says whether orders can reach the executor.
+// present reports whether requests can reach the executor.
 func (c *Core) present(h *host) bool { return h.record != nil && c.live[h.record.ID] }
 
-// changed takes in one record of the view. A leader knows its own records
-// better: it alone writes them.
+// changed stores one record of the view. A leader ignores its own records: it alone
+// writes them, and its memory is ahead of the view.
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindTaskHeader, model.KindTaskChunk, model.KindRefusal:
@@ -114,19 +112,15 @@ func (c *Core) changed(e model.Changed) {
 			return
 		}
 	case model.KindLeader:
-		c.leaderChanged(e)
+		// The assigner refuses a dispatch of a deposed leader of the registry, for its
+		// compare would fail forever. The view may still show an earlier term than
+		// model.Leads did.
+		if e.Ref.ID == model.ServiceRegistry && e.Mod >= c.registryTerm {
+			c.registryTerm = e.Create
+		}
 		return
 	}
 	c.set(e.Ref, e.Record, e.Create, e.Mod)
-}
-
-// leaderChanged notes the registry's term: a call that a deposed leader sent would
-// fail its compare for ever, so it is refused instead. What the view shows of an
-// earlier term than the store holds counts for nothing; see model.Leads.
-func (c *Core) leaderChanged(e model.Changed) {
-	if e.Ref.ID == model.ServiceRegistry && e.Mod >= c.registryTerm {
-		c.registryTerm = e.Create
-	}
 }
 
 func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
@@ -145,7 +139,7 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 		t.unwanted = unwanted
 		c.tallyAll(t, +1)
 	}
-	c.mark(ref.ID)
+	c.markTask(ref.ID)
 }
 
 func (c *Core) setLeaseChunk(ref model.Ref, chunk *model.LeaseChunk, create int64) {
@@ -166,7 +160,7 @@ func (c *Core) setLeaseChunk(ref model.Ref, chunk *model.LeaseChunk, create int6
 	} else {
 		c.leases[ref.ID] = l
 	}
-	c.mark(ref.ID)
+	c.markTask(ref.ID)
 }
 
 func (c *Core) setExecutor(id string, e *model.Executor) {
@@ -176,10 +170,8 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 		h.record = nil
 		c.markHost(old)
 		delete(c.ordinals, id)
-		for _, o := range h.strays {
-			c.drop(o)
-		}
-		if len(h.placed)+len(h.waiting)+len(h.strays)+h.flying == 0 {
+		c.keepOrphans(h, nil)
+		if len(h.placed)+h.waiting.Len()+h.calls == 0 {
 			delete(c.hosts, old)
 		}
 	}
@@ -192,8 +184,8 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 		h.refusing = time.Time{}
 	}
 	h.record = e
-	if e.Lost && len(h.strays) > 0 {
-		c.unbar()
+	if e.Lost && len(h.orphans) > 0 {
+		c.unblock()
 	}
 	c.markHost(e.Ordinal)
 	c.wake(h)
@@ -210,23 +202,20 @@ func (c *Core) setLive(id string, present bool) {
 	}
 }
 
-// setReady takes the registry's ready mark. Before it, as in a cluster that was
-// restored, what no record wants is left alone: the record may be yet to come.
+// setReady stores the registry's ready mark. Before it, for example in a restored
+// cluster, a record that is missing may be yet to come.
 func (c *Core) setReady(r *model.Ready) {
 	c.ready = r != nil && !r.Since.IsZero()
 	if !c.ready || !c.leading {
 		return
 	}
-	for len(c.held) > 0 {
-		heap.Pop(&c.held).(*order).enter(&c.due)
-	}
-	c.lookAtAll()
+	c.moveAll(&c.untilReady, c.untilReady.Len())
+	c.markAll()
 }
 
-// lookAtAll asks for a look at everything that review may decide something about.
-// That is little of a large fleet: all of it is looked at when this replica begins
-// to lead, and everybody waits meanwhile.
-func (c *Core) lookAtAll() {
+// markAll marks everything that review may decide something about. That is a small part
+// of a large fleet: a new leader reviews all of it while its callers wait.
+func (c *Core) markAll() {
 	for uid, t := range c.tasks {
 		if h := t.header; h == nil || !h.Complete || h.Ended || h.Stopping || t.leaving > 0 || c.reservations[uid].ends() {
 			c.dirtyTasks[uid] = struct{}{}
@@ -236,22 +225,32 @@ func (c *Core) lookAtAll() {
 		c.markRefusal(id)
 	}
 	for ordinal, h := range c.hosts {
-		if len(h.placed) > 0 && (h.lost() || h.record.Draining || c.refuses(h)) {
+		if len(h.placed) > 0 && c.clears(h) {
 			c.dirtyHosts[ordinal] = struct{}{}
 		}
 	}
 }
 
-// mark asks for a look at a task.
-func (c *Core) mark(uid string) {
+// clears reports whether review may end workers of an executor because of its record.
+func (c *Core) clears(h *host) bool { return h.lost() || h.draining() || c.refuses(h) }
+
+// markTask lets the next review look at a task.
+func (c *Core) markTask(uid string) {
 	if c.leading && c.tasks[uid] != nil {
 		c.dirtyTasks[uid] = struct{}{}
 	}
 }
 
-// markHost asks for a look at an executor.
+// markHost lets the next review look at an executor.
 func (c *Core) markHost(ordinal uint32) {
 	if c.leading {
 		c.dirtyHosts[ordinal] = struct{}{}
+	}
+}
+
+// markRefusal lets the next review look at the refusal of an executor, if there is one.
+func (c *Core) markRefusal(id string) {
+	if c.leading && c.refusals[id] != nil {
+		c.dirtyRefusals[id] = struct{}{}
 	}
 }

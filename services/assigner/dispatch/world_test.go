@@ -11,22 +11,22 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// world plays everything around one core: the store with its view, the other
-// services and the clock. It holds the core to its promises at every step.
+// world simulates everything around one core: the store with its view, the other services
+// and the clock. It checks the core's promises at every step.
 type world struct {
 	core     *Core
 	cfg      Config
 	now      time.Time
 	revision int64
-	// records is what the store holds, own is what of it the assigner wrote, as
-	// its effects not yet durable would have it.
+	// records is the content of the store. own is the assigner's part of it, with the
+	// effects that are not durable yet.
 	records map[model.Ref]stored
 	own     map[model.Ref]model.Record
 	effects []model.Effect
 	held    []model.Action
 	// sent counts the submits of each worker by attempt.
-	sent map[orderKey]map[int32]int
-	// unsent are the answers to orders that did not stand any more.
+	sent map[workerKey]map[int32]int
+	// unsent are the answers to submits that were no longer wanted.
 	unsent []SubmitDone
 	failed []string
 }
@@ -41,7 +41,7 @@ func newWorld(cfg Config) *world {
 		core: New(cfg), cfg: cfg.orDefault(), revision: 1,
 		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		records: map[model.Ref]stored{}, own: map[model.Ref]model.Record{},
-		sent: map[orderKey]map[int32]int{},
+		sent: map[workerKey]map[int32]int{},
 	}
 	ready := &model.Ready{Since: w.now, By: "auto"}
 	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
@@ -53,8 +53,8 @@ func (w *world) fail(format string, args ...any) {
 	w.failed = append(w.failed, fmt.Sprintf(format, args...))
 }
 
-// write stores what another service decided, and tells the core; nil deletes.
-// The batch is closed by progress.
+// write stores a record of another service and gives it to the core; nil deletes it.
+// progress closes the batch.
 func (w *world) write(ref model.Ref, record model.Record) {
 	w.revision++
 	old := w.records[ref]
@@ -70,13 +70,13 @@ func (w *world) write(ref model.Ref, record model.Record) {
 
 func (w *world) progress() { w.step(model.Progress{Revision: w.revision}) }
 
-// elect makes the core the leader of a new term.
+// elect gives the core a new term as the leader.
 func (w *world) elect() []model.Action {
 	w.revision++
 	return w.step(model.Elected{Term: w.revision, Revision: w.revision})
 }
 
-// succeed throws the core away and elects another, which is fed from the store.
+// succeed replaces the core by another leader, which reads the store.
 func (w *world) succeed() []model.Action {
 	w.effects, w.held, w.unsent = nil, nil, nil
 	w.core = w.rebuilt()
@@ -89,7 +89,7 @@ func (w *world) succeed() []model.Action {
 	return w.elect()
 }
 
-// rebuilt makes a core that sees what the store holds.
+// rebuilt returns a core with the records of the store.
 func (w *world) rebuilt() *Core {
 	c := New(w.cfg)
 	refs := slices.SortedFunc(maps.Keys(w.records), func(a, b model.Ref) int {
@@ -103,8 +103,8 @@ func (w *world) rebuilt() *Core {
 	return c
 }
 
-// step gives one event and holds back what follows effects not yet durable. It
-// answers what is carried out at once.
+// step gives the core an event and returns the actions that are carried out at once.
+// Actions behind an effect wait until it is durable.
 func (w *world) step(event model.Event) []model.Action {
 	var carried []model.Action
 	for _, action := range w.core.Step(w.now, event) {
@@ -120,7 +120,7 @@ func (w *world) step(event model.Event) []model.Action {
 	return carried
 }
 
-// check holds one effect to its bounds and to the edges of the model.
+// check checks the limits of an effect, and the state transitions in it.
 func (w *world) check(e model.Effect) {
 	if n := len(e.Puts) + len(e.Deletes); n > maxPuts || n == 0 {
 		w.fail("an effect of %d records", n)
@@ -156,8 +156,8 @@ func (w *world) check(e model.Effect) {
 	}
 }
 
-// commit makes the first n effects durable, if what they expect holds, and
-// answers what is then carried out. It says false when they were abandoned.
+// commit makes the first n effects durable if their compares succeed, and returns the
+// actions that are then carried out. It returns false if the effects were abandoned.
 func (w *world) commit(n int) ([]model.Action, bool) {
 	n = min(n, len(w.effects))
 	for _, e := range w.effects[:n] {
@@ -206,39 +206,39 @@ func (w *world) abandon() {
 	w.step(model.Abandoned{})
 }
 
-// carry holds the orders that go out to what is durable, and answers those that
-// do.
+// carry checks requests against the durable records, and returns the actions that are
+// carried out.
 func (w *world) carry(actions []model.Action) (carried []model.Action) {
 	for _, action := range actions {
-		order, ok := action.(Submit)
+		submit, ok := action.(Submit)
 		if !ok {
 			carried = append(carried, action)
 			continue
 		}
-		if !w.core.Stands(order) {
-			w.unsent = append(w.unsent, SubmitDone{order.Executor, order.UID, order.Worker.ID, order.Attempt, NotSent{}})
+		if !w.core.Wanted(submit) {
+			w.unsent = append(w.unsent, SubmitDone{submit.Executor, submit.UID, submit.Worker.ID, submit.Attempt, NotSent{}})
 			continue
 		}
 		carried = append(carried, action)
-		key := orderKey{w.core.ordinals[order.Executor], order.UID, order.Worker.ID}
-		header, _ := w.records[model.Ref{Kind: model.KindTaskHeader, ID: order.UID}].record.(*model.TaskHeader)
+		key := workerKey{w.core.ordinals[submit.Executor], submit.UID, submit.Worker.ID}
+		header, _ := w.records[model.Ref{Kind: model.KindTaskHeader, ID: submit.UID}].record.(*model.TaskHeader)
 		if header == nil || !header.Complete || header.Stopping {
-			w.fail("submit of %s for a task that is not to be started", order.Worker)
+			w.fail("submit of %s for a task that is not to be started", submit.Worker)
 			continue
 		}
-		if state := w.state(order.UID, order.Worker.ID); state != model.WorkerAssigned {
-			w.fail("submit of %s, which is %s", order.Worker, state)
+		if state := w.state(submit.UID, submit.Worker.ID); state != model.WorkerAssigned {
+			w.fail("submit of %s, which is %s", submit.Worker, state)
 		}
 		if w.sent[key] == nil {
 			w.sent[key] = map[int32]int{}
 		}
-		w.sent[key][order.Attempt]++
-		if order.Attempt > w.core.maxAttempts(order.UID) {
-			w.fail("attempt %d of %s", order.Attempt, order.Worker)
+		w.sent[key][submit.Attempt]++
+		if submit.Attempt > w.core.maxAttempts(submit.UID) {
+			w.fail("attempt %d of %s", submit.Attempt, submit.Worker)
 		}
 	}
 	total, per := 0, map[uint32]int{}
-	for key := range w.core.flights {
+	for key := range w.core.calls {
 		total++
 		per[key.ordinal]++
 		if per[key.ordinal] > w.cfg.PerExecutor || total > w.cfg.InFlight {
@@ -248,7 +248,7 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 	return carried
 }
 
-// state is the durable state of a worker.
+// state returns the durable state of a worker.
 func (w *world) state(uid string, workerID model.WorkerID) model.WorkerState {
 	for ref, s := range w.records {
 		if chunk, ok := s.record.(*model.TaskChunk); ok && ref.ID == uid {
@@ -262,10 +262,10 @@ func (w *world) state(uid string, workerID model.WorkerID) model.WorkerState {
 	return model.WorkerUnset
 }
 
-// dump is everything that a core derives from records.
+// dump returns everything that a core derives from records.
 func dump(c *Core) string {
 	var b strings.Builder
-	for _, uid := range c.uids {
+	for uid := range c.uids.All() {
 		t := c.tasks[uid]
 		fmt.Fprintf(&b, "task %s %+v %v leaving %d\n", uid, t.header, t.counts, t.leaving)
 		for n, chunk := range t.chunks {
@@ -277,14 +277,33 @@ func dump(c *Core) string {
 			fmt.Fprintf(&b, "host %d %v %v\n", ordinal, h.record, h.placed)
 		}
 	}
-	var orders []string
-	for key, o := range c.orders {
-		orders = append(orders, fmt.Sprintf("order %v %d %s", key, o.kind, o.state))
+	var requests []string
+	for key, r := range c.requests {
+		requests = append(requests, fmt.Sprintf("request %v %d %s", key, r.kind, r.state))
 	}
-	slices.Sort(orders)
+	slices.Sort(requests)
 	fmt.Fprintf(&b, "%s\nreservations %d leases %d live %v ordinals %v\n",
-		strings.Join(orders, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
+		strings.Join(requests, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
 	return b.String()
+}
+
+// maxTaskAtOnce is how many workers a task has at most that is created by one effect.
+const maxTaskAtOnce = (maxPuts - 1) * model.TaskChunkSize
+
+// Task returns a task's header and its workers in order of worker ID, false if there is
+// no such task.
+func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
+	t := c.tasks[uid]
+	if t == nil || t.header == nil {
+		return model.TaskHeader{}, nil, false
+	}
+	var workers []model.TaskWorker
+	for _, chunk := range t.chunks {
+		if chunk != nil {
+			workers = append(workers, chunk.Workers...)
+		}
+	}
+	return *t.header, workers, true
 }
 
 // The records that the other services write in tests.
@@ -298,7 +317,7 @@ func (w *world) executor(n uint32, incarnation int64, lost bool) {
 
 func executorRef(id string) model.Ref { return model.Ref{Kind: model.KindExecutor, ID: id} }
 
-// drain says whether the workers of an executor are to go.
+// drain begins or ends the drain of an executor.
 func (w *world) drain(id string, draining bool) {
 	e := *w.records[executorRef(id)].record.(*model.Executor)
 	e.Draining = draining
@@ -316,7 +335,7 @@ func (w *world) present(id string, there bool) {
 
 func key(uid string) model.Key { return model.Key{Job: "job-" + uid, Stage: "map", Name: "main"} }
 
-// workerOf names the worker of a reservation.
+// workerOf returns the full name of a worker of a reservation.
 func workerOf(uid string, workerID model.WorkerID) model.Worker {
 	return model.Worker{Job: key(uid).Job, Stage: "map", ID: workerID}
 }
@@ -325,8 +344,8 @@ func reservationRef(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: key(uid), ID: uid}
 }
 
-// reservation stores a version with a state, or gives the one there is another;
-// what is asked then stays.
+// reservation stores a reservation with a state. If there is one already, only its state
+// changes.
 func (w *world) reservation(uid string, state model.State, attempts int32, changes ...func(*model.Reservation)) {
 	r := &model.Reservation{
 		Key: key(uid), UID: uid,
@@ -343,7 +362,7 @@ func (w *world) reservation(uid string, state model.State, attempts int32, chang
 	w.write(r.Ref(), r)
 }
 
-// lease grants worker i of a reservation the i-th executor, in chunks of one txn.
+// lease places worker i of a reservation on the i-th executor.
 func (w *world) lease(uid string, ordinals ...uint32) {
 	chunks := int32((len(ordinals) + model.LeaseChunkSize - 1) / model.LeaseChunkSize)
 	n, index := int32(0), int32(0)
@@ -360,14 +379,14 @@ func (w *world) lease(uid string, ordinals ...uint32) {
 
 func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }
 
-// dispatch asks for a task as it was decided on just now.
+// dispatch gives the core a dispatch with the current revisions.
 func (w *world) dispatch(token uint64, uid string) []model.Action {
 	return w.step(model.Input{Token: token, Request: model.Dispatch{Term: w.registry(), Tasks: []model.DispatchTask{{
 		Key: key(uid), UID: uid, Mod: w.records[reservationRef(uid)].mod, Lease: w.records[leaseRef(uid)].create,
 	}}}})
 }
 
-// leaderRecord stands for the value of an election key.
+// leaderRecord is a value of an election key.
 type leaderRecord struct{ service string }
 
 func (l leaderRecord) Ref() model.Ref { return model.LeaderRef(l.service) }

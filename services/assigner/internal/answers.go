@@ -9,20 +9,20 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// What agents answer is untrusted: it is checked here, and nowhere else. An answer
-// that is invalid says nothing of whether the worker was started, so that it is an
-// Unknown outcome: a failed attempt of that executor.
+// The answers of agents are untrusted, and are checked only in this file. An invalid
+// answer does not show whether the worker was started, so its outcome is Unknown: a
+// failed attempt of that executor.
 
-// answersOf gives the outcomes that an agent answered to several start requests. It
-// refuses an answer of another length, which does not say what belongs to what.
-func answersOf(asked int, m *controlv1.SubmitTasksAnswer) ([]*controlv1.SubmitOutcome, error) {
-	if got := len(m.GetOutcomes()); got != asked {
-		return nil, fault.BadField(fault.ReasonInvalid, "outcomes", "must be %d, got %d", asked, got)
+// outcomesOf returns the outcomes of an answer to several start requests. It rejects an
+// answer of another length, of which the outcomes cannot be matched with the requests.
+func outcomesOf(requests int, m *controlv1.SubmitTasksAnswer) ([]*controlv1.SubmitOutcome, error) {
+	if got := len(m.GetOutcomes()); got != requests {
+		return nil, fault.BadField(fault.ReasonInvalid, "outcomes", "must be %d, got %d", requests, got)
 	}
 	return m.GetOutcomes(), nil
 }
 
-// startOf gives the outcome of one of several start requests.
+// startOf returns the outcome of one of several start requests.
 func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 	if len(m.GetFailure()) > 0 {
 		return refusalOf(rpc.Unpack(m.GetFailure()))
@@ -33,52 +33,49 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode, Signal: m.GetSignal(), Error: m.GetError()})
 }
 
-// acceptedOf gives the outcome of a start request that the agent did not refuse.
+// acceptedOf returns the outcome of a start request that the agent has not refused.
 func acceptedOf(a dispatch.Submit, sequence int64, w *controlv1.WorkerReport) any {
-	state, err := workerOf(sequence, w)
+	status, err := statusOf(sequence, w)
 	if err != nil {
 		return invalid(err)
 	}
-	return dispatch.Accepted{
-		State: state, Incarnation: a.Incarnation, Sequence: sequence, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
-	}
+	return dispatch.Accepted{Status: status, Incarnation: a.Incarnation, Sequence: sequence}
 }
 
-// stopOf gives the result of a stop request that the agent did not refuse.
+// stopOf returns the outcome of a stop request that the agent has not refused.
 func stopOf(m *controlv1.StopTaskAnswer) any {
-	w := m.GetWorker()
-	state, err := workerOf(m.GetSequence(), w)
+	status, err := statusOf(m.GetSequence(), m.GetWorker())
 	switch {
 	case err != nil:
 		return invalid(err)
-	case state.Terminal():
-		return dispatch.Ended{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()}
-	case state == model.WorkerEvicting:
+	case status.State.Terminal():
+		return dispatch.Ended(status)
+	case status.State == model.WorkerEvicting:
 		return dispatch.Stopping{}
 	}
-	return invalid(fault.BadField(fault.ReasonInvalid, "worker.state", "%s does not answer a stop request", state))
+	return invalid(fault.BadField(fault.ReasonInvalid, "worker.state", "%s does not answer a stop request", status.State))
 }
 
-// workerOf checks what an answer says of its worker.
-func workerOf(sequence int64, w *controlv1.WorkerReport) (model.WorkerState, error) {
+// statusOf checks and returns the status of the worker in an answer.
+func statusOf(sequence int64, w *controlv1.WorkerReport) (dispatch.Status, error) {
 	if w == nil {
-		return model.WorkerUnset, fault.BadField(fault.ReasonRequired, "worker", "is required")
+		return dispatch.Status{}, fault.BadField(fault.ReasonRequired, "worker", "is required")
 	}
 	state, err := wire.AgentState("worker.state", w.GetState())
 	if err != nil {
-		return model.WorkerUnset, err
+		return dispatch.Status{}, err
 	}
-	return state, wire.CheckOutcome(sequence, state, w.ExitCode, w.GetSignal(), w.GetError())
+	status := dispatch.Status{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()}
+	return status, wire.CheckOutcome(sequence, state, status.ExitCode, status.Signal, status.Error)
 }
 
 func invalid(err error) any {
 	return dispatch.Unknown{Message: "the agent's answer is invalid: " + fault.Of(err).Message}
 }
 
-// refusalOf gives the outcome of a request that failed. Only the agent itself can
-// refuse. What gRPC says in its place, an agent that is failing, or another program
-// at its address that does not know the call, leaves open whether the worker was
-// started.
+// refusalOf returns the outcome of a call that failed. Only the agent itself can refuse
+// a request. Errors of gRPC, of a failing agent, or of another program at the address
+// do not show whether the worker was started.
 func refusalOf(f *fault.Error) any {
 	switch f.Kind {
 	case fault.Denied:
@@ -91,11 +88,11 @@ func refusalOf(f *fault.Error) any {
 	return dispatch.Unknown{Message: f.Message}
 }
 
-// maxReason bounds a reason that an agent makes up.
+// maxReason bounds the length of a reason that an agent chooses.
 const maxReason = 64
 
-// reasonOf bounds the reason of an agent's refusal: it becomes a label of metrics and
-// a part of records.
+// reasonOf checks the reason of an agent's refusal, which becomes a metric label and
+// part of records.
 func reasonOf(reason fault.Reason) fault.Reason {
 	if reason == "" || len(reason) > maxReason {
 		return fault.ReasonInvalid

@@ -22,8 +22,8 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 	for _, lie := range agenttest.Lies() {
 		t.Run(lie.Name, func(t *testing.T) {
 			liar := agenttest.Serve(t, lie.Script)
-			o := newOrders(t)
-			for _, p := range []parcel{
+			o := newSender(t)
+			for _, p := range []bundle{
 				{orderTo(liar.Address, "u", "e", 0)},
 				{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)},
 			} {
@@ -39,7 +39,7 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 			if lie.Script.Stop == nil {
 				return
 			}
-			if result := o.stop(t.Context(), dispatch.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !unknown(result) {
+			if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}}); !unknown(result) {
 				t.Errorf("of a stop it is %#v", result)
 			}
 		})
@@ -63,13 +63,13 @@ func TestANilOutcomeIsInvalid(t *testing.T) {
 // A refusal of permission is one whoever says so at the agent's address.
 func TestPermissionDeniedIsARefusal(t *testing.T) {
 	liar := agenttest.Serve(t, agenttest.Denial())
-	o := newOrders(t)
-	for _, outcome := range o.submitAll(t.Context(), parcel{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)}) {
+	o := newSender(t)
+	for _, outcome := range o.submitAll(t.Context(), bundle{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)}) {
 		if !refused(fault.ReasonPermissionDenied)(outcome) {
 			t.Errorf("%#v", outcome)
 		}
 	}
-	if result := o.stop(t.Context(), dispatch.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !refused(fault.ReasonPermissionDenied)(result) {
+	if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}}); !refused(fault.ReasonPermissionDenied)(result) {
 		t.Errorf("of a stop it is %#v", result)
 	}
 }
@@ -112,7 +112,7 @@ func TestAPanicOfACallIsAFinding(t *testing.T) {
 func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
-	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) }, NewOrders(nil, slog.New(slog.DiscardHandler)).Perform)
+	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) }, NewSender(nil, slog.New(slog.DiscardHandler)).Perform)
 	h := NewDispatch(l)
 	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
 	if _, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {
@@ -136,10 +136,10 @@ func FuzzAgentAnswers(f *testing.F) {
 		if exits {
 			exit = &code
 		}
-		order := dispatch.Submit{Incarnation: 3}
+		submit := dispatch.Submit{Request: dispatch.Request{Incarnation: 3}}
 		for _, outcome := range []any{
-			startOf(order, &controlv1.SubmitOutcome{State: berthv1.Assignment_State(state), Sequence: sequence, ExitCode: exit, Error: problem, Failure: failure}),
-			acceptedOf(order, sequence, &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}),
+			startOf(submit, &controlv1.SubmitOutcome{State: berthv1.Assignment_State(state), Sequence: sequence, ExitCode: exit, Error: problem, Failure: failure}),
+			acceptedOf(submit, sequence, &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}),
 			stopOf(&controlv1.StopTaskAnswer{Sequence: sequence, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}}),
 		} {
 			switch o := outcome.(type) {

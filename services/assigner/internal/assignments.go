@@ -16,16 +16,16 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// Assignments is berth.v1.Assignments over the loop.
+// Assignments serves berth.v1.Assignments.
 type Assignments struct {
 	berthv1.UnimplementedAssignmentsServer
 	loop loop.Owner[*dispatch.Core]
 }
 
-// NewAssignments serves the loop's core.
+// NewAssignments returns the service of the core that the loop owns.
 func NewAssignments(l loop.Owner[*dispatch.Core]) *Assignments { return &Assignments{loop: l} }
 
-// maxCleared is how many workers one call may clear.
+// maxCleared bounds the workers of one ClearQuarantine call.
 const maxCleared = 1000
 
 // ClearQuarantine implements berth.v1.Assignments.
@@ -34,26 +34,26 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 	case req.GetExecutor() == "":
 		return nil, fault.BadField(fault.ReasonRequired, "executor", "name the executor that the workers are quarantined on")
 	case n == 0:
-		return nil, fault.BadField(fault.ReasonRequired, "workers", "name the workers that are gone, each as its assignment does")
+		return nil, fault.BadField(fault.ReasonRequired, "workers", "name the workers that have exited, each as in its assignment")
 	case n > maxCleared:
-		return nil, fault.BadField(fault.ReasonTooLarge, "workers", "%d workers; at most %d are cleared at once", n, maxCleared)
+		return nil, fault.BadField(fault.ReasonTooLarge, "workers", "must be at most %d, got %d", maxCleared, n)
 	}
-	clear := dispatch.Clear{Executor: req.GetExecutor(), RequestID: req.GetRequestId()}
+	request := dispatch.Clear{Executor: req.GetExecutor(), RequestID: req.GetRequestId()}
 	for i, w := range req.GetWorkers() {
 		for _, part := range []struct {
 			name    string
 			missing bool
 		}{{"job", w.GetJob() == ""}, {"stage", w.GetStage() == ""}, {"epoch", w.GetEpoch() <= 0}} {
 			if part.missing {
-				return nil, fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].%s", i, part.name), "name the worker as its assignment does")
+				return nil, fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].%s", i, part.name), "name the worker as in its assignment")
 			}
 		}
-		clear.Workers = append(clear.Workers, dispatch.Assigned{
+		request.Workers = append(request.Workers, dispatch.Assigned{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch:  w.GetEpoch(),
 		})
 	}
-	value, err := s.loop.Do(ctx, clear)
+	value, err := s.loop.Do(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 		return nil, err
 	}
 	filter := dispatch.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
-	// Read before the core is, which may know of more by then and never of less.
+	// The core is read after the revision, so it is never older.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	var bad error

@@ -13,13 +13,13 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// Dispatch is control.v1.Dispatch over the loop.
+// Dispatch serves control.v1.Dispatch.
 type Dispatch struct {
 	controlv1.UnimplementedDispatchServer
 	loop loop.Owner[*dispatch.Core]
 }
 
-// NewDispatch serves the loop's core.
+// NewDispatch returns the service of the core that the loop owns.
 func NewDispatch(l loop.Owner[*dispatch.Core]) *Dispatch { return &Dispatch{loop: l} }
 
 // CreateAssignmentTasks implements control.v1.Dispatch.
@@ -35,7 +35,7 @@ func (s *Dispatch) CreateAssignmentTasks(ctx context.Context, req *controlv1.Cre
 	answer := &controlv1.CreateTasksAnswer{}
 	for _, o := range value.([]model.DispatchOutcome) {
 		result := controlv1.CreateOutcome_REFUSED
-		if o.Taken {
+		if o.Accepted {
 			result = controlv1.CreateOutcome_TAKEN
 		}
 		answer.Outcomes = append(answer.Outcomes, &controlv1.CreateOutcome{Uid: o.UID, Result: result, Reason: string(o.Reason)})
@@ -43,8 +43,8 @@ func (s *Dispatch) CreateAssignmentTasks(ctx context.Context, req *controlv1.Cre
 	return answer, nil
 }
 
-// ReportWorkers implements control.v1.Dispatch. A report that cannot be taken
-// now is left out of the answer, and its agent brings it again.
+// ReportWorkers implements control.v1.Dispatch. The answer leaves out a report that is
+// refused, and its agent sends it again. A single report that is refused is an error.
 func (s *Dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 	reports := make(dispatch.Reports, 0, len(req.GetReports()))
 	for _, r := range req.GetReports() {
@@ -84,8 +84,8 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 	for _, w := range r.GetWorkers() {
 		report.Workers = append(report.Workers, dispatch.WorkerStatus{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
-			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: wire.WorkerState(w.GetState()),
-			ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Since: wire.Time(w.GetSince()),
+			Epoch:  w.GetEpoch(), UID: w.GetUid(),
+			Status: dispatch.Status{State: wire.WorkerState(w.GetState()), ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()},
 		})
 	}
 	return report

@@ -22,7 +22,7 @@ const (
 
 // ShowFigures has the metrics show what the leader's inventory counts.
 func ShowFigures(r *replica.Replica, l *loop.Loop[*inventory.Core]) {
-	replica.Figures(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
+	replica.CollectMetrics(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
 }
 
 func show(f process.Figures, s inventory.Metrics) {

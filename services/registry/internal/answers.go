@@ -97,7 +97,7 @@ func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) (q
 	var done queue.DispatchDone
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{
-			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
+			UID: o.GetUid(), Accepted: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
 		})
 	}
 	return done, nil

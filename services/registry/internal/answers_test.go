@@ -59,13 +59,13 @@ func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
-			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
+			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Accepted || done.Outcomes[1].Accepted {
 				t.Errorf("%+v, %v", done, err)
 			}
 		})
 	}
 	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
-	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Taken || done.Outcomes[0].UID != "b" {
+	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Accepted || done.Outcomes[0].UID != "b" {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
 }

@@ -133,7 +133,7 @@ func TestFiguresOfAQueueGoWithIt(t *testing.T) {
 	}
 	l := begin(t, queue.Config{})
 	s := NewReservations(l)
-	replica.Figures(&replica.Replica{Metrics: metrics}, l, (*queue.Core).Stats, s.Figures)
+	replica.CollectMetrics(&replica.Replica{Metrics: metrics}, l, (*queue.Core).Stats, s.Figures)
 	scrape := func() string {
 		answer := httptest.NewRecorder()
 		metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))

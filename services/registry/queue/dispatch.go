@@ -43,7 +43,7 @@ func (c *Core) dispatchDone(done DispatchDone) {
 			c.subject = v.r.Ref()
 		}
 		mod, sent := mods[outcome.UID]
-		if sent && outcome.Taken {
+		if sent && outcome.Accepted {
 			c.counts.Taken++
 		} else if sent {
 			c.counts.Refused++
@@ -52,7 +52,7 @@ func (c *Core) dispatchDone(done DispatchDone) {
 			continue
 		}
 		switch {
-		case outcome.Taken:
+		case outcome.Accepted:
 			c.taken[v.uid] = v
 			c.update(v, func() { v.taken = true })
 		case v.r.Mod == mod:

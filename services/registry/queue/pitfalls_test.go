@@ -80,7 +80,7 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
 		w.step(CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
-		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
+		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Accepted: true}}}),
 		w.step(nil),
 	} {
 		if cycles := actionsOf[model.Cycle](actions); len(cycles) > 0 {

@@ -645,7 +645,7 @@ func (p *player) finishDispatch() {
 		switch {
 		case view.Reservation.Mod != task.Mod: // refused, and no fault of the lease
 		case rapid.Bool().Draw(p.t, "taken"):
-			outcome.Taken = true
+			outcome.Accepted = true
 			p.twin.drop(e)
 			for i := range e.workers {
 				e.done[i] = true

@@ -168,7 +168,7 @@ func (w *world) command(t *testing.T, line string) string {
 	case "dispatch-done":
 		var done DispatchDone
 		for _, uid := range a.bare {
-			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
+			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Accepted: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
 		}
 		return show(w.step(done))
 	case "lease":

@@ -1,4 +1,4 @@
-// Assigner runs one replica of the service that hands workers to executors.
+// Assigner runs one replica of the service that starts leased workers on their executors.
 package main
 
 import (

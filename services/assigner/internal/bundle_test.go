@@ -29,7 +29,7 @@ func TestWhatGoesTogether(t *testing.T) {
 	fresh.Fresh = true
 	orders = append(orders, orderTo("a:1", "u", "e1", 18), fresh, orderTo("a:2", "u", "e2", 20), orderTo("a:1", "v", "e0", 0))
 	var got []string
-	for _, p := range parcels(orders) {
+	for _, p := range bundles(orders) {
 		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
 		for _, a := range p {
 			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.ID.Index)
@@ -65,7 +65,7 @@ func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
 			{Failure: rpc.Pack(fault.New(fault.Unavailable, fault.ReasonUnavailable, "later"))},
 		}}, nil
 	}})
-	got := newOrders(t).submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)})
+	got := newSender(t).submitAll(t.Context(), bundle{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)})
 	if accepted, ok := got[0].(dispatch.Accepted); !ok || accepted.State != model.WorkerRunning || accepted.Sequence != 4 || accepted.Incarnation != 3 {
 		t.Errorf("the first is %#v", got[0])
 	}
@@ -79,7 +79,7 @@ func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 	a := serve(t, &agent{several: func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
 		return &controlv1.SubmitTasksAnswer{Outcomes: []*controlv1.SubmitOutcome{{State: berthv1.Assignment_RUNNING}}}, nil
 	}})
-	for _, outcome := range newOrders(t).submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1)}) {
+	for _, outcome := range newSender(t).submitAll(t.Context(), bundle{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1)}) {
 		if !unknown(outcome) {
 			t.Errorf("%#v", outcome)
 		}
@@ -92,7 +92,7 @@ func TestOrdersInARequestAreBounded(t *testing.T) {
 	for i := range int32(wire.MaxStartRequests + 1) {
 		orders = append(orders, orderTo("a:1", "u", fmt.Sprint("e", i), i))
 	}
-	if p := parcels(orders); len(p) != 2 || len(p[0]) != wire.MaxStartRequests || len(p[1]) != 1 {
+	if p := bundles(orders); len(p) != 2 || len(p[0]) != wire.MaxStartRequests || len(p[1]) != 1 {
 		t.Errorf("%d requests", len(p))
 	}
 }

@@ -76,22 +76,22 @@ func serve(t *testing.T, a *agent) *agent {
 	return a
 }
 
-func newOrders(t *testing.T) *Orders {
-	o := NewOrders(nil, slog.New(slog.DiscardHandler))
+func newSender(t *testing.T) *Sender {
+	o := NewSender(nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	return o
 }
 
-// whole is a task with everything that a job service may ask for.
-var whole = model.Task{
+// fullTask has every field set.
+var fullTask = model.Task{
 	Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
 }
 
 func submitTo(a *agent) dispatch.Submit {
-	return dispatch.Submit{
-		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Attempt: 2, Timeout: 10 * time.Second,
-		Worker: model.Worker{Job: "j", Stage: "s", ID: model.WorkerID{Index: 4, Number: 1}}, Task: whole,
-	}
+	return dispatch.Submit{Attempt: 2, Task: fullTask, Request: dispatch.Request{
+		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Timeout: 10 * time.Second,
+		Worker: model.Worker{Job: "j", Stage: "s", ID: model.WorkerID{Index: 4, Number: 1}},
+	}}
 }
 
 func TestSubmit(t *testing.T) {
@@ -123,7 +123,7 @@ func TestSubmit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := serve(t, &agent{submit: test.submit})
-			if outcome := newOrders(t).submitAll(t.Context(), parcel{submitTo(a)})[0]; !test.want(outcome) {
+			if outcome := newSender(t).submitAll(t.Context(), bundle{submitTo(a)})[0]; !test.want(outcome) {
 				t.Errorf("the outcome is %#v", outcome)
 			}
 		})
@@ -158,15 +158,15 @@ func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	}})
 	late := submitTo(a)
 	late.Timeout = 20 * time.Millisecond
-	o := newOrders(t)
-	if outcome := o.submitAll(t.Context(), parcel{late})[0]; !unknown(outcome) {
+	o := newSender(t)
+	if outcome := o.submitAll(t.Context(), bundle{late})[0]; !unknown(outcome) {
 		t.Errorf("a time-out is %#v", outcome)
 	}
 	nobody := submitTo(&agent{address: porttest.Hold(t)})
-	if outcome := o.submitAll(t.Context(), parcel{nobody})[0]; !unknown(outcome) {
+	if outcome := o.submitAll(t.Context(), bundle{nobody})[0]; !unknown(outcome) {
 		t.Errorf("a refused connection is %#v", outcome)
 	}
-	if outcome := o.stop(t.Context(), dispatch.Stop{Address: nobody.Address, Timeout: time.Second}); !unknown(outcome) {
+	if outcome := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: nobody.Address, Timeout: time.Second}}); !unknown(outcome) {
 		t.Errorf("of a stop it is %#v", outcome)
 	}
 }
@@ -182,7 +182,7 @@ func TestStop(t *testing.T) {
 			}
 			return &controlv1.StopTaskAnswer{Worker: &controlv1.WorkerReport{State: state}}, nil
 		}})
-		if outcome := newOrders(t).stop(t.Context(), dispatch.Stop{Address: a.address, Grace: 3 * time.Second, Timeout: 10 * time.Second}); outcome != want {
+		if outcome := newSender(t).stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: a.address, Timeout: 10 * time.Second}, Grace: 3 * time.Second}); outcome != want {
 			t.Errorf("%v is %#v", state, outcome)
 		}
 	}
@@ -199,15 +199,15 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 		}
 		return &controlv1.SubmitTaskAnswer{Worker: &controlv1.WorkerReport{State: berthv1.Assignment_RUNNING}}, nil
 	}})
-	o := newOrders(t)
+	o := newSender(t)
 	slow, retry := submitTo(a), submitTo(a)
 	slow.UID, retry.Fresh = "slow", true
 	outcome := make(chan any, 1)
-	go func() { outcome <- o.submitAll(t.Context(), parcel{slow})[0] }()
+	go func() { outcome <- o.submitAll(t.Context(), bundle{slow})[0] }()
 	<-entered
-	old := o.lines[a.address]
+	old := o.connections[a.address]
 	for _, order := range []dispatch.Submit{submitTo(a), retry, submitTo(a)} {
-		if _, ok := o.submitAll(t.Context(), parcel{order})[0].(dispatch.Accepted); !ok {
+		if _, ok := o.submitAll(t.Context(), bundle{order})[0].(dispatch.Accepted); !ok {
 			t.Error("an order was not taken")
 		}
 	}
@@ -226,30 +226,30 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 // Agents come and go: what nobody has used for a while is closed.
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := NewOrders(nil, slog.New(slog.DiscardHandler))
+		o := NewSender(nil, slog.New(slog.DiscardHandler))
 		defer o.Close()
-		_, done, err := o.agent("busy:1", false)
+		_, done, err := o.connect("busy:1", false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer done()
 		var gone *grpc.ClientConn
 		for _, address := range []string{"a:1", "b:1"} {
-			_, done, err := o.agent(address, false)
+			_, done, err := o.connect(address, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			gone = o.lines[address].conn
+			gone = o.connections[address].conn
 			done()
 		}
-		time.Sleep(idleAgents)
-		_, other, err := o.agent("c:1", false)
+		time.Sleep(idleTimeout)
+		_, other, err := o.connect("c:1", false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		other()
-		if len(o.lines) != 2 || o.lines["busy:1"] == nil || o.lines["c:1"] == nil || gone.GetState() != connectivity.Shutdown {
-			t.Errorf("kept: %v", o.lines)
+		if len(o.connections) != 2 || o.connections["busy:1"] == nil || o.connections["c:1"] == nil || gone.GetState() != connectivity.Shutdown {
+			t.Errorf("kept: %v", o.connections)
 		}
 	})
 }

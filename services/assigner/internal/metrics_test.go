@@ -107,11 +107,11 @@ func TestStraysHideNoOtherFinding(t *testing.T) {
 	}
 }
 
-func TestFigures(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
 	l := startOn(t, s)
-	// The end is confirmed, an hour late, and told by a report.
+	// A report confirms the end, an hour late.
 	_, err := NewDispatch(l).ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
 		Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
 			{Job: "secret-job", Stage: "map", Index: 4, Number: 1, Epoch: 1, Uid: "u", State: berthv1.Assignment_FAILED},
@@ -120,12 +120,12 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := scrape(t, func() (taken Snapshot) {
-		if err := l.Read(t.Context(), false, func(c *dispatch.Core) { taken = Take(c) }); err != nil {
+	text := scrape(t, func() (s Snapshot) {
+		if err := l.Read(t.Context(), false, func(c *dispatch.Core) { s = TakeSnapshot(c) }); err != nil {
 			t.Fatal(err)
 		}
-		taken.figures.Retries[fault.ReasonNotAllowed] = 3
-		return taken
+		s.metrics.Retries[fault.ReasonNotAllowed] = 3
+		return s
 	})
 	for _, line := range []string{
 		`berth_assigner_tasks 1`, `berth_assigner_workers{state="FAILED"} 1`, `berth_assigner_workers{state="COMPLETED"} 1`, `berth_assigner_workers{state="ASSIGNED"} 0`,
@@ -137,18 +137,18 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	if names := regexp.MustCompile(`secret-job|"map"|"main"`).FindString(text); names != "" {
-		t.Errorf("the figures name %s", names)
+		t.Errorf("the metrics name %s", names)
 	}
 }
 
-// scrape answers the metrics that are made of a snapshot.
+// scrape returns the metrics of a snapshot.
 func scrape(t *testing.T, take func() Snapshot) string {
 	t.Helper()
 	metrics, err := process.NewMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics.Collect(func(f process.Figures) { Show(f, take()) })
+	metrics.Collect(func(f process.Figures) { ShowMetrics(f, take()) })
 	answer := httptest.NewRecorder()
 	metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	return answer.Body.String()

@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// without elects a core that is told to leave records alone in place of them, and
-// answers what it has carried out.
+// without elects a core for which some records are quarantined, and returns the actions
+// that it has carried out.
 func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Action {
 	t.Helper()
 	kept := w.records
@@ -31,25 +31,25 @@ func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Actio
 	return append(w.elect(), w.settled(t)...)
 }
 
-// Whichever record of a uid cannot be told, its workers are left as they are:
-// not stopped, not started again, not lost, and no strays.
-func TestHeldLeavesWorkersAlone(t *testing.T) {
+// If any record of a uid is quarantined, its workers are neither stopped nor started nor
+// lost, and are no orphans.
+func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 	for name, kind := range map[string]model.Kind{
 		"reservation": model.KindReservation, "lease": model.KindLeaseChunk,
 		"header": model.KindTaskHeader, "chunk": model.KindTaskChunk,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
-			w.handedOut(t, "u1", 0, 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
-			w.handedOut(t, "u2", 1)
+			w.dispatched(t, "u1", 0, 0)
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+			w.dispatched(t, "u2", 1)
 			w.settled(t)
 			acts := w.without(t, func(ref model.Ref) bool { return ref.Kind == kind && ref.ID == "u1" })
 			revision := w.revision
-			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
 			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true, Workers: []WorkerStatus{running}}})...)
 			acts = append(acts, w.settled(t)...)
-			// A report without the one that never started, and the executor given up.
+			// The next report has no worker, and then the executor is lost.
 			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Complete: true}})
 			w.executor(0, 1, true)
 			w.progress()
@@ -57,11 +57,11 @@ func TestHeldLeavesWorkersAlone(t *testing.T) {
 			acts = append(acts, w.step(nil)...)
 			acts = append(acts, w.settled(t)...)
 			for _, stop := range of[Stop](acts) {
-				t.Errorf("told to stop: %+v", stop)
+				t.Errorf("requested to stop: %+v", stop)
 			}
 			for _, submit := range of[Submit](acts) {
 				if submit.UID == "u1" {
-					t.Errorf("told to start: %+v", submit)
+					t.Errorf("requested to start: %+v", submit)
 				}
 			}
 			for ref, s := range w.records {
@@ -73,8 +73,8 @@ func TestHeldLeavesWorkersAlone(t *testing.T) {
 	}
 }
 
-// A dispatch of what is left alone is refused, and others are taken.
-func TestHeldIsNotTaken(t *testing.T) {
+// A dispatch of a quarantined reservation is refused, and others are accepted.
+func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
 	w := scene(t, 1)
 	for _, uid := range []string{"u1", "u2"} {
 		w.reservation(uid, model.Queued, 3)
@@ -88,16 +88,17 @@ func TestHeldIsNotTaken(t *testing.T) {
 	for _, reply := range of[model.Reply](acts) {
 		outcomes = append(outcomes, reply.Value.([]model.DispatchOutcome)...)
 	}
-	if len(outcomes) != 2 || outcomes[0].Taken || outcomes[0].Reason != fault.ReasonPoison || !outcomes[1].Taken {
+	if len(outcomes) != 2 || outcomes[0].Accepted || outcomes[0].Reason != fault.ReasonPoison || !outcomes[1].Accepted {
 		t.Errorf("outcomes %+v", outcomes)
 	}
 }
 
-// While an executor's record cannot be told, one without a record is not lost.
-func TestHeldExecutorLosesNobody(t *testing.T) {
+// While the record of some executor is quarantined, an executor without a record is not
+// lost.
+func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.dispatched(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindExecutor })
 	if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
@@ -115,19 +116,19 @@ func TestHeldExecutorLosesNobody(t *testing.T) {
 	}
 }
 
-// A decision about a task is the task's fault.
-func TestSubjectOfADecision(t *testing.T) {
+// If a decision about a task panics, the task is the subject.
+func TestSubjectIsTheTaskOfADecision(t *testing.T) {
 	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
+	w.dispatched(t, "u1", 0)
 	defer func() {
 		if recover() == nil {
-			t.Fatal("the test is about a panic")
+			t.Fatal("the core did not panic")
 		}
 		if want := (model.Ref{Kind: model.KindTaskHeader, ID: "u1"}); w.core.Subject() != want {
-			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
+			t.Errorf("the subject is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
-	w.core.drafts = nil // whatever writes a worker panics
+	w.core.drafts = nil // a write of any worker panics
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
 }

@@ -90,10 +90,10 @@ func proof(t *testing.T, proven <-chan bool) bool {
 	}
 }
 
-func prove(t *testing.T, ctx context.Context, p *leader.Prover, h leader.Holder) <-chan bool {
+func probe(t *testing.T, ctx context.Context, p *leader.Probe, h leader.Holder) <-chan bool {
 	t.Helper()
 	proven := make(chan bool, 1)
-	go func() { proven <- p.Prove(ctx, h) }()
+	go func() { proven <- p.WaitDead(ctx, h) }()
 	return proven
 }
 
@@ -107,11 +107,11 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 			process := startProcess(t, porttest.Hold(t))
 			// Accepted is not yet connected: a reset can overtake the end of the dial.
 			connected := make(chan struct{}, 1)
-			p := &leader.Prover{Identify: func(context.Context, string) (leader.Candidate, error) {
+			p := &leader.Probe{Identify: func(context.Context, string) (leader.Candidate, error) {
 				connected <- struct{}{}
 				return leader.Candidate{ID: "a"}, nil
 			}}
-			proven := prove(t, t.Context(), p, holder(process.Addr().String()))
+			proven := probe(t, t.Context(), p, holder(process.Addr().String()))
 			process.accepts(t, proven)
 			<-connected
 			process.Listener.Close()
@@ -126,7 +126,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 // A connection that ends is no proof while the process answers the next.
 func TestHungUpIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
-	proven := prove(t, t.Context(), &leader.Prover{}, holder(process.Addr().String()))
+	proven := probe(t, t.Context(), &leader.Probe{}, holder(process.Addr().String()))
 	process.accepts(t, proven)
 	for range 5 {
 		process.hangUp(false)
@@ -154,7 +154,7 @@ func TestAnotherProcessIsProof(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := startProcess(t, porttest.Hold(t))
 			answered := succession(c.holder, c.next)
-			proven := prove(t, t.Context(), &leader.Prover{Identify: answered.identify}, holderAt(p, c.holder))
+			proven := probe(t, t.Context(), &leader.Probe{Identify: answered.identify}, holderAt(p, c.holder))
 			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
@@ -177,7 +177,7 @@ func TestSameProcessIsNoProof(t *testing.T) {
 			answered := succession(c.holder, c.next)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			proven := prove(t, ctx, &leader.Prover{Identify: answered.identify}, holderAt(p, c.holder))
+			proven := probe(t, ctx, &leader.Probe{Identify: answered.identify}, holderAt(p, c.holder))
 			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
@@ -255,7 +255,7 @@ func TestWhatIsNoProof(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := &scripted{script: script, dials: make(chan int, 100)}
-			proven := prove(t, ctx, &leader.Prover{Dial: s.dial}, holder("anywhere"))
+			proven := probe(t, ctx, &leader.Probe{Dial: s.dial}, holder("anywhere"))
 			for n := range s.dials {
 				if n == len(script) {
 					break
@@ -290,7 +290,7 @@ func TestFrozenProcessIsNoProof(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if <-prove(t, ctx, &leader.Prover{}, holder(l.Addr().String())) {
+	if <-probe(t, ctx, &leader.Probe{}, holder(l.Addr().String())) {
 		t.Error("proven dead")
 	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -305,7 +305,7 @@ func TestAConnectionIsRenewedBeforeItIsEnded(t *testing.T) {
 		var mu sync.Mutex
 		var open []net.Conn
 		died, dials, alive := false, 0, 0
-		p := &leader.Prover{Dial: func(context.Context, string) (net.Conn, error) {
+		p := &leader.Probe{Dial: func(context.Context, string) (net.Conn, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if dials++; died {
@@ -326,7 +326,7 @@ func TestAConnectionIsRenewedBeforeItIsEnded(t *testing.T) {
 			return ours, nil
 		}}
 		proven := make(chan bool, 1)
-		go func() { proven <- p.Prove(t.Context(), holder("anywhere")) }()
+		go func() { proven <- p.WaitDead(t.Context(), holder("anywhere")) }()
 		time.Sleep(10*time.Minute + time.Second)
 		mu.Lock()
 		if dials < 6 || dials > 12 {

@@ -1,0 +1,140 @@
+package dispatch
+
+import "time"
+
+// call is a request in flight.
+type call struct {
+	key     callKey
+	attempt int32
+	// incarnation is the executor's when the request was sent.
+	incarnation int64
+	until       time.Time
+	ended       bool
+}
+
+// callKey identifies a call. Stops differ by what they stop; it is zero for a start.
+type callKey struct {
+	workerKey
+	stop instance
+}
+
+// sendDue sends the requests that are due, in order, up to InFlight calls.
+func (c *Core) sendDue() {
+	before := len(c.callsByAge)
+	for len(c.calls) < c.cfg.InFlight {
+		r, ok := c.due.First()
+		if !ok || r.due.After(c.now) {
+			break
+		}
+		c.setSubject(r.key.uid)
+		if queue := c.waitsIn(r); queue != nil {
+			r.moveTo(queue)
+			continue
+		}
+		r.moveTo(nil)
+		c.send(r)
+	}
+	c.clearSubject()
+	c.cancelUnsent(c.callsByAge[before:])
+}
+
+// cancelUnsent ends the calls of this step if an effect before them is abandoned: then
+// they are never made.
+func (c *Core) cancelUnsent(calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	c.journal.Outcome(func(durable bool) {
+		for _, f := range calls {
+			if durable || f.ended {
+				continue
+			}
+			c.endCall(f)
+			if r := c.unqueued(f); r != nil {
+				c.schedule(r, 0)
+			}
+		}
+	})
+}
+
+// waitsIn returns the queue in which a due request has to wait; nil if it can be sent.
+func (c *Core) waitsIn(r *request) *requestQueue {
+	h := c.host(r.key.ordinal)
+	switch {
+	case r.kind == orphanRequest && !c.ready:
+		return &c.untilReady
+	case r.kind == startRequest && c.runsElsewhere(r):
+		return &c.blocked
+	case r.kind == startRequest && c.refuses(h), !c.present(h):
+		return &h.waiting
+	case h.calls >= c.cfg.PerExecutor, c.calls[r.callKey()] != nil:
+		return &h.waiting
+	}
+	return nil
+}
+
+func (c *Core) send(r *request) {
+	h, t, target := c.host(r.key.ordinal), c.tasks[r.key.uid], r.target
+	sent := &call{key: r.callKey(), incarnation: h.record.Incarnation, until: c.now.Add(2 * c.cfg.Timeout)}
+	if r.kind == startRequest {
+		at, _ := t.find(r.key.workerID)
+		sent.attempt = c.read(t, at).Attempts + 1
+		target = t.instance(r.key.workerID)
+	}
+	common := Request{
+		Term: c.term, Executor: h.record.ID, Address: h.record.Address, Incarnation: h.record.Incarnation, Nonce: Nonce(h.record.Nonce),
+		Worker: target.worker, UID: target.uid, Epoch: target.epoch, Timeout: c.cfg.Timeout,
+		Fresh: sent.attempt > 1 || r.failures > 0, Trace: t.traceOf(r.key.workerID),
+	}
+	if r.kind == startRequest {
+		c.out = append(c.out, Submit{Request: common, Attempt: sent.attempt, Task: c.reservations[t.uid].Spec.Task})
+	} else {
+		r.sent++
+		c.out = append(c.out, Stop{Request: common, Grace: c.grace(r.key.uid)})
+	}
+	c.calls[sent.key] = sent
+	c.callsByAge = append(c.callsByAge, sent)
+	h.calls++
+}
+
+// endCall frees the place of a call.
+func (c *Core) endCall(f *call) {
+	f.ended = true
+	delete(c.calls, f.key)
+	for len(c.callsByAge) > 0 && c.callsByAge[0].ended {
+		c.callsByAge = c.callsByAge[1:]
+	}
+	h := c.host(f.key.ordinal)
+	h.calls--
+	if c.refuses(h) {
+		c.markHost(f.key.ordinal)
+	}
+	c.wake(h)
+}
+
+// unqueued returns the request that a call was made for, if it still exists and waits
+// in no queue.
+func (c *Core) unqueued(f *call) *request {
+	r := c.host(f.key.ordinal).orphans[f.key.stop]
+	if r == nil {
+		r = c.requests[f.key.workerKey]
+	}
+	if r == nil || r.callKey() != f.key || r.queue != nil {
+		return nil
+	}
+	return r
+}
+
+// expireCalls ends the calls that nobody has answered long after their timeout. Their
+// outcome is unknown.
+func (c *Core) expireCalls() {
+	for len(c.callsByAge) > 0 && !c.callsByAge[0].until.After(c.now) {
+		f := c.callsByAge[0]
+		if f.key.stop != (instance{}) {
+			c.stopEnded(f, Unknown{"no answer"})
+		} else {
+			c.submitEnded(f, Unknown{"no answer"})
+			c.retryUndecided(f)
+		}
+	}
+}

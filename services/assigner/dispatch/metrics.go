@@ -1,0 +1,109 @@
+package dispatch
+
+import (
+	"maps"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// Metrics is what a core has counted since it was elected. An event that is part of an
+// effect is counted once the effect is durable.
+type Metrics struct {
+	// Attempts counts the start requests that were answered or have timed out. Retries
+	// counts those that failed and are followed by another, by reason.
+	Attempts uint64
+	Retries  map[fault.Reason]uint64
+	// Assign and AssignBatch have the time from a lease's grant until the executor of a
+	// worker, and of the last worker of a batch, has acknowledged it. Run has the time
+	// from the grant until a worker runs.
+	Assign, AssignBatch, Run model.Histogram
+	// Failures counts the workers that ended FAILED or LOST, by reason.
+	Failures map[fault.Reason]uint64
+	// Requeues counts the workers marked to be queued again, Withdrawn the gangs that
+	// did not start.
+	Requeues, Withdrawn uint64
+	// Overdue counts the workers that took longer than their grace period to end.
+	Overdue uint64
+}
+
+func newMetrics() Metrics {
+	return Metrics{Retries: map[fault.Reason]uint64{}, Failures: map[fault.Reason]uint64{}}
+}
+
+// maxMetricReasons bounds the reasons that are counted one by one: agents choose theirs.
+const maxMetricReasons = 24
+
+// reasonOther stands for the reasons beyond the bound.
+const reasonOther fault.Reason = "OTHER"
+
+// countReason adds one to the count of a reason.
+func countReason(counts map[fault.Reason]uint64, reason fault.Reason) {
+	if _, known := counts[reason]; !known && len(counts) >= maxMetricReasons {
+		reason = reasonOther
+	}
+	counts[reason]++
+}
+
+// count adds an observation to what the draft counts once it is durable.
+func (d *draft) count(observation func(*Metrics)) {
+	d.observations = append(d.observations, observation)
+}
+
+// observeDurable makes the observations once everything decided so far is durable.
+func (c *Core) observeDurable(observations []func(*Metrics)) {
+	if len(observations) == 0 {
+		return
+	}
+	c.journal.Outcome(func(durable bool) {
+		for _, observe := range observations {
+			if durable {
+				observe(&c.metrics)
+			}
+		}
+	})
+}
+
+// observe counts a new state of a worker.
+func (c *Core) observe(d *draft, was, next *model.TaskWorker) {
+	took, running := c.sinceGrant(d.t), next.State == model.WorkerRunning
+	if was.State == model.WorkerAssigned {
+		d.placed++
+		if running || next.State == model.WorkerStarting {
+			d.acknowledged = true
+			d.count(func(m *Metrics) { m.Assign.Observe(took) })
+		}
+	}
+	if running {
+		d.count(func(m *Metrics) { m.Run.Observe(took) })
+	}
+	switch reason := next.Reason; {
+	case next.Requeue:
+		d.count(func(m *Metrics) { m.Requeues++ })
+	case next.State == model.WorkerFailed, next.State == model.WorkerLost:
+		d.count(func(m *Metrics) { countReason(m.Failures, reason) })
+	}
+	stopping := was.State == model.WorkerEvict || was.State == model.WorkerEvicting
+	if stopping && next.State.Terminal() && c.now.Sub(was.Since) > c.grace(d.t.uid) {
+		d.count(func(m *Metrics) { m.Overdue++ })
+	}
+}
+
+// sinceGrant returns the time since a task's lease was granted. If the lease was
+// deleted, it returns the time since the task was created.
+func (c *Core) sinceGrant(t *task) time.Duration {
+	granted := t.header.CreatedAt
+	for _, chunk := range c.leases[t.uid].chunks {
+		granted = chunk.GrantedAt // the same in all chunks
+		break
+	}
+	return c.now.Sub(granted)
+}
+
+// Metrics returns a copy of what the core has counted since it was elected.
+func (c *Core) Metrics() Metrics {
+	m := c.metrics
+	m.Retries, m.Failures = maps.Clone(m.Retries), maps.Clone(m.Failures)
+	return m
+}

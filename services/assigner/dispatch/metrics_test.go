@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// An abandoned decision is not counted, and a repeated one is counted once.
+func TestMetricsCountDurableDecisions(t *testing.T) {
+	w := scene(t, 2)
+	w.reservation("u1", model.Queued, 2)
+	w.lease("u1", 0, 1)
+	w.progress()
+	w.dispatch(1, "u1")
+	w.settled(t)
+	w.now = w.now.Add(20 * time.Millisecond)
+	give := func(event model.Event) {
+		w.step(event)
+		before := w.core.Metrics()
+		w.abandon()
+		if after := w.core.Metrics(); after.Assign != before.Assign || !maps.Equal(after.Retries, before.Retries) || !maps.Equal(after.Failures, before.Failures) {
+			t.Errorf("an abandoned decision was counted: %+v after %+v", after, before)
+		}
+		w.step(nil)
+		w.settled(t)
+	}
+	give(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	if f := w.core.Metrics(); f.Attempts != 1 || f.Retries[fault.ReasonNotAllowed] != 1 || f.Assign.Count() != 0 {
+		t.Errorf("after one failure: %+v", f)
+	}
+	give(SubmitDone{"e1", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+	if f := w.core.Metrics(); f.Attempts != 2 || f.Assign.Count() != 1 || f.Run.Count() != 1 || f.AssignBatch.Count() != 0 {
+		t.Errorf("after one worker runs: %+v", f)
+	}
+	w.now = w.now.Add(time.Second)
+	w.step(nil)
+	w.settled(t)
+	give(SubmitDone{"e0", "u1", workerID(0), 2, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
+	f := w.core.Metrics()
+	if f.Attempts != 3 || f.Assign.Count() != 2 || f.Run.Count() != 1 || f.AssignBatch.Count() != 1 {
+		t.Errorf("after both are acknowledged: %+v", f)
+	}
+	if granted := w.records[leaseRef("u1")].record.(*model.LeaseChunk).GrantedAt; f.AssignBatch.Sum != w.now.Sub(granted) {
+		t.Errorf("the batch took %v since %v", f.AssignBatch.Sum, granted)
+	}
+	// One ends beyond its grace, the other is lost.
+	w.reservation("u1", model.Cancelling, 2)
+	w.progress()
+	w.settled(t)
+	w.now = w.now.Add(3 * time.Second)
+	give(StopDone{"e0", workerOf("u1", workerID(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
+	w.executor(1, 1, true)
+	w.progress()
+	w.settled(t)
+	if f := w.core.Metrics(); f.Overdue != 2 || f.Failures[fault.ReasonExecutorLost] != 1 || f.Requeues != 0 {
+		t.Errorf("in the end: %+v", f)
+	}
+}
+
+// Agents choose the reasons of their refusals, so the number of reasons is limited.
+func TestMetricsLimitTheNumberOfReasons(t *testing.T) {
+	counts := map[fault.Reason]uint64{}
+	for i := range 1000 {
+		countReason(counts, fault.Reason(fmt.Sprint("R", i)))
+	}
+	if len(counts) != maxMetricReasons+1 || counts[reasonOther] != 1000-maxMetricReasons {
+		t.Errorf("%d reasons, %d others", len(counts), counts[reasonOther])
+	}
+}

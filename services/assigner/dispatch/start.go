@@ -1,0 +1,172 @@
+package dispatch
+
+import (
+	"strings"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// submitsDone handles the outcomes of start requests, and decides on all of them
+// together.
+func (c *Core) submitsDone(all ...SubmitDone) {
+	calls := make([]*call, 0, len(all))
+	for _, d := range all {
+		c.setSubject(d.UID)
+		worker, ok := c.workerKey(d.Executor, d.UID, d.WorkerID)
+		if !ok {
+			continue
+		}
+		key := callKey{workerKey: worker}
+		f := c.calls[key]
+		if f == nil || f.attempt != d.Attempt {
+			// A late or repeated answer. It may still be the first with news.
+			f = &call{key: key, attempt: d.Attempt, ended: true}
+		}
+		c.submitEnded(f, d.Outcome)
+		calls = append(calls, f)
+	}
+	c.retryUndecided(calls...)
+}
+
+// Wanted reports whether a Submit is still to be sent. The shell must ask when it is
+// about to send it, on the goroutine that owns the core, and answer NotSent if not. A
+// stop that was decided after the Submit, in the same round, is durable by then, so no
+// start is sent after a durable stop.
+func (c *Core) Wanted(s Submit) bool {
+	key, ok := c.workerKey(s.Executor, s.UID, s.Worker.ID)
+	r := c.requests[key]
+	return ok && r != nil && r.kind == startRequest
+}
+
+// submitEnded drafts what follows from the outcome of one start request.
+func (c *Core) submitEnded(f *call, outcome any) {
+	if !f.ended {
+		c.endCall(f)
+		if _, unsent := outcome.(NotSent); !unsent {
+			c.metrics.Attempts++
+		}
+	}
+	c.trackRefusal(f, outcome)
+	t, at, found := c.find(f.key.workerKey)
+	if a, ok := outcome.(Accepted); ok {
+		c.accepted(f, t, at, found, a)
+	} else if found {
+		c.attemptFailed(f, t, at, outcome)
+	}
+}
+
+// retryUndecided decides the drafts, and sends the start requests again about which
+// nothing was decided.
+func (c *Core) retryUndecided(calls ...*call) {
+	c.flush()
+	for _, f := range calls {
+		if r := c.unqueued(f); r != nil && c.calls[f.key] == nil {
+			c.retry(r)
+		}
+	}
+}
+
+// accepted handles a worker that its executor has accepted.
+func (c *Core) accepted(f *call, t *task, at slot, found bool, a Accepted) {
+	if !found || c.read(t, at).State.Terminal() {
+		if !a.State.Terminal() && t != nil {
+			c.stopOrphan(f.key.ordinal, t.instance(f.key.workerID), model.Zombie)
+		}
+		return
+	}
+	if h := c.hosts[f.key.ordinal]; !a.State.Terminal() && (h.record == nil || a.Incarnation < h.record.Incarnation) {
+		// The executor has restarted since. Only its report, or another answer, shows
+		// whether the worker survived that.
+		if r := c.requests[f.key.workerKey]; r != nil {
+			r.maybeReached = true
+		}
+		return
+	}
+	w := c.read(t, at)
+	if w.State == model.WorkerAssigned {
+		w.Attempts = f.attempt
+	}
+	c.update(t, at, w, a.Incarnation, a.Sequence, a.Status)
+}
+
+// maxMessage bounds the messages of executors that are kept, in bytes.
+const maxMessage = 512
+
+// clip shortens a message to the bound.
+func clip(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
+}
+
+// attemptFailed counts a failed attempt. A refusal that is about this service or about a
+// restart of the executor does not count.
+func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
+	var reason fault.Reason
+	var message string
+	switch outcome := outcome.(type) {
+	case Refused:
+		if refusesLeader(outcome) || outcome.Reason == fault.ReasonOtherIncarnation {
+			return
+		}
+		reason, message = outcome.Reason, string(outcome.Reason)
+		if outcome.Message != "" {
+			message += ": " + outcome.Message
+		}
+	case Unknown:
+		reason, message = fault.ReasonUnavailable, outcome.Message
+	default:
+		return
+	}
+	w, r := c.read(t, at), c.requests[f.key.workerKey]
+	if r == nil || r.kind != startRequest || f.attempt != w.Attempts+1 {
+		return
+	}
+	if _, unknown := outcome.(Unknown); unknown {
+		r.maybeReached = true
+	}
+	w.Attempts++
+	w.LastError = clip(message)
+	switch {
+	case w.Attempts < c.maxAttempts(t.uid):
+		r.failures = 0
+		c.schedule(r, c.backoff(r.key, int(w.Attempts)))
+		c.draft(t).count(func(m *Metrics) { countReason(m.Retries, reason) })
+	case r.maybeReached:
+		// The executor's capacity is free only once it promises not to start the worker.
+		w.State, w.Reason = model.WorkerEvict, fault.ReasonAttemptsExhausted
+	default:
+		w.State = model.WorkerFailed
+		c.giveUp(t, &w)
+	}
+	c.write(t, at, w)
+}
+
+// maxAttempts returns how often an executor is asked to start a worker, in total.
+func (c *Core) maxAttempts(uid string) int32 {
+	if r := c.reservations[uid]; r.Reservation != nil && r.Spec.MaxAttempts > 0 {
+		return r.Spec.MaxAttempts
+	}
+	return model.DefaultAttempts
+}
+
+func (c *Core) workerKey(executor, uid string, workerID model.WorkerID) (workerKey, bool) {
+	ordinal, ok := c.ordinals[executor]
+	return workerKey{ordinal, uid, workerID}, ok
+}
+
+// find returns the place of a worker at an executor. It returns the task even if the
+// worker is placed on another executor.
+func (c *Core) find(key workerKey) (*task, slot, bool) {
+	t := c.tasks[key.uid]
+	if t == nil || !t.active() {
+		return nil, slot{}, false
+	}
+	at, found := t.find(key.workerID)
+	if !found || t.chunks[at.chunk].Workers[at.i].Ordinal != key.ordinal {
+		return t, slot{}, false
+	}
+	return t, at, true
+}

@@ -1,0 +1,142 @@
+package internal
+
+import (
+	"context"
+	"slices"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/api/rpc"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/tracing"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/assigner/dispatch"
+)
+
+// maxPerExecutor bounds the start requests to one executor in one call. It is a part of
+// the default limit of requests in flight to one executor: while an agent starts some
+// workers, the next requests arrive.
+const maxPerExecutor = 16
+
+// bundle is start requests of one reservation that are sent in one call.
+type bundle []dispatch.Submit
+
+// bundles groups start requests to one address for one reservation, in their order.
+func bundles(submits []dispatch.Submit) []bundle {
+	type key struct {
+		address, uid string
+		fresh        bool
+	}
+	type executorKey struct {
+		key
+		executor string
+	}
+	var all []bundle
+	open, counts := map[key]int{}, map[executorKey]int{}
+	for _, a := range submits {
+		k := key{a.Address, a.UID, a.Fresh}
+		e := executorKey{k, a.Executor}
+		i, found := open[k]
+		if !found || counts[e] == maxPerExecutor || len(all[i]) == wire.MaxStartRequests {
+			i = len(all)
+			all = append(all, nil)
+			open[k], counts[e] = i, 0
+		}
+		all[i] = append(all[i], a)
+		counts[e]++
+	}
+	return all
+}
+
+// sendSubmits sends the start requests of a round.
+func (s *Sender) sendSubmits(t *loop.Term) {
+	for _, b := range bundles(s.submits) {
+		t.Go(b.peer(), b.done(b.all(panicked)), func(ctx context.Context) {
+			t.Post(b.done(s.submitAll(ctx, b)))
+		})
+	}
+	s.submits = nil
+}
+
+// panicked is the outcome of a request if the handling of its answer panics.
+var panicked = dispatch.Unknown{Message: "the handling of the agent's answer panicked"}
+
+// peer names the executors of a bundle.
+func (b bundle) peer() string {
+	first, last := b[0].Executor, b[len(b)-1].Executor
+	if first == last {
+		return "executor " + first
+	}
+	return "executors " + first + " to " + last + " at " + b[0].Address
+}
+
+// all returns the same outcome for every request of a bundle.
+func (b bundle) all(outcome any) []any { return slices.Repeat([]any{outcome}, len(b)) }
+
+func (b bundle) done(outcomes []any) dispatch.SubmitsDone {
+	done := make(dispatch.SubmitsDone, len(b))
+	for i, a := range b {
+		done[i] = a.Done(outcomes[i])
+	}
+	return done
+}
+
+// submitAll sends a bundle, and returns the outcome of each request.
+func (s *Sender) submitAll(ctx context.Context, b bundle) []any {
+	first := b[0]
+	ctx, cancel := context.WithTimeout(tracing.With(ctx, first.Trace), first.Timeout)
+	defer cancel()
+	agent, done, err := s.connect(first.Address, first.Fresh)
+	if err != nil {
+		return b.all(dispatch.Unknown{Message: err.Error()})
+	}
+	defer done()
+	if len(b) == 1 {
+		return []any{s.submit(ctx, agent, first)}
+	}
+	answer, err := agent.client.SubmitTasks(ctx, submitTasks(b))
+	if err != nil {
+		return b.all(s.failed(ctx, first, err))
+	}
+	answers, err := outcomesOf(len(b), answer)
+	if err != nil {
+		return b.all(invalid(err))
+	}
+	outcomes := make([]any, len(b))
+	for i, a := range b {
+		outcomes[i] = startOf(a, answers[i])
+	}
+	return outcomes
+}
+
+func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
+	a := b[0]
+	req := &controlv1.SubmitTasksRequest{
+		Term: a.Term, Job: a.Worker.Job, Stage: a.Worker.Stage, Epoch: a.Epoch, Uid: a.UID, Task: wire.Task(a.Task),
+		Orders: make([]*controlv1.SubmitOrder, len(b)),
+	}
+	for i, a := range b {
+		req.Orders[i] = &controlv1.SubmitOrder{
+			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.ID.Index, Number: a.Worker.ID.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
+		}
+	}
+	return req
+}
+
+// submit sends one start request in a call of its own.
+func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submit) any {
+	answer, err := agent.client.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
+		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
+		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce),
+	})
+	if err != nil {
+		return s.failed(ctx, a, err)
+	}
+	return acceptedOf(a, answer.GetSequence(), answer.GetWorker())
+}
+
+// failed returns the outcome of a start request whose call has failed.
+func (s *Sender) failed(ctx context.Context, a dispatch.Submit, err error) any {
+	f := rpc.FromStatus(err)
+	s.log.DebugContext(ctx, "a start request failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
+	return refusalOf(f)
+}

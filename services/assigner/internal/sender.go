@@ -1,0 +1,164 @@
+// Package internal is the shell of the assigner: its requests to agents, its gRPC
+// services and its metrics.
+package internal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/api/rpc"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpcstats"
+	"berth.dev/pkg/tracing"
+	"berth.dev/services/assigner/dispatch"
+)
+
+// idleTimeout is how long an unused connection to an agent is kept.
+const idleTimeout = time.Minute
+
+// Sender sends the core's requests to agents, each once: the core decides about
+// retries. Connections to agents are not encrypted.
+type Sender struct {
+	traces *tracing.Tracing
+	log    *slog.Logger
+
+	// submits are the start requests of the current round. Only the loop uses them.
+	submits []dispatch.Submit
+
+	mu          sync.Mutex
+	connections map[string]*connection // by address
+	swept       time.Time
+}
+
+// connection is a connection to an agent.
+type connection struct {
+	conn   *grpc.ClientConn
+	client controlv1.ExecutorClient
+	calls  int       // in flight
+	used   time.Time // when the last call ended
+	// replaced: another connection has its address, and its last call closes it.
+	replaced bool
+}
+
+// NewSender returns a Sender. A request of a traced reservation is a span of its trace.
+func NewSender(traces *tracing.Tracing, log *slog.Logger) *Sender {
+	return &Sender{traces: traces, log: log, connections: map[string]*connection{}, swept: time.Now()}
+}
+
+// Close closes all connections. It must be called after the last request.
+func (s *Sender) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for address, c := range s.connections {
+		c.conn.Close()
+		delete(s.connections, address)
+	}
+}
+
+// connect returns a connection to an address. The caller must call done after its call.
+// A fresh connection replaces the one of that address, so that a broken connection does
+// not serve every retry. Calls on the replaced connection are not interrupted.
+func (s *Sender) connect(address string, fresh bool) (c *connection, done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	c = s.connections[address]
+	if c != nil && fresh {
+		c.replaced = true
+		if c.calls == 0 {
+			c.conn.Close()
+		}
+		c = nil
+	}
+	if c == nil {
+		conn, err := grpc.NewClient("passthrough:///"+address,
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
+			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
+			grpc.WithStatsHandler(rpcstats.Client(nil, s.traces.Provider())))
+		if err != nil {
+			return nil, nil, err
+		}
+		c = &connection{conn: conn, client: controlv1.NewExecutorClient(conn)}
+		s.connections[address] = c
+	}
+	c.calls++
+	return c, func() { s.done(c) }, nil
+}
+
+func (s *Sender) done(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.used = time.Now()
+	if c.calls--; c.calls == 0 && c.replaced {
+		c.conn.Close()
+	}
+}
+
+// sweep closes unused connections, at most once in idleTimeout: the addresses of agents
+// change.
+func (s *Sender) sweep() {
+	now := time.Now()
+	if now.Sub(s.swept) < idleTimeout {
+		return
+	}
+	s.swept = now
+	for address, c := range s.connections {
+		if c.calls == 0 && now.Sub(c.used) >= idleTimeout {
+			c.conn.Close()
+			delete(s.connections, address)
+		}
+	}
+}
+
+// Perform implements loop.Config.
+func (s *Sender) Perform(t *loop.Term, core *dispatch.Core, action model.Action) {
+	switch a := action.(type) {
+	case dispatch.Submit:
+		if s.submits == nil {
+			t.After(func() { s.sendSubmits(t) })
+		}
+		// A later decision, such as a cancel, may have withdrawn it.
+		if core.Wanted(a) {
+			s.submits = append(s.submits, a)
+		} else {
+			unsent := a.Done(dispatch.NotSent{})
+			t.Go("executor "+a.Executor, unsent, func(context.Context) { t.Post(unsent) })
+		}
+	case dispatch.Stop:
+		t.Go("executor "+a.Executor, a.Done(panicked), func(ctx context.Context) { t.Post(a.Done(s.stop(ctx, a))) })
+	default:
+		panic(fmt.Sprintf("assigner: unknown action %T", action))
+	}
+}
+
+func (s *Sender) stop(ctx context.Context, a dispatch.Stop) any {
+	ctx, cancel := context.WithTimeout(tracing.With(ctx, a.Trace), a.Timeout)
+	defer cancel()
+	agent, done, err := s.connect(a.Address, a.Fresh)
+	if err != nil {
+		return dispatch.Unknown{Message: err.Error()}
+	}
+	defer done()
+	answer, err := agent.client.StopTask(ctx, &controlv1.StopTaskRequest{
+		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
+		Grace: durationpb.New(a.Grace), Nonce: string(a.Nonce),
+	})
+	if err != nil {
+		return refusalOf(rpc.FromStatus(err))
+	}
+	return stopOf(answer)
+}
+
+func workerRef(r dispatch.Request) *controlv1.WorkerRef {
+	w := r.Worker
+	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.ID.Index, Number: w.ID.Number, Epoch: r.Epoch, Uid: r.UID}
+}
