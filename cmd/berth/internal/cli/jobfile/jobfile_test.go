@@ -238,7 +238,7 @@ pools:
 
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, file, want, field string }{
-		{"nothing", "# only a comment\n", "f: there is nothing in it to apply", ""},
+		{"nothing", "# only a comment\n", "f: the file contains no document", ""},
 		{"no mapping", "- a\n", "f, document 1, line 1: it must be a mapping of keys to values", ""},
 		{"no job", "stage: a\n", "f, document 1: job is missing", "job"},
 		{"no stage", "job: a\n", "f, document 1: stage is missing", "stage"},
