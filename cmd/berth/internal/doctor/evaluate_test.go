@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// healthy is a cluster of three of everything, with nothing wrong.
+// healthy returns the facts of a cluster with three replicas and no problem.
 func healthy() Facts {
 	f := Facts{Answered: true, Ready: true, TLS: true, Clock: noon}
 	for i := range 2 {
