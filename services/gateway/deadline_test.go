@@ -10,16 +10,16 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A gateway whose services all have leaders does not say that one is missing to a caller
-// whose deadline no call can meet.
-func TestAHopelessDeadlineIsNotAMissingLeader(t *testing.T) {
+// If all services have leaders, a call with a deadline that is too short does not fail with an
+// error about a missing leader.
+func TestATooShortDeadlineIsNotAMissingLeader(t *testing.T) {
 	r := replica(t)
 	r.Lead(model.ServiceExecutorState, true)
 	r.Lead(model.ServiceAssigner, true)
 	g := run(t, before(r, porttest.Hold(t)))
 	var h2 http.Protocols
 	h2.SetUnencryptedHTTP2(true)
-	// Clients of gRPC do not even send a call with such a deadline.
+	// gRPC clients do not send a call with such a deadline.
 	grpc := &http.Transport{Protocols: &h2}
 	t.Cleanup(grpc.CloseIdleConnections)
 	ask := func(t *testing.T, via http.RoundTripper, method, path, body string) (*http.Response, string) {

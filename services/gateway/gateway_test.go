@@ -59,7 +59,7 @@ func run(t *testing.T, config gateway.Config) *running {
 	return r
 }
 
-// before is the configuration of a gateway before one replica of everything.
+// before returns the configuration of a gateway with one replica of all services.
 func before(r *replicatest.Replica, etcd ...string) gateway.Config {
 	config := gateway.DefaultConfig()
 	config.Listen, config.AgentsListen, config.InternalListen, config.LogLevel, config.Etcd = ":0", ":0", ":0", "error", etcd
@@ -67,7 +67,7 @@ func before(r *replicatest.Replica, etcd ...string) gateway.Config {
 	return config
 }
 
-// listenFlags set the addresses of a gateway's listeners, by their flags.
+// listenFlags are functions that set the addresses of a gateway's listeners, by flag.
 var listenFlags = map[string]func(c *gateway.Config, address string){
 	"--listen":          func(c *gateway.Config, address string) { c.Listen = address },
 	"--agents-listen":   func(c *gateway.Config, address string) { c.AgentsListen = address },
@@ -134,9 +134,8 @@ func TestOnePortSpeaksBoth(t *testing.T) {
 	}
 }
 
-// One call by both faces, to a gateway before a registry that leads and an
-// executor-state that does not.
-func TestAnswersThatArePutTogether(t *testing.T) {
+// The registry has a leader and executor-state does not. gRPC and REST give the same answer.
+func TestComposedAnswers(t *testing.T) {
 	r := replicatest.Start(t, "", replicatest.Answers{
 		Standing: func(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
 			return &berthv1.Explanation{
@@ -179,7 +178,7 @@ func TestAnswersThatArePutTogether(t *testing.T) {
 	}
 }
 
-func TestEventsComeFromEtcd(t *testing.T) {
+func TestEventsAreReadFromEtcd(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	g := run(t, before(replica(t), etcd.Endpoints()...))
 	s, err := store.Dial(store.DialConfig{Endpoints: etcd.Endpoints()})
@@ -228,9 +227,8 @@ func present(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayA
 	}
 }
 
-// A gateway has nothing to finish but calls: streams are told to go elsewhere
-// and do not hold it up.
-func TestAStopIsOrderly(t *testing.T) {
+// A gateway finishes calls before it stops. It ends streams, which do not delay the stop.
+func TestGracefulStop(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.StopTimeout = time.Minute
 	config.HTTPListen = ":0"
@@ -250,7 +248,7 @@ func TestAStopIsOrderly(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	// It speaks on the operations port as well.
+	// The operations port serves it, too.
 	if got := body(t, "http://"+g.HTTP+"/readyz"); !strings.Contains(got, "true") {
 		t.Errorf("not ready: %s", got)
 	}
@@ -268,7 +266,7 @@ func TestAStopIsOrderly(t *testing.T) {
 	}
 }
 
-func TestABusyPortEndsItAtOnce(t *testing.T) {
+func TestABusyPortIsAnError(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +282,7 @@ func TestABusyPortEndsItAtOnce(t *testing.T) {
 	}
 }
 
-func TestABadConfigurationEndsItAtOnce(t *testing.T) {
+func TestABadConfigurationIsAnError(t *testing.T) {
 	for name, change := range map[string]func(*gateway.Config){
 		"--log-level":                            func(c *gateway.Config) { c.LogLevel = "loud" },
 		"--tls-cert":                             func(c *gateway.Config) { c.TLSCert = "/nowhere" },
@@ -303,8 +301,8 @@ func TestABadConfigurationEndsItAtOnce(t *testing.T) {
 	}
 }
 
-// A name that can never be a Host would leave its operator refused without a reason.
-func TestPublicNamesThatNoHostHasAreRefused(t *testing.T) {
+// With a name that cannot be a Host, callers would be rejected without an apparent reason.
+func TestInvalidPublicNamesAreRejected(t *testing.T) {
 	for _, name := range []string{"", "berth.example.com:8080", "https://berth.example.com", "*.example.com", "berth.example.com/v1", "[::1]"} {
 		config := before(replica(t), porttest.Hold(t))
 		config.PublicNames = []string{"berth.example.com", name}

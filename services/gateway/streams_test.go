@@ -34,8 +34,8 @@ const (
 	connected = 10 // connections that the gRPC streams share
 )
 
-// A thousand streams at once, of each kind some, see each event of their job
-// once and in order. When they have gone, what they held is free.
+// A thousand streams of all kinds receive each event of their job once and in order. After they
+// have ended, their memory is free.
 func TestAThousandStreams(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	s := dialStore(t, etcd)
@@ -120,8 +120,8 @@ func TestAThousandStreams(t *testing.T) {
 	awaitRest(t, resting)
 }
 
-// awaitRest waits until there are hardly more goroutines than there were: some of
-// connections that replicas are listened to over, and none of a thousand streams.
+// awaitRest waits until the number of goroutines is about the same as before: connections to
+// replicas have some, and the thousand streams have none.
 func awaitRest(t *testing.T, resting int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > resting+100; runtime.Gosched() {
@@ -184,7 +184,7 @@ func overREST(ctx context.Context, web *http.Client, url string, sse bool, take 
 	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
 }
 
-// lineOf is the first line of a text that begins so.
+// lineOf returns the first line of a text with a prefix.
 func lineOf(text, begins string) string {
 	for _, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(line, begins) {
@@ -194,9 +194,9 @@ func lineOf(text, begins string) string {
 	return ""
 }
 
-// Who does not read is cut off, and told so by the figures; others of the same
-// job do not wait for it, and neither does who writes.
-func TestASlowReaderHoldsUpNobody(t *testing.T) {
+// The stream of a reader that does not read ends, and the metrics count it. It delays neither
+// other readers of the job nor the writer.
+func TestASlowReaderDoesNotDelayOthers(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	s := dialStore(t, etcd)
 	w := &streamtest.Writer{TB: t, Store: s, Keys: keyspace.New("default"), Service: model.ServiceRegistry}
@@ -229,7 +229,7 @@ func TestASlowReaderHoldsUpNobody(t *testing.T) {
 	var slowest time.Duration
 	for n := 0; !cut(); n++ {
 		if ctx.Err() != nil {
-			t.Fatalf("not cut off after %d events", n*100)
+			t.Fatalf("the stream has not ended after %d events", n*100)
 		}
 		for _, want := range w.Write("j", 100) {
 			from := time.Now()
@@ -244,6 +244,6 @@ func TestASlowReaderHoldsUpNobody(t *testing.T) {
 		}
 	}
 	if slowest > 5*time.Second {
-		t.Errorf("an event took %v while another did not read", slowest)
+		t.Errorf("an event took %v while another reader did not read", slowest)
 	}
 }

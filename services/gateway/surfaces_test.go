@@ -27,7 +27,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// counted is a replica of every service, and how many calls have reached it.
+// counted starts a replica of every service, and returns the number of calls that have reached it.
 func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
 	t.Helper()
 	calls := &atomic.Int64{}
@@ -47,9 +47,9 @@ func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
 	return r, calls
 }
 
-// Every method there is, called on every listener over real sockets: the ones of
-// the listener get through to the service or to the gateway's own answer, all others
-// are refused by name. Bodies are empty, so what gets through may well fail there.
+// Calls every method on every listener over real sockets. The methods of the listener reach the
+// service or the gateway's own handler. All others are rejected with an error that names the
+// method. Requests are empty, so calls that reach a handler may fail.
 func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 	r, _ := counted(t)
 	g := run(t, before(r, porttest.Hold(t)))
@@ -80,13 +80,12 @@ func empty(t *testing.T, conn *grpc.ClientConn, method string) error {
 	if err != nil {
 		return err
 	}
-	stream.SendMsg(&rpc.Frame{}) //nolint:errcheck // RecvMsg says why
+	stream.SendMsg(&rpc.Frame{}) //nolint:errcheck // RecvMsg returns the error
 	stream.CloseSend()           //nolint:errcheck // the same
 	return stream.RecvMsg(&rpc.Frame{})
 }
 
-// A stranger on the public listener reaches no service with a control call, and the
-// proper listener does.
+// A control call on the public listener reaches no service, but does so on its own listener.
 func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 	r, calls := counted(t)
 	g := run(t, before(r, porttest.Hold(t)))
@@ -136,8 +135,8 @@ func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 	}
 }
 
-// REST, health over HTTP and metrics are the public listener's.
-func TestTheOtherListenersSpeakNoHTTP(t *testing.T) {
+// Only the public listener serves REST, health over HTTP and metrics.
+func TestTheOtherListenersServeNoHTTP(t *testing.T) {
 	g := run(t, before(replica(t), porttest.Hold(t)))
 	for _, address := range []string{g.Agents, g.Internal} {
 		if res, err := http.Get("http://" + address + "/healthz"); err == nil {
@@ -150,8 +149,7 @@ func TestTheOtherListenersSpeakNoHTTP(t *testing.T) {
 	}
 }
 
-// The limit of the heap is that of the process, which runs more than a gateway in
-// `berth dev`.
+// The process sets the memory limit, because in `berth dev` it runs more than a gateway.
 func TestAGatewayLeavesTheMemoryLimitToItsProcess(t *testing.T) {
 	const limit = 123 << 30
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
@@ -162,7 +160,7 @@ func TestAGatewayLeavesTheMemoryLimitToItsProcess(t *testing.T) {
 	}
 }
 
-// Each listener has the certificate, and asks callers for theirs.
+// Each listener has the certificate, and requires one from callers.
 func TestTLSOnEveryListener(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.TLSCert, config.TLSKey = certificate(t)
@@ -172,8 +170,8 @@ func TestTLSOnEveryListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := known.Clone()
-	stranger.Certificates = nil
+	anonymous := known.Clone()
+	anonymous.Certificates = nil
 	for _, address := range []string{g.Listen, g.Agents, g.Internal} {
 		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: known})
 		if err != nil {
@@ -183,13 +181,13 @@ func TestTLSOnEveryListener(t *testing.T) {
 		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
-		conn, err = rpc.Dial([]string{address}, rpc.DialOptions{TLS: stranger, FailFast: true})
+		conn, err = rpc.Dial([]string{address}, rpc.DialOptions{TLS: anonymous, FailFast: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
-			t.Errorf("%s answers a stranger: %v", address, err)
+			t.Errorf("%s answers a caller without a certificate: %v", address, err)
 		}
 		conn, err = rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true})
 		if err != nil {
@@ -197,13 +195,13 @@ func TestTLSOnEveryListener(t *testing.T) {
 		}
 		defer conn.Close()
 		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
-			t.Errorf("%s answers in the clear: %v", address, err)
+			t.Errorf("%s answers without TLS: %v", address, err)
 		}
 	}
 }
 
-// Beyond loopback, each listener needs TLS or --insecure by itself.
-func TestEachListenerIsOnLoopbackUnlessItIsSecured(t *testing.T) {
+// Each listener beyond loopback requires TLS or --insecure.
+func TestListenersBeyondLoopbackRequireTLS(t *testing.T) {
 	for flag, set := range listenFlags {
 		config := before(replica(t), porttest.Hold(t))
 		set(&config, "0.0.0.0:0")
@@ -213,8 +211,7 @@ func TestEachListenerIsOnLoopbackUnlessItIsSecured(t *testing.T) {
 	}
 }
 
-// Whoever starts a gateway with port 0 reads from the address file where each of
-// its listeners is.
+// If a gateway starts with port 0, the address file contains the addresses of its listeners.
 func TestTheAddressFileListsEveryListener(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.AddressFile, config.HTTPListen = filepath.Join(t.TempDir(), "addresses"), ":0"

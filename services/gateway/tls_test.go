@@ -22,7 +22,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// certificate writes one that is its own authority, and its key.
+// certificate writes a self-signed certificate and its key.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,8 +53,8 @@ func certificate(t *testing.T) (cert, key string) {
 	return write("cert", "CERTIFICATE", der), write("key", "PRIVATE KEY", pkcs8)
 }
 
-// A client that offers both versions of HTTP, as browsers do, gets HTTP/1; gRPC
-// gets HTTP/2, on the same port. Who shows no certificate gets nothing.
+// A client that offers both versions of HTTP, as browsers do, gets HTTP/1, and gRPC gets HTTP/2 on
+// the same port. A client without a certificate gets no answer.
 func TestTLSOnTheOnePort(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.TLSCert, config.TLSKey = certificate(t)
@@ -84,10 +84,10 @@ func TestTLSOnTheOnePort(t *testing.T) {
 		t.Errorf("%s %s", res.Proto, res.Status)
 	}
 
-	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: client.RootCAs}}}
-	defer stranger.CloseIdleConnections()
-	if res, err := stranger.Get("https://" + g.Listen + "/healthz"); err == nil {
+	anonymous := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: client.RootCAs}}}
+	defer anonymous.CloseIdleConnections()
+	if res, err := anonymous.Get("https://" + g.Listen + "/healthz"); err == nil {
 		res.Body.Close()
-		t.Errorf("a stranger got %s", res.Status)
+		t.Errorf("a client without a certificate got %s", res.Status)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// What the fake answers to operators. One executor takes one worker.
+// The fake's methods for operators. One worker fits on an executor.
 
 func notReady() error {
 	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry waits to be told that all have asked again")
@@ -29,8 +29,8 @@ func (f *fake) executor(id string) *berthv1.Executor {
 	return f.executors[i]
 }
 
-// obey takes one worker off an executor that drains: its agent stops them one
-// by one, where it can be reached.
+// obey removes one worker from a draining executor: its agent stops them one by one, if it is
+// reachable.
 func (f *fake) obey(e *berthv1.Executor) {
 	if e.Draining && e.Workers > 0 && e.State == berthv1.Executor_READY {
 		e.Workers--
@@ -101,7 +101,7 @@ func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservati
 	return e, nil
 }
 
-// fit looks at the executors as executor-state does.
+// fit evaluates the executors as executor-state does.
 func (f *fake) fit(e *berthv1.Explanation) {
 	sku, failed := e.Reservation.GetConstraints().GetSku(), map[string]*berthv1.FailedCheck{}
 	for _, x := range f.executors {
@@ -183,7 +183,7 @@ func (f *fake) DrainExecutor(_ context.Context, q *berthv1.DrainExecutorRequest)
 	return proto.CloneOf(e), nil
 }
 
-// ClearQuarantine takes the word for whatever is named as it stands.
+// ClearQuarantine clears the given workers without a check.
 func (f *fake) ClearQuarantine(_ context.Context, q *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -237,8 +237,7 @@ func (f *fake) PutPool(_ context.Context, q *berthv1.PutPoolRequest) (*berthv1.P
 	return pool, nil
 }
 
-// GetUsage counts the executors of each SKU of the catalog; what asks for
-// another is unmapped.
+// GetUsage counts the executors of each SKU of the catalog. The demand for other SKUs is unmapped.
 func (f *fake) GetUsage(_ context.Context, q *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

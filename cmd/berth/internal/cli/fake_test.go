@@ -22,12 +22,11 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// fakePage is the largest page the fake gives: lists of three need two.
+// fakePage is the page size of the fake: a list of three has two pages.
 const fakePage = 2
 
-// fake is a gateway that keeps everything in memory, behind a real gRPC server
-// on loopback. It answers as the interface says; its clock and its grants are
-// the test's.
+// fake is a gateway with its state in memory, behind a real gRPC server on loopback. It implements
+// the API. The test controls its clock and its grants.
 type fake struct {
 	berthv1.UnimplementedReservationsServer
 	berthv1.UnimplementedExplanationsServer
@@ -52,13 +51,13 @@ type fake struct {
 	skus         []*berthv1.Sku
 	pools        []*berthv1.Pool
 	found        []*berthv1.Finding
-	// blind is an executor-state that does not answer explanations.
+	// blind: executor-state does not answer.
 	blind bool
-	// refused tells of usage that was asked for before the registry is ready.
+	// refused gets an element when GetUsage fails because the registry is not ready.
 	refused  chan struct{}
 	events   []*berthv1.Event
 	answered map[string]*berthv1.Reservation
-	// changed is closed, and made anew, with each event.
+	// changed is closed and replaced with each event.
 	changed chan struct{}
 }
 
@@ -110,7 +109,7 @@ func (f *fake) find(job, stage, name string) *berthv1.Reservation {
 	return f.reservations[i]
 }
 
-// shape is a reservation as it was asked for.
+// shape is a reservation without its output fields.
 func shape(r *berthv1.Reservation) *berthv1.Reservation {
 	return &berthv1.Reservation{Constraints: r.Constraints, Task: r.Task, Workers: r.Workers, TargetSize: r.TargetSize}
 }
@@ -169,7 +168,7 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 	return answer, nil
 }
 
-// place numbers what is queued, in one queue.
+// place numbers the queued reservations in one queue.
 func (f *fake) place() {
 	var position int32
 	for _, r := range f.reservations {
@@ -256,7 +255,7 @@ func (f *fake) CancelJob(_ context.Context, q *berthv1.CancelJobRequest) (*berth
 	return f.cancelWhere(func(r *berthv1.Reservation) bool { return r.Job == q.Job }), nil
 }
 
-// page cuts a page of matching items out of a list.
+// page returns a page of the matching items of a list.
 func page[T proto.Message](list []T, token string, match func(T) bool) (items []T, next string) {
 	var all []T
 	for _, item := range list {
@@ -345,7 +344,7 @@ func (f *fake) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*berth
 	return answer, nil
 }
 
-// Resign has the first standby lead.
+// Resign makes the first standby the leader.
 func (f *fake) Resign(_ context.Context, q *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -388,8 +387,8 @@ func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStre
 	}
 }
 
-// quiet waits long for what a stream of a job's events has to bring, be it that the
-// cursor is refused, and hardly when there is no event after the cursor.
+// quiet returns a long time if the stream will return an event or an error after the cursor, and a
+// short one otherwise.
 func (f *fake) quiet(job, cursor string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// live is a command that goes on until it is interrupted.
+// live is a command that runs until it is interrupted.
 type live struct {
 	out    *bufio.Reader
 	stderr *bytes.Buffer
@@ -59,8 +59,7 @@ func (l *live) line(t *testing.T) string {
 	return strings.TrimRight(text, "\n")
 }
 
-// interrupted interrupts the command, as Ctrl-C does, and answers its exit
-// code.
+// interrupted interrupts the command, as Ctrl-C does, and returns its exit code.
 func (l *live) interrupted() int {
 	l.stop()
 	io.Copy(io.Discard, l.out) //nolint:errcheck // until the command closes it
@@ -80,7 +79,7 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 	if got := l.line(t); got != "No reservations." {
 		t.Fatalf("at first: %q", got)
 	}
-	// Time alone is no change.
+	// A later time alone is not a change.
 	f.do(t, []string{"pass", "10s"})
 	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
 	for _, want := range []string{"", "RESERVATION  STATE", "a/b/main"} {
@@ -100,7 +99,7 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 	}
 }
 
-func TestWatchDrawsOverATerminal(t *testing.T) {
+func TestWatchOverwritesATerminal(t *testing.T) {
 	f := newFake(t)
 	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
 	l := start(t, f, true, "get", "reservations", "-w")
@@ -108,7 +107,7 @@ func TestWatchDrawsOverATerminal(t *testing.T) {
 		t.Fatalf("head: %q", got)
 	}
 	l.line(t)
-	// There an age is drawn as it grows.
+	// On a terminal a growing age is a change.
 	f.do(t, []string{"pass", "10s"})
 	l.line(t)
 	if got := l.line(t); !strings.Contains(got, "10s") {
@@ -140,7 +139,7 @@ func TestWatchAsJSONWritesADocumentForEachChange(t *testing.T) {
 	l.interrupted()
 }
 
-// A registry that is not ready is waited for, and told of once.
+// A watch waits for a registry that is not ready, and prints one notice.
 func TestWatchWaitsForTheRegistry(t *testing.T) {
 	f := newFake(t)
 	f.do(t, []string{"not-ready"})
@@ -180,13 +179,12 @@ func TestEventsFollow(t *testing.T) {
 	}
 }
 
-// A gateway that is not there: one notice at once, one error at the end, and
-// what to do about it.
+// If no gateway answers, the command prints one notice at once, and an error with a hint at the end.
 func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	address := porttest.Hold(t)
 	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"events", "a", "-f"}, {"get", "reservations", "-w"}, {"describe", "a/b"}, {"cancel", "a"}} {
-		// A time-out that is over before the first refusal is told of otherwise: then
-		// there is more time.
+		// If the timeout passes before the first connection attempt fails, the error is
+		// another one: the test repeats with more time.
 		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
 			var out, stderr bytes.Buffer
 			root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
@@ -207,8 +205,8 @@ func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	}
 }
 
-// If no gateway answers, the checks are printed and the exit code is that of a call
-// without an answer.
+// If no gateway answers, doctor prints the checks, and its exit code is that of a call without an
+// answer.
 func TestDoctorWithoutAGateway(t *testing.T) {
 	nobody := porttest.Hold(t)
 	var out, stderr bytes.Buffer
@@ -246,8 +244,8 @@ func TestAGatewayMayBeAURL(t *testing.T) {
 	}
 }
 
-// Commands that others add get the same frame.
-func TestForeignCommands(t *testing.T) {
+// The root also handles errors of commands that the caller adds.
+func TestAddedCommands(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
@@ -275,7 +273,7 @@ func TestVersion(t *testing.T) {
 	}{
 		{&debug.BuildInfo{GoVersion: "go1.26"}, "berth v0.1.0\ncommit unknown\ngo1.26"},
 		{&debug.BuildInfo{
-			// Of the module nothing is known when it is built in a workspace.
+			// A build in a workspace has no module version.
 			GoVersion: "go1.26", Main: debug.Module{Version: "(devel)"},
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
 		}, "berth v0.1.0\ncommit abc, with changes\ngo1.26"},

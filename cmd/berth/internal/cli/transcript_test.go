@@ -19,16 +19,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTranscripts plays testdata/*.txt against a fake gateway. A line that
-// begins with `$` is a command line, with `|` between commands of one pipe and
-// `<` before a file of testdata; one with `%` is done to the fake. What follows
-// is what was printed: standard error with `! ` before each line, then `exit N`
-// unless it is 0.
+// TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with `$` is a
+// command line, with `|` between the commands of a pipe and `<` before a file in testdata. A line
+// that begins with `%` changes the fake. The following lines are the output: standard error has
+// the prefix `! `, and the last line is `exit N` unless N is 0.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string { return play(t, newFake(t), text) })
 }
 
-// play answers the transcript with its outputs replaced by the true ones.
+// play returns the transcript with the actual outputs.
 func play(t *testing.T, f *fake, script string) string {
 	var out strings.Builder
 	printed := false
@@ -102,7 +101,7 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 	return Run(t.Context(), newRoot(a), args)
 }
 
-// do changes the fake: the rest of the world.
+// do changes the fake.
 func (f *fake) do(t *testing.T, words []string) {
 	switch words[0] {
 	case "pass": // pass DURATION
@@ -130,7 +129,7 @@ func (f *fake) do(t *testing.T, words []string) {
 			Since: timestamppb.New(f.now), Action: "nothing yet",
 		})
 		f.mu.Unlock()
-	case "evict": // evict ID…: the workers there are told to go, and do not
+	case "evict": // evict ID…: its workers are asked to stop, and do not
 		f.mu.Lock()
 		for _, a := range f.assignments {
 			if slices.Contains(words[1:], a.Executor) {

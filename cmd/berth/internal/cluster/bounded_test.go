@@ -6,9 +6,9 @@ import (
 	"berth.dev/services/registry"
 )
 
-// A bounded cluster keeps little of the past in etcd and in the registry. Another one
-// keeps what it promises.
-func TestABoundedClusterKeepsLittleOfThePast(t *testing.T) {
+// A bounded cluster keeps little history in etcd and in the registry. Another cluster keeps the
+// default history.
+func TestABoundedClusterKeepsLittleHistory(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		config := Config{Bounded: bounded}
 		member, service := config.member(), config.service("etcd:2379")

@@ -1,8 +1,11 @@
 // Package demo is `berth demo`: the main job on real processes whose leaders are killed.
 //
-// It promises that it exits with 0 only if every batch was granted as a whole, the word count
-// is correct, no worker was started twice, no acknowledged request was lost, and the audit of
-// every revision of etcd found no violation.
+// It promises that it exits with 0 only if all of the following hold:
+//   - Every batch was granted as a whole.
+//   - The word count is correct.
+//   - No worker was started twice.
+//   - No acknowledged request was lost.
+//   - The audit of every revision of etcd found no violation.
 package demo
 
 import (

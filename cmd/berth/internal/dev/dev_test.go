@@ -2,7 +2,7 @@ package dev
 
 import "testing"
 
-func TestDevBoundsWhatItKeepsOfThePast(t *testing.T) {
+func TestDevBoundsItsHistory(t *testing.T) {
 	if !(Config{}).cluster().Bounded {
 		t.Error("berth dev starts a cluster that is not bounded")
 	}

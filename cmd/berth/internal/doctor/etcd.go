@@ -86,7 +86,7 @@ func quorum(h *store.Health) Check {
 	case leads == "":
 		return warn("etcd quorum", "run the command again: an election takes a second", "no member that answers leads")
 	case voters < enough:
-		return warn("etcd quorum", "run three members, so that one may fail", "%s leads; none of %d members may fail", leads, voters)
+		return warn("etcd quorum", "run three members, so that one may fail", "%s leads; %s, none may fail", leads, plural(voters, "member"))
 	case spare <= 0:
 		return warn("etcd quorum", "first restart the missing members", "%s leads; if one more fails, nothing can be written", leads)
 	}

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// healthy is a cluster of three of everything, with nothing wrong.
+// healthy returns the facts of a cluster with three replicas and no problem.
 func healthy() Facts {
 	f := Facts{Answered: true, Ready: true, TLS: true, Clock: noon}
 	for i := range 2 {
@@ -164,7 +164,7 @@ func TestProblems(t *testing.T) {
 		{"an election", func(f *Facts) { f.Etcd.Members[1].Leads = false },
 			[]string{"WARN etcd quorum: no member that answers leads"}},
 		{"one member", func(f *Facts) { f.Etcd.Members = f.Etcd.Members[1:2] },
-			[]string{"WARN etcd quorum: etcd-1 leads; none of 1 members may fail"}},
+			[]string{"WARN etcd quorum: etcd-1 leads; 1 member, none may fail"}},
 		{"a learner", func(f *Facts) {
 			f.Etcd.Members = append(f.Etcd.Members, store.Member{Name: "etcd-3", Learner: true, Version: "3.6.1", Index: 9000})
 		}, []string{"WARN etcd members: not yet voting: etcd-3"}},

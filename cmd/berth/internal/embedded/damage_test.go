@@ -17,7 +17,7 @@ import (
 
 const written = 300
 
-// stopped returns the data of a server that has stopped.
+// stopped returns the data of a stopped server.
 func stopped(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func dial(t *testing.T, e *Etcd) *clientv3.Client {
 	return c
 }
 
-// restart starts a server with a copy of the data that damage has changed.
+// restart starts a server with a damaged copy of the data.
 func restart(t *testing.T, data string, damage func(dir string)) error {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,16 +87,16 @@ func truncate(t *testing.T, file string, size int64) {
 	}
 }
 
-func TestATruncatedFileOfEtcdIsAnErrorThatNamesIt(t *testing.T) {
+func TestTheErrorNamesATruncatedFile(t *testing.T) {
 	data := stopped(t)
 	for _, size := range []int64{0, 1, 8, 100, 4096, 8192, 12288, 50_000, 100_000, 200_000} {
 		t.Run(fmt.Sprint("log cut to ", size), func(t *testing.T) {
 			err := restart(t, data, func(dir string) { truncate(t, logFile(t, dir), size) })
-			refused(t, err, filepath.Join("member", "wal"))
+			rejected(t, err, filepath.Join("member", "wal"))
 		})
 		t.Run(fmt.Sprint("database cut to ", size), func(t *testing.T) {
 			err := restart(t, data, func(dir string) { truncate(t, datadir.ToBackendFileName(dir), size) })
-			refused(t, err, filepath.Join("member", "snap", "db"))
+			rejected(t, err, filepath.Join("member", "snap", "db"))
 		})
 	}
 	t.Run("log deleted", func(t *testing.T) {
@@ -105,11 +105,11 @@ func TestATruncatedFileOfEtcdIsAnErrorThatNamesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		refused(t, err, filepath.Join("member", "wal"))
+		rejected(t, err, filepath.Join("member", "wal"))
 	})
 	t.Run("log without its last entry", func(t *testing.T) {
 		err := restart(t, data, func(dir string) { truncate(t, logFile(t, dir), endOfData(t, logFile(t, dir))-500) })
-		refused(t, err, filepath.Join("member", "wal"))
+		rejected(t, err, filepath.Join("member", "wal"))
 	})
 	t.Run("log with other bytes", func(t *testing.T) {
 		err := restart(t, data, func(dir string) {
@@ -122,7 +122,7 @@ func TestATruncatedFileOfEtcdIsAnErrorThatNamesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		refused(t, err, filepath.Join("member", "wal"))
+		rejected(t, err, filepath.Join("member", "wal"))
 	})
 	t.Run("database with other bytes", func(t *testing.T) {
 		err := restart(t, data, func(dir string) {
@@ -137,18 +137,18 @@ func TestATruncatedFileOfEtcdIsAnErrorThatNamesIt(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		refused(t, err, filepath.Join("member", "snap", "db"))
+		rejected(t, err, filepath.Join("member", "snap", "db"))
 	})
 }
 
-func TestUndamagedFilesOfEtcdAreNotRefused(t *testing.T) {
+func TestEtcdStartsWithUndamagedFiles(t *testing.T) {
 	data := stopped(t)
 	for name, damage := range map[string]func(dir string){
 		"as they were": func(string) {},
 		"log without the space after its last entry": func(dir string) {
 			truncate(t, logFile(t, dir), endOfData(t, logFile(t, dir)))
 		},
-		// The last record is not an entry; etcd repairs what a crash leaves.
+		// The last record is not an entry. etcd repairs it after a crash.
 		"log with half of its last record": func(dir string) {
 			truncate(t, logFile(t, dir), endOfData(t, logFile(t, dir))-1)
 		},
@@ -161,8 +161,8 @@ func TestUndamagedFilesOfEtcdAreNotRefused(t *testing.T) {
 	}
 }
 
-// refused checks that err names the file and says what to do.
-func refused(t *testing.T, err error, file string) {
+// rejected checks that err names the file and suggests an action.
+func rejected(t *testing.T, err error, file string) {
 	t.Helper()
 	if err == nil {
 		t.Fatal("etcd started")
@@ -177,7 +177,7 @@ func refused(t *testing.T, err error, file string) {
 	}
 }
 
-// endOfData returns where the space begins that etcd has reserved, at a multiple of 8.
+// endOfData returns the offset of the space that etcd has preallocated, a multiple of 8.
 func endOfData(t *testing.T, file string) int64 {
 	t.Helper()
 	content, err := os.ReadFile(file)

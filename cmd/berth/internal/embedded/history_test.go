@@ -2,9 +2,8 @@ package embedded
 
 import "testing"
 
-// A member keeps as much of the past as it is given: of the history of keys, and of the
-// log in memory.
-func TestAMemberKeepsAsMuchOfThePastAsItIsGiven(t *testing.T) {
+// The configuration of a member bounds the history of keys and the log in memory.
+func TestMemberBoundsItsHistory(t *testing.T) {
 	m := Alone()
 	m.History, m.RaftEntries = "1m", 1000
 	e, err := StartMember(t.Context(), t.TempDir(), m)

@@ -20,9 +20,8 @@ import (
 	"berth.dev/services/gateway/internal/compose"
 )
 
-// services answer calls by the name of their method: with a message or an
-// error. A call that they have no answer to waits for a leader until its
-// deadline.
+// services maps methods to their answers: a message or an error. A call without an answer waits
+// for a leader until its deadline.
 type services struct {
 	grpc.ClientConnInterface
 	answers map[string]any
@@ -57,7 +56,7 @@ func standing(position int32) *berthv1.Explanation {
 	}
 }
 
-func TestAnExplanationIsPutTogether(t *testing.T) {
+func TestExplanation(t *testing.T) {
 	checks := []*berthv1.FailedCheck{{Check: "sku", Want: "gpu-8", Have: "small", Count: 7}}
 	some := &controlv1.ExplainFitAnswer{Fitting: 1, Reason: "INSUFFICIENT_CAPACITY", Message: "1 of 4 fits", Checks: checks, Revision: 99, ScarcestResource: "cpu"}
 	all := &controlv1.ExplainFitAnswer{Fitting: 4, Revision: 99}
@@ -95,8 +94,8 @@ func TestAnExplanationIsPutTogether(t *testing.T) {
 	}
 }
 
-// Before the registry is ready nothing is leased, whatever fits.
-func TestNotReadyStaysTheReason(t *testing.T) {
+// While the registry is not ready, it leases nothing, even if all workers fit.
+func TestNotReadyIsTheReason(t *testing.T) {
 	waits := standing(1)
 	waits.Reason, waits.Message = "REGISTRY_NOT_READY", ""
 	s := serve(map[string]any{"Standing": waits, "ExplainFit": &controlv1.ExplainFitAnswer{Fitting: 4, Revision: 99}})
@@ -106,7 +105,7 @@ func TestNotReadyStaysTheReason(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatQueuesIsFitted(t *testing.T) {
+func TestOnlyQueuedReservationsAreFitted(t *testing.T) {
 	active := standing(0)
 	active.Reservation.State = berthv1.Reservation_ACTIVE
 	s := serve(map[string]any{"Standing": active})
@@ -124,9 +123,9 @@ func TestTheRegistrysErrorIsTheAnswer(t *testing.T) {
 	}
 }
 
-// An executor-state without a leader hides nothing that the registry knows,
-// and takes at most half of the caller's time.
-func TestAnExplanationDoesWithoutExecutorState(t *testing.T) {
+// If executor-state has no leader, the explanation contains the registry's part, after at most half
+// of the caller's time.
+func TestAnExplanationWithoutExecutorState(t *testing.T) {
 	for name, fit := range map[string]any{
 		"no leader":   nil,
 		"not there":   fault.New(fault.Invalid, fault.ReasonUnsupported, "it has no leader"),
@@ -159,7 +158,7 @@ func TestAnExplanationDoesWithoutExecutorState(t *testing.T) {
 	}
 }
 
-func TestACallerWhoHasGoneGetsNoHalfAnswer(t *testing.T) {
+func TestACanceledCallGetsNoPartialAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := serve(map[string]any{"Standing": standing(1)})
 	go func() {
@@ -177,8 +176,7 @@ func TestACallerWhoHasGoneGetsNoHalfAnswer(t *testing.T) {
 	}
 }
 
-// Findings are listed in order of time, and a record that several services leave alone is
-// one of them.
+// Findings are listed by time. A record that several services quarantine is one finding.
 func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 	finding := func(service, kind, object string, since int64) *berthv1.Finding {
 		return &berthv1.Finding{Service: service, Kind: kind, Object: object, Since: timestamppb.New(time.Unix(since, 0))}

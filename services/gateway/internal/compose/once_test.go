@@ -6,7 +6,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// A record that several services leave alone is one finding, that of its writer.
+// A record that several services quarantine is one finding: that of its writer.
 func TestOneRecordIsReportedOnce(t *testing.T) {
 	poison := func(service, object string) *berthv1.Finding {
 		return &berthv1.Finding{Kind: "POISON", Object: object, Service: service, Message: "cannot be read"}

@@ -85,15 +85,15 @@ func isOverloaded(err error) bool {
 	return err != nil && rpc.FromStatus(err).Kind == fault.Unavailable && rpc.FromStatus(err).Reason == fault.ReasonOverloaded
 }
 
-func awaitNothingHeld(t *testing.T, g *Guard) {
+func awaitNoMemory(t *testing.T, g *Guard) {
 	t.Helper()
 	for g.Memory() > 0 {
 		runtime.Gosched()
 	}
 }
 
-// A decoded message takes memory as a frame does, for as long as its call is open.
-func TestLargeMessagesAreHeldWhileTheCallIsOpen(t *testing.T) {
+// A decoded message takes the memory of its frame while its call is open.
+func TestLargeMessagesTakeMemoryWhileTheCallIsOpen(t *testing.T) {
 	g, connect, _ := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 256 << 10}, hold)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -102,17 +102,17 @@ func TestLargeMessagesAreHeldWhileTheCallIsOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if used := g.Memory(); used < 150<<10 {
-		t.Errorf("%d bytes are held", used)
+		t.Errorf("%d bytes are in use", used)
 	}
-	// The connection may be closed before the message is whole.
+	// The connection may be closed before the message is complete.
 	if err := open(ctx, conn, message); err == nil || rpc.FromStatus(err).Kind != fault.Unavailable {
 		t.Errorf("a second call was answered %v", err)
 	}
 	cancel()
-	awaitNothingHeld(t, g)
+	awaitNoMemory(t, g)
 }
 
-func TestLargeHeadersAreHeldWhileTheCallIsOpen(t *testing.T) {
+func TestLargeHeadersTakeMemoryWhileTheCallIsOpen(t *testing.T) {
 	g, connect, log := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 256 << 10}, hold)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -123,27 +123,27 @@ func TestLargeHeadersAreHeldWhileTheCallIsOpen(t *testing.T) {
 		}
 	}
 	if used := g.Memory(); used < 54_000 {
-		t.Errorf("%d bytes are held", used)
+		t.Errorf("%d bytes are in use", used)
 	}
 	for _, ctx := range []context.Context{ctx, t.Context()} {
 		if err := open(large(ctx), conn, &wrapperspb.StringValue{}); !isOverloaded(err) {
 			t.Errorf("a third call was answered %v", err)
 		}
 	}
-	// Headers take nothing from messages.
+	// Headers do not use the memory of messages.
 	if err := open(ctx, conn, wrapperspb.String(strings.Repeat("x", 150<<10))); err != nil {
 		t.Errorf("a call with small headers: %v", err)
 	}
 	cancel()
-	awaitNothingHeld(t, g)
+	awaitNoMemory(t, g)
 	if log.Len() > 0 {
-		t.Errorf("the log says %s", log.String())
+		t.Errorf("the log contains %s", log.String())
 	}
 }
 
-// A refused call leaves its timer behind until its connection ends, so a connection
-// has few of them.
-func TestAConnectionWithManyRefusedHeadersIsClosed(t *testing.T) {
+// The timer of a rejected call runs until its connection ends, so a connection may have only a few
+// of them.
+func TestAConnectionWithManyRejectedHeadersIsClosed(t *testing.T) {
 	g, connect, _ := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 64 << 10}, hold)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -155,32 +155,31 @@ func TestAConnectionWithManyRefusedHeadersIsClosed(t *testing.T) {
 	for n := 0; ; n++ {
 		err := open(large(ctx), conn, &wrapperspb.StringValue{})
 		if err == nil {
-			t.Fatal("there was room")
+			t.Fatal("a call beyond the memory was accepted")
 		}
 		if isOverloaded(err) {
 			continue
 		}
 		if n < rejectedHeaders {
-			t.Errorf("closed after %d refusals: %v", n, err)
+			t.Errorf("closed after %d rejections: %v", n, err)
 		}
 		break
 	}
 	if g.Memory() != 0 {
-		t.Errorf("%d bytes are held", g.Memory())
+		t.Errorf("%d bytes are in use", g.Memory())
 	}
 	if err := open(ctx, other, &wrapperspb.StringValue{}); err != nil {
 		t.Errorf("another connection: %v", err)
 	}
 }
 
-// The contexts of the calls that were refused end with their connection, however
-// long the deadlines are.
-func TestRefusedCallsEndWithTheirConnection(t *testing.T) {
+// The contexts of rejected calls end with their connection, before their deadlines.
+func TestRejectedCallsEndWithTheirConnection(t *testing.T) {
 	ctx := caller{}.TagConn(t.Context(), nil)
-	refused, cancel := context.WithTimeout(ctx, time.Hour)
+	rejected, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
 	caller{}.HandleConn(ctx, &stats.ConnEnd{})
-	if refused.Err() == nil {
-		t.Error("it waits for its deadline")
+	if rejected.Err() == nil {
+		t.Error("its context has not ended")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-func TestTheOldestUnfinishedRequestMakesRoom(t *testing.T) {
+func TestTheOldestIncompleteRequestIsAborted(t *testing.T) {
 	b := NewBudget(100)
 	var aborted []string
 	begin := func(name string) *Hold { return b.Begin(func() { aborted = append(aborted, name) }) }
@@ -47,8 +47,8 @@ func TestTheOldestUnfinishedRequestMakesRoom(t *testing.T) {
 	}
 }
 
-// A request that is too large for the budget takes nothing from others in vain.
-func TestWhatCannotFitAbortsNobody(t *testing.T) {
+// A request that cannot fit into the budget does not abort others.
+func TestATooLargeRequestAbortsNoOther(t *testing.T) {
 	b := NewBudget(100)
 	aborted := false
 	other := b.Begin(func() { aborted = true })
@@ -69,7 +69,7 @@ func TestWhatCannotFitAbortsNobody(t *testing.T) {
 	whole.End()
 }
 
-func TestAWaitingRequestGetsWhatAnotherGivesBack(t *testing.T) {
+func TestAWaitingRequestGetsReleasedMemory(t *testing.T) {
 	b := NewBudget(100)
 	asked := make(chan struct{})
 	first := b.Begin(func() { close(asked) })
@@ -82,14 +82,13 @@ func TestAWaitingRequestGetsWhatAnotherGivesBack(t *testing.T) {
 	<-asked
 	first.End()
 	if !<-got {
-		t.Error("there was room, and it was not given")
+		t.Error("the released memory was not given to the waiting request")
 	}
 	second.End()
 }
 
-// Nobody waits for ever, however many wait for the same memory: each gets it in turn,
-// or is aborted for one after it.
-func TestAllWaitingRequestsEnd(t *testing.T) {
+// If many requests wait for the same memory, each gets it in turn or is aborted for a later one.
+func TestNoRequestWaitsForever(t *testing.T) {
 	b := NewBudget(100)
 	asked := make(chan struct{})
 	first := b.Begin(func() { close(asked) })
@@ -114,10 +113,10 @@ func TestAllWaitingRequestsEnd(t *testing.T) {
 	first.End()
 	all.Wait()
 	if got.Load() == 0 {
-		t.Error("nobody got what was given back")
+		t.Error("no request got the released memory")
 	}
 	if b.used != 0 || b.dropping != 0 || b.waiting.Len() != 0 {
-		t.Errorf("%d bytes are held, %d of them dropped, and %d wait", b.used, b.dropping, b.waiting.Len())
+		t.Errorf("%d bytes are in use, %d of them of aborted requests, and %d requests wait", b.used, b.dropping, b.waiting.Len())
 	}
 }
 
@@ -183,7 +182,7 @@ func TestAConnectionBeyondTheLimitIsAnswered503(t *testing.T) {
 	}
 }
 
-func TestABodyThatTakesTheMemoryOfOthersIsAnswered503(t *testing.T) {
+func TestABodyThatIsAbortedForOthersIsAnswered503(t *testing.T) {
 	got := make(chan int, 1)
 	g, address := serve(t, Limits{Connections: 100, Memory: 256 << 10}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -212,7 +211,7 @@ func TestABodyBeyondTheLimitIsAnswered413(t *testing.T) {
 	}
 }
 
-func TestAHeadBeyondTheLimitIsRefused(t *testing.T) {
+func TestAHeadBeyondTheLimitIsAnswered431(t *testing.T) {
 	_, address := serve(t, Limits{Connections: 10, Memory: 1 << 20}, http.NotFoundHandler())
 	code, _ := answer(t, dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", HeaderLimit+8<<10)))
 	if code != http.StatusRequestHeaderFieldsTooLarge {
@@ -220,8 +219,7 @@ func TestAHeadBeyondTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// manyHeaders is a request with far more header fields than text, which stays under
-// HeaderLimit.
+// manyHeaders returns a request with many short header fields, below HeaderLimit.
 func manyHeaders() string {
 	var b strings.Builder
 	b.WriteString("GET / HTTP/1.1\r\nHost: a\r\n")
@@ -231,7 +229,7 @@ func manyHeaders() string {
 	return b.String() + "\r\n"
 }
 
-func TestHeadersAreHeldWhileTheRequestIsHandled(t *testing.T) {
+func TestHeadersTakeMemoryWhileTheRequestIsHandled(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	g, address := serve(t, Limits{Connections: 100, Memory: 4 << 20}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		begun <- struct{}{}
@@ -240,7 +238,7 @@ func TestHeadersAreHeldWhileTheRequestIsHandled(t *testing.T) {
 	first := dial(t, address, manyHeaders())
 	<-begun
 	if used := g.Memory(); used < 1_000_000 {
-		t.Errorf("%d bytes are held for 5000 header fields", used)
+		t.Errorf("%d bytes are in use for 5000 header fields", used)
 	}
 	if code, text := answer(t, dial(t, address, manyHeaders())); code != http.StatusServiceUnavailable || !strings.HasPrefix(text, "OVERLOADED") {
 		t.Errorf("a second request with as many was answered %d %s", code, text)
@@ -258,12 +256,12 @@ func TestHeadersAreHeldWhileTheRequestIsHandled(t *testing.T) {
 	}
 }
 
-// feeding is a connection that has read what a test feeds it.
+// feeding is a connection whose input comes from feed.
 type feeding struct{ net.Conn }
 
 func (feeding) Close() error { return nil }
 
-// feed gives a connection bytes as if they were read, in pieces of a size.
+// feed passes text to a connection as if it had read it, in pieces of a size.
 func feed(c *http2, text []byte, size int) {
 	for len(text) > 0 && c.failed == nil {
 		n := min(size, len(text))
@@ -279,7 +277,7 @@ func frameOf(kind, flags byte, stream byte, payload ...byte) []byte {
 	return append([]byte{0, byte(len(payload) >> 8), byte(len(payload)), kind, flags, 0, 0, 0, stream}, payload...)
 }
 
-func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
+func TestIncompleteMessagesTakeMemory(t *testing.T) {
 	begun := append(make([]byte, prefaceLength), frameOf(frameHeaders, flagEndHeaders, 1)...)
 	message := append([]byte{0, 0, 0, 0, 100}, make([]byte, 100)...)
 	for _, size := range []int{1, 2, 7, 9, 1000} {
@@ -297,7 +295,7 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 			{"whole, and the next may wait", frameOf(frameData, 0, 1, message...), false, 0, 0, nil},
 			{"unfinished", frameOf(frameData, 0, 1, message[:60]...), true, 60, 1, nil},
 			{"whole", frameOf(frameData, flagEndStream, 1, message...), true, 0, 0, nil},
-			{"whole, but the stream goes on", frameOf(frameData, 0, 1, message...), true, 105, 1, nil},
+			{"whole, but the stream continues", frameOf(frameData, 0, 1, message...), true, 105, 1, nil},
 			{"whole, and the stream ends later", append(frameOf(frameData, 0, 1, message...), frameOf(frameData, flagEndStream, 1)...), true, 0, 0, nil},
 			{"padded", frameOf(frameData, flagPadded, 1, append(append([]byte{3}, message[:60]...), 0, 0, 0)...), true, 60, 1, nil},
 			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20, 1, nil},
@@ -313,33 +311,32 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 			g.budget.mu.Unlock()
 			held := used >= test.held && used <= test.held+2*frameHeader
 			if c.failed != test.failed || test.failed == nil && (!held || unfinished != test.unfinished) {
-				t.Errorf("%s by %d: %d bytes in %d requests are held, want %d in %d; %v", test.name, size, used, unfinished, test.held, test.unfinished, c.failed)
+				t.Errorf("%s by %d: %d bytes in %d requests are in use, want %d in %d; %v", test.name, size, used, unfinished, test.held, test.unfinished, c.failed)
 			}
 			c.Close()
 			if used := g.Memory(); used != 0 {
-				t.Errorf("%s by %d: %d bytes are held by a closed connection", test.name, size, used)
+				t.Errorf("%s by %d: a closed connection uses %d bytes", test.name, size, used)
 			}
 		}
 	}
 }
 
-// The server has decoded the first frames of a block of headers when the last one does
-// not arrive.
-func TestABlockOfHeadersIsHeldAsDecoded(t *testing.T) {
+// The server decodes the first frames of a header block before the last frame arrives.
+func TestAHeaderBlockTakesTheMemoryOfDecodedHeaders(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
 	feed(c, append(make([]byte, prefaceLength), frameOf(frameHeaders, 0, 1, make([]byte, 50)...)...), 1000)
 	if used := c.guard.Memory(); used < 50*decodedHeader {
-		t.Errorf("%d bytes are held for a block of 50 that goes on", used)
+		t.Errorf("%d bytes are in use for an incomplete block of 50", used)
 	}
 	feed(c, frameOf(frameContinuation, flagEndHeaders, 1, 0), 1000)
 	if used := c.guard.Memory(); used != 0 {
-		t.Errorf("%d bytes are held for a block that has ended", used)
+		t.Errorf("%d bytes are in use for a complete block", used)
 	}
 }
 
-// A sender whose messages follow each other without a gap has the time of each anew,
-// however they are cut into reads.
+// If messages follow each other without a gap, the time of each begins anew, independent of the
+// sizes of the reads.
 func TestEachMessageHasItsOwnTime(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
@@ -349,15 +346,15 @@ func TestEachMessageHasItsOwnTime(t *testing.T) {
 	first := c.streams[1].hold
 	feed(c, frameOf(frameData, 0, 1, append(append([]byte{}, message[20:]...), message[:60]...)...), 1000)
 	if second := c.streams[1].hold; first == nil || second == nil || second == first {
-		t.Errorf("the first message is held by %p, the second by %p", first, second)
+		t.Errorf("the first message has the memory %p, the second %p", first, second)
 	}
 	if used := c.guard.Memory(); used != 60 {
-		t.Errorf("%d bytes are held, want 60", used)
+		t.Errorf("%d bytes are in use, want 60", used)
 	}
 }
 
-// The same holds for frames: that each read ends within one is no fault.
-func TestEachHeadHasItsOwnTime(t *testing.T) {
+// The same is true for frames: each read may end within a frame.
+func TestEachFrameHasItsOwnTime(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
 	feed(c, make([]byte, prefaceLength), prefaceLength)
@@ -366,22 +363,22 @@ func TestEachHeadHasItsOwnTime(t *testing.T) {
 	first := c.head
 	feed(c, append(append([]byte{}, ping[12:]...), ping[:12]...), 100)
 	if second := c.head; first == nil || second == nil || second == first {
-		t.Errorf("the first frame is held by %p, the second by %p", first, second)
+		t.Errorf("the first frame has the memory %p, the second %p", first, second)
 	}
-	// A block of headers is one, however many frames it has.
+	// All frames of a header block share one time.
 	c = New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
 	feed(c, append(make([]byte, prefaceLength), frameOf(frameHeaders, 0, 1, 1, 2, 3)...), 100)
 	first = c.head
 	feed(c, append(frameOf(frameContinuation, 0, 1, 1, 2, 3), frameOf(frameContinuation, 0, 1, 1)[:10]...), 100)
 	if c.head != first || first == nil {
-		t.Error("a block of headers gets more time with each frame")
+		t.Error("a header block gets more time with each frame")
 	}
 }
 
-// Stalls of this process, and of the network, add up over the weeks of a stream: a
-// peer that has taken all since then owes nothing.
-func TestOldWaitsAreForgiven(t *testing.T) {
+// Stalls of this process and of the network would add up over the weeks of a stream. They do not
+// count after the peer has read everything.
+func TestOldStallsDoNotCount(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	g := New(Limits{Connections: 1, Memory: 1 << 20})
@@ -392,12 +389,12 @@ func TestOldWaitsAreForgiven(t *testing.T) {
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Errorf("a write after a long rest: %v", err)
 	}
-	// A peer that is waited for all the time does owe.
+	// Writes to this peer stall all the time.
 	c.mu.Lock()
 	c.waited = patience + time.Hour
 	c.mu.Unlock()
 	if _, err := c.Write(make([]byte, 100)); err == nil {
-		t.Error("a peer that is waited for all the time goes on")
+		t.Error("the connection of a peer that stalls all the time is open")
 	}
 }
 
@@ -413,24 +410,23 @@ func TestAConnectionThatResetsWithoutEndIsClosed(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it goes on")
+	t.Error("the connection is open")
 }
 
-// The deadlines of some calls cost a connection nothing; a flood of resets is read
-// slowly.
-func TestManyResetsAreWaitedFor(t *testing.T) {
+// A few resets, as from calls whose deadline passes, do not slow down a connection. A flood does.
+func TestManyResetsSlowDownAConnection(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
 	feed(c, make([]byte, prefaceLength), prefaceLength)
 	reset := frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)
 	if n, err := c.take(bytes.Repeat(reset, resetFree)); n > 0 || err != nil {
-		t.Errorf("%d of %d resets are waited for: %v", n, resetFree, err)
+		t.Errorf("%d of %d resets slow down the connection: %v", n, resetFree, err)
 	}
 	if n, err := c.take(bytes.Repeat(reset, resetBurst/2)); n < resetBurst/4 || err != nil {
-		t.Errorf("only %d of %d more resets are waited for: %v", n, resetBurst/2, err)
+		t.Errorf("only %d of %d more resets slow down the connection: %v", n, resetBurst/2, err)
 	}
 	if n, _ := c.take(nil); n > 0 {
-		t.Errorf("%d resets are waited for again", n)
+		t.Errorf("%d resets count twice", n)
 	}
 }
 
@@ -448,10 +444,10 @@ func FuzzFrames(f *testing.F) {
 			used, streams, failed := g.Memory(), len(c.streams), c.failed
 			c.Close()
 			if left := g.Memory(); left != 0 {
-				t.Fatalf("%d bytes are held by a closed connection", left)
+				t.Fatalf("a closed connection uses %d bytes", left)
 			}
 			if used > decodedHeader*int64(len(text)) {
-				t.Fatalf("%d bytes are held of %d", used, len(text))
+				t.Fatalf("%d bytes are in use for %d", used, len(text))
 			}
 			return used, streams, failed
 		}

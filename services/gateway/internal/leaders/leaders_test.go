@@ -18,17 +18,17 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// patience is enough for a replica that answers, on a slow machine too.
+// patience is long enough for an answer on a slow machine.
 const patience = 20 * time.Second
 
-func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
+func TestEveryReplicaIsListed(t *testing.T) {
 	since := timestamppb.New(time.Unix(1e9, 0))
 	replica := func(r *berthv1.Replica) string {
 		return replicatest.Start(t, "", replicatest.Answers{Replica: r}).Address
 	}
 	gone := porttest.Hold(t)
 	standby := replica(&berthv1.Replica{Id: "a", Address: "a:1", Role: berthv1.Replica_STANDBY, Revision: 90})
-	// Deposed, and not yet aware of it.
+	// It was deposed, but does not know yet.
 	deposed := replica(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Revision: 80, Term: 5, Since: since})
 	leader := replica(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Revision: 100, Term: 7, Since: since, Renewed: since})
 	silent := replicatest.Start(t, "", replicatest.Answers{}).Address
@@ -65,7 +65,7 @@ func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
 	}
 }
 
-// Who leads in the term named is asked to give it up, and nobody else.
+// Only the leader of the given term is asked to resign.
 func TestResign(t *testing.T) {
 	var asked []int64
 	var answer error
@@ -78,7 +78,7 @@ func TestResign(t *testing.T) {
 	s, err := leaders.New(map[string][]string{
 		model.ServiceRegistry: {
 			start(&berthv1.Replica{Id: "a", Role: berthv1.Replica_STANDBY, Term: 9}),
-			start(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Term: 5}), // deposed, and not yet aware of it
+			start(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Term: 5}), // it was deposed, but does not know yet
 			start(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Term: 7}),
 		},
 		model.ServiceAssigner: {porttest.Hold(t)},
@@ -128,7 +128,7 @@ func TestResign(t *testing.T) {
 	}
 }
 
-func TestBadAddressesAreRefused(t *testing.T) {
+func TestBadAddressesAreRejected(t *testing.T) {
 	if _, err := leaders.New(map[string][]string{model.ServiceRegistry: {"127.0.0.1:1", "nowhere"}}, nil); err == nil {
 		t.Error("no error")
 	}

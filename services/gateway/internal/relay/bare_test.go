@@ -8,7 +8,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 )
 
-// Whether a heartbeat brings a report is seen without reading it.
+// bare finds a report without decoding it.
 func TestBare(t *testing.T) {
 	field := (&controlv1.HeartbeatRequest{}).ProtoReflect().Descriptor().Fields().ByName("report")
 	if field.Number() != reportField {
@@ -29,10 +29,10 @@ func TestBare(t *testing.T) {
 			continue
 		}
 		if bare(frame[:len(frame)-1]) {
-			t.Error("what is cut off is bare")
+			t.Error("a truncated request is bare")
 		}
 		if !bare(append(frame, 0x20, 1)) { // field 4
-			t.Error("a field of a newer agent is a report")
+			t.Error("a request with an unknown field is not bare")
 		}
 	}
 }

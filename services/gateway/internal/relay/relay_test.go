@@ -23,8 +23,8 @@ import (
 	"berth.dev/services/gateway/internal/replicatest"
 )
 
-// replica is an executor-state that keeps what comes over its relays, and answers
-// each message as it is told to.
+// replica is an executor-state that stores the messages of its relays, and answers each with the
+// given function.
 type replica struct {
 	*replicatest.Replica
 	answer func(*controlv1.RelayRequest) *controlv1.RelayAnswer
@@ -34,8 +34,7 @@ type replica struct {
 	relays int
 }
 
-// start starts a replica that answers that every agent is present, unless it is
-// given another answer.
+// start starts a replica. By default it answers that every agent is present.
 func start(t *testing.T, answer func(*controlv1.RelayRequest) *controlv1.RelayAnswer) *replica {
 	r := &replica{answer: answer}
 	if answer == nil {
@@ -67,14 +66,14 @@ func (r *replica) relay(s grpc.BidiStreamingServer[controlv1.RelayRequest, contr
 	}
 }
 
-// seen is what came over so many relays.
+// seen returns the messages so far, and the number of relays.
 func (r *replica) seen() (got []*controlv1.RelayRequest, relays int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got), r.relays
 }
 
-// until waits until what came over the relays is as it should be.
+// until waits until the messages so far satisfy a condition.
 func (r *replica) until(t *testing.T, what string, is func(got []*controlv1.RelayRequest) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
@@ -96,7 +95,7 @@ func allPresent(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
 	return a
 }
 
-// gateway is relays behind a gRPC server, and agents' way to it.
+// gateway is relays behind a gRPC server, and a client of it.
 type gateway struct {
 	*relay.Relays
 	agents controlv1.HeartbeatsClient
@@ -134,7 +133,7 @@ func open(t *testing.T, replicas ...string) *gateway {
 
 type stream = grpc.BidiStreamingClient[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]
 
-// agent opens the stream of an agent, and has it greeted.
+// agent opens the stream of an agent, and waits for the first answer.
 func (g *gateway) agent(t *testing.T, id string) stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -153,7 +152,7 @@ func (g *gateway) agentFor(t *testing.T, ctx context.Context, id string) stream 
 	return s
 }
 
-// beat sends a heartbeat and takes its answer.
+// beat sends a heartbeat and receives its answer.
 func beat(t *testing.T, s stream, m *controlv1.HeartbeatRequest) {
 	t.Helper()
 	if err := s.Send(m); err != nil {
@@ -173,8 +172,8 @@ func requestOf(t *testing.T, q *controlv1.RelayedRequest) *controlv1.HeartbeatRe
 	return m
 }
 
-// The agents of a gateway share one stream. Each sends its own, in order; what it
-// repeats goes as its number; and each gets its own answers, and its own end.
+// The agents of a gateway share one stream. The requests of each agent stay in order, and repeated
+// heartbeats are sent as the agent's number. Each agent gets its own answers and its own end.
 func TestAgentsShareAStream(t *testing.T) {
 	const agents, reports = 20, 5
 	a := start(t, func(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
@@ -187,7 +186,7 @@ func TestAgentsShareAStream(t *testing.T) {
 			}
 			answer.Answers = append(answer.Answers, &controlv1.RelayedAnswer{Agent: q.GetAgent(), Answer: text})
 			if request.GetReport().GetSequence() == reports {
-				failure := rpc.Pack(fault.New(fault.Precondition, fault.ReasonOtherIncarnation, "%s has been followed", request.GetId()))
+				failure := rpc.Pack(fault.New(fault.Precondition, fault.ReasonOtherIncarnation, "%s was replaced", request.GetId()))
 				answer.Ended = append(answer.Ended, &controlv1.RelayedEnd{Agent: q.GetAgent(), Failure: failure})
 			}
 		}
@@ -213,7 +212,7 @@ func TestAgentsShareAStream(t *testing.T) {
 				}
 			}
 			_, err := s.Recv()
-			if f := rpc.FromStatus(err); f == nil || f.Reason != fault.ReasonOtherIncarnation || f.Message != id+" has been followed" {
+			if f := rpc.FromStatus(err); f == nil || f.Reason != fault.ReasonOtherIncarnation || f.Message != id+" was replaced" {
 				t.Errorf("%s ended with %v", id, err)
 			}
 		})
@@ -244,15 +243,15 @@ func TestAgentsShareAStream(t *testing.T) {
 		t.Errorf("%d streams for %d agents", relays, len(ids))
 	}
 	for agent := range ids {
-		// The first one without a report is sent whole.
+		// The first heartbeat without a report is sent as a request.
 		if beats[agent] != 2 {
-			t.Errorf("%s has beaten %d times by its number", ids[agent], beats[agent])
+			t.Errorf("%d heartbeats of %s were sent as its number", beats[agent], ids[agent])
 		}
 	}
 }
 
-// Many agents at once are spread over the replicas. When one dies, its agents are
-// told at once, and go on at the other.
+// Agents are spread over the replicas. When a replica dies, the streams of its agents end at once,
+// and the agents reconnect to the other.
 func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	a, b := start(t, nil), start(t, nil)
 	g := open(t, a.Address, b.Address)
@@ -262,7 +261,7 @@ func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	if met(b) {
 		one, other = b, a
 	}
-	// The relay to the other may be opened later.
+	// The relay to the other replica may open later.
 	for deadline := time.Now().Add(20 * time.Second); !met(other); g.agent(t, "another") {
 		if time.Now().After(deadline) {
 			t.Fatal("the agents are all on one relay")
@@ -270,12 +269,12 @@ func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	}
 	one.Stop()
 	if _, err := first.Recv(); rpc.FromStatus(err).Kind != fault.Unavailable {
-		t.Errorf("the agent is told %v", err)
+		t.Errorf("the agent gets %v", err)
 	}
 	beat(t, g.agent(t, "first"), &controlv1.HeartbeatRequest{Id: "first", Incarnation: 1})
 }
 
-// An agent that has said all, and one that hangs up, are told of.
+// The replica learns that an agent has closed its stream, or has disconnected.
 func TestEndOfAnAgent(t *testing.T) {
 	a := start(t, nil)
 	g := open(t, a.Address)
@@ -303,7 +302,7 @@ func TestEndOfAnAgent(t *testing.T) {
 	ended(2)
 }
 
-// A gateway that stops ends its agents' streams and takes no more.
+// A gateway that stops ends its agents' streams and rejects new ones.
 func TestStop(t *testing.T) {
 	a := start(t, nil)
 	g := open(t, a.Address)
@@ -311,7 +310,7 @@ func TestStop(t *testing.T) {
 	g.End()
 	for range 2 {
 		if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another one answers" {
-			t.Errorf("the agent is told %v", err)
+			t.Errorf("the agent gets %v", err)
 		}
 		var err error
 		if s, err = g.agents.Heartbeat(t.Context()); err != nil {
@@ -320,9 +319,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// An agent that takes no answers, and one that sends without end, hold up nobody
-// but themselves.
-func TestSlowAgentHoldsUpNobody(t *testing.T) {
+// An agent that does not read its answers, or sends without end, delays no other agent.
+func TestASlowAgentDelaysNoOther(t *testing.T) {
 	long := strings.Repeat("x", 8<<10)
 	sequence := int64(0)
 	a := start(t, func(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
@@ -332,7 +330,7 @@ func TestSlowAgentHoldsUpNobody(t *testing.T) {
 				answer.Present = append(answer.Present, q.GetAgent())
 				continue
 			}
-			// Each of them another, so that none stands for the one before.
+			// Each answer is different, so none is dropped as a repetition.
 			sequence++
 			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: sequence, Report: &controlv1.ExecutorReportAnswer{Executor: long}})
 			if err != nil {
@@ -349,7 +347,7 @@ func TestSlowAgentHoldsUpNobody(t *testing.T) {
 	sending.Go(func() {
 		for n := int64(0); ; n++ {
 			if deaf.Send(&controlv1.HeartbeatRequest{Id: "deaf", Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: n}}) != nil {
-				return // it has hung up
+				return // the stream has ended
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-func TestMessagesNameTheFieldAndWhatItTakes(t *testing.T) {
+func TestErrorsNameTheFieldAndItsValues(t *testing.T) {
 	const up = "/v1/jobs/j/stages/s/reservation"
 	const whole32, whole64 = "must be a whole number from 0 to 2147483647", "must be a whole number of at most 63 bits"
 	const states = "QUEUED, LEASING, ASSIGNING, ACTIVE, CANCELLING, COMPLETED, CANCELLED, EXPIRED, FAILED, REPLACED"
@@ -62,7 +62,7 @@ func TestMessagesNameTheFieldAndWhatItTakes(t *testing.T) {
 	}
 }
 
-func TestDurationsTakeGosForm(t *testing.T) {
+func TestDurationsInGosForm(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"30s": 30 * time.Second, "10m": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5s": 1500 * time.Millisecond, "250ms": time.Second / 4, "-2m": -2 * time.Minute,
 	} {
@@ -77,7 +77,7 @@ func TestDurationsTakeGosForm(t *testing.T) {
 	}
 }
 
-// What is refused names a reason of Berth's list, whatever is sent.
+// Every rejected request gets one of Berth's reasons.
 func FuzzREST(f *testing.F) {
 	const up = "/v1/jobs/j/stages/s/reservation"
 	for _, seed := range [][3]string{
@@ -105,7 +105,7 @@ func FuzzREST(f *testing.F) {
 	})
 }
 
-// request makes a request as an HTTP server hands it on, if it can be one.
+// request returns the request that an HTTP server would parse, if the text is valid.
 func request(method, path, body string) (*http.Request, bool) {
 	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " \r\n\t") || strings.ContainsAny(method, " \r\n\t") {
 		return nil, false

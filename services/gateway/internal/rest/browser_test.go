@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestRESTRefusesForeignPages(t *testing.T) {
+func TestPagesOfOtherOriginsAreRejected(t *testing.T) {
 	const put, get = "PUT /v1/jobs/j/stages/s/reservation", "GET /v1/skus"
 	for _, test := range []struct {
 		call, host string
@@ -58,8 +58,8 @@ func TestRESTRefusesForeignPages(t *testing.T) {
 	}
 }
 
-// Behind a proxy that replaces the Host a page's Origin is another one; the browser's
-// own word, which no page can forge, counts.
+// If a proxy replaces the Host, the Origin of a page differs from it. Then Sec-Fetch-Site decides,
+// which no page can forge.
 func TestPagesBehindAProxyThatReplacesTheHost(t *testing.T) {
 	r := httptest.NewRequest("PUT", "/v1/jobs/j/stages/s/reservation", strings.NewReader(`{}`))
 	r.Host = "localhost:8080"

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Amounts without a suffix are base units, those with one are quantities.
+// Amounts without a suffix are base units, and amounts with a suffix are quantities.
 func TestResourcesWithASuffixAreQuantities(t *testing.T) {
 	want := map[string]int64{"cpu": 500, "memory": 4 << 30, "gpu": 2, "disk": 7}
 	resources := `"resources" : {"cpu" : "500m", "memory":"4Gi" ,"gpu": 2, "disk": "7"}`
@@ -41,7 +41,7 @@ func TestResourcesWithASuffixAreQuantities(t *testing.T) {
 	}
 }
 
-func TestQuantitiesThatDoNotFitBaseUnitsAreRefused(t *testing.T) {
+func TestQuantitiesThatDoNotFitBaseUnitsAreRejected(t *testing.T) {
 	const cores = "; a number without a suffix is a whole number of thousandths of a core"
 	for amount, want := range map[string]string{
 		`"0.5m"`:  "must be a whole number of thousandths of a core, got 0.5m",
@@ -74,7 +74,7 @@ func TestQuantitiesThatDoNotFitBaseUnitsAreRefused(t *testing.T) {
 	}
 }
 
-// A body of any form is answered and is never a failure of the gateway.
+// No body causes an internal error.
 func FuzzQuantitiesInABody(f *testing.F) {
 	for _, body := range []string{
 		`{"constraints": {"resources": {"cpu": "500m"}}}`, `{"resources": {"memory": "4Gi", "cpu": 2}}`, `{"resources": "4Gi"}`,

@@ -23,7 +23,7 @@ import (
 	"berth.dev/services/gateway/internal/rest"
 )
 
-// calls answers calls as the test says and keeps the last one.
+// calls answers calls with the given answer or error, and stores the last request.
 type calls struct {
 	grpc.ClientConnInterface
 	method string
@@ -51,7 +51,7 @@ func (noLeaders) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*ber
 	return &berthv1.ListLeadersAnswer{Services: []*berthv1.ServiceLeadership{{Service: "registry"}}}, nil
 }
 
-// asked answers what the gateway answers itself with what it was asked.
+// asked serves the gateway's own methods, and repeats the request in its answers.
 type asked struct {
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedFindingsServer
@@ -68,11 +68,11 @@ func (asked) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*berth
 	return &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "MASS_LOSS"}}}, nil
 }
 
-// ask sends a request and answers its status and body.
+// ask sends a request and returns the status and the body of the answer.
 func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	// The Host of httptest's requests.
+	// httptest sets this Host.
 	handler(t, c, "example.com").ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return w.Code, w.Body.String()
 }
@@ -134,7 +134,7 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 			if status, answer := ask(t, &got, c.method, c.path, body); status != 200 || got.method != c.want {
 				t.Errorf("%d %s, method %q", status, answer, got.method)
 			}
-			// None of them passes over a parameter that it does not know.
+			// Each method rejects an unknown parameter.
 			var sent calls
 			path, _, _ := strings.Cut(c.path, "?")
 			if status, answer := ask(t, &sent, c.method, path+"?nonsense=1", body); status != 400 || sent.method != "" || parse(t, answer).field() != "nonsense" {
@@ -144,7 +144,7 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 	}
 }
 
-func TestWhatTheGatewayAnswersItself(t *testing.T) {
+func TestTheGatewaysOwnAnswers(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/leaders":       `"registry"`,
 		"/v1/findings":      `"MASS_LOSS"`,
@@ -216,7 +216,7 @@ func TestJSONIsStrict(t *testing.T) {
 	}
 }
 
-// failure is a google.rpc.Status as a client reads it.
+// failure is the google.rpc.Status that a client decodes.
 type failure struct {
 	Code    int
 	Message string
@@ -245,8 +245,8 @@ func (f failure) field() string {
 	return f.Details[1].FieldViolations[0].Field
 }
 
-// A name is taken as it was escaped, so that a bad one is refused by name and
-// is not another path.
+// An escaped character belongs to its name, so a bad name is rejected and does not become another
+// path.
 func TestAnEscapedNameIsOneName(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/jobs/a%2Fb/stages/s/reservation":      "a/b",
@@ -274,8 +274,8 @@ func TestAnEscapedNameIsOneName(t *testing.T) {
 	}
 }
 
-// The path says which reservation it is; a body that says another is wrong.
-func TestABodyDoesNotContradictItsPath(t *testing.T) {
+// The body must not name another reservation than the path.
+func TestAReservationMustAgreeWithItsPath(t *testing.T) {
 	const path = "/v1/jobs/j/stages/s/reservations/n"
 	for body, field := range map[string]string{
 		`{"count":1,"job":"other"}`:                    "job",
@@ -287,7 +287,7 @@ func TestABodyDoesNotContradictItsPath(t *testing.T) {
 		var c calls
 		status, text := ask(t, &c, "PUT", path, body)
 		if field == "name" {
-			// The short path is that of the reservation named main.
+			// The short path means the reservation named main.
 			var main calls
 			if status, text := ask(t, &main, "PUT", "/v1/jobs/j/stages/s/reservation", body); status != 400 || parse(t, text).field() != field {
 				t.Errorf("%s: %d %s", body, status, text)
@@ -302,7 +302,7 @@ func TestABodyDoesNotContradictItsPath(t *testing.T) {
 	}
 }
 
-func TestNoBodyContradictsItsPath(t *testing.T) {
+func TestABodyMustAgreeWithItsPath(t *testing.T) {
 	for _, c := range []struct{ method, path, body, field string }{
 		{"PUT", "/v1/skus/a", `{"name":"b"}`, "name"},
 		{"PUT", "/v1/skus/a", `{"name":"a"}`, ""},
@@ -323,8 +323,8 @@ func TestNoBodyContradictsItsPath(t *testing.T) {
 	}
 }
 
-// What the path and the body of a command say arrives together.
-func TestCommandsArriveWhole(t *testing.T) {
+// A request contains the fields of the path and of the body.
+func TestCommandsAreComplete(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string
 		want               proto.Message
@@ -388,7 +388,7 @@ func TestErrorsKeepTheirReason(t *testing.T) {
 	}
 }
 
-func TestNothingThere(t *testing.T) {
+func TestUnknownPathsAndMethods(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -446,7 +446,7 @@ func TestAMutatingCallHasARequestID(t *testing.T) {
 			t.Errorf("%s: the caller's id became %q", path, got)
 		}
 	}
-	// The field of the body is the caller's too.
+	// The caller may also set the ID in the body.
 	var c calls
 	ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"requestId":"mine"}`)
 	if req := c.in.(*berthv1.UpsertReservationRequest); req.GetRequestId() != "" || req.GetReservation().GetRequestId() != "mine" {
@@ -467,7 +467,7 @@ func TestTheBodyAndThePathMakeTheRequest(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}
-	// Numbers of 64 bits are strings, enums are names, zeros are shown.
+	// 64-bit numbers are strings, enums are names, and zeros are included.
 	for key, want := range map[string]any{"epoch": "7", "state": "QUEUED", "position": 0.0, "uid": "u1"} {
 		if got[key] != want {
 			t.Errorf("%s is %v", key, got[key])

@@ -4,10 +4,10 @@
 //	REST  ── messages ─────────────▶ Invoke ──┴─▶ round robin over the replicas
 //	                                             that report the health name
 //
-// It promises that a caller sees a failover as a pause and never as an error: a call waits
-// while there is no leader, and the router retries it if the answer was NOT_LEADER or left
-// open whether the call took effect. That is correct because every call of Berth is
-// idempotent. The router forwards no streams.
+// It promises that a caller sees a failover as a pause and never as an error. A call waits
+// while there is no leader. The router retries it if the answer was NOT_LEADER or left open
+// whether the call took effect. That is correct because every call of Berth is idempotent.
+// The router forwards no streams.
 package router
 
 import (

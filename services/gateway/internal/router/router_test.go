@@ -31,7 +31,7 @@ type door struct {
 	conn *grpc.ClientConn
 }
 
-// open makes a router before replicas of the registry and of executor-state.
+// open starts a router to replicas of the registry and of executor-state.
 func open(t *testing.T, deadline time.Duration, registry, executors []string) *door {
 	t.Helper()
 	nowhere := []string{porttest.Hold(t)}
@@ -80,7 +80,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func TestACallGoesToTheLeaderWhoeverThatIs(t *testing.T) {
+func TestACallGoesToTheLeader(t *testing.T) {
 	a, b := replicatest.Start(t, "", answering("a")), replicatest.Start(t, "", answering("b"))
 	d := open(t, time.Minute, []string{a.Address, b.Address}, nil)
 	a.Lead(model.ServiceRegistry, true)
@@ -88,7 +88,7 @@ func TestACallGoesToTheLeaderWhoeverThatIs(t *testing.T) {
 		t.Fatalf("got %v, %v", got, err)
 	}
 
-	// The leader dies, and a call comes before another one leads.
+	// The leader dies, and a call arrives before another replica leads.
 	a.Stop()
 	answered := make(chan error, 1)
 	go func() {
@@ -104,7 +104,7 @@ func TestACallGoesToTheLeaderWhoeverThatIs(t *testing.T) {
 	}
 }
 
-// Each service's calls go to the one that leads it, and to no other.
+// The calls of each service go to its leader and to no other.
 func TestEveryServiceHasItsLeader(t *testing.T) {
 	registry := replicatest.Start(t, "", replicatest.Answers{
 		Standing: func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
@@ -134,7 +134,7 @@ func TestEveryServiceHasItsLeader(t *testing.T) {
 	}
 }
 
-func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
+func TestAMissingLeaderIsReportedBeforeTheDeadline(t *testing.T) {
 	a := replicatest.Start(t, "", answering("a"))
 	for _, c := range []struct {
 		name          string
@@ -145,9 +145,8 @@ func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t, c.routers, []string{a.Address}, nil)
-			// The answer has the 200 ms that the caller's deadline is moved forward
-			// by. A machine that is busy elsewhere for that long is not the router's
-			// fault, so it has a few tries.
+			// The router shortens the deadline by 200 ms for the answer. The machine may
+			// be busy for that long, so there are a few tries.
 			for tries := 5; ; tries-- {
 				ctx := t.Context()
 				if c.call > 0 {
@@ -165,9 +164,9 @@ func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
 	}
 }
 
-// A caller whose deadline leaves no time to wait is told that, and nothing of leaders:
-// the router has not had the time to look.
-func TestADeadlineThatLeavesNoTimeIsNotAMissingLeader(t *testing.T) {
+// If the deadline is too short to wait, the error names the deadline and not a missing leader: the
+// router had no time to find one.
+func TestAShortDeadlineIsNotAMissingLeader(t *testing.T) {
 	leader, standby := replicatest.Start(t, "", answering("a")), replicatest.Start(t, "", answering("b"))
 	leader.Lead(model.ServiceRegistry, true)
 	for name, registry := range map[string]string{"a leader": leader.Address, "no leader": standby.Address} {
@@ -179,7 +178,7 @@ func TestADeadlineThatLeavesNoTimeIsNotAMissingLeader(t *testing.T) {
 	}
 }
 
-func TestWhatACallerIsToldAndWhatIsTriedAgain(t *testing.T) {
+func TestErrorsAndRetries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		err   error
@@ -214,23 +213,22 @@ func TestWhatACallerIsToldAndWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A replica that goes on saying that it does not lead must not hold a call for
-// longer than its deadline.
-func TestTryingAgainEndsWithTheDeadline(t *testing.T) {
+// If a replica keeps answering NOT_LEADER, the call ends with its deadline.
+func TestRetriesEndWithTheDeadline(t *testing.T) {
 	var calls atomic.Int32
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		calls.Add(1)
 		return nil, replicatest.NotLeader()
 	}})
 	a.Lead(model.ServiceRegistry, true)
-	// A deadline that is over before the third call, or within one, says nothing of
-	// those that are tried again: then there is more time.
+	// If the deadline passes before the third attempt or during one, the test proves nothing,
+	// and repeats with a longer deadline.
 	for deadline := 300 * time.Millisecond; ; deadline *= 2 {
 		calls.Store(0)
 		d := open(t, deadline, []string{a.Address}, nil)
 		_, err := d.reservations().UpsertReservation(t.Context(), &berthv1.UpsertReservationRequest{})
 		f, n := rpc.FromStatus(err), calls.Load()
-		// 2, 4, 8 … 128, 250 ms: pauses grow, so a dead end is not hammered.
+		// 2, 4, 8 … 128, 250 ms: the pauses grow.
 		if most := 12 + int32(deadline/(250*time.Millisecond)); n > most {
 			t.Fatalf("%d calls within %v", n, deadline)
 		}
@@ -244,9 +242,9 @@ func TestTryingAgainEndsWithTheDeadline(t *testing.T) {
 	}
 }
 
-// The registry remembers request IDs for a limited time, so no copy of a call may come
-// much later than the call.
-func TestACallIsForgottenBeforeItsRequestID(t *testing.T) {
+// The registry remembers request IDs for a limited time, so no copy of a call may arrive much later
+// than the call.
+func TestACallEndsBeforeItsRequestIDExpires(t *testing.T) {
 	left := make(chan time.Duration, 1)
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		deadline, _ := ctx.Deadline()
@@ -289,8 +287,8 @@ func TestMetadataAndTrailersPass(t *testing.T) {
 	}
 }
 
-// The gateway knows less of a message than its two ends may.
-func TestFieldsThatTheGatewayDoesNotKnowPass(t *testing.T) {
+// The client and the service may know more fields of a message than the gateway.
+func TestUnknownFieldsPass(t *testing.T) {
 	got := make(chan []byte, 1)
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(_ context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		got <- req.ProtoReflect().GetUnknown()
@@ -324,8 +322,8 @@ func TestAPublicRequestIsBounded(t *testing.T) {
 	}
 }
 
-// A cycle holds the heads of all queues, and its answer an outcome for each: they may be
-// larger than what the public asks.
+// A scheduling cycle contains the heads of all queues, and its answer an outcome for each. They may
+// be larger than public requests.
 func TestACycleMayBeLarge(t *testing.T) {
 	const bytes = 12 << 20
 	a := replicatest.Start(t, "", replicatest.Answers{Cycle: func(_ context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
@@ -359,7 +357,7 @@ func TestUnknownMethodsAreUnimplemented(t *testing.T) {
 	}
 }
 
-func TestACallerThatGivesUpIsNotTriedFor(t *testing.T) {
+func TestACanceledCallIsNotRetried(t *testing.T) {
 	a := replicatest.Start(t, "", answering("a"))
 	d := open(t, time.Minute, []string{a.Address}, nil)
 	ctx, cancel := context.WithCancel(t.Context())

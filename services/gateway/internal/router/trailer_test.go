@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// The details of an attempt do not come with an error that replaces that of the attempt.
-func TestTheDetailsOfAnAttemptAreNotPassedOnAlone(t *testing.T) {
+// An error that replaces the error of an attempt does not have the details of the attempt.
+func TestTheDetailsOfAnAttemptAreNotPassedOn(t *testing.T) {
 	attempt := metadata.Pairs("grpc-status-details-bin", "of code 14", "other", "kept")
 	got := passed(attempt)
 	if len(got.Get("grpc-status-details-bin")) != 0 || len(got.Get("other")) != 1 || attempt.Len() != 2 {

@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/gateway/internal/stream"
 )
 
-func TestACursorIsReadAsItWasWritten(t *testing.T) {
+func TestParseCursorParsesString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := stream.Cursor{Revision: rapid.Int64Min(0).Draw(t, "revision"), Index: rapid.Int64Min(0).Draw(t, "index")}
 		if got, err := stream.ParseCursor(c.String()); err != nil || got != c {
@@ -18,7 +18,7 @@ func TestACursorIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestNoCursorIsTheStart(t *testing.T) {
+func TestTheEmptyCursorIsTheStart(t *testing.T) {
 	for _, text := range []string{"", "0-0"} {
 		if got, err := stream.ParseCursor(text); err != nil || got != (stream.Cursor{}) {
 			t.Errorf("%q: %v, %v", text, got, err)

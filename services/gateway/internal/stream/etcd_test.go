@@ -23,14 +23,13 @@ import (
 
 var keys = keyspace.New("test")
 
-// history has services write events, and keeps all that they told of one job:
-// the obvious twin of the source.
+// history makes services write events, and stores the events of one job: the model of the source.
 type history struct {
 	streamtest.TB
 	store   *store.Fake
 	writers []*streamtest.Writer
 	told    []string // cursor and uid of every event of job "a"
-	// at is where each of told stands.
+	// at is the position of each event in told.
 	at []place
 }
 
@@ -59,7 +58,7 @@ func (h *history) write(w *streamtest.Writer, job string, count int) {
 	}
 }
 
-// kept is what of the twin etcd still has.
+// kept returns the events of the model that etcd still stores.
 func (h *history) kept() (kept []string) {
 	h.Helper()
 	kvs, _, err := store.Range(context.Background(), h.store, keys.Events())
@@ -90,7 +89,7 @@ func cursorOf(t streamtest.TB, told string) stream.Cursor {
 	return c
 }
 
-// after are those of told behind a cursor.
+// after returns the events in told after a cursor.
 func (h *history) after(told []string, c stream.Cursor) []string {
 	h.Helper()
 	return slices.DeleteFunc(slices.Clone(told), func(one string) bool { return cursorOf(h, one).Compare(c) <= 0 })
@@ -121,10 +120,9 @@ func (h *history) read(r stream.Reader, n int) []string {
 	return got
 }
 
-// Whatever was let go of, and wherever a reader resumes: it sees each later event
-// once and in order, those written while it reads included, or it is refused and
-// told of a cursor from which it does. It is refused when something after its
-// cursor is gone, and never when nothing was let go of.
+// A reader that resumes at any cursor receives each later event once and in order, including events
+// that are written while it reads. If an event after its cursor was deleted, it gets an error
+// with a cursor that it can resume at. It gets no error if no event was deleted.
 func TestNothingIsMissedOrRepeated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t, store.FakeConfig{WatchRevisions: rapid.IntRange(1, 5).Draw(t, "batch")}, model.ServiceRegistry, model.ServiceAssigner)
@@ -189,8 +187,8 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 		want = append(want, h.told[behind:]...)
 		taker := r
 		if !lost {
-			// Where a service's newest segment has run out, and it has not begun
-			// another, one that begins anew is refused.
+			// If the newest segment of a service has expired and the service has not
+			// begun another one, a reader that starts anew gets an error.
 			taker = pausing{r, t}
 		}
 		if diff := cmp.Diff(want, h.read(taker, len(want))); diff != "" {
@@ -199,7 +197,7 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 	})
 }
 
-// pausing is a reader whose taker falls behind now and then.
+// pausing is a reader whose caller falls behind now and then.
 type pausing struct {
 	stream.Reader
 	t *rapid.T
@@ -212,7 +210,7 @@ func (p pausing) Next(ctx context.Context) ([]*berthv1.Event, error) {
 	return p.Reader.Next(ctx)
 }
 
-// counting is a store that counts the watches that are open.
+// counting is a store that counts its open watches.
 type counting struct {
 	store.Store
 	watches int
@@ -233,9 +231,9 @@ func (w *countedWatch) Close() {
 	w.Watch.Close()
 }
 
-// Who takes events slower than they come costs no memory: what was not taken is
-// not watched, and read again.
-func TestWhoFallsBehindIsNotKeptFor(t *testing.T) {
+// A reader that falls behind takes no memory: its watch is closed, and the missing events are read
+// again.
+func TestAPausedReaderBuffersNothing(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
 	h.write(h.writers[0], "a", 3)
 	counted := &counting{Store: h.store}
@@ -260,8 +258,8 @@ func TestWhoFallsBehindIsNotKeptFor(t *testing.T) {
 	}
 }
 
-// The events of one transaction are resumed one by one.
-func TestResumeInTheMidstOfATransaction(t *testing.T) {
+// A stream can resume between the events of one transaction.
+func TestResumeWithinATransaction(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
 	h.write(h.writers[0], "a", 5)
 	h.store.Compact(h.store.Revision())
@@ -277,9 +275,9 @@ func TestResumeInTheMidstOfATransaction(t *testing.T) {
 	}
 }
 
-// What etcd's history has forgotten may be kept all the same; what ran out is
-// refused, and what another service wrote since is where to go on.
-func TestResumeGoesByWhatIsKept(t *testing.T) {
+// A reader can resume at a compacted revision if the later events are stored. If some have expired,
+// it gets an error with the position from which on the events of all services are stored.
+func TestResumeDependsOnStoredEvents(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
 	registry, assigner := h.writers[0], h.writers[1]
 	h.write(registry, "a", 2)
@@ -303,7 +301,7 @@ func TestResumeGoesByWhatIsKept(t *testing.T) {
 	if f == nil || f.Reason != fault.ReasonEventsCompacted || f.Meta["cursor"] != (stream.Cursor{Revision: registry.Segments[1].Created}).String() {
 		t.Fatalf("got %+v", f)
 	}
-	// Even one who has seen it all cannot know that.
+	// A reader that has seen every event gets the error as well: it cannot know that.
 	if _, err = h.open(cursorOf(t, h.told[1])); fault.Of(err).Reason != fault.ReasonEventsCompacted {
 		t.Errorf("got %v", err)
 	}
@@ -311,7 +309,7 @@ func TestResumeGoesByWhatIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	// From the oldest kept is never too old.
+	// A reader can always start at the oldest stored event.
 	if r, err = h.open(stream.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +319,8 @@ func TestResumeGoesByWhatIsKept(t *testing.T) {
 	}
 }
 
-// Of a service whose newest segment has run out nothing is certain, until its
-// leader begins another.
+// If the newest segment of a service has expired, only the present is certain until its leader
+// begins another one.
 func TestAServiceWithoutASegment(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
 	h.write(h.writers[0], "a", 1)
@@ -338,7 +336,7 @@ func TestAServiceWithoutASegment(t *testing.T) {
 	if _, err := h.open(cursorOf(t, h.told[1])); fault.Of(err).Reason != fault.ReasonEventsCompacted {
 		t.Errorf("got %v", err)
 	}
-	// The cursor that was given stays good.
+	// The cursor in the error stays valid.
 	r, err := h.open(cursorOf(t, f.Meta["cursor"]))
 	if err != nil {
 		t.Fatal(err)
@@ -349,7 +347,7 @@ func TestAServiceWithoutASegment(t *testing.T) {
 	}
 }
 
-// A stream that stays open loses nothing to compaction, however quiet its job.
+// Compaction does not affect an open stream, even if its job is quiet.
 func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
@@ -372,11 +370,11 @@ func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
 			}
 			got <- events[0].GetUid()
 		}()
-		// Others go on; the segment that the reader last saw an event of goes.
+		// Other jobs continue. The segment with the last event that the reader saw expires.
 		for range 10 {
 			w.Rotate()
 			h.write(w, "b", 1)
-			time.Sleep(2 * askEvery)
+			time.Sleep(2 * progressInterval)
 		}
 		for number := int64(1); number <= 8; number++ {
 			w.Drop(number)
@@ -390,11 +388,11 @@ func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
 	})
 }
 
-// askEvery is how often a quiet stream asks how far it has come.
-const askEvery = time.Minute
+// progressInterval is the interval at which a quiet stream requests progress.
+const progressInterval = time.Minute
 
-// A job with more events than a page is read to its end, the services' merged.
-func TestManyKeptEvents(t *testing.T) {
+// A reader reads all pages of a job, and merges the events of the services.
+func TestManyStoredEvents(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
 	for i := range 300 {
 		w := h.writers[i%2]
@@ -409,8 +407,7 @@ func TestManyKeptEvents(t *testing.T) {
 	}
 	defer r.Close()
 	first := h.read(r, 1)
-	// The page that was read was of a revision that is no longer there: the rest
-	// is read at another.
+	// The revision of the first page has been compacted: the rest is read at another one.
 	h.write(h.writers[0], "a", 1)
 	h.store.Compact(h.store.Revision())
 	if diff := cmp.Diff(h.told, append(first, h.read(r, len(h.told)-len(first))...)); diff != "" {
@@ -418,7 +415,7 @@ func TestManyKeptEvents(t *testing.T) {
 	}
 }
 
-func TestWhatTheStoreSaysIsTold(t *testing.T) {
+func TestErrorsOfTheStore(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
 	h.write(h.writers[0], "a", 1)
 	if _, err := h.open(stream.Cursor{Revision: 1000}); fault.Of(err).Kind != fault.Invalid {

@@ -63,7 +63,7 @@ func TestEventsAreWatchedOverGRPC(t *testing.T) {
 	}
 }
 
-func TestAStreamThatCannotStartSaysWhy(t *testing.T) {
+func TestTheErrorOfAStreamThatCannotStart(t *testing.T) {
 	for _, req := range []*berthv1.WatchEventsRequest{{Job: ""}, {Job: "a/b"}, {Job: "a", Since: "x"}} {
 		s, _ := watch(t, newMemory(0), time.Minute, req)
 		if _, err := s.Recv(); rpc.FromStatus(err).Kind != fault.Invalid || len(rpc.FromStatus(err).Fields) != 1 {
@@ -72,7 +72,7 @@ func TestAStreamThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// What was read before the source failed still arrives, then the reason.
+// Events that were read before the source failed still arrive, followed by the error.
 func TestTheReasonComesAfterTheEvents(t *testing.T) {
 	source := newMemory(500)
 	source.fail(fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "too old"))
@@ -87,7 +87,7 @@ func TestTheReasonComesAfterTheEvents(t *testing.T) {
 	}
 }
 
-func TestASlowGRPCReaderIsToldThatItIs(t *testing.T) {
+func TestASlowGRPCReaderGetsAnError(t *testing.T) {
 	source := flood()
 	s, _ := watch(t, source, 20*time.Millisecond, &berthv1.WatchEventsRequest{Job: "a"})
 	<-source.closed // the server has given up, and nothing was read

@@ -128,7 +128,7 @@ func (w *writer) printf(format string, args ...any) error {
 	if err := w.control.SetWriteDeadline(time.Now().Add(2 * w.patience)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w.ResponseWriter, format, args...); err != nil {
+	if _, err := fmt.Fprintf(w.ResponseWriter, format, args...); err != nil { //nolint:gosec // JSON is not a page
 		return err
 	}
 	return w.control.Flush()

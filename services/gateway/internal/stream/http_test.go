@@ -35,7 +35,7 @@ func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Dura
 	return server.URL, stop
 }
 
-// get starts to read a stream.
+// get begins to read a stream.
 func get(t *testing.T, url string, header ...string) (*http.Response, *bufio.Reader) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -76,7 +76,7 @@ func event(t *testing.T, text string) *berthv1.Event {
 	return &e
 }
 
-func TestLinesOfJSONComeAtOnceAndResume(t *testing.T) {
+func TestLinesOfJSON(t *testing.T) {
 	source := newMemory(2)
 	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
 	res, body := get(t, url+"/v1/jobs/a/events")
@@ -101,10 +101,10 @@ func TestLinesOfJSONComeAtOnceAndResume(t *testing.T) {
 	}
 }
 
-func TestServerSentEventsResumeByTheirID(t *testing.T) {
+func TestServerSentEventsResumeAtTheLastEventID(t *testing.T) {
 	source := newMemory(3)
 	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
-	// A browser that reconnects asks with its first URL.
+	// A browser that reconnects repeats its first URL.
 	res, body := get(t, url+"/v1/jobs/a/events?since=1-0", "Accept", "text/event-stream", "Last-Event-ID", "2-0")
 	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("it is %s", got)
@@ -123,7 +123,7 @@ func TestServerSentEventsResumeByTheirID(t *testing.T) {
 	}
 }
 
-func TestAQuietStreamSaysThatItLives(t *testing.T) {
+func TestAQuietStreamHasHeartbeats(t *testing.T) {
 	url, _ := serveHTTP(t, newMemory(0), time.Minute, time.Millisecond)
 	_, body := get(t, url+"/v1/jobs/a/events", "Accept", "text/event-stream")
 	if got := line(t, body); got != ": alive" {
@@ -131,7 +131,7 @@ func TestAQuietStreamSaysThatItLives(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStreamedIsRefusedWithAStatus(t *testing.T) {
+func TestBadRequestsGetAStatus(t *testing.T) {
 	compacted := newMemory(0)
 	compacted.open = fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "too old").With("cursor", "0-0")
 	for _, c := range []struct {
@@ -156,8 +156,8 @@ func TestWhatCannotBeStreamedIsRefusedWithAStatus(t *testing.T) {
 	}
 }
 
-// Once a stream has begun its status is sent: the reason is its last word.
-func TestAStreamThatEndsSaysWhy(t *testing.T) {
+// After a stream has begun, its status is sent, so the error is its last line.
+func TestTheLastLineIsTheError(t *testing.T) {
 	for _, c := range []struct{ name, accept, want string }{
 		{"lines", "*/*", `{"error":{`},
 		{"server-sent", "text/event-stream", "event: error"},
@@ -185,8 +185,8 @@ func TestStreamsEndWithTheGateway(t *testing.T) {
 	}
 }
 
-// A reader that does not read is cut off: its connection ends.
-func TestASlowReaderIsCutOff(t *testing.T) {
+// The connection of a reader that does not read is closed.
+func TestTheConnectionOfASlowReaderIsClosed(t *testing.T) {
 	source := flood()
 	url, _ := serveHTTP(t, source, 20*time.Millisecond, time.Minute)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -197,9 +197,9 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /v1/jobs/a/events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	// The server gives up while nothing is read; then come what its buffers hold
-	// and the end, with or without a last word: the connection may have been
-	// stuck for too long. All the events would be tens of megabytes.
+	// The server gives up while the client does not read. Then the client reads the buffered
+	// events and the end, with or without an error: the connection may have been blocked for
+	// too long. All events would be tens of megabytes.
 	<-source.closed
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, err := io.Copy(io.Discard, conn)
@@ -211,10 +211,10 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	}
 }
 
-// Who reads again soon after it was given up on is told why the stream ends.
-func TestASlowReaderIsToldWhy(t *testing.T) {
-	// The patience is also how long the reader has from then on. A machine that stands
-	// still for that long is not the server's fault: then it has more.
+// A reader that reads again soon after its stream has ended receives the error.
+func TestASlowReaderGetsAnError(t *testing.T) {
+	// The reader has the patience from then on. The machine may be busy for that long, so there
+	// are further tries with more.
 	for patience := 500 * time.Millisecond; ; patience *= 4 {
 		all, err := readLate(t, patience)
 		if err == nil && strings.Contains(string(all), string(fault.ReasonSlowReader)) {
@@ -226,7 +226,7 @@ func TestASlowReaderIsToldWhy(t *testing.T) {
 	}
 }
 
-// readLate reads a stream once it was given up on.
+// readLate reads a stream after the server has ended it.
 func readLate(t *testing.T, patience time.Duration) ([]byte, error) {
 	t.Helper()
 	source := flood()

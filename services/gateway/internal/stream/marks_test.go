@@ -10,9 +10,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Whatever the keys of segments hold, reading them ends, and a newest segment that
-// cannot be read is the highest that is marked.
-func TestMarksThatCannotBeReadEndNoStream(t *testing.T) {
+// Invalid values of segment keys are no error. If the newest segment cannot be decoded, the highest
+// mark is the newest segment.
+func TestInvalidMarks(t *testing.T) {
 	keys := keyspace.New("test")
 	segment := func(n int64) []byte {
 		value, err := proto.Marshal(&recordv1.EventSegment{Number: n})

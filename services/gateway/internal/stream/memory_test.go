@@ -11,7 +11,7 @@ import (
 	"berth.dev/services/gateway/internal/stream"
 )
 
-// memory is a source whose events a test writes, one a revision.
+// memory is a source whose events a test writes, one per revision.
 type memory struct {
 	mu     sync.Mutex
 	events []*berthv1.Event
@@ -30,7 +30,7 @@ func newMemory(events int) *memory {
 	return m
 }
 
-// flood is a source with far more than a connection holds that nobody reads.
+// flood returns a source with far more events than a connection buffers.
 func flood() *memory {
 	m := newMemory(10_000)
 	text := strings.Repeat("x", 8<<10)
@@ -40,7 +40,7 @@ func flood() *memory {
 	return m
 }
 
-// write adds an event and answers its cursor.
+// write adds an event and returns its cursor.
 func (m *memory) write() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *memory) write() string {
 	return cursor
 }
 
-// fail ends every stream once it has read all events.
+// fail ends every stream with an error after the last event.
 func (m *memory) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// declared lists the methods of every proto service that is linked in and is
-// Berth's, or that Berth's servers register themselves.
+// declared lists the methods of every linked proto service of Berth, and of the services that
+// Berth's servers register.
 func declared() map[string]bool {
 	methods := map[string]bool{}
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
@@ -50,8 +50,7 @@ func TestEveryMethodOfEveryServiceHasAnEntry(t *testing.T) {
 			t.Errorf("%s is in the table and in no proto file", name)
 		}
 	}
-	// What a server registers by itself is in the table too: health, and reflection
-	// if it ever comes.
+	// The table also contains the services that a server registers, such as health.
 	for service, info := range rpc.NewServer(rpc.ServerOptions{}).GetServiceInfo() {
 		for _, m := range info.Methods {
 			if _, has := served["/"+service+"/"+m.Name]; !has {
@@ -61,8 +60,7 @@ func TestEveryMethodOfEveryServiceHasAnEntry(t *testing.T) {
 	}
 }
 
-// The public API is public, and nothing else is. This holds for methods to come,
-// whose entries somebody has yet to write.
+// Only the public API is public. The test also covers methods that are added later.
 func TestOnlyThePublicAPIIsPublic(t *testing.T) {
 	_, served := surface.Methods()
 	for method, at := range served {
@@ -76,7 +74,7 @@ func TestOnlyThePublicAPIIsPublic(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesTheListenerThatServes(t *testing.T) {
+func TestTheErrorNamesTheServingListener(t *testing.T) {
 	for _, c := range []struct {
 		at             surface.Listener
 		method         string

@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// Any file is read or refused with its name; what is read has amounts within
-// the bounds of quantities.
+// Parse reads any file, or rejects it with an error that contains its name. Amounts are within the
+// bounds of quantities.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -48,7 +48,7 @@ func FuzzParse(f *testing.F) {
 				resources = d.SKU.Resources
 			}
 			for name, n := range resources {
-				// Base units of a printed document have no bound.
+				// Base units in a printed document have no bound.
 				if n < 0 || name != quantity.CPU && n > quantity.Max {
 					t.Fatalf("%s is %d", name, n)
 				}

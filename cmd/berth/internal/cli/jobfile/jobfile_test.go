@@ -70,7 +70,7 @@ constraints:
 	}
 }
 
-func TestParseStripsWhatBerthSets(t *testing.T) {
+func TestParseStripsOutputFields(t *testing.T) {
 	const printed = `
 reservations:
   - {job: a, stage: b, name: main, count: 1, workers: [{index: 3, number: 2}], requestId: r, ifEpoch: 7,
@@ -98,7 +98,7 @@ revision: "9"
 	}
 }
 
-// Resources are quantities and durations have Go's form.
+// Resources are quantities, and durations are in Go's form.
 func TestResourcesAreQuantities(t *testing.T) {
 	const file = `
 job: a
@@ -149,8 +149,8 @@ lostAfter: 2m
 	}
 }
 
-// REST answers base units, as strings. A file of such an answer keeps its
-// meaning, and so does one that an edit has given plain numbers.
+// REST returns base units as strings. They keep their meaning in a file, also next to plain numbers
+// from an edit.
 func TestPrintedBaseUnitsKeepTheirMeaning(t *testing.T) {
 	for text, want := range map[string]int64{
 		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2000"}},"uid":"1-1","updatedAt":"2026-01-02T03:04:05Z"}`: 2000,
@@ -168,7 +168,7 @@ func TestPrintedBaseUnitsKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// How a batch starts, and where, is asked for in the words of the interface.
+// A job file has the API's names for the start of a batch.
 func TestParseModes(t *testing.T) {
 	const file = `
 kind: reservation
@@ -236,9 +236,9 @@ pools:
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	for _, c := range []struct{ name, file, want, field string }{
-		{"nothing", "# only a comment\n", "f: there is nothing in it to apply", ""},
+		{"nothing", "# only a comment\n", "f: the file contains no document", ""},
 		{"no mapping", "- a\n", "f, document 1, line 1: it must be a mapping of keys to values", ""},
 		{"no job", "stage: a\n", "f, document 1: job is missing", "job"},
 		{"no stage", "job: a\n", "f, document 1: stage is missing", "stage"},
@@ -291,9 +291,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A mapping of very many keys is read in a time that grows with it and not with
-// its square.
-func TestAMappingOfManyKeysIsReadAtOnce(t *testing.T) {
+// The time for a mapping with many keys is linear in their number, not quadratic.
+func TestAMappingOfManyKeysTakesLinearTime(t *testing.T) {
 	var file strings.Builder
 	file.WriteString("job: a\nstage: b\nlabels:\n")
 	for i := range 100_000 {

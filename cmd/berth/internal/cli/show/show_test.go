@@ -59,15 +59,15 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// Text that others choose, such as an error, never breaks a row.
-func TestTableKeepsRowsWhole(t *testing.T) {
+// A newline in a text, such as an error, does not break a row.
+func TestRowsAreSingleLines(t *testing.T) {
 	text := Assignments([]*berthv1.Assignment{{Job: "a", Stage: "b", Executor: "é", LastError: proto.String("one\ntwo\x1b[2J")}}, noon, false).text("")
 	if lines := strings.Count(text, "\n"); lines != 2 || strings.ContainsRune(text, '\x1b') {
 		t.Errorf("%d lines:\n%s", lines, text)
 	}
 }
 
-// Names of the usual length fit the columns of a terminal.
+// Tables with names of usual length fit on a terminal.
 func TestTablesFit80Columns(t *testing.T) {
 	at := timestamppb.New(noon.Add(-26 * time.Hour))
 	tables := map[string]*Table{

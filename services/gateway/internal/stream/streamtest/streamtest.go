@@ -1,5 +1,4 @@
-// Package streamtest writes job events as the services do, for tests of those
-// who read them.
+// Package streamtest writes job events as the services do, for tests of readers.
 package streamtest
 
 import (
@@ -17,7 +16,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// TB is what a writer needs of a test, one of rapid's included.
+// TB is the part of testing.TB that rapid.T implements as well.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
@@ -31,9 +30,9 @@ type Writer struct {
 	Store   store.Store
 	Keys    keyspace.Space
 	Service string
-	// Segments are its own so far, the oldest first.
+	// Segments are its segments so far, oldest first.
 	Segments []Segment
-	fresh    bool // the newest is not marked yet
+	fresh    bool // the newest segment has no mark yet
 	n        int64
 	// cut is the segment up to which the events of a job are deleted.
 	cut map[string]int64
@@ -42,11 +41,11 @@ type Writer struct {
 // Segment is an etcd lease with the events on it.
 type Segment struct {
 	Number, Lease int64
-	// Created is the first revision, Dropped one at which it was gone.
+	// Created is the first revision, and Dropped a revision after it has expired.
 	Created, Dropped int64
 }
 
-// Rotate has what follows stand in a new segment.
+// Rotate begins a new segment.
 func (w *Writer) Rotate() {
 	w.Helper()
 	ctx, cancel := patient()
@@ -59,8 +58,8 @@ func (w *Writer) Rotate() {
 	w.fresh = true
 }
 
-// Write puts count events of a job into one transaction, whose operations are in
-// the reverse of their order. It answers the cursors and uids of the events.
+// Write writes count events of a job in one transaction, whose operations are in reverse order. It
+// returns the cursors and UIDs of the events.
 func (w *Writer) Write(job string, count int) []string {
 	w.Helper()
 	if n := len(w.Segments); n == 0 || w.Segments[n-1].Dropped != 0 {
@@ -92,15 +91,15 @@ func (w *Writer) Write(job string, count int) []string {
 	if w.fresh {
 		w.fresh, segment.Created = false, revision
 	}
-	told := make([]string, count)
-	for i := range told {
-		told[i] = fmt.Sprintf("%d-%d %s", revision, first+int64(i), w.uid(first+int64(i)))
+	written := make([]string, count)
+	for i := range written {
+		written[i] = fmt.Sprintf("%d-%d %s", revision, first+int64(i), w.uid(first+int64(i)))
 	}
-	return told
+	return written
 }
 
-// Cut deletes the events of a job up to and with a segment before the newest, and
-// raises the floor. A floor is never lowered, as by no service.
+// Cut deletes the events of a job up to and including a segment before the newest one, and raises
+// the floor. Like the services, it never lowers a floor.
 func (w *Writer) Cut(job string, number int64) {
 	w.Helper()
 	if number <= w.cut[job] {
@@ -118,7 +117,7 @@ func (w *Writer) Cut(job string, number int64) {
 	})
 }
 
-// Drop ends a segment, by its number.
+// Drop makes a segment expire.
 func (w *Writer) Drop(number int64) {
 	w.Helper()
 	segment := &w.Segments[number-1]
@@ -134,8 +133,8 @@ func (w *Writer) Drop(number int64) {
 	segment.Dropped = page.Revision
 }
 
-// patient returns the context of a call: on a busy machine etcd may take longer than
-// the deadline that a store gives to a call without one.
+// patient returns the context of a call. On a busy machine etcd may take longer than the store's
+// default deadline.
 func patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
