@@ -298,7 +298,7 @@ func (p *Processes) Rest() error {
 		return len(left) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %d things are left over: %v", err, len(left), left)
+		return fmt.Errorf("%w: %d violations: %v", err, len(left), left)
 	}
 	auditor, err := audit.Check(ctx, p.store, space, 0)
 	if err != nil {

@@ -92,7 +92,7 @@ func start(t *testing.T, args []string) (url string) {
 	lines.Buffer(nil, 1<<20)
 	t.Cleanup(func() {
 		defer cancel()
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // one that has ended gets by Wait
+		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // Wait reports a process that has exited
 		for lines.Scan() {
 		}
 		if err := cmd.Wait(); err != nil {
