@@ -50,7 +50,7 @@ func (r *Report) floors() []string {
 	}
 	for _, service := range services {
 		if r.Terms[service] == 0 {
-			short("nobody leads %s", service)
+			short("%s has no leader", service)
 		}
 	}
 	for _, c := range []struct {
