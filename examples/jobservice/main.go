@@ -1,10 +1,10 @@
-// Jobservice keeps workers of a stage running and replaces each that has ended.
-// A number on its input is how many it wants from then on; -1 cancels the job.
+// Jobservice keeps workers of a stage running and replaces each that has ended. A number
+// on its standard input sets the number of workers; -1 cancels the job.
 //
 //	jobservice -job web -stage serve -workers 3 my-server --some-flag
 //
-// It stores nothing: what there is comes from Watch, what is wanted from whoever
-// runs it. So it may be killed at any time, and the next one goes on.
+// It stores nothing: Watch returns the current workers, and the input is the desired number.
+// So it may be killed at any time, and another one takes over.
 package main
 
 import (
@@ -26,7 +26,7 @@ var (
 	gateway = flag.String("gateway", "127.0.0.1:8080", "address of a gateway")
 	job     = flag.String("job", "web", "name of the job")
 	stage   = flag.String("stage", "serve", "name of the stage")
-	workers = flag.Int("workers", 1, "workers that are wanted at first")
+	workers = flag.Int("workers", 1, "initial number of workers")
 )
 
 func main() {
@@ -44,7 +44,7 @@ func main() {
 		}
 	}()
 	want, state := int32(*workers), <-states
-	// The pace bounds how fast a worker that always fails is replaced.
+	// The pace limits how often a worker that always fails is replaced.
 	for pace := time.Tick(time.Second); want >= 0; {
 		select {
 		case state = <-states:
@@ -56,15 +56,15 @@ func main() {
 	must(c.CancelJob(ctx, *job))
 }
 
-// reconcile asks for what is missing and cancels what is too much. Names and
-// numbers follow from the workers alone: to ask twice is to ask once.
+// reconcile requests missing workers and cancels surplus ones. Names and numbers follow
+// from the current workers alone, so that repeating a request changes nothing.
 func reconcile(ctx context.Context, c *client.Client, workers map[int32]client.Worker, want int32) {
 	var fresh, surplus []*berthv1.WorkerID
 	for index := range want {
 		switch worker, taken := workers[index]; {
 		case !taken:
 			fresh = append(fresh, &berthv1.WorkerID{Index: index, Number: 1})
-		case worker.Ended && !worker.Requeued: // Berth itself replaces what is requeued
+		case worker.Ended && !worker.Requeued: // Berth itself replaces requeued workers
 			reserve(ctx, c, "replace", &berthv1.WorkerID{Index: index, Number: worker.Number + 1})
 		}
 	}
@@ -77,16 +77,16 @@ func reconcile(ctx context.Context, c *client.Client, workers map[int32]client.W
 		must(c.CancelWorkers(ctx, *job, *stage, surplus...))
 	}
 	if len(fresh) > 0 {
-		reserve(ctx, c, "scale", fresh...) // as one batch: all get executors, or none
+		reserve(ctx, c, "scale", fresh...) // one gang: all workers get executors, or none
 	}
 }
 
-// reserve asks for a batch of workers, under a name that is theirs.
+// reserve requests a batch of workers under a name that follows from its workers.
 func reserve(ctx context.Context, c *client.Client, why string, workers ...*berthv1.WorkerID) {
 	name := fmt.Sprintf("%s-%d-%d", why, workers[0].Index, workers[0].Number)
 	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[min(1, flag.NArg()):]}
 	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: workers, Task: task})
-	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // asked for before: its events are yet to come
+	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // requested before, and its events have not arrived
 		must(name, err)
 	}
 }

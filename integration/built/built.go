@@ -1,5 +1,5 @@
-// Package built gives tests on real processes the program `berth`: the one that
-// BERTH_BINARY names, or else one that is built for the run and gone after it.
+// Package built provides the program `berth` for tests on real processes: the one that
+// BERTH_BINARY names, or one that is built for the run and deleted after it.
 package built
 
 import (
@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Run runs the tests of a package with the path of the program, and answers the
-// code to exit with: 1 where there is no program.
+// Run runs the tests of a package with the path of the program and returns their exit code,
+// or 1 if there is no program.
 func Run(tests func(path string) int) int {
 	if path := os.Getenv("BERTH_BINARY"); path != "" {
 		return tests(path)

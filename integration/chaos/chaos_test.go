@@ -12,22 +12,22 @@ import (
 )
 
 var (
-	seed       = flag.Uint64("seed", 1, "seed of the schedule and of the load; 0 for one that is made up")
-	minutes    = flag.Float64("minutes", 0.8, "how long things are broken")
-	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, where they are permitted")
-	clock      = flag.Bool("clock", false, "step the time of day of this machine, which takes root and disturbs whatever else runs here")
+	seed       = flag.Uint64("seed", 1, "seed of the schedule and of the load; 0 for a random one")
+	minutes    = flag.Float64("minutes", 0.8, "duration of the faults")
+	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, if they are permitted")
+	clock      = flag.Bool("clock", false, "step the time of day of this machine, which needs root and affects all processes of the machine")
 	old        = flag.String("old", "", "an older program `berth`, for TestUpgrade")
-	keep       = flag.String("keep", "", "directory to keep logs and data in when something is wrong")
+	keep       = flag.String("keep", "", "directory for logs and data of a run with violations")
 )
 
-// Whatever is broken, and whenever: nothing that was acknowledged is lost,
-// nothing is leased or started twice, and callers notice a pause at most.
+// Under all faults no acknowledged change is lost, no worker is leased or started twice,
+// and callers notice at most a pause.
 func TestChaos(t *testing.T) {
 	breakAll(t, Options{})
 }
 
-// The same on hosts of their own, where every packet can be cut. It is for make
-// chaos: the short run has no time for both.
+// The same with each process in a network namespace, where every packet can be cut. It is
+// for make chaos, because the short run has no time for both.
 func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
 		t.Skip("-namespaces is not given: make chaos")
@@ -38,8 +38,8 @@ func TestChaosInNamespaces(t *testing.T) {
 	breakAll(t, Options{Namespaces: true})
 }
 
-// Half of the processes are of an older version, are upgraded while things break,
-// rolled back, and upgraded again.
+// Half of the processes have an older version, are upgraded during the faults, rolled back,
+// and upgraded again.
 func TestUpgrade(t *testing.T) {
 	if *old == "" {
 		t.Skip("-old is not given: make upgrade")
@@ -47,15 +47,15 @@ func TestUpgrade(t *testing.T) {
 	breakAll(t, Options{Old: *old})
 }
 
-// worthALook is a pause so long that the logs are kept, where that was asked for,
-// although it is no violation: faults may meet, and the machine be slow.
+// worthALook is a pause that is no violation but long enough to keep the logs, if -keep is
+// set: faults may coincide, and the machine may be slow.
 const worthALook = 30 * time.Second
 
-// left is what TestMain prints when all is over, where a long output does not hide
-// it: the parts that no run had.
+// left are the parts that no run had. TestMain prints them at the end, where a long output
+// does not hide them.
 var left []string
 
-// asked is what the flags ask for, and this machine permits.
+// asked are the parts that the flags request and this machine permits.
 var asked = sync.OnceValue(func() *parts {
 	p := newParts(*namespaces, *clock)
 	p.try()
@@ -78,7 +78,7 @@ func breakAll(t *testing.T, o Options) {
 	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, asked().clock.played(), t.Logf
 	report, err := Run(ctx, o)
 	if err != nil {
-		t.Errorf("the run could not be done: %v", err)
+		t.Errorf("the run failed: %v", err)
 	}
 	if report != nil {
 		t.Log(report)
@@ -88,7 +88,7 @@ func breakAll(t *testing.T, o Options) {
 	}
 	long := *keep != "" && report != nil && report.Gap > worthALook
 	if !t.Failed() && !long {
-		os.RemoveAll(dir) // what is left of it is in nobody's way
+		os.RemoveAll(dir) // best effort
 		return
 	}
 	if report != nil {

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// stepped sets the time of day of this machine off by so much for some time, and
-// right again: by the monotonic clock, which is never set, so that nothing is left
-// of it. Whatever else runs here sees it too.
+// stepped changes the time of day of this machine for some time and sets it right again by
+// the monotonic clock, so that no offset is left. All processes of the machine see it.
 func stepped(ctx context.Context, by, last time.Duration) error {
 	begun := time.Now()
 	if err := setClock(begun.Add(by)); err != nil {
@@ -22,13 +21,13 @@ func stepped(ctx context.Context, by, last time.Duration) error {
 	return setClock(begun.Add(time.Since(begun)))
 }
 
-// clockPermitted sets the clock to what it shows.
+// clockPermitted sets the clock to its own time.
 func clockPermitted() error { return setClock(time.Now()) }
 
 func setClock(now time.Time) error {
 	t := syscall.NsecToTimeval(now.UnixNano())
 	if err := syscall.Settimeofday(&t); err != nil {
-		return fmt.Errorf("the clock cannot be set here, which takes root and CAP_SYS_TIME: %w", err)
+		return fmt.Errorf("cannot set the clock, run as root with CAP_SYS_TIME: %w", err)
 	}
 	return nil
 }

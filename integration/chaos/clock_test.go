@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The time of day is off while it is stepped, and right when that is over.
+// The time of day is off while it is stepped, and right afterwards.
 func TestSteppedClock(t *testing.T) {
 	if !*clock {
 		t.Skip("-clock is not given: it would disturb whatever runs here")
@@ -14,7 +14,7 @@ func TestSteppedClock(t *testing.T) {
 		t.Skip(err)
 	}
 	begun := time.Now()
-	// offset is how far the time of day has gone from where it was.
+	// offset returns how far the time of day is from where it was.
 	offset := func() time.Duration {
 		now := time.Now()
 		return now.Round(0).Sub(begun.Round(0)) - now.Sub(begun)
@@ -25,7 +25,7 @@ func TestSteppedClock(t *testing.T) {
 		if err := stepped(t.Context(), by, 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		const near = 20 * time.Millisecond // less than any step, more than it takes
+		const near = 20 * time.Millisecond // less than any step, more than setting the clock takes
 		if got := <-off; (got - by).Abs() > near {
 			t.Errorf("it was off by %v, want %v", got, by)
 		}

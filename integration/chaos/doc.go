@@ -1,33 +1,32 @@
-// Package chaos breaks a whole Berth of real processes, by a schedule made from a
-// seed, while clients use it, and then judges what they saw and what etcd held.
+// Package chaos injects faults into a Berth of real processes, by a schedule from a seed,
+// while clients use it, and then checks the clients' answers and the history of etcd.
 //
 //	seed ──Plan──▶ faults ──inject──▶ processes and the links between them
 //	clients ──calls──▶ gateways ──▶ services ──▶ etcd, three members
 //	   └─history──▶ porcupine                      └─every revision──▶ audit
 //
-// It promises: the same seed makes the same schedule, of faults and of what each
-// client means to ask; and a run that reports no violation has shown that
+// It promises that one seed gives one schedule, of faults and of the clients' calls. A run
+// without violations has proven that
 //
-//   - what clients were told of a reservation is linearizable: every answer of
-//     upsert, cancel and get is one that a single copy could have given, with
-//     calls of unknown outcome taken either way (see history.go);
+//   - the clients' answers about a reservation are linearizable: a single copy could have
+//     given every answer of upsert, cancel and get, and calls of unknown outcome may have
+//     happened or not (see history.go);
 //   - the rules of package audit hold at every revision of etcd;
-//   - the event stream of each job has every event that etcd holds, once and in
-//     order, whatever gateways its reader went through;
-//   - every version that was acknowledged ended well or still stands;
-//   - the worker processes on the hosts are those of the records, and none was
-//     started twice;
+//   - the event stream of each job has every event in etcd, once and in order, whichever
+//     gateways its reader used;
+//   - every acknowledged version ended properly or still exists;
+//   - the worker processes on the hosts match the records, and none was started twice;
 //   - once the faults are over, everything comes to rest;
-//   - a leader that is killed while nothing else is broken is replaced by proof, and
+//   - a leader that is killed without other faults is replaced by fast failover, and
 //     callers do not wait for its TTL (see takeover.go);
-//   - enough came about to show that: each verb was answered, what was answered was
-//     judged, workers ran, streams gave events, faults found victims (see floor.go).
+//   - the run had enough of everything: each verb was answered, the answers were checked,
+//     workers ran, streams delivered events, and faults had victims (see floor.go).
 //
-// Every link that a process was told about goes through a proxy of package wiring,
-// which can cut it in either direction, slow it, break its connections and refuse
-// them. So does the address at which some of the leaders are proven dead, which lets
-// one that lives look dead; and that at which a member of etcd is reached by the
-// others, which makes it mute. With namespaces each process is a host of its own, a
-// cable can be pulled and routes lead nowhere, either way, between members of etcd
-// too; half of the others are behind proxies as well.
+// Links go through proxies (package proxy), which can cut them in either direction, slow
+// them, reset their connections and refuse new ones. The addresses at which standbys probe
+// some of the leaders are proxies too, which can make a running leader look dead, and so
+// are the addresses at which members of etcd reach each other. With namespaces each process
+// has a network of its own: it can be unplugged, and routes between any two processes can
+// be cut in either direction, including members of etcd. Half of the processes are behind
+// proxies there as well.
 package chaos

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// many calls of a verb are enough to ask how many of them were answered. On a
-	// slow machine that is all but some in a hundred.
+	// many calls of a verb are enough to check how many of them were answered. On a slow
+	// machine that is all but a few percent.
 	many = 10
-	// grace is what a call may take beyond its deadline: the client needs the
-	// processor once more to notice that.
+	// grace is what a call may take beyond its deadline, because the client needs the
+	// processor to notice it.
 	grace = 5 * time.Second
-	// longRun is from when a run has time for every kind of fault that it means to
-	// play: each comes several times by then.
+	// longRun is the duration from which a run plays every kind of fault of its schedule
+	// several times.
 	longRun = 5 * time.Minute
-	// longParted is from when the time in which etcd was parted, by several faults, is
-	// long enough to ask what was acknowledged in it: other faults meet each of them.
+	// longParted is the duration of etcd partitions, in all faults together, from which
+	// acknowledged changes are required in it.
 	longParted = 30 * time.Second
 )
 
-// floors say where a run has shown nothing, since too little of it came about: of
-// what nobody answers, or nobody does, no rule is ever broken.
+// floors returns why a run proves nothing: without answers and without workers, no rule is
+// ever broken.
 func (r *Report) floors() []string {
 	var found []string
 	short := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
@@ -50,7 +50,7 @@ func (r *Report) floors() []string {
 	}
 	for _, service := range services {
 		if r.Terms[service] == 0 {
-			short("nobody leads %s", service)
+			short("%s has no leader", service)
 		}
 	}
 	for _, c := range []struct {
@@ -74,8 +74,8 @@ func (r *Report) floors() []string {
 	return append(found, r.unbroken()...)
 }
 
-// unbroken are the kinds of faults that were planned and never came about, each
-// with what was in the way. A short run has to have broken something.
+// unbroken returns the kinds of faults that were planned and never happened, each with the
+// reason. A short run must have at least one fault.
 func (r *Report) unbroken() []string {
 	applied, skipped := map[Kind]bool{}, map[Kind][]string{}
 	for _, f := range r.Faults {
@@ -95,7 +95,7 @@ func (r *Report) unbroken() []string {
 	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
 		if !applied[kind] {
 			slices.Sort(skipped[kind])
-			found = append(found, fmt.Sprintf("no %s came about: %s", kind, strings.Join(slices.Compact(skipped[kind]), "; ")))
+			found = append(found, fmt.Sprintf("no %s was injected: %s", kind, strings.Join(slices.Compact(skipped[kind]), "; ")))
 		}
 	}
 	return found

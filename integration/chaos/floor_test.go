@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// fair is the report of a long run in which enough came about.
+// fair returns the report of a long run with enough of everything.
 func fair() *Report {
 	return &Report{
 		Duration: longRun,
@@ -31,13 +31,12 @@ func fair() *Report {
 	}
 }
 
-// A run that shows nothing is told from one in which nothing is wrong: each floor
-// can be missed, and by just so much.
-func TestWhatARunMustHaveReached(t *testing.T) {
+// Each floor distinguishes a run with too little from one with just enough.
+func TestFloors(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(*Report)
-		want  string // "" where enough came about
+		want  string // "" if the run has enough
 	}{
 		{"enough", func(*Report) {}, ""},
 		{"few calls, of which most are open", func(r *Report) { r.Calls[get], r.Unknown[get] = many-1, many-2 }, ""},
@@ -62,7 +61,7 @@ func TestWhatARunMustHaveReached(t *testing.T) {
 		{"nor in those of a shorter time", func(r *Report) { r.Parted--; r.PartedAcks = 0 }, ""},
 		{"no faults", func(r *Report) { r.Faults = nil }, "no fault came about"},
 		{"only faults without victims, in a short run too", func(r *Report) { r.Duration, r.Faults = longRun/10, r.Faults[1:2] }, "no fault came about"},
-		{"a kind without victims", func(r *Report) { r.Faults[2].Skipped = "it is away" }, "no compact came about: it is away"},
+		{"a kind without victims", func(r *Report) { r.Faults[2].Skipped = "it is away" }, "no compact was injected: it is away"},
 		{"a kind without victims in a short run", func(r *Report) { r.Duration--; r.Faults[2].Skipped = "it is away" }, ""},
 	} {
 		r := fair()
@@ -74,15 +73,15 @@ func TestWhatARunMustHaveReached(t *testing.T) {
 	}
 }
 
-// A report of nothing misses all floors at once.
-func TestAnEmptyRunShowsNothing(t *testing.T) {
+// An empty report misses all floors.
+func TestEmptyRunMissesFloors(t *testing.T) {
 	if found := (&Report{}).floors(); len(found) != 3+len(services)+6+1 {
 		t.Errorf("%d floors are missed: %q", len(found), slices.Sorted(slices.Values(found)))
 	}
 }
 
-// Every copy of a worker counts, those that are recorded as one included.
-func TestProcessesAreMatchedOneByOne(t *testing.T) {
+// Every copy of a worker counts, including the recorded one.
+func TestUnmatchedProcesses(t *testing.T) {
 	const one, other = "job/stage/0.1@7 on host-0", "job/stage/1.1@7 on host-1"
 	for _, c := range []struct {
 		name           string

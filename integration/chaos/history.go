@@ -14,11 +14,10 @@ import (
 	"berth.dev/client"
 )
 
-// judging is how long the calls about one key may take to be judged. Most take
-// less than a millisecond.
+// judging bounds the check of one key's calls. Most checks take less than a millisecond.
 const judging = 30 * time.Second
 
-// verb is what a client asks.
+// verb is the kind of a client's call.
 type verb string
 
 const (
@@ -31,17 +30,17 @@ const (
 type ask struct {
 	key  client.Key
 	verb verb
-	// shape tells bodies apart that are not the same request.
+	// shape distinguishes bodies of different requests.
 	shape string
 }
 
-// told is what the caller learned. Known is false where the outcome is open.
+// told is the outcome of a call. Known is false if the outcome is unknown.
 type told struct {
 	known bool
-	// version and state are those answered; 0 for NOT_FOUND.
+	// version and state are those of the answer; 0 for NOT_FOUND.
 	version version
 	state   berthv1.Reservation_State
-	// part says that the version is no asked one: a requeue.
+	// part is set if the version is a requeue.
 	part      bool
 	change    berthv1.UpsertReservationRequest_Change
 	cancelled int
@@ -56,26 +55,26 @@ func (t told) String() string {
 	return fmt.Sprintf("version %d.%d %v %v cancelled %d", t.version>>32, t.version&math.MaxUint32, t.state, t.change, t.cancelled)
 }
 
-// history records what was asked and told. It is for many goroutines.
+// history records calls and outcomes. It is safe for concurrent use.
 type history struct {
 	begun time.Time
 
 	mu    sync.Mutex
 	calls []porcupine.Operation
 	acks  []time.Duration // of calls that changed something
-	// longest is how long the call slowest took.
+	// longest is the duration of the slowest call.
 	longest time.Duration
 	slowest ask
 }
 
-// record notes one call; who asks is a number of its own for each client.
+// record records one call. Each client has a different number.
 func (h *history) record(who int, a ask, call func() told) told {
 	begun := time.Since(h.begun)
 	t := call()
 	ended := time.Since(h.begun)
 	op := porcupine.Operation{ClientId: who, Input: a, Call: int64(begun), Output: t, Return: int64(ended)}
 	if !t.known {
-		op.Return = math.MaxInt64 // it may take effect whenever
+		op.Return = math.MaxInt64 // it may take effect at any time
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,8 +88,8 @@ func (h *history) record(who int, a ask, call func() told) told {
 	return t
 }
 
-// counts are how many calls there were of each verb, and how many of them ended
-// without a definite answer.
+// counts returns the number of calls of each verb, and how many of them have an unknown
+// outcome.
 func (h *history) counts() (n, unknown map[verb]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,7 +103,7 @@ func (h *history) counts() (n, unknown map[verb]int) {
 	return n, unknown
 }
 
-// changes counts those that were acknowledged from one time to another.
+// changes returns the number of acknowledged changes between two times.
 func (h *history) changes(from, to time.Duration) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +116,7 @@ func (h *history) changes(from, to time.Duration) int {
 	return n
 }
 
-// gap is the longest time without an acknowledged change, and when it began.
+// gap returns the longest time without an acknowledged change, and its begin.
 func (h *history) gap() (longest, from time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,9 +129,8 @@ func (h *history) gap() (longest, from time.Duration) {
 	return longest, from
 }
 
-// judge answers the keys whose history no single copy could have given, each
-// with the calls that were made, how many keys there are, and how many of them took
-// too long to judge: that shows nothing.
+// judge returns the keys whose history is not linearizable, each with its calls, the number
+// of keys, and the number of keys whose check took too long, which proves nothing.
 func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) (found []string, keys, open int) {
 	h.mu.Lock()
 	byKey := map[client.Key][]porcupine.Operation{}

@@ -17,48 +17,48 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// patience bounds what has to come about by itself once a fault is over. It is
-// much longer than that takes, so that a slow machine is no violation.
+// patience bounds recovery after a fault. It is much longer than that takes, so that a slow
+// machine is not a violation.
 const patience = 2 * time.Minute
 
-// Applied is a fault as it was carried out.
+// Applied is a fault that was injected.
 type Applied struct {
 	Fault
-	// Victim is what the target turned out to be.
+	// Victim is the process that the target named.
 	Victim string
 	// Begun and Ended are since the start of the run.
 	Begun, Ended time.Duration
-	// Skipped says why nothing was done.
+	// Skipped is why the fault was not injected.
 	Skipped string
 }
 
-// network is what links are broken with.
+// network is the network that faults change.
 type network interface {
-	// Set puts the links that are chosen, by the names of both ends, into a
-	// condition, and answers how many there are.
+	// Set changes the condition of the links that are chosen by the names of both ends, and
+	// returns their number.
 	Set(chosen func(from, to string) bool, c wiring.Condition) int
-	// Unplug takes a process off the network, or puts it back; false if it is not
-	// on it.
+	// Unplug disconnects a process from the network or connects it again. It returns false
+	// if the process has no link.
 	Unplug(name string, unplugged bool) bool
 }
 
-// injector carries a schedule out.
+// injector injects the faults of a schedule.
 type injector struct {
 	fleet    *fleet.Fleet
 	links    network
 	etcd     *store.Etcd
 	programs programs
-	// audited is the revision up to which nobody needs the history any more.
+	// audited is the revision up to which the history is no longer needed.
 	audited func() int64
 	begun   time.Time
 
 	mu      sync.Mutex
-	busy    map[string]bool // at most one fault at a time is about a process
+	busy    map[string]bool // a process has at most one fault at a time
 	applied []Applied
 }
 
-// run carries the faults out, each at its time, and answers when all are over.
-// The error is that of a process that would not start again.
+// run injects each fault at its time and returns when all are over. The error is that of a
+// process that did not start again.
 func (i *injector) run(ctx context.Context, faults []Fault) error {
 	var under sync.WaitGroup
 	var mu sync.Mutex
@@ -97,7 +97,7 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 	case MoveEtcd:
 		to, _ := strconv.Atoi(strings.TrimPrefix(a.Target, "etcd-"))
 		if err := i.fleet.MoveEtcdLeader(ctx, to); err != nil {
-			a.Skipped = err.Error() // it has no leader to move, or the member is away
+			a.Skipped = err.Error() // etcd has no leader to move, or the member is down
 		}
 	case CutMember, CutMemberThere, CutMemberBack:
 		i.part(ctx, a)
@@ -119,7 +119,7 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 	return nil
 }
 
-// process does something to a process, and sees that it runs again.
+// process injects a fault into a process and waits until it runs again.
 func (i *injector) process(ctx context.Context, a *Applied) error {
 	p, err := i.claim(ctx, a.Target)
 	if err != nil {
@@ -148,9 +148,9 @@ func (i *injector) process(ctx context.Context, a *Applied) error {
 	return i.restart(ctx, p)
 }
 
-// restart starts a process that has ended. A member of etcd gives up where most of
-// the others are slow to answer, so it is started until it stays, as whoever looks
-// after it does; a process of Berth has to come at once.
+// restart starts a process that has ended. A member of etcd exits if most of the others are
+// slow to answer, so that it is started until it stays. A process of Berth must start at
+// the first attempt.
 func (i *injector) restart(ctx context.Context, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -165,8 +165,8 @@ func (i *injector) restart(ctx context.Context, p *child.Process) error {
 	})
 }
 
-// rolling restarts every replica and gateway in order, one after the other. One
-// that is away already is left to whoever took it away.
+// rolling restarts every replica and gateway, one after another. It skips processes that
+// have another fault.
 func (i *injector) rolling(ctx context.Context) error {
 	all := i.fleet.Processes()
 	for _, kind := range append(slices.Clone(services), "gateway") {
@@ -189,9 +189,9 @@ func (i *injector) rolling(ctx context.Context) error {
 	return nil
 }
 
-// link puts links into a condition, and back in order when the time is over.
-// Where two faults meet on one link, the later one counts, and the first to end
-// heals it: links never stay broken.
+// link changes the condition of links and restores them when the time is over. If two
+// faults have the same link, the later one counts, and the first to end restores it: links
+// never stay broken.
 func (i *injector) link(ctx context.Context, a *Applied) {
 	from, to, _ := strings.Cut(a.Target, "→")
 	var ends [2]func(string) bool
@@ -223,7 +223,7 @@ func (i *injector) link(ctx context.Context, a *Applied) {
 	i.links.Set(chosen, wiring.Condition{})
 }
 
-// name is what a target is called now.
+// name returns the process that a target names now.
 func (i *injector) name(ctx context.Context, target string) (string, error) {
 	name, leads := strings.CutSuffix(target, "/leader")
 	if !leads {
@@ -242,7 +242,7 @@ func (i *injector) name(ctx context.Context, target string) (string, error) {
 	return p.Name, nil
 }
 
-// claim finds the process of a target and keeps it from other faults.
+// claim returns the process of a target and keeps other faults away from it.
 func (i *injector) claim(ctx context.Context, target string) (*child.Process, error) {
 	name, err := i.name(ctx, target)
 	if err != nil {
@@ -278,8 +278,8 @@ func (i *injector) release(p *child.Process) {
 	delete(i.busy, exclusive(p))
 }
 
-// exclusive names what only one fault at a time may be about: a process, or etcd
-// as a whole, since a member may take longer to come back than its fault lasts.
+// exclusive names what may have only one fault at a time: a process, or etcd as a whole,
+// because a member may take longer to recover than its fault lasts.
 func exclusive(p *child.Process) string {
 	if strings.HasPrefix(p.Name, "etcd-") {
 		return "etcd"
@@ -287,7 +287,7 @@ func exclusive(p *child.Process) string {
 	return p.Name
 }
 
-// faults are those that were carried out, in order of their beginnings.
+// faults returns the injected faults in order of their beginnings.
 func (i *injector) faults() []Applied {
 	i.mu.Lock()
 	defer i.mu.Unlock()

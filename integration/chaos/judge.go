@@ -17,8 +17,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// judge looks at everything once the faults are over, and writes what is wrong
-// into the report.
+// judge checks everything once the faults are over, and adds violations to the report.
 func (r *run) judge(ctx context.Context) {
 	over := time.Now()
 	r.settle(ctx, "after the faults")
@@ -41,14 +40,14 @@ func (r *run) judge(ctx context.Context) {
 	r.report.wrongs(r.report.floors())
 }
 
-// expect waits for what has to come about.
+// expect waits for a condition and adds a violation if it does not occur.
 func (r *run) expect(ctx context.Context, what string, missing func(context.Context) string) {
 	if err := until(ctx, missing); err != nil {
 		r.report.wrong("%s: %v", what, err)
 	}
 }
 
-// settle waits until everybody is there and nothing is in flight.
+// settle waits until all processes are ready and nothing is in flight.
 func (r *run) settle(ctx context.Context, when string) {
 	r.expect(ctx, when, r.ready)
 	r.expect(ctx, when, func(ctx context.Context) string {
@@ -58,7 +57,7 @@ func (r *run) settle(ctx context.Context, when string) {
 		var left []audit.Violation
 		r.follower.Look(func(a *audit.Auditor) { left = a.Quiesced() })
 		if len(left) > 0 {
-			return fmt.Sprintf("%d things are left over, the first: %v", len(left), left[0])
+			return fmt.Sprintf("%d violations, the first: %v", len(left), left[0])
 		}
 		for version, err := range r.fleet.Client().List(ctx, &berthv1.ListReservationsRequest{State: berthv1.Reservation_CANCELLING, PageSize: 1000}) {
 			if err != nil {
@@ -70,7 +69,7 @@ func (r *run) settle(ctx context.Context, when string) {
 	})
 }
 
-// matching says how the processes on the hosts differ from the records.
+// matching returns how the processes on the hosts differ from the records.
 func (r *run) matching(ctx context.Context) string {
 	var recorded, running []string
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
@@ -79,7 +78,7 @@ func (r *run) matching(ctx context.Context) string {
 		}
 		if strings.HasPrefix(a.GetExecutor(), hostName+"-") {
 			if a.GetState() != berthv1.Assignment_RUNNING {
-				return fmt.Sprintf("a worker is still on its way: %v", a)
+				return fmt.Sprintf("a worker is still being started or stopped: %v", a)
 			}
 			recorded = append(recorded, fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor()))
 		}
@@ -90,8 +89,8 @@ func (r *run) matching(ctx context.Context) string {
 	return unmatched(recorded, running)
 }
 
-// unmatched says which workers are not as many times real as they are recorded: a
-// worker that has two processes is started twice, whatever it calls itself.
+// unmatched returns the workers whose number of processes differs from the number of
+// records: a worker with two processes was started twice, whatever names it has.
 func unmatched(recorded, running []string) string {
 	count := map[string][2]int{}
 	for n, workers := range [][]string{recorded, running} {
@@ -110,14 +109,14 @@ func unmatched(recorded, running []string) string {
 	return strings.Join(differ, "\n")
 }
 
-// environments are those of the living workers that leave their marks in a file.
+// environments returns the environments of the running workers whose marks are in a file.
 func environments(marks string) []map[string]string {
 	var all []map[string]string
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, entry := range entries {
 		text, err := os.ReadFile(entry)
 		if err != nil || !strings.Contains(string(text), marks) {
-			continue // it has gone, or is somebody else's
+			continue // it has exited, or its PID belongs to another process
 		}
 		environment := map[string]string{}
 		for pair := range strings.SplitSeq(string(text), "\x00") {
@@ -132,7 +131,7 @@ func environments(marks string) []map[string]string {
 	return all
 }
 
-// startedOnce reads the marks that workers left.
+// startedOnce checks the marks that workers left.
 func (r *run) startedOnce() {
 	text, err := os.ReadFile(r.load.marks)
 	if err != nil {
@@ -149,7 +148,7 @@ func (r *run) startedOnce() {
 	r.report.Started = len(seen)
 }
 
-// terms notes who leads once everybody is there, and somebody leads each service.
+// terms records the terms once every service has a leader.
 func (r *run) terms(ctx context.Context) {
 	r.expect(ctx, "who leads", func(ctx context.Context) string {
 		answer, err := r.fleet.Client().Leaders(ctx)
@@ -164,14 +163,14 @@ func (r *run) terms(ctx context.Context) {
 		}
 		for _, service := range services {
 			if r.report.Terms[service] == 0 {
-				return fmt.Sprintf("nobody leads %s: %v", service, answer)
+				return fmt.Sprintf("%s has no leader: %v", service, answer)
 			}
 		}
 		return ""
 	})
 }
 
-// histories judges what the clients were told.
+// histories checks the outcomes of the clients' calls.
 func (r *run) histories() {
 	h := r.load.history
 	r.report.Calls, r.report.Unknown = h.counts()
@@ -188,8 +187,7 @@ func (r *run) histories() {
 	r.report.wrongs(r.load.unexpected)
 }
 
-// streams judges the event streams against what etcd holds, and what was
-// acknowledged against both.
+// streams compares the event streams with etcd, and the acknowledged versions with both.
 func (r *run) streams(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -198,7 +196,7 @@ func (r *run) streams(ctx context.Context) {
 	for _, reader := range r.readers {
 		held, err := eventsHeld(ctx, r.store, reader.job)
 		for attempt := 1; errors.Is(err, store.ErrAmbiguous) && store.Sleep(ctx, store.Backoff(attempt)) == nil; attempt++ {
-			// A member of etcd that was just joined again may not know yet who leads.
+			// A member of etcd that just rejoined may not know the leader yet.
 			held, err = eventsHeld(ctx, r.store, reader.job)
 		}
 		if err != nil {
@@ -219,7 +217,7 @@ func (r *run) streams(ctx context.Context) {
 	}
 }
 
-// nothingHeld says what is left when everything was cancelled.
+// nothingHeld returns what is left after everything was cancelled.
 func (r *run) nothingHeld(ctx context.Context) string {
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 		if err != nil {
@@ -239,12 +237,12 @@ func (r *run) nothingHeld(ctx context.Context) string {
 	return ""
 }
 
-// audit judges what etcd held at every revision.
+// audit audits etcd at every revision.
 func (r *run) audit(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := r.follower.CatchUp(ctx); err != nil {
-		r.report.wrong("the history of etcd cannot be read: %v", err)
+		r.report.wrong("cannot read the history of etcd: %v", err)
 		return
 	}
 	r.follower.Look(func(a *audit.Auditor) {
@@ -253,7 +251,7 @@ func (r *run) audit(ctx context.Context) {
 		}
 		stats := a.Stats()
 		if stats.Snapshots != 1 || stats.OverCommitted != 0 || stats.StartedTwice != 0 {
-			r.report.wrong("the history has gaps, or executors are over-committed, or workers were started twice: %+v", stats)
+			r.report.wrong("the history has gaps, executors are over-committed, or workers were started twice: %+v", stats)
 		}
 		r.report.Audited = stats
 	})

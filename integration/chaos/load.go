@@ -16,21 +16,20 @@ import (
 )
 
 const (
-	// deadline of each call. Where faults last longer than this, its outcome may
-	// stay unknown.
+	// deadline of each call. If a fault lasts longer, the outcome may stay unknown.
 	deadline = 10 * time.Second
-	// pause between two calls of a client, at most.
+	// pause is the longest time between two calls of a client.
 	pause = 40 * time.Millisecond
-	// rounds is for how many of its calls a client keeps to the same shared keys:
-	// a history that is too long takes too long to judge.
+	// rounds is the number of calls for which a client uses the same shared keys: a longer
+	// history takes too long to check.
 	rounds = 20
-	// slots is how many shared keys there are at a time, of each kind.
+	// slots is the number of current shared keys of each kind.
 	slots = 3
-	// held is how many batches a client has on hosts at a time.
+	// held is the number of batches that a client has on hosts at a time.
 	held = 3
 )
 
-// The jobs of the shared keys. Every client has one on the hosts besides.
+// The jobs of the shared keys. In addition each client has a job on the hosts.
 const (
 	jobWaiting = "waiting"
 	jobRunning = "running"
@@ -38,10 +37,10 @@ const (
 
 func hostJob(who int) string { return fmt.Sprintf("hosts-%d", who) }
 
-// load is what the clients do, and what they were told.
+// load is the clients' calls and their outcomes.
 type load struct {
 	history *history
-	// marks is the file in which workers on hosts say that they were started.
+	// marks is the file to which workers on hosts append a line at their start.
 	marks string
 
 	mu         sync.Mutex
@@ -49,15 +48,15 @@ type load struct {
 	unexpected []string
 }
 
-// acked is a version that an upsert was answered with. One that queued nothing
-// is answered with a requeue where that is all that stands of the key.
+// acked is a version that an upsert returned. An upsert that queues nothing returns a
+// requeue if that is all that is left of the key.
 type acked struct {
 	key     client.Key
 	requeue bool
 }
 
-// unannounced are the acknowledged versions of which no event tells that they
-// were queued. Of one that was asked for only RESERVATION_QUEUED does.
+// unannounced returns the acknowledged versions without an event that they were queued. For
+// a version of a request that is RESERVATION_QUEUED.
 func (l *load) unannounced(queued, requeued map[string]bool) []string {
 	var found []string
 	for _, uid := range slices.Sorted(maps.Keys(l.acked)) {
@@ -65,7 +64,7 @@ func (l *load) unannounced(queued, requeued map[string]bool) []string {
 		if queued[uid] || a.requeue && requeued[uid] {
 			continue
 		}
-		found = append(found, fmt.Sprintf("%s (%s, a requeue: %v) was acknowledged, and no event says that it was queued", a.key, uid, a.requeue))
+		found = append(found, fmt.Sprintf("%s (%s, a requeue: %v) was acknowledged, but has no event that it was queued", a.key, uid, a.requeue))
 	}
 	return found
 }
@@ -74,13 +73,13 @@ func newLoad(h *history, dir string) *load {
 	return &load{history: h, marks: filepath.Join(dir, "starts"), acked: map[string]acked{}}
 }
 
-// run has one client call until ctx ends; its calls do not end with it.
+// run makes calls of one client until ctx ends. Calls in flight finish.
 func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand) {
 	var own []client.Key
 	for round := 0; ctx.Err() == nil; round++ {
 		generation := round / rounds
 		if round%rounds == 0 && generation > 1 {
-			// What was shared is given back, by one of those who shared it.
+			// One of the clients cancels the shared jobs.
 			for _, job := range []string{jobWaiting, jobRunning} {
 				l.ask(c, who, ask{key: shared(job, who%slots, generation-2), verb: cancel}, nil)
 			}
@@ -101,7 +100,7 @@ func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand)
 			l.ask(c, who, ask{key: own[0], verb: cancel}, nil)
 			own = own[1:]
 		}
-		<-time.After(between(r, 0, pause)) // clients have other things to do
+		<-time.After(between(r, 0, pause)) // clients pause between calls
 	}
 }
 
@@ -109,7 +108,7 @@ func shared(job string, slot, generation int) client.Key {
 	return client.Key{Job: job, Stage: fmt.Sprintf("g%d-%d", generation, slot), Name: "main"}
 }
 
-// any asks one of the things that can be asked about a key.
+// any makes a random call about a key.
 func (l *load) any(c *client.Client, who int, key client.Key, r *rand.Rand, batch func(client.Key, *rand.Rand) *berthv1.Reservation) {
 	switch n := r.IntN(10); {
 	case n < 5:
@@ -126,7 +125,7 @@ func shapeOf(r *berthv1.Reservation) string {
 	return fmt.Sprintf("%d×%s", r.GetCount(), r.GetTask().GetPayload())
 }
 
-// ask makes one call and notes it.
+// ask makes one call and records it.
 func (l *load) ask(c *client.Client, who int, a ask, body *berthv1.Reservation) {
 	l.history.record(who, a, func() told {
 		ctx, stop := context.WithTimeout(context.Background(), deadline)
@@ -170,7 +169,7 @@ func (l *load) surprise(format string, args ...any) {
 	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))
 }
 
-// waitingBatch is what no executor fits.
+// waitingBatch returns a batch that fits on no executor.
 func waitingBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	return &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(3),
@@ -178,12 +177,12 @@ func waitingBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	}
 }
 
-// runningBatch is started by simulated executors and runs until it is told to go.
+// runningBatch returns a batch of simulated workers that run until they are stopped.
 func runningBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	return &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(40), Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{}}
 }
 
-// hostBatch are processes, each of which leaves a mark of its start.
+// hostBatch returns a batch of processes, each of which appends a mark at its start.
 func (l *load) hostBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 	const mark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$MARKS"; `
 	script := mark + []string{"exit 0", "sleep 0.3", "exit 1", "exec sleep 1000"}[r.IntN(4)]

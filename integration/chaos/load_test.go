@@ -6,8 +6,8 @@ import (
 	"berth.dev/client"
 )
 
-// Whatever is acknowledged was announced, and what was asked for as such.
-func TestAcknowledgedVersionsWereAnnounced(t *testing.T) {
+// Every acknowledged version must have an event, and a version of a request its own kind.
+func TestUnannouncedVersions(t *testing.T) {
 	queued, requeued := map[string]bool{"asked": true, "at-the-tail": true}, map[string]bool{"again": true}
 	for _, c := range []struct {
 		name, uid string

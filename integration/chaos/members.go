@@ -9,20 +9,20 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 )
 
-// The kinds of faults between the members of etcd. The services reach all of them
-// meanwhile, the one that is cut off included: it answers, and cannot know anything.
+// The kinds of faults between the members of etcd. The services reach all members
+// meanwhile, including the one that is cut off: it answers, but its data is old.
 const (
-	CutMember      Kind = "cut-member"       // one is cut from all others, either way
-	CutMemberThere Kind = "cut-member-there" // nothing of one gets to the others
-	CutMemberBack  Kind = "cut-member-back"  // nothing of the others gets to it
+	CutMember      Kind = "cut-member"       // a member and the others, in both directions
+	CutMemberThere Kind = "cut-member-there" // from a member to the others
+	CutMemberBack  Kind = "cut-member-back"  // from the others to a member
 )
 
-// parted says whether a fault cuts a member of etcd from the others.
+// parted reports whether a fault cuts a member of etcd from the others.
 func (k Kind) parted() bool { return k == CutMember || k == CutMemberThere || k == CutMemberBack }
 
-// memberFault cuts a member of etcd from the others, who leads more often than not:
-// it goes on as leader until it notices, while the others elect one of themselves.
-// The longest outlasts what members wait for one another, and what calls do.
+// memberFault cuts a member of etcd from the others, mostly the leader: it continues as
+// leader until it notices, while the others elect another. The longest fault outlasts the
+// timeouts of members and of calls.
 func memberFault(r *rand.Rand, shape Shape) Fault {
 	f := Fault{Target: "etcd/leader", For: between(r, 100*time.Millisecond, 12*time.Second)}
 	if r.IntN(4) == 0 {
@@ -30,7 +30,8 @@ func memberFault(r *rand.Rand, shape Shape) Fault {
 	}
 	switch n := r.IntN(4); {
 	case n == 0 || !shape.Hosts:
-		// Through a proxy, which cannot tell who of the others dials, there is only this.
+		// A proxy does not know which member dials, so that only this direction is
+		// possible.
 		f.Kind, f.Condition = CutMemberThere, wiring.Condition{There: true}
 	case n == 1:
 		f.Kind, f.Condition = CutMemberBack, wiring.Condition{Back: true}
@@ -40,7 +41,7 @@ func memberFault(r *rand.Rand, shape Shape) Fault {
 	return f
 }
 
-// part cuts a member of etcd from the others, and joins them again.
+// part cuts a member of etcd from the others and connects it again.
 func (i *injector) part(ctx context.Context, a *Applied) {
 	p, err := i.claim(ctx, a.Target)
 	if err != nil {
@@ -57,10 +58,10 @@ func (i *injector) part(ctx context.Context, a *Applied) {
 	i.parted(p.Name, wiring.Condition{})
 }
 
-// parted puts the links between a member of etcd and the others into a condition,
-// as it sees them, and answers how many there are. Those through a proxy are of the
-// others to it, and what it sends is what comes back on them: members send on
-// connections that the receiver dialled.
+// parted changes the condition of the links between a member of etcd and the others, from
+// the member's point of view, and returns their number. Connections through a proxy are
+// those that the others dialled. Members send on connections that the receiver dialled, so
+// that what the member sends is Back on them.
 func (i *injector) parted(member string, c wiring.Condition) int {
 	return i.links.Set(func(from, to string) bool {
 		return from == member && to != member && strings.HasPrefix(to, "etcd-")

@@ -8,18 +8,18 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 )
 
-// part is what is played only where somebody asked for it and the machine permits
-// it. A part that was left out has to be told of, since nothing else shows it.
+// part is a part of chaos that runs only if a flag requests it and the machine permits it.
+// A part that was left out is reported, because nothing else shows it.
 type part struct {
 	name, flag string
-	// without says what is left out with it.
+	// without are the faults that are left out with it.
 	without string
-	// permitted says why it cannot be played here, by trying.
+	// permitted tries the part and returns why it is not permitted.
 	permitted      func() error
 	asked, refused bool
 }
 
-// parts are all there are, in the order in which they are told of.
+// parts are all parts, in the order in which they are reported.
 type parts struct{ namespaces, clock part }
 
 func newParts(namespaces, clock bool) *parts {
@@ -35,8 +35,8 @@ func newParts(namespaces, clock bool) *parts {
 	}
 }
 
-// try finds out what is permitted. It is not for a part that nobody asked for: to
-// try is to do it, if only for nothing.
+// try finds out what is permitted. It does not try parts that no flag requests, because a
+// trial changes the machine.
 func (p *parts) try() {
 	for _, part := range []*part{&p.namespaces, &p.clock} {
 		part.refused = part.asked && part.permitted() != nil
@@ -45,8 +45,7 @@ func (p *parts) try() {
 
 func (p part) played() bool { return p.asked && !p.refused }
 
-// share is how long each run lasts of the time that there is: half of it, where
-// there are two.
+// share returns the duration of each run: half of the whole if there are two.
 func (p *parts) share(whole time.Duration) time.Duration {
 	if p.namespaces.played() {
 		return whole / 2
@@ -54,21 +53,21 @@ func (p *parts) share(whole time.Duration) time.Duration {
 	return whole
 }
 
-// left is a line for each part that is not played.
+// left returns a line for each part that does not run.
 func (p *parts) left() []string {
 	var lines []string
 	for _, part := range []part{p.namespaces, p.clock} {
 		switch {
 		case part.refused:
-			lines = append(lines, fmt.Sprintf("%s: not permitted here: %s were not played", part.name, part.without))
+			lines = append(lines, fmt.Sprintf("%s: not permitted on this machine: no %s", part.name, part.without))
 		case !part.asked:
-			lines = append(lines, fmt.Sprintf("%s: not asked for (%s): %s were not played", part.name, part.flag, part.without))
+			lines = append(lines, fmt.Sprintf("%s: not requested (%s): no %s", part.name, part.flag, part.without))
 		}
 	}
 	return lines
 }
 
-// namespacesPermitted makes a bridge and takes it away again.
+// namespacesPermitted creates a bridge and deletes it.
 func namespacesPermitted() error {
 	hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
 	if err == nil {

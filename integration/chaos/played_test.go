@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// What was not played is told, and why; and only what is asked for is tried.
-func TestWhatIsNotPlayedIsTold(t *testing.T) {
+// A part that did not run is reported with the reason, and only requested parts are tried.
+func TestPartsLeftOut(t *testing.T) {
 	const (
-		noNamespaces = "namespaces: not permitted here: cable cuts and blackhole routes were not played"
-		noClock      = "clock: not permitted here: steps of the time of day were not played"
+		noNamespaces = "namespaces: not permitted on this machine: no cable cuts and blackhole routes"
+		noClock      = "clock: not permitted on this machine: no steps of the time of day"
 	)
 	refuse := func() error { return errors.New("not here") }
 	permit := func() error { return nil }
@@ -25,11 +25,11 @@ func TestWhatIsNotPlayedIsTold(t *testing.T) {
 		{"all", true, true, permit, 30 * time.Second, nil},
 		{"nothing is permitted", true, true, refuse, time.Minute, []string{noNamespaces, noClock}},
 		{"without the clock", true, false, permit, 30 * time.Second, []string{
-			"clock: not asked for (CHAOS_CLOCK=1, -clock): steps of the time of day were not played",
+			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the time of day",
 		}},
-		{"nothing is asked for", false, false, func() error { t.Error("it is tried"); return nil }, time.Minute, []string{
-			"namespaces: not asked for (-namespaces): cable cuts and blackhole routes were not played",
-			"clock: not asked for (CHAOS_CLOCK=1, -clock): steps of the time of day were not played",
+		{"nothing is requested", false, false, func() error { t.Error("it is tried"); return nil }, time.Minute, []string{
+			"namespaces: not requested (-namespaces): no cable cuts and blackhole routes",
+			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the time of day",
 		}},
 	} {
 		p := newParts(c.namespaces, c.clock)

@@ -14,25 +14,26 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// programs are what the processes of a fleet are started from: each from a link of
-// its own, to the new program or to the old one.
+// programs are the programs of the processes: each process starts from a symbolic link of
+// its own, to the new or to the old program.
 type programs struct {
 	dir, new, old string
 }
 
-// of is the program of a process: the old one for half of them, where there is one.
+// of returns the program of a process. If there is an old program, half of the processes
+// have it.
 func (p programs) of(name string) string {
 	if p.old == "" {
 		return p.new
 	}
 	if err := p.point(name, beginsOld(name)); err != nil {
-		return err.Error() // which cannot be started, and says why
+		return err.Error() // the path does not exist, so that the start fails with this text
 	}
 	return p.link(name)
 }
 
-// beginsOld says which half begins with the old program: every other of a kind.
-// Members of etcd are not Berth's to upgrade.
+// beginsOld reports whether a process begins with the old program: every other of each
+// kind, except members of etcd, which Berth does not upgrade.
 func beginsOld(name string) bool {
 	at := strings.LastIndex(name, "-")
 	n, err := strconv.Atoi(name[at+1:])
@@ -41,7 +42,7 @@ func beginsOld(name string) bool {
 
 func (p programs) link(name string) string { return filepath.Join(p.dir, name+".program") }
 
-// point has a process be started from the old program, or from the new one.
+// point selects the old or the new program of a process.
 func (p programs) point(name string, old bool) error {
 	program := p.new
 	if old {
@@ -54,9 +55,8 @@ func (p programs) point(name string, old bool) error {
 	return os.Rename(fresh, p.link(name))
 }
 
-// replace replaces processes one after the other in the documented order: of each
-// service the standbys before the leader, then gateways, then agents. Each has to be
-// ready before the next.
+// replace replaces processes one after another in the documented order: of each service the
+// standbys before the leader, then gateways, then agents. It waits until each is ready.
 func (i *injector) replace(ctx context.Context, chosen func(name string) bool, old bool) error {
 	for _, kind := range slices.Concat(fleet.Services, []string{"gateway", "agents"}) {
 		for _, p := range i.inOrder(ctx, kind) {
@@ -71,7 +71,7 @@ func (i *injector) replace(ctx context.Context, chosen func(name string) bool, o
 	return nil
 }
 
-// inOrder lists the processes of a kind, who leads last, as far as that is known.
+// inOrder returns the processes of a kind, the leader last if it is known.
 func (i *injector) inOrder(ctx context.Context, kind string) []*child.Process {
 	processes := slices.Clone(i.fleet.Processes()[kind])
 	leader, _ := i.name(ctx, kind+"/leader")
@@ -106,12 +106,12 @@ func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) e
 		return err
 	}
 	if err := i.restart(ctx, p); err != nil || i.fleet.Agent(p.Name) != nil {
-		return err // agents have nothing that tells whether they are ready
+		return err // agents have no readiness
 	}
 	return until(ctx, func(ctx context.Context) string { return unready(ctx, p.Addresses().HTTP) })
 }
 
-// unready says why a replica or gateway is not ready.
+// unready returns why a replica or gateway is not ready.
 func unready(ctx context.Context, address string) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Half of the processes begin with the old program, and each has the one that was
-// chosen for it last.
+// Half of the processes begin with the old program, and point changes the program of each.
 func TestPrograms(t *testing.T) {
 	p := programs{dir: t.TempDir(), new: "/new", old: "/old"}
 	starts := func(name string) string {

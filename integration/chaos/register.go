@@ -9,12 +9,12 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// version is the place of a version among all: its uid as a number, which rises
-// with every version that is accepted. Epochs do not do: those of versions that
-// one transaction accepted are equal.
+// version is the rank of a version among all: its uid as a number, which rises with every
+// accepted version. Epochs do not rank them, because versions that one transaction accepted
+// have the same epoch.
 type version int64
 
-// versionOf reads a uid, which is the term and a number in it, both to base 36.
+// versionOf parses a uid, which is a term and a number in it, both in base 36.
 func versionOf(uid string) version {
 	high, low, _ := strings.Cut(uid, "-")
 	term, _ := strconv.ParseInt(high, 36, 31)
@@ -22,13 +22,12 @@ func versionOf(uid string) version {
 	return version(term<<32 | n)
 }
 
-// waiting is what a single copy would know of a reservation that no executor
-// fits: it is queued until somebody cancels it, so every answer is determined.
+// waiting is the state of a single copy of a reservation that fits on no executor: it is
+// queued until a client cancels it, so that every answer is determined.
 type waiting struct {
-	// version is the newest; 0 for none, and unseen while the answer that told it
-	// was lost.
+	// version is the newest one: 0 for none, and unseen if the answer with it was lost.
 	version version
-	// newest is the highest version told.
+	// newest is the highest version of any answer.
 	newest version
 	shape  string
 	lives  bool
@@ -36,7 +35,7 @@ type waiting struct {
 
 const unseen = -1
 
-// waitingModel judges keys that only wait.
+// waitingModel is the model of keys that stay queued.
 var waitingModel = porcupine.Model{
 	Init: func() any { return waiting{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -80,7 +79,7 @@ func (w waiting) step(a ask, t told) (bool, any) {
 	}
 }
 
-// shows says whether an answer may tell this version.
+// shows reports whether an answer may have this version.
 func (w waiting) shows(v version) bool {
 	return v == w.version || w.version == unseen && v > w.newest
 }
@@ -90,18 +89,18 @@ func (w waiting) seen(v version) waiting {
 	return w
 }
 
-// running is what must hold of a reservation that is started, and so may end or
-// have workers queued again by itself: no answer is older than what was
-// cancelled, and none newer than what was asked.
+// running is the state of a reservation that is started, and so may end or have requeues
+// without a call: no answer has a version that was cancelled before, and none a version
+// newer than the requests.
 type running struct {
-	// newest is the highest version asked for, cancelled the highest of them when a
-	// cancel took effect.
+	// newest is the highest requested version, cancelled the highest of them when a cancel
+	// took effect.
 	newest, cancelled version
-	// open says that a version may be newer than the newest told.
+	// open is set if a version may be newer than those of the answers.
 	open bool
 }
 
-// runningModel judges keys that are started.
+// runningModel is the model of keys that are started.
 var runningModel = porcupine.Model{
 	Init: func() any { return running{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -116,7 +115,7 @@ func (r running) step(a ask, t told) (bool, any) {
 			r.open = true
 			return true, r
 		}
-		// One that runs is answered, where that needs no other beside it.
+		// An upsert of a running version returns it if no new one is needed.
 		fresh := t.change != berthv1.UpsertReservationRequest_CREATED || t.version > r.newest
 		return fresh && t.version > r.cancelled, r.seen(t)
 	case cancel:
@@ -135,7 +134,7 @@ func (r running) step(a ask, t told) (bool, any) {
 	}
 }
 
-// seen learns from an answer about a version that was asked for.
+// seen updates the state with an answer about a requested version.
 func (r running) seen(t told) running {
 	if !t.part {
 		r.newest = max(r.newest, t.version)
@@ -143,7 +142,7 @@ func (r running) seen(t told) running {
 	return r
 }
 
-// queued says that somebody waits; a cycle that asks about it may be in flight.
+// queued reports whether workers are queued. A cycle with them may be in flight.
 func queued(state berthv1.Reservation_State) bool {
 	return state == berthv1.Reservation_QUEUED || state == berthv1.Reservation_LEASING
 }

@@ -11,8 +11,8 @@ import (
 	"berth.dev/client"
 )
 
-// past is a history in the making: every call begins after the one before it has
-// ended, unless it overlaps.
+// past builds a history. Every call begins after the previous one has ended, unless it
+// overlaps.
 type past struct {
 	calls []porcupine.Operation
 	now   int64
@@ -28,7 +28,7 @@ func (p *past) call(a ask, t told) *past {
 	return p
 }
 
-// overlapping lets the newest call begin before the one before it ended.
+// overlapping makes the newest call begin before the previous one ended.
 func (p *past) overlapping() *past {
 	p.calls[len(p.calls)-1].Call -= 10
 	return p
@@ -59,9 +59,9 @@ func (p *past) unknown(v verb, shape string) *past {
 	return p.call(ask{verb: v, shape: shape}, told{})
 }
 
-// The checker can fail: each history that it must refuse stands beside one that it
-// must take.
-func TestWhatALinearizableReservationMayAnswer(t *testing.T) {
+// The checker can fail: each history that it must reject is next to one that it must
+// accept.
+func TestLinearizableAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		past  *past
@@ -96,7 +96,7 @@ func TestWhatALinearizableReservationMayAnswer(t *testing.T) {
 	}
 }
 
-func TestVersionsAreOrderedByTheirUids(t *testing.T) {
+func TestVersionsOrderByUID(t *testing.T) {
 	ordered := []string{"9-z", "a-1", "a-2", "a-z", "a-10", "z-1", "10-1"}
 	for n := 1; n < len(ordered); n++ {
 		if versionOf(ordered[n-1]) >= versionOf(ordered[n]) {
@@ -105,8 +105,8 @@ func TestVersionsAreOrderedByTheirUids(t *testing.T) {
 	}
 }
 
-// What the history says, the report tells.
-func TestHistoryNamesWhatIsWrong(t *testing.T) {
+// The report has the result of the history.
+func TestHistoryReport(t *testing.T) {
 	h := &history{begun: time.Now()}
 	key := client.Key{Job: jobWaiting, Stage: "s"}
 	h.record(0, ask{key: key, verb: upsert, shape: "a"}, func() told {

@@ -10,36 +10,35 @@ import (
 	"berth.dev/cmd/berth/audit"
 )
 
-// Report is what a run did and found.
+// Report is the result of a run.
 type Report struct {
 	Seed     uint64
 	Duration time.Duration
 	Faults   []Applied
-	// Calls by verb, and how many of them had no definite answer within their
-	// deadline.
+	// Calls by verb, and how many of them had no definite outcome within their deadline.
 	Calls, Unknown map[verb]int
-	// Longest is how long the longest call took, which is LongestCall.
+	// Longest is the duration of the longest call, which is LongestCall.
 	Longest     time.Duration
 	LongestCall string
-	// Terms are those that were under way at the end, by service.
+	// Terms are the terms at the end, by service.
 	Terms map[string]int64
-	// Started counts the processes that workers were, Events those that etcd holds
-	// and Streamed those that the streams gave.
+	// Started counts the processes of workers, Events the events in etcd and Streamed those
+	// of the streams.
 	Started, Events, Streamed int
 	Audited                   audit.Stats
-	// Gap is the longest time without an acknowledged change, which began at
-	// GapAt, and GrantGap the longest without a grant.
+	// Gap is the longest time without an acknowledged change, which began at GapAt, and
+	// GrantGap the longest time without a grant.
 	Gap, GapAt, GrantGap time.Duration
 	// Takeovers are how long a batch waited for its executor when the leader of a service
-	// was killed while nothing else was broken, by service.
+	// was killed without other faults, by service.
 	Takeovers map[string][]time.Duration
-	// Parted is for how long a member of etcd was cut from the others, PartedAcks how
-	// many changes were acknowledged meanwhile.
+	// Parted is how long a member of etcd was cut from the others, PartedAcks the number of
+	// changes that were acknowledged meanwhile.
 	Parted     time.Duration
 	PartedAcks int
-	// Rest is how long it took until everything was at rest.
+	// Rest is the time until everything was at rest.
 	Rest time.Duration
-	// Keys is how many keys were judged, Open how many of them took too long.
+	// Keys is the number of keys that were checked, Open how many of them took too long.
 	Keys, Open int
 	// Violations are what must not be.
 	Violations []string
@@ -57,7 +56,7 @@ func (r *Report) judged(found []string, keys, open int) {
 
 func (r *Report) wrongs(found []string) { r.Violations = append(r.Violations, found...) }
 
-// String prints the report, without the violations themselves.
+// String returns the report without the violations.
 func (r *Report) String() string {
 	var b strings.Builder
 	done, skipped := map[Kind]int{}, 0
@@ -81,7 +80,7 @@ func (r *Report) String() string {
 		r.Audited.Revision, r.Audited.Reservations, r.Audited.LeasesGranted, r.Audited.WorkersRunning, r.Events, r.Streamed)
 	fmt.Fprintf(&b, "  processes   %d workers, each started once\n", r.Started)
 	fmt.Fprintf(&b, "  recovery    at most %v without an acknowledged change (%s), ", r.Gap.Round(time.Millisecond), r.during(r.GapAt, r.GapAt+r.Gap))
-	if done[StepClock] == 0 { // when leases were granted is told by clocks
+	if done[StepClock] == 0 { // the times of grants depend on clocks
 		fmt.Fprintf(&b, "%v without a grant, ", r.GrantGap.Round(time.Millisecond))
 	}
 	fmt.Fprintf(&b, "%v until all was at rest\n", r.Rest.Round(time.Millisecond))
@@ -97,7 +96,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// rounded are times as people read them.
+// rounded returns rounded durations.
 func rounded(times []time.Duration) []time.Duration {
 	var short []time.Duration
 	for _, t := range times {
@@ -106,7 +105,7 @@ func rounded(times []time.Duration) []time.Duration {
 	return short
 }
 
-// during names the faults that overlap a time.
+// during returns the faults that overlap an interval.
 func (r *Report) during(from, to time.Duration) string {
 	var names []string
 	for _, f := range r.Faults {

@@ -22,7 +22,7 @@ import (
 
 var space = keyspace.New("default")
 
-// The cluster that is broken.
+// The size of the cluster.
 const (
 	replicas  = 3
 	gateways  = 2
@@ -34,32 +34,30 @@ const (
 	simName   = "sim"
 	executors = 40
 	simSlots  = 8
-	ttl       = 2 * time.Second // the shortest TTL there is: the most changes of leader
+	ttl       = 2 * time.Second // the shortest valid TTL, for as many changes of leader as possible
 )
 
 // Options of a run.
 type Options struct {
-	// Binary is the program `berth`; Dir keeps data and logs.
+	// Binary is the program `berth`; Dir is the directory for data and logs.
 	Binary, Dir string
 	Seed        uint64
-	// Duration is how long things are broken. Judging comes after.
+	// Duration is how long faults are injected. The checks come after it.
 	Duration time.Duration
-	// Namespaces gives each process a host of its own, as far as the network goes,
-	// so that every packet can be cut. The error of a run wraps wiring.ErrNoNamespaces
-	// where that is not permitted: try before (see part).
+	// Namespaces gives each process a network namespace, so that every packet can be cut.
+	// The error of a run wraps wiring.ErrNoNamespaces if that is not permitted; see part.
 	Namespaces bool
-	// Clock has the time of day of this machine be stepped. Whatever runs here
-	// sees it, so it is for machines that have nothing else to do; and which permit
-	// it, or the run fails.
+	// Clock permits steps of the machine's time of day, which affect all processes of the
+	// machine. If the machine does not permit them, the run fails.
 	Clock bool
-	// Old, if given, is an older program `berth`: half of the processes begin with it,
-	// are upgraded while things are broken, rolled back once, and upgraded again.
+	// Old, if set, is an older program `berth`: half of the processes begin with it, are
+	// upgraded during the faults, rolled back once, and upgraded again.
 	Old string
-	// Log is told of what is being done.
+	// Log gets the progress.
 	Log func(format string, args ...any)
 }
 
-// shape is what schedules are made for, unless more is asked for.
+// shape returns the default cluster of schedules.
 func shape() Shape {
 	s := Shape{Replicas: replicas, Gateways: gateways, Members: members, Clients: clients, Sims: []string{simName}}
 	for i := range hosts {
@@ -68,12 +66,12 @@ func shape() Shape {
 	return s
 }
 
-// run is one under way.
+// run is a run in progress.
 type run struct {
 	Options
 	fleet    *fleet.Fleet
 	links    *proxy.Links
-	hosts    *wiring.Namespaces // nil unless each process has a host of its own
+	hosts    *wiring.Namespaces // nil unless each process has a namespace
 	programs programs
 	store    *store.Etcd
 	follower *audit.Follower
@@ -83,8 +81,8 @@ type run struct {
 	report   *Report
 }
 
-// Run breaks a cluster and judges it. The error says that it could not be done;
-// what was found wrong is in the report.
+// Run injects faults into a cluster and checks it. The error means that the run failed;
+// violations are in the report.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: proxy.New(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	r.programs = programs{dir: o.Dir, new: o.Binary, old: o.Old}
@@ -145,22 +143,21 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	callers.Wait()
 	r.report.Faults = injector.faults()
 	if err != nil {
-		// What cannot be started again is as wrong as anything.
-		r.report.wrong("a fault did not pass: %v", err)
+		// A process that does not start again is a violation.
+		r.report.wrong("no recovery from a fault: %v", err)
 		return r.report, nil
 	}
 	r.judge(ctx)
 	return r.report, nil
 }
 
-// via has a proxy stand in a link, where one is to.
+// via puts a proxy into a link, if it needs one.
 //
-// With hosts of their own, half of the processes, and of the agents, are behind
-// proxies, since only these can be slow, lossy or refuse; of the others every packet
-// goes where it goes, between members of etcd too. In either case a standby that
-// proves the leader dead finds some of them behind proxies, so that what lives can
-// look dead, and others directly: a proxy that lives never refuses for one behind it
-// that is dead.
+// With namespaces, half of the processes and agents are behind proxies, because only these
+// can be slow, lossy or refuse. All packets of the others take the direct route. In both
+// cases a standby that probes the old leader reaches some leaders through a proxy, which
+// can make a running leader look dead, and others directly, because a proxy never refuses
+// connections for a dead leader behind it.
 func (r *run) via(from, to, address string) (string, error) {
 	one, other := from, to
 	if from == "orders" || from == "proof" {
@@ -172,10 +169,11 @@ func (r *run) via(from, to, address string) (string, error) {
 	return address, nil
 }
 
-// proxied says who is behind proxies in any case, for who proves it dead too.
+// proxied reports whether a process is behind a proxy in any case, including for liveness
+// probes.
 func proxied(name string) bool { return strings.HasSuffix(name, "-0") || name == simName }
 
-// populate starts the executors and waits until all are ready.
+// populate starts the executors and waits until all are READY.
 func (r *run) populate(ctx context.Context) error {
 	for _, id := range shape().Agents {
 		if err := r.fleet.StartAgent(ctx, fleet.Agent{ID: id, Slots: hostSlots, SKU: hostName}); err != nil {
@@ -188,7 +186,7 @@ func (r *run) populate(ctx context.Context) error {
 	return until(ctx, r.ready)
 }
 
-// ready says which executors are missing.
+// ready returns which executors are missing.
 func (r *run) ready(ctx context.Context) string {
 	n := 0
 	for _, err := range r.fleet.Client().Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY, PageSize: 1000}) {
@@ -203,7 +201,7 @@ func (r *run) ready(ctx context.Context) string {
 	return ""
 }
 
-// connect makes the clients, each on links of its own.
+// connect creates the clients, each with links of its own.
 func (r *run) connect(ctx context.Context) error {
 	for who := range clients {
 		var addresses []string
@@ -229,7 +227,7 @@ func (r *run) disconnect() {
 	}
 }
 
-// jobs are all that the clients use.
+// jobs returns all jobs of the clients.
 func jobs() []string {
 	all := []string{jobWaiting, jobRunning}
 	for who := range clients {
@@ -238,7 +236,7 @@ func jobs() []string {
 	return all
 }
 
-// follow reads the events of every job, each through some client's links.
+// follow reads the events of every job, each through the links of one client.
 func (r *run) follow(ctx context.Context, running *sync.WaitGroup) {
 	for i, job := range jobs() {
 		reader := newReader(job)
@@ -258,8 +256,7 @@ func newInjector(r *run, broken network, begun time.Time) *injector {
 	}
 }
 
-// both are the hosts of the processes, if they have any of their own, and the
-// links through proxies.
+// both are the namespaces of the processes, if they have any, and the proxies.
 type both struct {
 	hosts *wiring.Namespaces
 	links *proxy.Links
@@ -277,11 +274,11 @@ func (b both) Unplug(name string, unplugged bool) bool {
 	return b.hosts != nil && b.hosts.Unplug(name, unplugged) || b.links.Unplug(name, unplugged)
 }
 
-// pollEvery is how often something is looked at that gives no signal.
+// pollEvery is the interval of polls for conditions without a signal.
 const pollEvery = 20 * time.Millisecond
 
-// until waits for something that gives no signal: what says what is missing. The
-// error is that, when it takes longer than patience.
+// until polls a condition that gives no signal: what returns what is missing, or nothing.
+// The error has that after patience.
 func until(ctx context.Context, what func(context.Context) string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -294,7 +291,7 @@ func until(ctx context.Context, what func(context.Context) string) error {
 			return nil
 		}
 		if ctx.Err() == nil {
-			missing = now // what is cut short says less
+			missing = now // an answer that ctx cut short is less useful than the previous one
 		}
 		select {
 		case <-tick.C:

@@ -15,40 +15,40 @@ import (
 // Kind of a fault.
 type Kind string
 
-// The kinds. Those of processes name one as their target, those of links a pair
-// of ends.
+// The kinds. Faults of processes have a process as their target, faults of links a pair of
+// ends.
 const (
-	Kill      Kind = "kill"      // kill -9, and a new start when it is over
-	Terminate Kind = "terminate" // SIGTERM, and a new start when it is over
-	Freeze    Kind = "freeze"    // SIGSTOP, and SIGCONT when it is over
-	Cut       Kind = "cut"       // nothing gets through, either way
-	CutThere  Kind = "cut-there" // nothing gets there; what comes back does
-	CutBack   Kind = "cut-back"  // nothing comes back; what goes there does
-	Isolate   Kind = "isolate"   // a process is cut from all others
+	Kill      Kind = "kill"      // kill -9, and a restart at the end
+	Terminate Kind = "terminate" // SIGTERM, and a restart at the end
+	Freeze    Kind = "freeze"    // SIGSTOP, and SIGCONT at the end
+	Cut       Kind = "cut"       // both directions
+	CutThere  Kind = "cut-there" // the direction to the target
+	CutBack   Kind = "cut-back"  // the direction from the target
+	Isolate   Kind = "isolate"   // all links of a process
 	Refuse    Kind = "refuse"    // connections are refused and reset, as by a firewall
 	Slow      Kind = "slow"
 	Lossy     Kind = "lossy"
 	MoveEtcd  Kind = "move-etcd-leader"
 	Compact   Kind = "compact"
-	Rolling   Kind = "rolling-restart" // SIGTERM to every replica, one after the other
-	StepClock Kind = "step-clock"      // the time of day is another, and put right when it is over
-	Upgrade   Kind = "upgrade"         // every process is replaced by one of the new program
-	Rollback  Kind = "roll-back"       // and half of them by those of the old one
+	Rolling   Kind = "rolling-restart" // SIGTERM to every replica, one after another
+	StepClock Kind = "step-clock"      // the time of day is changed, and set right at the end
+	Upgrade   Kind = "upgrade"         // every process gets the new program
+	Rollback  Kind = "roll-back"       // half of the processes get the old program again
 )
 
-// Fault is one thing that goes wrong, or is done, and when.
+// Fault is a fault or an operation, and its time.
 type Fault struct {
-	// At is when it begins and For how long it lasts; faults that are done in an
-	// instant last for nothing.
+	// At is when it begins and For how long it lasts; an instantaneous fault has a For of
+	// 0.
 	At, For time.Duration
 	Kind    Kind
-	// Target is a process (registry-0, etcd-1, host-0), who leads a service
-	// (registry/leader) or etcd (etcd/leader), or, for links, two such with an
-	// arrow between them; there, a name without number means all of that kind.
+	// Target is a process (registry-0, etcd-1, host-0), the leader of a service
+	// (registry/leader) or of etcd (etcd/leader), or, for links, two of them with an arrow
+	// between them; there, a name without a number means all processes of that kind.
 	Target string
-	// Condition is that of a link.
+	// Condition is the condition of a link.
 	Condition wiring.Condition
-	// By is how far the clock is stepped.
+	// By is the size of a clock step.
 	By time.Duration
 }
 
@@ -66,26 +66,26 @@ func (f Fault) String() string {
 	return s
 }
 
-// Shape of the cluster that a schedule is made for.
+// Shape is the cluster of a schedule.
 type Shape struct {
 	Replicas, Gateways, Members, Clients int
-	// Agents by name, simulated executors among them, which take orders directly.
+	// Agents are names, including simulated executors, which get start and stop requests
+	// directly.
 	Agents, Sims []string
-	// Hosts says that each process has a host of its own, Clock that the time of day
-	// may be stepped, Upgrade that half of the processes begin with an old program.
+	// Hosts is set if each process has a namespace, Clock if the time of day may be
+	// stepped, Upgrade if half of the processes begin with an old program.
 	Hosts, Clock, Upgrade bool
 }
 
-// lane is faults one after the other.
+// lane is a sequence of faults that do not overlap.
 type lane struct {
-	quiet time.Duration // between two of them, at most
+	quiet time.Duration // maximum between two of them
 	next  func(*rand.Rand, Shape) Fault
 }
 
-// Plan makes the schedule of a seed: nothing begins after the duration. At any
-// time at most one fault is about etcd, so that it can go on with two members,
-// one about a process of Berth, one about a link and one about an agent: the
-// lanes are what makes faults meet.
+// Plan returns the schedule of a seed. No fault begins after the duration. At any time at
+// most one fault is about etcd, so that it keeps two members, one about a process of Berth,
+// one about a link and one about an agent: faults of different lanes coincide.
 func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 	lanes := []lane{
 		{3 * time.Second, processFault},
@@ -96,7 +96,7 @@ func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 	}
 	var all []Fault
 	if shape.Upgrade {
-		// That restarts every process as well, in order.
+		// An upgrade restarts every process too.
 		lanes = lanes[:len(lanes)-1]
 		all = []Fault{
 			{Kind: Upgrade, At: duration / 5}, {Kind: Rollback, At: duration / 2}, {Kind: Upgrade, At: duration * 3 / 4},
@@ -121,7 +121,7 @@ func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 
 var services = model.Services
 
-// replica chooses one of Berth's processes, leaders more often than others.
+// replica returns one of Berth's processes, mostly a leader.
 func replica(r *rand.Rand, shape Shape) string {
 	service := services[r.IntN(len(services))]
 	if r.IntN(2) == 0 {
@@ -175,7 +175,7 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 		numbered(r, "client", shape.Clients) + "→" + numbered(r, model.ServiceGateway, shape.Gateways),
 	}
 	if r.IntN(8) == 0 {
-		// A leader that lives looks dead to who proves that it is.
+		// A running leader looks dead to a liveness probe.
 		return Fault{
 			Kind: Refuse, Target: "proof→" + numbered(r, services[r.IntN(len(services))], 1), For: between(r, 50*time.Millisecond, time.Second),
 			Condition: wiring.Condition{Refused: true},
@@ -185,7 +185,7 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 	return condition(r, f)
 }
 
-// condition chooses what is wrong with a link.
+// condition chooses the condition of a link.
 func condition(r *rand.Rand, f Fault) Fault {
 	switch r.IntN(7) {
 	case 0:
@@ -228,8 +228,8 @@ func agentFault(r *rand.Rand, shape Shape) Fault {
 
 func rollingFault(_ *rand.Rand, _ Shape) Fault { return Fault{Kind: Rolling} }
 
-// clockFault steps the time of day by more than the control plane waits for
-// anything, lostAfter included, or by less.
+// clockFault steps the time of day by more than every timeout of the control plane
+// including lostAfter, or by less.
 func clockFault(r *rand.Rand, _ Shape) Fault {
 	most := []time.Duration{time.Second, 2 * time.Minute}[r.IntN(2)]
 	return Fault{Kind: StepClock, By: between(r, -most, most), For: between(r, 50*time.Millisecond, 3*time.Second)}
@@ -239,7 +239,7 @@ func numbered(r *rand.Rand, name string, n int) string {
 	return fmt.Sprintf("%s-%d", name, r.IntN(n))
 }
 
-// between is a random time, in whole milliseconds so that it can be printed.
+// between returns a random time in whole milliseconds, so that it can be printed.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return (least + time.Duration(r.Int64N(int64(most-least)))).Truncate(time.Millisecond)
 }

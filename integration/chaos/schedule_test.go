@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A seed is all that is needed to play a run's faults again.
-func TestASeedIsASchedule(t *testing.T) {
+// A seed determines the schedule.
+func TestSeedDeterminesSchedule(t *testing.T) {
 	one, same, other := Plan(1, time.Minute, shape()), Plan(1, time.Minute, shape()), Plan(2, time.Minute, shape())
 	if !slices.Equal(one, same) {
 		t.Error("the same seed made two schedules")
@@ -18,9 +18,8 @@ func TestASeedIsASchedule(t *testing.T) {
 	}
 }
 
-// In ten minutes everything that can go wrong does, in time, and about something
-// that there is.
-func TestAScheduleHasEveryKind(t *testing.T) {
+// In ten minutes the schedule has every kind of fault, in time, with existing targets.
+func TestScheduleHasEveryKind(t *testing.T) {
 	const duration = 10 * time.Minute
 	known := []string{"etcd", "gateway", "orders", "proof", simName, hostName, "client"}
 	known = append(known, services...)
@@ -55,8 +54,9 @@ func TestAScheduleHasEveryKind(t *testing.T) {
 	}
 }
 
-// In an upgrade the program of every process changes there, back and there again.
-func TestAScheduleOfAnUpgrade(t *testing.T) {
+// An upgrade changes the program of every process to the new one, back and to the new one
+// again.
+func TestUpgradeSchedule(t *testing.T) {
 	upgrade := shape()
 	upgrade.Upgrade = true
 	var changes []Kind

@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// swift is what no takeover by the TTL is: a leader renews its etcd lease in each
-	// sixth of the TTL, so five sixths are still to come when it is killed, and its
-	// successor's part after that. One by proof takes some tenths of a second, and
-	// several times as much on a slow machine.
+	// swift is shorter than any failover by the TTL: a leader renews its etcd lease in each
+	// sixth of the TTL, so that five sixths are left when it is killed, plus the election.
+	// A fast failover takes some tenths of a second, and several times as much on a slow
+	// machine.
 	swift = ttl * 5 / 6
-	// tries is how often a takeover of one service may be swift: each may meet a machine
-	// that has other things to do, or standbys that have evicted as often as they may.
+	// tries bounds the failovers of one service: each may coincide with other load of the
+	// machine, or with standbys that have used up their evictions.
 	tries = 5
-	// seen is for how long standbys have to have seen a leader before they evict it.
+	// seen is how long standbys must have seen a leader before they evict it.
 	seen = time.Second
 )
 
-// jobAlone is of the batches that are asked for when a leader is killed alone.
+// jobAlone is the job of the batches that are requested when a leader is killed alone.
 const jobAlone = "alone"
 
-// takeovers kills the leader of each service once nothing else is broken, which hardly
-// happens while the schedule lasts, and notes how long a batch waits that is asked
-// for at that moment. One swift takeover of a service is enough. Afterwards all is at
-// rest again.
+// takeovers kills the leader of each service once there is no other fault, which rarely
+// happens during the schedule, and measures how long a batch waits that is requested at
+// that moment. One fast failover of a service is enough. Afterwards everything is at rest
+// again.
 func (r *run) takeovers(ctx context.Context) {
 	if len(r.report.Violations) > 0 {
-		return // something else is broken
+		return // another fault has failed
 	}
 	defer func() {
 		if _, err := r.fleet.Client().CancelJob(ctx, jobAlone); err != nil {
@@ -47,7 +47,7 @@ func (r *run) takeovers(ctx context.Context) {
 			stage := fmt.Sprintf("%s-%d", service, n)
 			calm, err := r.batchAlone(ctx, stage+"-calm")
 			if err != nil {
-				r.report.wrong("nothing was broken: %v", err)
+				r.report.wrong("no leader could be killed: %v", err)
 				return
 			}
 			p, wait, err := r.takeover(ctx, service, stage)
@@ -55,9 +55,9 @@ func (r *run) takeovers(ctx context.Context) {
 				r.report.wrong("the leader of %s was killed alone: %v", service, err)
 				return
 			}
-			r.Log("%s was killed alone; a batch waited %v, and %v before", p.Name, wait.Round(time.Millisecond), calm.Round(time.Millisecond))
+			r.Log("%s was killed alone; a batch waited %v instead of %v", p.Name, wait.Round(time.Millisecond), calm.Round(time.Millisecond))
 			if proxied(p.Name) || calm > swift/4 {
-				continue // it cannot be proven dead, for a proxy refuses nothing for it, or the machine is slow
+				continue // a proxy refuses nothing for it, so that the probe does not find it dead, or the machine is slow
 			}
 			r.report.Takeovers[service] = append(r.report.Takeovers[service], wait)
 			if wait < swift {
@@ -67,8 +67,8 @@ func (r *run) takeovers(ctx context.Context) {
 	}
 }
 
-// takeover kills the leader of a service, answers how long a batch then takes until
-// its worker is handed to an executor, and starts the process again.
+// takeover kills the leader of a service, returns how long a batch waits until its worker
+// is assigned to an executor, and starts the process again.
 func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
 	if err := until(ctx, func(ctx context.Context) string {
 		for _, replica := range r.fleet.Processes()[service] {
@@ -93,11 +93,11 @@ func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Pro
 	return p, wait, errors.Join(err, r.fleet.Restart(ctx, p))
 }
 
-// batchAlone answers how long a batch takes until its worker is handed to an executor.
+// batchAlone returns how long a batch waits until its worker is assigned to an executor.
 func (r *run) batchAlone(ctx context.Context, stage string) (time.Duration, error) {
 	began := time.Now()
 	err := until(ctx, func(ctx context.Context) string {
-		// The same again changes nothing, and tells how far it is.
+		// Repeating the request changes nothing and returns the state.
 		batch, err := r.fleet.Client().Reserve(ctx, &berthv1.Reservation{
 			Job: jobAlone, Stage: stage, Count: 1, Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{},
 		})

@@ -18,20 +18,20 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// reader follows the events of a job through all that happens.
+// reader follows the events of a job during all faults.
 type reader struct {
 	job string
 
 	mu    sync.Mutex
-	seen  []string // cursors, in the order in which they came
+	seen  []string // cursors, in the order of the stream
 	wrong []string
 	moved chan struct{} // closed and replaced at every event
 }
 
 func newReader(job string) *reader { return &reader{job: job, moved: make(chan struct{})} }
 
-// run reads until ctx ends. Where the gateway says that what follows a cursor is
-// compacted, it starts again, as it is told to, and leaves out what it has.
+// run reads until ctx ends. If the gateway answers that the events after a cursor are
+// compacted, it starts again, as documented, and skips the events that it has.
 func (r *reader) run(ctx context.Context, c *client.Client) {
 	for again := false; ctx.Err() == nil; again = true {
 		for event, err := range c.Events(ctx, r.job, "") {
@@ -47,8 +47,8 @@ func (r *reader) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// take notes an event; one that is not behind the last is right only in a stream
-// that was started again.
+// take records an event. An event that is not after the last one is correct only in a
+// stream that was started again.
 func (r *reader) take(cursor string, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *reader) take(cursor string, again bool) {
 		if _, found := slices.BinarySearchFunc(r.seen, cursor, compareCursors); again && found {
 			return
 		}
-		r.wrong = append(r.wrong, fmt.Sprintf("the stream of %s gave %s after %s", r.job, cursor, r.seen[n-1]))
+		r.wrong = append(r.wrong, fmt.Sprintf("the stream of %s delivered %s after %s", r.job, cursor, r.seen[n-1]))
 		return
 	}
 	r.seen = append(r.seen, cursor)
@@ -70,8 +70,8 @@ func (r *reader) note(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// judge waits until the stream has come as far as etcd, and answers how it
-// differs from what etcd holds.
+// judge waits until the stream has reached the end of etcd's events, and returns how it
+// differs from etcd.
 func (r *reader) judge(ctx context.Context, held []string) []string {
 	for {
 		r.mu.Lock()
@@ -105,27 +105,27 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 		found = append(found, fmt.Sprintf("the stream of %s lacks %d of %d events, the first %s", r.job, len(missing), len(held), missing[0]))
 	}
 	for cursor := range seen {
-		// Reading it went on while etcd was read.
+		// The stream continued while etcd was read.
 		if len(held) > 0 && compareCursors(cursor, held[len(held)-1]) < 0 {
-			found = append(found, fmt.Sprintf("the stream of %s gave %s, which etcd does not hold", r.job, cursor))
+			found = append(found, fmt.Sprintf("the stream of %s delivered %s, which is not in etcd", r.job, cursor))
 		}
 	}
 	return found
 }
 
-// given is how many events the stream gave.
+// given returns the number of events of the stream.
 func (r *reader) given() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.seen)
 }
 
-// events are those of a job, as etcd holds them.
+// events are the events of a job in etcd.
 type events struct {
 	cursors []string // in order
-	// queued and requeued are the versions that were accepted, by uid.
+	// queued and requeued are the accepted versions, by uid.
 	queued, requeued map[string]bool
-	// leased is when leases were granted, by the clock of who granted them.
+	// leased are the times of grants, by the clocks of the leaders that granted them.
 	leased []time.Time
 }
 
@@ -138,7 +138,7 @@ func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) 
 	for _, kv := range kvs {
 		var event berthv1.Event
 		if err := proto.Unmarshal(kv.Value, &event); err != nil {
-			return held, fmt.Errorf("%s holds no event: %w", kv.Key, err)
+			return held, fmt.Errorf("%s is not an event: %w", kv.Key, err)
 		}
 		held.cursors = append(held.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
 		switch event.GetKind() {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A stream that lacks an event, or repeats one, is found out.
-func TestStreamsAreJudged(t *testing.T) {
+// A stream that lacks an event or repeats one is a violation.
+func TestStreamViolations(t *testing.T) {
 	held := []string{"3-0", "3-1", "20-0"}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -33,7 +33,7 @@ func TestStreamsAreJudged(t *testing.T) {
 		}
 	}
 
-	// Started again, as it has to be after a compaction, it repeats what it gave.
+	// A stream that was started again after a compaction repeats events.
 	r := newReader("job")
 	r.take("3-0", false)
 	r.take("3-1", false)

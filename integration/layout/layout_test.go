@@ -1,4 +1,4 @@
-// Package layout holds the test of the import rules: who may use whom.
+// Package layout has the tests of the import rules.
 package layout
 
 import (
@@ -38,8 +38,8 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
-// layer is how far up a package stands: it may import lower layers, and its
-// own as far as TestServicesAreStrangers lets it.
+// layer returns the layer of a package: it may import lower layers, and packages of its own
+// layer if TestServicesDoNotImportEachOther permits it.
 func layer(path string) int {
 	return slices.IndexFunc([]string{
 		"berth.dev/api", "berth.dev/client", "berth.dev/examples", "berth.dev/pkg", "berth.dev/testkit",
@@ -56,7 +56,7 @@ func TestImportsPointDown(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if layer(imported) > layer(p.ImportPath) {
-				t.Errorf("%s imports %s, which stands above it", p.ImportPath, imported)
+				t.Errorf("%s imports %s, which is in a higher layer", p.ImportPath, imported)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func service(path string) string {
 	return name
 }
 
-func TestServicesAreStrangers(t *testing.T) {
+func TestServicesDoNotImportEachOther(t *testing.T) {
 	for _, p := range packages(t) {
 		own := service(p.ImportPath)
 		for _, imported := range p.Imports {
@@ -82,8 +82,8 @@ func TestServicesAreStrangers(t *testing.T) {
 	}
 }
 
-// TestCoresArePure says that the cores, and the words they are written in, use
-// neither clock nor network nor store.
+// TestCoresArePure checks that the cores and the packages of their types use no clock,
+// network or store.
 func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
 		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
@@ -112,9 +112,9 @@ func TestCoresArePure(t *testing.T) {
 	}
 }
 
-// TestEtcdClientIsKeptIn says that only the packages that answer for etcd's
-// peculiarities use its client.
-func TestEtcdClientIsKeptIn(t *testing.T) {
+// TestEtcdClientImports checks that only the packages that handle etcd's behavior use its
+// client.
+func TestEtcdClientImports(t *testing.T) {
 	allowed := []string{"berth.dev/pkg/store", "berth.dev/pkg/leader", "berth.dev/services/executor-state/internal/liveness", "berth.dev/integration"}
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
@@ -128,9 +128,9 @@ func TestEtcdClientIsKeptIn(t *testing.T) {
 	}
 }
 
-// TestOnlyTestsUseTheTestkit says that production packages do not. Imports of test files
-// are not in the list; a package whose name ends in "test" is for tests.
-func TestOnlyTestsUseTheTestkit(t *testing.T) {
+// TestTestkitImports checks that production packages do not import the testkit. Imports of
+// test files are not in the list. A package whose name ends in "test" is for tests.
+func TestTestkitImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if within(imported, "berth.dev/testkit") && !within(p.ImportPath, "berth.dev/testkit", "berth.dev/integration") && !strings.HasSuffix(p.ImportPath, "test") {
@@ -140,9 +140,9 @@ func TestOnlyTestsUseTheTestkit(t *testing.T) {
 	}
 }
 
-// TestEmbeddedEtcdIsForOneMachine says that of the programs only berth carries an etcd
-// server, for clusters of one machine.
-func TestEmbeddedEtcdIsForOneMachine(t *testing.T) {
+// TestEtcdServerImports checks that of the programs only berth has an etcd server, for
+// clusters on one machine.
+func TestEtcdServerImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if within(imported, "go.etcd.io/etcd/server") && !within(p.ImportPath, "berth.dev/cmd/berth", "berth.dev/testkit", "berth.dev/integration") {
@@ -152,9 +152,9 @@ func TestEmbeddedEtcdIsForOneMachine(t *testing.T) {
 	}
 }
 
-// TestTheAgentIsBuiltFromLittle says that the program berth-agent has nothing of the
-// command line, of benchmarks and the demo, and no etcd.
-func TestTheAgentIsBuiltFromLittle(t *testing.T) {
+// TestAgentDependencies checks that the program berth-agent has nothing of the command
+// line, of benchmarks and the demo, and no etcd.
+func TestAgentDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "berth.dev/cmd/berth-agent").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

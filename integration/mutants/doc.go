@@ -1,11 +1,9 @@
-// Package mutants shows that the checkers can fail. A mutant is Berth with one of
-// its rules broken; the simulator or chaos, whichever is named to hunt it, has to
-// report a violation.
+// Package mutants proves that the checkers can fail. A mutant is Berth with one broken
+// rule. Its hunter, the simulator or chaos, must report a violation.
 //
 //	edits ──overlay──▶ go build / go test ──▶ hunter ──▶ a violation, or the mutant lives
 //
-// It promises that nothing broken is ever part of the source: an edit replaces a
-// text that stands exactly once in its file, by an overlay of the build alone. A
-// change to the source that an edit no longer fits fails TestMutantsFit, which is
-// part of the tests; the hunt itself is make mutants.
+// It promises that the source is never changed: an edit replaces a text that occurs
+// exactly once in its file, in an overlay of the build. If an edit does not fit the source
+// any more, TestMutantsFit fails, which is part of `make test`. `make mutants` is the hunt.
 package mutants

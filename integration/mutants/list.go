@@ -1,20 +1,20 @@
 package mutants
 
-// noFence is the edit that lets a deposed leader write.
+// noFence lets a deposed leader write.
 var noFence = Edit{
 	File: "pkg/store/committer.go",
 	Old:  `[]Compare{CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}`,
 	New:  `[]Compare{chain}`,
 }
 
-// All are the mutants.
+// All are all mutants.
 var All = []Mutant{
 	{
 		Name: "no-fence", Breaks: "every write is fenced by the create revision of the leader's key",
 		Edits: []Edit{noFence}, Hunter: Sim, Expects: []string{"FENCE"},
 	},
 	{
-		Name: "evict-unconditional", Breaks: "only the leader that was proven dead is evicted, and what it still writes is fenced",
+		Name: "evict-unconditional", Breaks: "only the leader that a probe has found dead is evicted, and its later writes are fenced",
 		Edits: []Edit{
 			noFence,
 			{File: "pkg/leader/evict.go", Old: `If:   []store.Compare{store.CreatedAt(e.cfg.Key, term)},`, New: ``},
@@ -27,10 +27,10 @@ var All = []Mutant{
 			{File: "pkg/store/committer.go", Old: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}`, New: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term)}`},
 			{File: "pkg/store/committer.go", Old: "\tchain := Absent(c.cfg.ChainKey)\n\tif c.chain != nil {\n\t\tchain = HasValue(c.cfg.ChainKey, c.chain)\n\t}\n", New: ""},
 		},
-		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "want of room"},
+		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "says that nothing changed"},
 	},
 	{
-		Name: "no-compare-at-dispatch", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
+		Name: "no-compare-at-dispatch", Breaks: "a task is created only if its reservation and lease have not changed since the decision",
 		Edits: []Edit{
 			{File: "services/assigner/dispatch/dispatch.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
 			{File: "services/assigner/dispatch/dispatch.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
@@ -38,84 +38,84 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},
 	{
-		Name: "lower-cycle", Breaks: "a cycle of the registry is not taken after a later one",
+		Name: "lower-cycle", Breaks: "executor-state rejects a cycle of the registry after a later one",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/cycle.go", Old: `case p.Number < newest:`, New: `case false:`},
 		},
 		Hunter: Sim, Expects: []string{"CYCLE"},
 	},
 	{
-		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that somebody else named",
+		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that another sender used",
 		Edits: []Edit{
 			{File: "services/registry/queue/cycle.go", Old: `done.Newest > c.cycles && done.Newest < highestCycle`, New: `false`},
 		},
-		Hunter: Sim, Expects: []string{"waits for", "come to rest"},
+		Hunter: Sim, Expects: []string{"is queued for", "come to rest"},
 	},
 	{
 		Name: "stop-is-no-promise", Breaks: "a worker whose stop an agent confirmed is never started there",
 		Edits: []Edit{
 			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch == seen.epoch && seen.ended {`, New: `false {`},
 		},
-		Hunter: Sim, Expects: []string{"had confirmed its stop", "and was started on"},
+		Hunter: Sim, Expects: []string{"had confirmed its stop", "but was started on"},
 	},
 	{
-		Name: "epochs-not-compared", Breaks: "an order of a lower epoch is refused: its worker's name belongs to another by now",
+		Name: "epochs-not-compared", Breaks: "a start request of a lower epoch is rejected, because the name belongs to another worker",
 		Edits: []Edit{
 			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch < seen.epoch {`, New: `false {`},
 		},
-		Hunter: Sim, Expects: []string{"for an order of epoch", "had confirmed its stop", "and was started on"},
+		Hunter: Sim, Expects: []string{"for a request of epoch", "had confirmed its stop", "but was started on"},
 	},
 	{
-		Name: "full-taken-as-certain", Breaks: "a full store is no proof that nothing was written: the write that fills it is answered so",
+		Name: "full-taken-as-certain", Breaks: "the error of a full store does not prove that nothing was written",
 		Edits: []Edit{
 			{File: "pkg/store/committer.go", Old: `res, err = c.checkFull(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
 		},
-		Hunter: Sim, Expects: []string{"was told that it changed nothing for want of room"},
+		Hunter: Sim, Expects: []string{"says that nothing changed"},
 	},
 	{
 		Name: "serves-before-caught-up", Breaks: "a leader serves only once its view has reached the revision of its win",
 		Edits: []Edit{
 			{File: "pkg/loop/driver.go", Old: `return d.revision >= win`, New: `return true`},
 		},
-		Hunter: Sim, Expects: []string{"without knowing what the leader before wrote last"},
+		Hunter: Sim, Expects: []string{"without the last writes of the previous leader"},
 	},
 	{
-		Name: "answered-before-durable", Breaks: "an answer or an order goes out once what it rests on is durable",
+		Name: "answered-before-durable", Breaks: "an answer or request is sent only after the writes that it depends on are durable",
 		Edits: []Edit{
 			{File: "pkg/loop/round.go", Old: `for settled < len(r.pending) && decisions[settled].effects <= durable {`, New: `for settled < len(r.pending) {`},
 		},
-		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true", "does not come to rest"},
+		Hunter: Sim, Expects: []string{"but never stored", "was cancelled, but", "runs false, recorded true", "does not come to rest"},
 	},
 	{
-		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain tells so",
+		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain shows it",
 		Edits: []Edit{
 			{File: "pkg/store/committer.go", Old: `lost = lost || !errors.Is(err, ErrFull)`, New: `return TxnResult{Succeeded: true}, lost, nil`},
 		},
 		Hunter: Chaos, Expects: []string{"are not linearizable"},
 	},
 	{
-		Name: "answered-unconfirmed", Breaks: "an answer that rests on no write is given once the term is confirmed",
+		Name: "answered-unconfirmed", Breaks: "an answer that depends on no write is sent only after the term is confirmed",
 		Edits: []Edit{
 			{File: "pkg/loop/round.go", Old: `if answers(r.unproved) {`, New: `if false {`},
 		},
-		Hunter: Sim, Expects: []string{"was cancelled, and", "runs false, recorded true"},
+		Hunter: Sim, Expects: []string{"was cancelled, but", "runs false, recorded true"},
 	},
 	{
-		Name: "calls-not-remembered", Breaks: "a call that comes again is answered as the first time, and nothing is done",
+		Name: "calls-not-remembered", Breaks: "a repeated call gets the first answer and changes nothing",
 		Edits: []Edit{
 			{File: "services/registry/queue/record.go", Old: `if mark.ID == id {`, New: `if false {`},
 		},
-		Hunter: Sim, Expects: []string{"was cancelled, and", "that was acknowledged of"},
+		Hunter: Sim, Expects: []string{"was cancelled, but", "the last acknowledged call of"},
 	},
 	{
-		Name: "cancel-answered-early", Breaks: "a cancel is answered once nothing of it will be started any more",
+		Name: "cancel-answered-early", Breaks: "a cancel is answered only after none of its workers can be started any more",
 		Edits: []Edit{
 			{File: "services/registry/queue/cancel.go", Old: `len(wait.workers) > 0) && !wait.over() {`, New: `len(wait.workers) > 0) && false {`},
 		},
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},
 	{
-		Name: "requeued-twice", Breaks: "a worker that could not be started is queued again once",
+		Name: "requeued-twice", Breaks: "a worker that could not be started is requeued once",
 		Edits: []Edit{
 			{
 				File: "services/registry/queue/requeue.go", Old: `effect.Puts = append(effect.Puts, next)`,
@@ -125,7 +125,7 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"ORIGIN"},
 	},
 	{
-		Name: "no-compare-at-grant", Breaks: "a lease is granted to a reservation that is as it was decided on",
+		Name: "no-compare-at-grant", Breaks: "a lease is granted only if its reservation has not changed since the decision",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/cycle.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},
 		},
@@ -139,35 +139,35 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "ONE_ASSIGNMENT", "is not stopping"},
 	},
 	{
-		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
+		Name: "head-passed-over", Breaks: "no reservation of a group is granted while one before it does not fit",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/cycle.go", Old: `r.stopped[e.Group] = o.Result != model.Granted &&`, New: `r.stopped[e.Group] = false &&`},
 		},
 		Hunter: Sim, Expects: []string{"ORDER"},
 	},
 	{
-		Name: "freed-before-stopped", Breaks: "capacity is given back once the worker has ended, and not when it is told to",
+		Name: "freed-before-stopped", Breaks: "capacity is released when the worker has ended, not when its stop is requested",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/settle.go", Old: `if !worker.State.Terminal() {`, New: `if worker.State < model.WorkerEvict {`},
 		},
 		Hunter: Sim, Expects: []string{"RELEASE"},
 	},
 	{
-		Name: "lost-too-soon", Breaks: "an executor is given up after it was away for as long as it may be",
+		Name: "lost-too-soon", Breaks: "an executor is LOST only after it was absent for the configured time",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/lost.go", Old: `return from.Add(c.lostAfter(h))`, New: `return from`},
 		},
-		Hunter: Sim, Expects: []string{"and may be away for"},
+		Hunter: Sim, Expects: []string{", want at least"},
 	},
 	{
 		Name: "absent-by-an-old-report", Breaks: "a report proves absence only of workers that were acknowledged before it",
 		Edits: []Edit{
 			{File: "pkg/model/reconcile.go", Old: `w.Incarnation == said.Incarnation && w.Sequence < said.Sequence`, New: `w.Incarnation == said.Incarnation`},
 		},
-		Hunter: Sim, Expects: []string{"is LOST for a report without it"},
+		Hunter: Sim, Expects: []string{"is LOST because of a report without it"},
 	},
 	{
-		Name: "proof-unused", Breaks: "a leader whose process is dead is replaced by proof, and nobody waits for its TTL",
+		Name: "proof-unused", Breaks: "a leader whose process is dead is replaced by fast failover, before its TTL",
 		Edits: []Edit{
 			{File: "pkg/leader/election.go", Old: `if e.cfg.WaitDead != nil && h.Address != "" {`, New: `if false {`},
 		},

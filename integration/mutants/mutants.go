@@ -8,43 +8,43 @@ import (
 	"strings"
 )
 
-// Hunter is who has to find a mutant.
+// Hunter names the checker that must find a mutant.
 type Hunter string
 
 // The hunters.
 const (
-	// Sim plays the simulator's seeds, in this process's own test binary.
+	// Sim plays seeds of the simulator in a test binary with the mutant.
 	Sim Hunter = "sim"
-	// Chaos breaks real processes.
+	// Chaos runs real processes with the mutant.
 	Chaos Hunter = "chaos"
 )
 
 // Mutant is Berth with one rule broken.
 type Mutant struct {
 	Name string
-	// Breaks is the rule, in words.
+	// Breaks is the rule.
 	Breaks string
 	Edits  []Edit
 	Hunter Hunter
-	// Expects is what the hunter has to say, so that a mutant which merely does not
-	// work is not taken for one that was found: a rule of package audit, or a part
-	// of a message; any of them.
+	// Expects are parts of the hunter's message, one of which must occur: a rule of package
+	// audit or a part of a message. So a mutant that merely does not work does not count as
+	// found.
 	Expects []string
 }
 
 // Edit replaces a text in a file, named from the top of the repository.
 type Edit struct{ File, Old, New string }
 
-// apply answers the file with the edit made. The text has to stand there once.
+// apply returns the text with the edit. The old text must occur exactly once.
 func (e Edit) apply(text string) (string, error) {
 	if n := strings.Count(text, e.Old); n != 1 {
-		return "", fmt.Errorf("%s has %d times, and not once: %s", e.File, n, e.Old)
+		return "", fmt.Errorf("%s must have this text once, has it %d times: %s", e.File, n, e.Old)
 	}
 	return strings.Replace(text, e.Old, e.New, 1), nil
 }
 
-// Overlay writes a mutant's files into a directory, for go build -overlay: the
-// answer is the file to give it. Root is the top of the repository.
+// Overlay writes a mutant's files to a directory and returns the file for go build
+// -overlay. Root is the root of the repository.
 func (m Mutant) Overlay(root, dir string) (string, error) {
 	var overlay struct{ Replace map[string]string }
 	overlay.Replace = map[string]string{}

@@ -30,12 +30,12 @@ func root(t *testing.T) string {
 	return top
 }
 
-// Every edit still has its place in the source.
+// Every edit fits the source.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range All {
 		if names[m.Name] {
-			t.Errorf("two mutants are called %s", m.Name)
+			t.Errorf("two mutants have the name %s", m.Name)
 		}
 		names[m.Name] = true
 		if _, err := m.Overlay(root(t), t.TempDir()); err != nil {
@@ -44,8 +44,8 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// A text that is not there, or is there twice, is no place for an edit.
-func TestEditsHaveOnePlace(t *testing.T) {
+// An edit fails if its old text occurs never or twice.
+func TestEditsMatchOnce(t *testing.T) {
 	e := Edit{File: "f", Old: "a", New: "b"}
 	if got, err := e.apply("xay"); err != nil || got != "xby" {
 		t.Errorf("%q, %v", got, err)
@@ -57,7 +57,7 @@ func TestEditsHaveOnePlace(t *testing.T) {
 	}
 }
 
-// A checker that cannot fail is no checker.
+// Every checker can fail.
 func TestEveryMutantIsFound(t *testing.T) {
 	if !*hunt {
 		t.Skip("-hunt is not given")
@@ -70,14 +70,14 @@ func TestEveryMutantIsFound(t *testing.T) {
 			began := time.Now()
 			found, out := m.hunt(t)
 			if !found {
-				t.Fatalf("nobody found out that this does not hold: %s\n%s", m.Breaks, tail(out, 2000))
+				t.Fatalf("the mutant was not found: %s\n%s", m.Breaks, tail(out, 2000))
 			}
 			t.Logf("found in %v: %s", time.Since(began).Round(time.Second), m.said(out))
 		})
 	}
 }
 
-// hunt answers whether the mutant was found, and what its hunter said.
+// hunt reports whether the mutant was found, and returns the output of its hunter.
 func (m Mutant) hunt(t *testing.T) (bool, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func (m Mutant) hunt(t *testing.T) (bool, string) {
 		hunter := m.build(t, overlay, filepath.Join(dir, "sim.test"), "test", "-c", "./integration/sim")
 		first := *from
 		if first == 0 {
-			// Checkers that find a mutant only from one start know that start by heart.
+			// A random start, so that a checker does not depend on particular seeds.
 			first = 1 + uint64(rand.Int64N(1<<40))
 		}
 		t.Logf("the simulator plays %d seeds from %d", *seeds, first)
@@ -120,12 +120,11 @@ func (m Mutant) expected(out string) bool {
 	return len(m.Expects) == 0
 }
 
-// build makes a program of the mutant. One that does not build was not found by
-// anybody.
+// build builds a program of the mutant. A mutant that does not build is not found.
 func (m Mutant) build(t *testing.T, overlay, program string, args ...string) string {
 	t.Helper()
 	command, pkg := args[:len(args)-1], args[len(args)-1]
-	// Nobody debugs a mutant, and most of its build is linking.
+	// Mutants need no debug information, and linking takes most of their build.
 	all := append(append([]string{}, command...), "-ldflags=-s -w", "-o="+program)
 	if overlay != "" {
 		all = append(all, "-overlay="+overlay)
@@ -138,7 +137,7 @@ func (m Mutant) build(t *testing.T, overlay, program string, args ...string) str
 	return program
 }
 
-// run answers what a hunter said, and whether it failed.
+// run returns the output of a hunter and whether it failed.
 func run(t *testing.T, dir string, env []string, program string, args ...string) (string, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -149,7 +148,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 	return string(out), err != nil
 }
 
-// said is the first line that tells of the violation.
+// said returns the first line that reports the violation.
 func (m Mutant) said(out string) string {
 	for line := range strings.Lines(out) {
 		if m.expected(line) {

@@ -13,66 +13,66 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Cluster is a Berth to play on. Its connection carries the calls of the public
+// Cluster is a Berth that a file runs on. It is a connection for calls of the public
 // services.
 type Cluster interface {
 	grpc.ClientConnInterface
 
-	// Follow gives the events of a job in the order of their stream, from the
-	// first, until enough says so.
+	// Follow calls enough with the events of a job in the order of their stream, from the
+	// first one, until it returns true.
 	Follow(job string, enough func(*berthv1.Event) bool) error
-	// Until lets the cluster go on until something holds. The error says that it
-	// did not in any reasonable time.
+	// Until runs the cluster until a condition holds. The error means that it does not
+	// within a reasonable time.
 	Until(holds func() bool) error
-	// Now is the time of the cluster's clock.
+	// Now returns the time of the cluster's clock.
 	Now() time.Time
 	// Wait lets time pass.
 	Wait(d time.Duration) error
 
 	// StartExecutor starts a host's agent.
 	StartExecutor(Executor) error
-	// KillAgent ends an agent as kill -9 does; its workers run on.
+	// KillAgent ends an agent like kill -9; its workers keep running.
 	KillAgent(id string) error
 	RestartAgent(id string) error
-	// FreezeAgent has an agent do nothing, without an end to it, until it is thawed;
-	// its workers run on.
+	// FreezeAgent stops an agent without an end until it is thawed; its workers keep
+	// running.
 	FreezeAgent(id string) error
 	ThawAgent(id string) error
-	// RestartAgentAs starts an agent that was killed on the disk that it had, as is
-	// now described: under another id perhaps.
+	// RestartAgentAs starts a killed agent with a new description, and possibly another ID,
+	// on its old disk.
 	RestartAgentAs(id string, now Executor) error
-	// StartCopy starts another agent of an id that has one, on a host of its own.
+	// StartCopy starts another agent with an existing ID, on a host of its own.
 	StartCopy(Executor) error
-	// Wipe ends all that runs on the host of an agent that was killed, and takes
-	// its disk away, but for its secret.
+	// Wipe ends all workers on the host of a killed agent and deletes its disk, except for
+	// the agent's secret.
 	Wipe(id string) error
-	// KillLeader ends the process that leads a service as kill -9 does.
+	// KillLeader ends the process of a service's leader like kill -9.
 	KillLeader(service string) error
-	// Restart starts the process of a service that was killed.
+	// Restart starts the killed process of a service.
 	Restart(service string) error
-	// Finish lets the program of a worker that runs end by itself.
+	// Finish makes the running program of a worker end.
 	Finish(worker model.Worker, code int32) error
 
-	// Store is where everything is kept, and the keys it is kept under.
+	// Store returns the store and the key space of the cluster.
 	Store() (store.Store, keyspace.Space)
-	// Programs counts the programs of workers that run, on whichever host.
+	// Programs returns the number of running worker programs on all hosts.
 	Programs() (int, error)
 
-	// Rest waits until nothing is in flight, and audits all that was ever stored.
+	// Rest waits until nothing is in flight and audits the whole history.
 	Rest() error
-	// Close ends everything. What it finds left is an error.
+	// Close ends everything. Leftover processes are an error.
 	Close() error
 }
 
-// Options are what a file's cluster is configured with.
+// Options configure the cluster of a file.
 type Options struct {
-	// Replicas of each service: 1 unless given, which is quicker to start.
+	// Replicas of each service; default 1, which starts faster.
 	Replicas int
-	// Readiness of the registry: auto unless given, or signal.
+	// Readiness of the registry: auto (the default) or signal.
 	Readiness string
-	// Legacy mode: batches of requests that do not say start as they fit.
+	// Legacy mode: batches of requests without a start mode start as they fit.
 	Legacy bool
-	// Long: what the file shows takes many minutes.
+	// Long is set if the file takes many minutes.
 	Long bool
 }
 
@@ -80,21 +80,20 @@ type Options struct {
 type Executor struct {
 	ID, SKU   string
 	Resources resource.Vector
-	// Reserved is what of them is set aside, by role.
+	// Reserved are shares of the resources, by role.
 	Reserved   map[string]resource.Vector
 	Attributes map[string]string
 	Generation int64
-	// Allow lists the commands that its agent starts; every command unless given.
+	// Allow lists the commands that its agent starts; default every command.
 	Allow []string
 }
 
-// program is what workers run unless a file says otherwise: a shell that waits
-// for the code to end with, in a pipe of the worker's name in its directory. One of
-// that name that was given up may have left its own.
+// program is the default program of workers: a shell that reads its exit code from a pipe
+// with the worker's name in its directory. A lost worker with the same name may have left
+// its pipe.
 const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; read code <"$p"; exit "$code"`
 
-// stubborn makes it one that does not end for being told to. The simulator knows
-// it by this.
+// stubborn ignores SIGTERM. The simulator recognizes it by this text.
 const stubborn = sim.Stubborn + "; " + program
 
 func task(command string, stays bool) *berthv1.Task {

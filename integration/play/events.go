@@ -11,9 +11,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// events shows a job's stream up to an event: what became of each reservation,
-// and of its workers. How the two interleave, and how many workers one event
-// tells of, is chance.
+// events shows a job's stream up to an event: the events of each reservation and of its
+// workers. Their interleaving and the number of workers of one event are not deterministic.
 func (p *player) events(w *words) (string, error) {
 	job := w.next("job")
 	list, err := p.follow(job, w)
@@ -35,15 +34,15 @@ func (p *player) order(w *words) (string, error) {
 	return lines(list, func(e *berthv1.Event) string { return keyText(e.GetJob(), e.GetStage(), e.GetReservation()) }), nil
 }
 
-// until is an event that ends the reading of a stream: the last of so many.
+// until is the end of a stream: the n-th event of a kind.
 type until struct {
 	stage, name, kind string
 	missing           int
 }
 
-// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`: until each of
-// them was told, where N counts workers. That what runs was assigned is told in its
-// own time, so the stream is read up to there, too.
+// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`: until each of them has
+// occurred, where N counts workers. The ASSIGNED events of running workers may come later,
+// so that it waits for them too.
 func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 	w.expect("until")
 	var wanted []*until
@@ -55,7 +54,7 @@ func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 		}
 		kind, count, counted := strings.Cut(w.next("kind"), ":")
 		if _, ok := berthv1.Event_Kind_value[kind]; !ok {
-			return nil, fmt.Errorf("%q is no kind of event", kind)
+			return nil, fmt.Errorf("%q is not a kind of event", kind)
 		}
 		if u.kind = kind; counted {
 			var err error
@@ -69,7 +68,7 @@ func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 		return nil, err
 	}
 	var list []*berthv1.Event
-	assigned := map[string]bool{} // whether it was told of what runs, by uid
+	assigned := map[string]bool{} // whether running versions have an ASSIGNED event, by uid
 	err := p.Follow(job, func(e *berthv1.Event) bool {
 		list = append(list, e)
 		switch e.GetKind() {
@@ -103,8 +102,8 @@ func (u *until) told(e *berthv1.Event) {
 	}
 }
 
-// story is what became of one version of a reservation, of its workers, and
-// under which of them executors were disabled.
+// story is the events of one version of a reservation and of its workers, and the events
+// that disabled executors with its workers.
 type story struct {
 	title    string
 	words    []string
@@ -112,7 +111,7 @@ type story struct {
 	disabled []string
 }
 
-// stories tells events version by version, in the order in which they appear.
+// stories shows events version by version, in the order of their first event.
 func stories(list []*berthv1.Event) string {
 	var order []*story
 	byUID := map[string]*story{}
@@ -136,7 +135,7 @@ func stories(list []*berthv1.Event) string {
 	return b.String()
 }
 
-// passing are kinds that a worker may skip, or pass too quickly to be told of.
+// passing are kinds that a worker may skip or pass too quickly for an event.
 var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_EVICTING}
 
 func (s *story) tell(e *berthv1.Event) {
@@ -149,7 +148,7 @@ func (s *story) tell(e *berthv1.Event) {
 		return
 	}
 	if e.GetKind() == berthv1.Event_EXECUTOR_DISABLED {
-		// How it lies between what becomes of the workers is chance.
+		// Their order among the events of workers is not deterministic.
 		for _, w := range e.GetWorkers() {
 			s.disabled = append(s.disabled, fmt.Sprintf("  %d.%d: %s%s of %s\n", w.GetIndex(), w.GetNumber(), kind, because(e.GetReason(), kind), w.GetExecutor()))
 		}

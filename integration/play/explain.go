@@ -8,7 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// explain says why a reservation waits, and what of it would fit.
+// explain shows why a reservation is queued, and what of it would fit.
 func (p *player) explain(w *words) (string, error) {
 	key := w.key()
 	e, refused := call(p, p.explanations.ExplainReservation, &berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
@@ -40,9 +40,8 @@ func explanationText(e *berthv1.Explanation) string {
 	return b.String()
 }
 
-// findings lists what is wrong anywhere, and what is done about it. With kinds it
-// lists those, once there is one of each; with `no` before them it waits until
-// there is none.
+// findings shows all findings. With kinds it shows those, once there is one of each; with
+// `no` before them it waits until there is none.
 func (p *player) findings(w *words) (string, error) {
 	gone := len(w.bare) > 0 && w.bare[0] == "no"
 	if gone {

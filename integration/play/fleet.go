@@ -8,7 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// startExecutors starts exec-1 to exec-n, all alike.
+// startExecutors starts the identical hosts exec-1 to exec-n.
 func (p *player) startExecutors(w *words) (string, error) {
 	n, err := strconv.Atoi(w.next("how many"))
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *player) startExecutor(w *words) (string, error) {
 	return p.startAll([]Executor{e})
 }
 
-// executor reads a host, its id aside.
+// executor reads the description of a host without its ID.
 func (w *words) executor() Executor {
 	e := Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(), Generation: w.number("generation"), Allow: w.list("allow")}
 	if e.Resources["slots"] == 0 {
@@ -73,12 +73,12 @@ func (p *player) awaitExecutor(id string, w *words) (string, error) {
 	name := w.next("state")
 	state, ok := berthv1.Executor_State_value[name]
 	if !ok {
-		return "", fmt.Errorf("%q is no state of an executor", name)
+		return "", fmt.Errorf("%q is not a state of an executor", name)
 	}
 	return p.awaitState(id, berthv1.Executor_State(state), w.equations()...), nil
 }
 
-// awaitState waits until an executor is in a state, and shown with these words.
+// awaitState waits until an executor has a state and its line has these words.
 func (p *player) awaitState(id string, state berthv1.Executor_State, words ...string) string {
 	var last string
 	err := p.Until(func() bool {
@@ -96,7 +96,7 @@ func (p *player) awaitState(id string, state berthv1.Executor_State, words ...st
 	return "ok"
 }
 
-// kill ends a leader, or an agent, at once.
+// kill kills a leader or an agent.
 func (p *player) kill(w *words) (string, error) {
 	switch what := w.next("leader or agent"); what {
 	case "leader":
@@ -114,7 +114,7 @@ func (p *player) kill(w *words) (string, error) {
 	}
 }
 
-// freeze has an agent do nothing until it is thawed.
+// freeze freezes an agent until it is thawed.
 func (p *player) freeze(w *words) (string, error) {
 	w.expect("agent")
 	return "ok", p.FreezeAgent(w.next("id"))
@@ -125,8 +125,8 @@ func (p *player) thaw(w *words) (string, error) {
 	return "ok", p.ThawAgent(w.next("id"))
 }
 
-// restart starts again what was killed: `restart agent ID as ID` a host that comes
-// back under a new id with its old disk. What else is named is changed.
+// restart restarts a killed process. `restart agent ID as ID` starts a host with a new ID
+// on its old disk. Other words change its description.
 func (p *player) restart(w *words) (string, error) {
 	if what := w.next("service or agent"); what != "agent" {
 		return "ok", p.Restart(what)
@@ -156,8 +156,8 @@ func (p *player) restart(w *words) (string, error) {
 	return "ok", p.RestartAgentAs(id, now)
 }
 
-// copyAgent starts another agent of an executor's id, and waits until it is refused,
-// which is a finding.
+// copyAgent starts another agent with an executor's ID, and waits for the finding that it
+// is rejected.
 func (p *player) copyAgent(w *words) (string, error) {
 	id := w.next("id")
 	if err := w.problem(); err != nil {
@@ -178,7 +178,7 @@ func (p *player) copyAgent(w *words) (string, error) {
 	return "ok", nil
 }
 
-// wipe takes away what a host had on its disk, but for its agent's secret.
+// wipe deletes the disk of a host, except for its agent's secret.
 func (p *player) wipe(w *words) (string, error) { return "ok", p.Wipe(w.next("id")) }
 
 func (p *player) wait(w *words) (string, error) {

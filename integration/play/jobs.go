@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// upsert asks for a batch. With ifEpoch=last it is for the version that there is,
-// with ifEpoch=old for one that there is not.
+// upsert requests a batch. ifEpoch=last names the current version, ifEpoch=old one that
+// does not exist.
 func (p *player) upsert(w *words) (string, error) {
 	request := &berthv1.UpsertReservationRequest{Reservation: w.reservation(), RequestId: w.text("request")}
 	if request.RequestId == "" {
@@ -54,7 +54,7 @@ func (p *player) cancelJob(w *words) (string, error) {
 	return cancelled(call(p, p.reservations.CancelJob, &berthv1.CancelJobRequest{Job: w.next("job"), RequestId: p.requestID()}))
 }
 
-// cancelWorkers removes single workers, wherever they are.
+// cancelWorkers cancels single workers in any state.
 func (p *player) cancelWorkers(w *words) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
 	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.workers(w.next("workers")), RequestId: p.requestID()}
@@ -103,11 +103,11 @@ func (p *player) list(w *words) (text string, err error) {
 	return text, err
 }
 
-// leasing says whether a reservation is in a scheduling cycle in flight, which
-// happens whenever something has changed: a state that is only passed through.
+// leasing reports whether a reservation is in a scheduling cycle in flight, a transient
+// state after every change.
 func leasing(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
 
-// lines shows a list, a line each.
+// lines returns a list, one line for each element.
 func lines[T any](list []T, text func(T) string) string {
 	if len(list) == 0 {
 		return "nothing"
@@ -132,14 +132,14 @@ func (p *player) pending(*words) (string, error) {
 	})), nil
 }
 
-// sorted puts lines in order that the API gives in none.
+// sorted sorts the lines of a list that the API returns without an order.
 func sorted(text string) string {
 	list := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	slices.Sort(list)
 	return strings.Join(list, "\n")
 }
 
-// workers lists the assignments of a job that have not ended.
+// workers shows the assignments of a job that have not ended.
 func (p *player) workers(w *words) (string, error) {
 	answer, refused := call(p, p.assignments.ListAssignments, &berthv1.ListAssignmentsRequest{Job: w.next("job"), PageSize: 1000})
 	if refused != nil {
@@ -153,8 +153,8 @@ func (p *player) workers(w *words) (string, error) {
 	})), nil
 }
 
-// await waits until a reservation is in one of the states, if any is named, and
-// everything else named holds of it. An executor is awaited by its id.
+// await waits until a reservation is in one of the named states, if any, and has the named
+// values. An executor is named by its ID.
 func (p *player) await(w *words) (string, error) {
 	what := w.next("what to await")
 	if !strings.Contains(what, "/") {
@@ -184,8 +184,8 @@ func (p *player) await(w *words) (string, error) {
 	return "ok", nil
 }
 
-// holds says whether a reservation is as wanted: reason, position, or the number
-// of workers in a state.
+// holds reports whether a reservation has the wanted values: reason, position, or the
+// number of workers in a state.
 func holds(r *berthv1.Reservation, wanted map[string]string) bool {
 	for name, value := range wanted {
 		has := strconv.Itoa(int(r.GetWorkerCounts()[name]))
@@ -204,7 +204,7 @@ func holds(r *berthv1.Reservation, wanted map[string]string) bool {
 	return true
 }
 
-// finish lets the programs of workers end.
+// finish ends the programs of workers.
 func (p *player) finish(w *words) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
 	workers := w.workers(w.next("workers"))

@@ -14,8 +14,8 @@ import (
 // binary is the program `berth`.
 var binary string
 
-// atOnce is how many clusters of processes run at the same time, unless the flag
-// -parallel says otherwise: they wait more than they work.
+// atOnce is the default of the flag -parallel: the number of clusters of processes that run
+// at the same time. They mostly wait.
 const atOnce = "4"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// tidy runs the tests and looks whether they left anything running.
+// tidy runs the tests and checks that no process is left.
 func tidy(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code

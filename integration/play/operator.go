@@ -9,8 +9,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// flush cancels what is queued of a job, or in the group of a reservation whose
-// turn it is there: `flush group of KEY`.
+// flush cancels the queued reservations of a job, or of the group of a reservation: `flush
+// group of KEY`.
 func (p *player) flush(w *words) (string, error) {
 	request := &berthv1.FlushReservationsRequest{RequestId: p.requestID()}
 	if request.Job = w.next("job"); request.Job == "group" && len(w.bare) > 0 {
@@ -41,8 +41,7 @@ func (p *player) markReady(*words) (string, error) {
 	return "ready", nil
 }
 
-// disable takes executors out of allocation, by ids or by attributes, for good
-// or for a while.
+// disable disables executors, by IDs or by attributes, permanently or for a time.
 func (p *player) disable(w *words) (string, error) {
 	request := &berthv1.DisableExecutorsRequest{
 		RequestId: w.text("request"), Reason: "played",
@@ -50,7 +49,7 @@ func (p *player) disable(w *words) (string, error) {
 	}
 	w.bare = nil
 	if w.has("for") {
-		// Expiry is by the cluster's clock.
+		// The cluster's clock determines the expiry.
 		request.ExpireTime = timestamppb.New(p.Now().Add(w.duration(w.text("for"))))
 	}
 	if err := w.problem(); err != nil {
@@ -63,7 +62,7 @@ func (p *player) disable(w *words) (string, error) {
 	return fmt.Sprintf("disabled %d", answer.GetExecutors()), nil
 }
 
-// enable undoes a request to disable.
+// enable ends a disable request.
 func (p *player) enable(w *words) (string, error) {
 	answer, refused := call(p, p.executors.EnableExecutors, &berthv1.EnableExecutorsRequest{
 		RequestId: p.requestID(), DisableRequestId: w.next("request"),
@@ -85,7 +84,7 @@ func (p *player) drain(w *words) (string, error) {
 	return "draining", nil
 }
 
-// claim picks idle executors of a SKU for removal.
+// claim claims idle executors of a SKU for removal.
 func (p *player) claim(w *words) (string, error) {
 	request := &berthv1.ClaimForScaleDownRequest{RequestId: w.text("request"), Sku: w.next("SKU"), Max: int32(w.number("max"))}
 	if request.RequestId == "" {
@@ -101,7 +100,7 @@ func (p *player) claim(w *words) (string, error) {
 	return sorted(lines(answer.GetExecutors(), func(e *berthv1.IdleExecutor) string { return e.GetId() })), nil
 }
 
-// pool names a set of executors and its policy.
+// pool defines a pool and its policy.
 func (p *player) pool(w *words) (string, error) {
 	pool := &berthv1.Pool{Name: w.next("name"), Attributes: w.attributes()}
 	if w.has("lostAfter") {

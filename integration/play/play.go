@@ -24,11 +24,11 @@ type player struct {
 	demand       berthv1.UsageClient
 	explanations berthv1.ExplanationsClient
 	wrongs       berthv1.FindingsClient
-	hosts        map[string]Executor // those that the file started, as they were last described
+	hosts        map[string]Executor // as they were started last
 	requests     int
 }
 
-// command is one of the language: what came of it, or why it means nothing.
+// command is a command of the language. It returns its output, or an error for wrong words.
 type command func(*player, *words) (string, error)
 
 var commands map[string]command
@@ -75,9 +75,8 @@ func init() {
 	}
 }
 
-// Play plays a file on the cluster that start makes, and answers the text as it
-// now is. The error says what is wrong with the file, or with what the cluster
-// left behind.
+// Play runs a file on the cluster that start returns, and returns the file with the current
+// output. The error is about a mistake in the file or about leftovers of the cluster.
 func Play(start func(Options) (Cluster, error), text string) (after string, err error) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	p := &player{hosts: map[string]Executor{}}
@@ -94,7 +93,7 @@ func Play(start func(Options) (Cluster, error), text string) (after string, err 
 			continue
 		}
 		for i+1 < len(lines) && lines[i+1] != "" {
-			i++ // what came of it before
+			i++ // the old output
 		}
 		name, words := parse(line)
 		if p.Cluster == nil {
@@ -107,7 +106,7 @@ func Play(start func(Options) (Cluster, error), text string) (after string, err 
 		}
 		play := commands[name]
 		if play == nil {
-			return "", fmt.Errorf("%q is no command", name)
+			return "", fmt.Errorf("%q is not a command", name)
 		}
 		came, err := play(p, words)
 		if err = errors.Join(err, words.problem()); err != nil {
@@ -116,12 +115,12 @@ func Play(start func(Options) (Cluster, error), text string) (after string, err 
 		out.WriteString("----\n" + strings.TrimRight(came, "\n") + "\n")
 	}
 	if p.Cluster == nil {
-		return "", errors.New("it plays nothing")
+		return "", errors.New("the file has no command")
 	}
 	return out.String(), p.Rest()
 }
 
-// start starts the cluster that the first command asks for.
+// start starts the cluster that the first command describes.
 func (p *player) start(start func(Options) (Cluster, error), name string, w *words) error {
 	options := Options{Replicas: 1}
 	if name == "cluster" {
@@ -148,9 +147,9 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 	return nil
 }
 
-// call makes a call of the public API, and repeats it while its outcome is open.
+// call makes a call of the public API and repeats it while its outcome is unknown.
 func call[Q, A any](p *player, method func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (answer A, refused *fault.Error) {
-	_ = p.Until(func() bool { // the last refusal says it all
+	_ = p.Until(func() bool { // the last error is the result
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		var err error
@@ -161,7 +160,7 @@ func call[Q, A any](p *player, method func(context.Context, Q, ...grpc.CallOptio
 	return answer, refused
 }
 
-// refusal is what a caller sees of an error.
+// refusal returns an error as callers see it.
 func refusal(f *fault.Error) string {
 	fields := make([]string, len(f.Fields))
 	for i, field := range f.Fields {
@@ -171,7 +170,7 @@ func refusal(f *fault.Error) string {
 	return fmt.Sprintf("refused %s%s", f.Reason, strings.Join(fields, ""))
 }
 
-// requestID is a new one each time.
+// requestID returns a new request ID.
 func (p *player) requestID() string {
 	p.requests++
 	return fmt.Sprintf("request-%d", p.requests)

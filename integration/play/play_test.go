@@ -9,7 +9,7 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// The scenarios in the simulator. The files are written from here.
+// TestSimulated plays the files in the simulator. Its -rewrite writes them.
 func TestSimulated(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
 		var world bytes.Buffer
@@ -21,14 +21,14 @@ func TestSimulated(t *testing.T) {
 	})
 }
 
-// playLong is the environment's word that what takes many minutes is to be played
-// on real processes too.
+// playLong is the environment variable that makes real processes play files that take many
+// minutes.
 const playLong = "BERTH_PLAY_LONG"
 
-// The same on real processes with real etcd.
+// TestProcesses plays the files on real processes with real etcd.
 func TestProcesses(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
-		t.Parallel() // most of the time they wait
+		t.Parallel() // they mostly wait
 		dir := t.TempDir()
 		after, err := Play(func(o Options) (Cluster, error) {
 			if o.Long && os.Getenv(playLong) == "" {

@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// patience bounds every wait on real processes; only a failure takes it.
+	// patience bounds every wait on real processes.
 	patience = time.Minute
-	// lookEvery is how often something is looked at that gives no signal.
+	// lookEvery is the interval of polls for conditions without a signal.
 	lookEvery = 5 * time.Millisecond
 )
 
@@ -39,14 +39,14 @@ type Processes struct {
 	dir    string
 	work   string // the working directory of all workers
 	killed map[string]*child.Process
-	agents map[string]place // by the executors' ids, the newest of each
+	agents map[string]place // the newest agent, by executor ID
 }
 
-// place is where an agent is.
+// place is the process and directory of an agent.
 type place struct{ process, dir string }
 
-// StartProcesses starts etcd and the services; the binary is `berth`, and dir
-// keeps what they leave.
+// StartProcesses starts etcd and the services. binary is `berth`, dir the directory for
+// their files.
 func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -85,7 +85,7 @@ func (p *Processes) Follow(job string, enough func(*berthv1.Event) bool) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the events of %s do not come that far", job)
+	return fmt.Errorf("the events of %s end before that", job)
 }
 
 // Until implements Cluster.
@@ -180,8 +180,8 @@ func (p *Processes) signal(id string, signal os.Signal) error {
 	return agent.Signal(signal)
 }
 
-// Wipe implements Cluster. The workers' keepers are no children of the agent any
-// more, so their programs are told to end.
+// Wipe implements Cluster. The keepers of the workers are not child processes of the agent
+// any more, so that their programs are killed.
 func (p *Processes) Wipe(id string) error {
 	dir := p.agents[id].dir
 	if err := os.Rename(dir, dir+".wiped"); err != nil {
@@ -209,7 +209,7 @@ func (p *Processes) RestartAgent(id string) error {
 
 func (p *Processes) restart(process *child.Process) error {
 	if process == nil {
-		return errors.New("it was never there")
+		return errors.New("the agent was never started")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -241,7 +241,7 @@ func (p *Processes) Finish(w model.Worker, code int32) error {
 	name := filepath.Join(p.work, fmt.Sprintf("%s.%s.%d.%d", w.Job, w.Stage, w.ID.Index, w.ID.Number))
 	var pipe *os.File
 	err := p.Until(func() (ok bool) {
-		// It opens once the program reads from it.
+		// The open succeeds once the program reads from the pipe.
 		var err error
 		pipe, err = os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		return err == nil
@@ -264,13 +264,13 @@ func (p *Processes) Programs() (int, error) {
 	return len(programs), err
 }
 
-// programs are the processes of workers and their keepers: they, and no others,
-// work in directories of the fleet's.
+// programs returns the processes of workers and their keepers: only they have working
+// directories in the fleet's directory.
 func (p *Processes) programs() ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	var programs []int
 	for _, link := range links {
-		dir, err := os.Readlink(link) // what ends meanwhile works nowhere
+		dir, err := os.Readlink(link) // an exited process has no working directory
 		if err != nil || !strings.HasPrefix(dir, p.dir+string(filepath.Separator)) {
 			continue
 		}
@@ -298,7 +298,7 @@ func (p *Processes) Rest() error {
 		return len(left) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%w: %d things are left over: %v", err, len(left), left)
+		return fmt.Errorf("%w: %d violations: %v", err, len(left), left)
 	}
 	auditor, err := audit.Check(ctx, p.store, space, 0)
 	if err != nil {
@@ -313,19 +313,18 @@ func (p *Processes) Rest() error {
 	return err
 }
 
-// Close implements Cluster. What a killed agent has left running ends here, and
-// writes nothing any more.
+// Close implements Cluster. It kills the processes that killed agents have left.
 func (p *Processes) Close() error {
 	err := errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
 	over := p.Until(func() bool {
 		programs, listed := p.programs()
 		for _, pid := range programs {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // or it has ended by itself
+			_ = syscall.Kill(pid, syscall.SIGKILL) // or it has exited already
 		}
 		return listed == nil && len(programs) == 0
 	})
 	if over != nil {
-		over = fmt.Errorf("programs are left running: %w", over)
+		over = fmt.Errorf("programs still run: %w", over)
 	}
 	return errors.Join(err, over)
 }

@@ -12,8 +12,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// gone waits until no program runs and nothing is leased or assigned, and lists
-// what the store still has of a job: what is kept for a while, to be read.
+// gone waits until no program runs and nothing is leased or assigned, and shows the records
+// of a job that stay readable for a while.
 func (p *player) gone(w *words) (string, error) {
 	job := w.next("job")
 	if err := w.problem(); err != nil {
@@ -35,8 +35,8 @@ func (p *player) gone(w *words) (string, error) {
 	return lines(kept, func(line string) string { return line }), nil
 }
 
-// remains reads what the store has: of a job what may be read for a while, and of
-// all jobs what holds executors.
+// remains reads the store: the records of a job that stay readable for a while, and the
+// records of all jobs that use executors.
 func (p *player) remains(job string) (kept, held []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -62,8 +62,8 @@ func (p *player) remains(job string) (kept, held []string, err error) {
 	return slices.Sorted(maps.Keys(of)), held, nil
 }
 
-// clearQuarantine takes the word that all workers of an executor that are being
-// stopped are gone.
+// clearQuarantine confirms that all workers of an executor that are being stopped have
+// ended.
 func (p *player) clearQuarantine(w *words) (string, error) {
 	request := &berthv1.ClearQuarantineRequest{Executor: w.next("id"), RequestId: p.requestID()}
 	if err := w.problem(); err != nil {

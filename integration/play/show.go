@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// key of a reservation as files write it.
+// keyText returns the key of a reservation in the form of the files.
 func keyText(job, stage, name string) string {
 	if name == model.MainName || name == "" {
 		return job + "/" + stage
@@ -18,7 +18,7 @@ func keyText(job, stage, name string) string {
 	return job + "/" + stage + "/" + name
 }
 
-// workersText is the reverse of words.workers.
+// workersText is the inverse of words.workers.
 func workersText(workers []*berthv1.WorkerID) string {
 	list := make([]model.WorkerID, len(workers))
 	for i, s := range workers {
@@ -39,7 +39,7 @@ func runsText(list []model.WorkerID) string {
 	return strings.Join(parts, ",")
 }
 
-// reservationText is all of a reservation that both worlds agree on.
+// reservationText returns the fields of a reservation that are the same in both worlds.
 func reservationText(r *berthv1.Reservation) string {
 	words := []string{keyText(r.GetJob(), r.GetStage(), r.GetName()), r.GetState().String()}
 	if len(r.GetWorkers()) > 0 {

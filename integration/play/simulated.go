@@ -17,7 +17,7 @@ type Simulated struct {
 	killed map[string]func()
 }
 
-// NewSimulated makes a simulated cluster; the simulator's transcript goes to out.
+// NewSimulated returns a simulated cluster. The simulator's transcript goes to out.
 func NewSimulated(o Options, out io.Writer) *Simulated {
 	registry := queue.Config{BestEffort: o.Legacy}
 	if o.Readiness == "signal" {
@@ -79,7 +79,7 @@ func (s *Simulated) KillLeader(service string) error {
 func (s *Simulated) Restart(service string) error {
 	restart := s.killed[service]
 	if restart == nil {
-		return fmt.Errorf("nobody of %s was killed", service)
+		return fmt.Errorf("no process of %s was killed", service)
 	}
 	restart()
 	delete(s.killed, service)

@@ -8,7 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// sku specifies a shape of hosts, and the rule it is scaled by.
+// sku defines a SKU and its scaling rule.
 func (p *player) sku(w *words) (string, error) {
 	sku := &berthv1.Sku{Name: w.next("name"), Resources: w.resources(), Attributes: w.attributes()}
 	rule := &berthv1.ScaleRule{MinIdle: int32(w.number("minIdle")), MinSize: int32(w.number("minSize"))}
@@ -30,9 +30,8 @@ func (p *player) sku(w *words) (string, error) {
 	return "ok", nil
 }
 
-// usage shows the usage of a SKU, or of all. With NAME=VALUE it is that of one
-// SKU, once it is as named: what another service has told is known a moment
-// later.
+// usage shows the usage of one SKU or of all. With NAME=VALUE it waits until one SKU has
+// these values, because the data of other services arrives later.
 func (p *player) usage(w *words) (string, error) {
 	request := &berthv1.GetUsageRequest{}
 	if len(w.bare) > 0 {
@@ -40,7 +39,7 @@ func (p *player) usage(w *words) (string, error) {
 	}
 	wanted := w.equations()
 	if len(wanted) > 0 && request.Sku == "" {
-		return "", fmt.Errorf("%v of which SKU", wanted)
+		return "", fmt.Errorf("%v needs a SKU", wanted)
 	}
 	var last string
 	err := p.Until(func() bool {
@@ -83,8 +82,8 @@ func usageText(u *berthv1.SkuUsage) string {
 	return strings.Join(words, " ")
 }
 
-// unmapped shows what waits and no SKU fits. With NAME=VALUE it is shown once
-// each of them is there.
+// unmapped shows the pending requests that fit no SKU. With NAME=VALUE it waits until it
+// has all of these.
 func (p *player) unmapped(w *words) (string, error) {
 	wanted := w.equations()
 	var last string
@@ -105,7 +104,7 @@ func (p *player) unmapped(w *words) (string, error) {
 	return last, nil
 }
 
-// idle lists the executors of a SKU without workers, and why each is idle.
+// idle shows the executors of a SKU without workers, and why each is idle.
 func (p *player) idle(w *words) (string, error) {
 	answer, refused := call(p, p.executors.ListIdleExecutors, &berthv1.ListIdleExecutorsRequest{Sku: w.next("SKU"), Max: 1000})
 	if refused != nil {

@@ -15,8 +15,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// words are those of a command: bare ones, then NAME=VALUE. Each has to be read,
-// so that a word that means nothing is a mistake of the file.
+// words are the words of a command: bare words, then NAME=VALUE. A word that no code reads
+// is a mistake in the file.
 type words struct {
 	bare  []string
 	named map[string]string
@@ -37,18 +37,18 @@ func parse(line string) (name string, w *words) {
 	return all[0], w
 }
 
-// problem is what is wrong with the words.
+// problem returns the mistake in the words.
 func (w *words) problem() error {
 	if w.first != nil {
 		return w.first
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.named)) {
 		if !w.read[name] {
-			return fmt.Errorf("%s= means nothing here", name)
+			return fmt.Errorf("%s= is not a word of this command", name)
 		}
 	}
 	if len(w.bare) > 0 {
-		return fmt.Errorf("%q means nothing here", w.bare[0])
+		return fmt.Errorf("%q is not a word of this command", w.bare[0])
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (w *words) wrong(format string, args ...any) {
 	}
 }
 
-// next takes the next bare word.
+// next returns the next bare word.
 func (w *words) next(what string) string {
 	if len(w.bare) == 0 {
 		w.wrong("%s is missing", what)
@@ -70,7 +70,7 @@ func (w *words) next(what string) string {
 	return word
 }
 
-// expect takes a bare word that has to be there.
+// expect reads a bare word that must be there.
 func (w *words) expect(word string) {
 	if got := w.next(word); got != word {
 		w.wrong("%q instead of %q", got, word)
@@ -84,7 +84,7 @@ func (w *words) text(name string) string {
 	return w.named[name]
 }
 
-// equations are all that is named, as NAME=VALUE.
+// equations returns all NAME=VALUE words.
 func (w *words) equations() []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(w.named)) {
@@ -93,7 +93,7 @@ func (w *words) equations() []string {
 	return list
 }
 
-// hasAll says whether a line has all of these words.
+// hasAll reports whether a line has all of these words.
 func hasAll(line string, words []string) bool {
 	has := strings.Fields(line)
 	return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(has, word) })
@@ -127,7 +127,7 @@ func (w *words) duration(text string) time.Duration {
 	return d
 }
 
-// resources and attributes go by these names.
+// The names of resources and attributes.
 var (
 	resourceNames  = []string{"slots", "cpu", "gpu", "fpga", "memory"}
 	attributeNames = []string{"zone", "rack", "disk"}
@@ -153,7 +153,7 @@ func (w *words) attributes() map[string]string {
 	return m
 }
 
-// shares reads what a host sets aside for roles: web:slots=1,cpu=1000;db:slots=1.
+// shares reads the shares of a host: web:slots=1,cpu=1000;db:slots=1.
 func (w *words) shares() map[string]resource.Vector {
 	shares := map[string]resource.Vector{}
 	for text := range strings.FieldsFuncSeq(w.text("reserved"), func(r rune) bool { return r == ';' }) {
@@ -207,7 +207,7 @@ func (w *words) workers(text string) []*berthv1.WorkerID {
 	return workers
 }
 
-// enum reads the name of a value of an enum; empty is its zero.
+// enum reads the name of a value of an enum; the empty name is its zero value.
 func enum[E ~int32](w *words, name string, values map[string]int32) E {
 	text := w.text(name)
 	value, ok := values[text]

@@ -246,7 +246,7 @@ func (l *load) matching() {
 			}
 			if strings.HasPrefix(a.GetExecutor(), "host-") {
 				if a.GetState() != berthv1.Assignment_RUNNING {
-					return fmt.Sprintf("a worker is still on its way: %v", a)
+					return fmt.Sprintf("a worker is still being started or stopped: %v", a)
 				}
 				recorded[fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor())] = true
 			}

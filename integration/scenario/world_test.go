@@ -138,7 +138,7 @@ func checkHistory(t *testing.T, s store.Store, from int64, tampered map[int64]bo
 	}
 	stats := a.Stats()
 	if (stats.Snapshots != 0) != (from != 0) || stats.OverCommitted != 0 || stats.StartedTwice != 0 {
-		t.Errorf("the history has gaps, or executors are over-committed, or workers were started twice: %+v", stats)
+		t.Errorf("the history has gaps, executors are over-committed, or workers were started twice: %+v", stats)
 	}
 	t.Logf("history: up to revision %d, %d reservations, %d leases, %d workers leased, %d ran", stats.Revision, stats.Reservations, stats.LeasesGranted, stats.WorkersLeased, stats.WorkersRunning)
 }
@@ -158,7 +158,7 @@ func (w *world) quiesce() {
 		var left []audit.Violation
 		follower.Look(func(a *audit.Auditor) { left = a.Quiesced() })
 		if len(left) > 0 {
-			return fmt.Sprintf("%d things are left over, the first: %v", len(left), left[0])
+			return fmt.Sprintf("%d violations, the first: %v", len(left), left[0])
 		}
 		return ""
 	})

@@ -10,16 +10,16 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// presence is what the store has told of an executor so far.
+// presence is the presence of an executor as the store has reported it.
 type presence struct {
 	there bool
-	// gone is when it was there last.
+	// gone is when it was deleted last.
 	gone time.Time
 	lost bool
 }
 
-// told takes what the store was told last, for what the records alone do not
-// show: whether what they say of the hosts is so.
+// told processes the latest changes of the store. It checks promises that the records alone
+// do not show: whether what they say about hosts is true.
 func (w *World) told(c store.Change) {
 	ref, ok := w.space.Parse(c.Key)
 	if !ok {
@@ -49,8 +49,7 @@ func (w *World) presence(id string) *presence {
 	return w.presences[id]
 }
 
-// decode answers a record that was put; nil for one that was deleted, or that
-// cannot be read.
+// decode returns a record that was put, or nil if it was deleted or cannot be decoded.
 func (w *World) decode(ref model.Ref, c store.Change) model.Record {
 	if c.Deleted {
 		return nil
@@ -63,8 +62,8 @@ func (w *World) decode(ref model.Ref, c store.Change) model.Record {
 	return record
 }
 
-// checkLost says that an executor is given up only while it is away, and was for
-// as long as it may be.
+// checkLost checks that an executor is declared lost only while it is absent, and after the
+// required time.
 func (w *World) checkLost(e *model.Executor) {
 	p := w.presence(e.ID)
 	newly := e.Lost && !p.lost
@@ -72,14 +71,14 @@ func (w *World) checkLost(e *model.Executor) {
 	switch {
 	case !newly:
 	case p.there:
-		w.fail("%s is LOST, and is there", e.ID)
+		w.fail("%s is LOST although it is present", e.ID)
 	case w.now.Sub(p.gone) < w.lostAfter:
-		w.fail("%s is LOST after %v, and may be away for %v", e.ID, w.now.Sub(p.gone), w.lostAfter)
+		w.fail("%s is LOST after %v, want at least %v", e.ID, w.now.Sub(p.gone), w.lostAfter)
 	}
 }
 
-// checkNotReported says that no worker is given up for a report without it while
-// its executor has it.
+// checkNotReported checks that no worker is declared lost for a report without it while its
+// executor has it.
 func (w *World) checkNotReported(chunk *model.TaskChunk) {
 	for _, tw := range chunk.Workers {
 		if tw.State != model.WorkerLost || tw.Reason != fault.ReasonNotReported {
@@ -88,7 +87,7 @@ func (w *World) checkNotReported(chunk *model.TaskChunk) {
 		for a := range w.holders() {
 			for _, k := range a.names {
 				if wk := a.workers[k]; wk.uid == chunk.UID && k.worker.ID == tw.ID && !wk.state.Terminal() {
-					w.fail("%s of %s is LOST for a report without it, and is %s on %s", tw.ID, chunk.UID, wk.state, a.id)
+					w.fail("%s of %s is LOST because of a report without it, but is %s on %s", tw.ID, chunk.UID, wk.state, a.id)
 				}
 			}
 		}

@@ -25,66 +25,65 @@ type Host struct {
 	ID, SKU    string
 	Attributes map[string]string
 	Resources  resource.Vector
-	// Reserved are the shares of Resources that it sets aside, by role.
+	// Reserved are the shares of Resources that it reserves, by role.
 	Reserved   map[string]resource.Vector
 	Generation int64
-	// Allow lists the commands that its agent starts; every command unless given.
+	// Allow lists the commands that its agent starts; default every command.
 	Allow []string
 }
 
-// agent is a host: its workers live on when the agent itself crashes.
+// agent is a host and its agent. The workers survive a crash of the agent.
 type agent struct {
 	w       *World
 	id      string
 	address string
 	host    Host
-	// secret is kept on the host's disk; superseded says that another agent has the
-	// id, left that the process has exited for it.
+	// secret is on the host's disk. superseded is set if another agent has the ID, left if
+	// the process has exited because of that.
 	secret           string
 	superseded, left bool
 	cut              bool
 
-	// refusing: until then it starts nothing; rejected it does not start again.
+	// Until refusing it starts nothing. It does not start again after rejected.
 	refusing time.Time
 	rejected map[instance]bool
 
-	// denying: its process refuses whoever leads the assigner.
+	// denying is set if its process rejects every leader of the assigner.
 	denying bool
 
 	down      bool
 	downUntil time.Time
-	// life counts what ended its calls under way; births are those of its process.
+	// life changes with everything that ends its calls in flight; births counts its
+	// processes.
 	life, births int
-	// registers counts its calls to register: the answer to the newest one counts.
+	// registers counts its registration calls: only the answer to the newest one counts.
 	registers int
 
-	// owned: it has been registered; confirmed: its last announcement since it was
+	// owned is set once it has registered; confirmed if its last announcement since it was
 	// superseded said that none of its workers lives.
 	owned, confirmed bool
 
-	// Of the process, gone with it.
+	// The state of the process, which a crash loses.
 	incarnation int64
-	asking      bool      // a registration or announcement is under way
-	again       time.Time // when it may register again, after another of its id did
+	asking      bool      // a registration or announcement is in flight
+	again       time.Time // when it may register again after another agent with its ID
 	lease       int64
 	beaten      time.Time
 	reporting   bool
 	dirty       bool
 	complete    bool
 	sequence    int64
-	// judged is when a report was last answered, zero for never. strays are the
-	// workers that it should not have, as the answer said; stray is whether it was
-	// announced with any.
+	// judged is when a report was last answered, zero for never. strays are its orphaned
+	// workers according to the answer; stray is set if it was announced with any.
 	judged time.Time
 	strays int
-	// told is the term of the assigner's leader that answered the newest complete
-	// report.
+	// told is the term of the assigner's leader that answered the newest complete report.
 	told  int64
 	stray bool
-	// decisions are those of a real agent.
+	// decisions are the decisions of a real agent.
 	decisions *agentlib.Decisions
 
-	// Of the host, kept on its disk. The names are those of the workers, in order.
+	// The state of the host, on its disk. The names are those of the workers, in order.
 	workers map[instance]*worker
 	names   []instance
 	stopped map[instance]bool
@@ -107,13 +106,13 @@ type worker struct {
 	instance
 	uid   string
 	state model.WorkerState
-	stays bool // it does not end for being told to, but once its grace is over
+	stays bool // it ends only after its grace period
 	exit  *int32
 	told  bool // its end is durable
 	since time.Time
 }
 
-// Stubborn begins the script of a worker that does not end for being told to.
+// Stubborn begins the script of a worker that ignores SIGTERM.
 const Stubborn = "trap '' TERM"
 
 func addressOf(id string) string { return id + ":1" }
@@ -140,7 +139,7 @@ func (a *agent) die() {
 	a.superseded = false
 }
 
-// restart forgets what only the process knew. Calls under way come to nothing.
+// restart drops the state of the process. The answers to calls in flight are ignored.
 func (a *agent) restart() {
 	a.life++
 	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
@@ -148,10 +147,10 @@ func (a *agent) restart() {
 	a.judged, a.strays, a.stray, a.told = time.Time{}, 0, false, 0
 }
 
-// nonce is that of the registrations of the process.
+// nonce returns the nonce of the registrations of the process.
 func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
 
-// permit decides whether an order is looked at.
+// permit checks the nonce of a start or stop request.
 func (a *agent) permit(nonce dispatch.Nonce) error {
 	if a.denying {
 		nonce = ""
@@ -159,7 +158,7 @@ func (a *agent) permit(nonce dispatch.Nonce) error {
 	return a.decisions.Permit(string(nonce))
 }
 
-// recover begins a process with what the host keeps.
+// recover starts a process with the state of the host.
 func (a *agent) recover() {
 	a.decisions = agentlib.NewDecisions(a.id, a.nonce())
 	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
@@ -172,7 +171,7 @@ func (a *agent) recover() {
 	}
 }
 
-// send is a call of the agent to a service.
+// call sends a call of the agent to a service.
 func (a *agent) call(what, service string, request any, done func(any, error)) {
 	if a.cut {
 		return
@@ -203,21 +202,21 @@ func (a *agent) turn() {
 	}
 	switch {
 	case a.superseded && a.incarnation == 0:
-		return // it has no name to report under, and waits for its workers to end
+		return // it has no name for reports and waits until its workers end
 	case a.incarnation == 0:
 		a.register()
 	case a.w.now.Sub(a.beaten) >= presenceTTL/3, a.lease != 0 && a.stray != a.doubtful():
 		a.beat()
 	}
 	if a.strays > 0 && a.w.now.Sub(a.judged) > presenceTTL {
-		a.complete = true // who leads the assigner meanwhile may not know them
+		a.complete = true // a leader of the assigner since then may not know the workers
 	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting && !a.superseded {
 		a.report()
 	}
 }
 
-// busy says whether a turn would do something.
+// busy reports whether a turn would do something.
 func (a *agent) busy() bool {
 	switch {
 	case !a.up() || a.cut:
@@ -234,16 +233,16 @@ func (a *agent) busy() bool {
 	return (a.dirty || a.complete) && !a.reporting && !a.superseded
 }
 
-// telling says whether something happened on the host that may not be known yet.
+// telling reports whether something on the host is not reported yet.
 func (a *agent) telling() bool { return !a.superseded && (a.dirty || a.reporting) }
 
-// leaves says whether a superseded agent has nothing left to stop or to tell.
+// leaves reports whether a superseded agent has nothing left to stop or report.
 func (a *agent) leaves() bool {
 	return a.superseded && a.living() == 0 && (a.confirmed || a.incarnation == 0)
 }
 
-// supersede has the agent stop its workers, for another one has the id: in a while,
-// as processes take their time. Until its end is told it beats on.
+// supersede makes the agent stop its workers after a while, because another agent has its
+// ID. It sends heartbeats until its end is reported.
 func (a *agent) supersede() {
 	if a.superseded {
 		return
@@ -281,7 +280,7 @@ func (a *agent) register() {
 	number := a.registers
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
-			return // it was given up, and another one began
+			return // it was declared lost and another call began
 		}
 		a.asking = false
 		switch {
@@ -305,10 +304,10 @@ func (a *agent) register() {
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-// againEvery is how often an agent asks again whose id another one has taken.
+// againEvery is how often an agent tries to register while another one has its ID.
 const againEvery = 30 * time.Second
 
-// stillAsking forgets a request that got no answer.
+// stillAsking returns a function that drops a call without an answer.
 func (a *agent) stillAsking() func() {
 	life := a.life
 	return func() {
@@ -318,10 +317,9 @@ func (a *agent) stillAsking() func() {
 	}
 }
 
-// beat keeps the presence, as a replica of executor-state does for the stream
-// that it holds: where the key is not there, or on an etcd lease that nobody
-// renews any more, it is put again, and so it is where what was told of the
-// workers is no longer so.
+// beat keeps the presence, as a replica of executor-state does for a heartbeat stream: it
+// puts the key if it is missing, if its etcd lease has no owner, or if what it says about
+// the workers has changed.
 func (a *agent) beat() {
 	if a.asking {
 		return
@@ -339,7 +337,7 @@ func (a *agent) beat() {
 			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
 			record := a.record()
 			if record != nil {
-				a.stray = record.Strays // as the replica's view has it
+				a.stray = record.Strays // as in the replica's view
 			}
 			if a.stray != a.doubtful() || a.living() == 0 && record != nil && record.Returning {
 				a.announce(a.lease)
@@ -358,7 +356,7 @@ func (a *agent) beat() {
 	a.announce(lease.ID)
 }
 
-// announce puts presence on an etcd lease, with what is known of the workers.
+// announce puts the presence on an etcd lease, with the state of the workers.
 func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
@@ -366,7 +364,7 @@ func (a *agent) announce(lease int64) {
 	number := a.registers
 	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
-			return // the agent has registered again since
+			return // the agent has registered again since then
 		}
 		a.asking = false
 		switch f := fault.Of(err); {
@@ -378,13 +376,13 @@ func (a *agent) announce(lease int64) {
 			a.complete = a.complete || a.lease != lease
 			a.lease, a.beaten, a.stray = lease, a.w.now, stray
 		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound || f.Reason == fault.ReasonOtherAgent:
-			a.restart() // register anew
+			a.restart() // it registers again
 		}
 	})
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-// living counts the workers that run.
+// living returns the number of running workers.
 func (a *agent) living() int {
 	n := 0
 	for _, worker := range a.workers {
@@ -395,8 +393,8 @@ func (a *agent) living() int {
 	return n
 }
 
-// doubtful says whether it has workers that it should not have, or that nobody
-// has said yet that it should.
+// doubtful reports whether it has orphaned workers, or workers that no answer has confirmed
+// yet.
 func (a *agent) doubtful() bool {
 	if a.judged.IsZero() {
 		return a.living() > 0
@@ -404,13 +402,13 @@ func (a *agent) doubtful() bool {
 	return a.strays > 0
 }
 
-// lacks says whether the assigner's leader of a term is to be told everything,
-// because only another one was.
+// lacks reports whether the assigner's leader of a term needs a complete report, because
+// only another leader had one.
 func (a *agent) lacks(term int64) bool {
 	return term > a.told && (a.living() > 0 || a.strays > 0)
 }
 
-// assigner is the term of the assigner's leader, zero while there is none.
+// assigner returns the term of the assigner's leader, or zero without one.
 func (a *agent) assigner() int64 {
 	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
 	if err != nil || !there {
@@ -419,7 +417,7 @@ func (a *agent) assigner() int64 {
 	return kv.Create
 }
 
-// record is what the store has of it, nil where it has nothing.
+// record returns the executor record in the store, or nil.
 func (a *agent) record() *model.Executor {
 	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
 	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
@@ -434,14 +432,14 @@ func (a *agent) record() *model.Executor {
 	return record.(*model.Executor)
 }
 
-// add keeps a worker that the host now has.
+// add adds a worker to the host.
 func (a *agent) add(w *worker) {
 	at, _ := slices.BinarySearchFunc(a.names, w.instance, instance.compare)
 	a.names = slices.Insert(a.names, at, w.instance)
 	a.workers[w.instance] = w
 }
 
-// report tells of all workers whose end is not durable yet.
+// report reports all workers whose end is not durable yet.
 func (a *agent) report() {
 	a.sequence++
 	r := dispatch.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
@@ -491,8 +489,8 @@ func (a *agent) report() {
 	})
 }
 
-// order carries one order to the agent at an address: done is called once, with an Unknown
-// when no answer comes in time.
+// order sends a start or stop request to the agent at an address. It calls done once, with
+// an Unknown if no answer comes in time.
 func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
 	var to *agent
 	for _, a := range w.agents {
@@ -501,7 +499,7 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 		}
 	}
 	if to == nil {
-		w.fail("an order to %q, which is no executor", address)
+		w.fail("a request to %q, which is not an executor", address)
 		return
 	}
 	answered := false
@@ -530,8 +528,8 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 	w.later(timeout, func() { once(dispatch.Unknown{Message: "no answer"}) })
 }
 
-// submit takes an order to start. A worker of a lower epoch of the name has to
-// end first: then the order has to come again.
+// submit handles a start request. A worker with a lower epoch of the same name must end
+// first; the request must be repeated then.
 func (a *agent) submit(s dispatch.Submit) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
@@ -562,11 +560,9 @@ func (a *agent) submit(s dispatch.Submit) any {
 	return dispatch.Accepted{Status: dispatch.Status{State: model.WorkerRunning}, Incarnation: a.incarnation, Sequence: a.sequence}
 }
 
-// refuses says why a command is not started. The hosts of a Stage have a shell
-// and nothing else.
+// refuses returns why a command is not started. The hosts of a Stage have only a shell.
 func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
-	// A host on which a worker does not start is no fault that ends: Berth lives
-	// with it at rest, too.
+	// On some hosts a worker never starts. Berth must come to rest nevertheless.
 	if !a.w.directed && a.w.rng.IntN(8) == 0 {
 		a.rejected[k] = true
 	}
@@ -579,7 +575,7 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	return dispatch.Refused{}, false
 }
 
-// stop takes an order to stop. Where it answers an end, that is a promise.
+// stop handles a stop request. An answer with an end is a promise.
 func (a *agent) stop(s dispatch.Stop) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
@@ -615,7 +611,7 @@ func (a *agent) stop(s dispatch.Stop) any {
 	return dispatch.Ended{State: w.state, ExitCode: w.exit}
 }
 
-// end is the end of a worker's process.
+// end records the end of a worker's process.
 func (a *agent) end(w *worker, state model.WorkerState, exit *int32) {
 	if w.state.Terminal() {
 		return

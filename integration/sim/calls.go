@@ -9,8 +9,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// performRegistry carries the queue's calls to the other services, as the
-// registry's shell does.
+// performRegistry sends the queue's calls to the other services, like the registry's shell.
 func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
@@ -67,8 +66,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	}
 }
 
-// performAssigner carries orders to agents, each once, as the assigner's shell
-// does: an answer that does not come in time is an Unknown.
+// performAssigner sends start and stop requests to agents, each once, like the assigner's
+// shell: an answer that does not come in time is an Unknown.
 func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action) {
 	switch a := action.(type) {
 	case dispatch.Submit:

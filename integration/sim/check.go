@@ -9,7 +9,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// starts remembers where each (worker, epoch) was started.
+// starts maps each (worker, epoch) to where it was started.
 type starts map[instance]string
 
 // promise is a stop that a host has confirmed.
@@ -18,26 +18,26 @@ type promise struct {
 	instance
 }
 
-// promises is called by hosts when they confirm a stop.
+// promises records the confirmation of a stop by a host.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
-// supersedes is called by hosts that end a worker for an order to start another
-// of its name.
+// supersedes records that a host ends a worker because of a start request for another one
+// with its name.
 func (w *World) supersedes(a *agent, k instance, old int64) {
 	if old > k.epoch {
-		w.fail("%s at epoch %d is ended on %s for an order of epoch %d, which is over", k.worker, old, a.id, k.epoch)
+		w.fail("%s at epoch %d is ended on %s for a request of epoch %d, which is over", k.worker, old, a.id, k.epoch)
 	}
 }
 
-// started is called by hosts when a process has started.
+// started records the start of a process on a host.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
-		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
+		w.fail("%s at epoch %d is started on %s, but was started on %s already", k.worker, k.epoch, a.id, first)
 	}
 	if w.promised[promise{a.id, k}] {
 		w.fail("%s at epoch %d is started on %s, which had confirmed its stop", k.worker, k.epoch, a.id)
 	}
-	// What the control plane has given up, or should not be there, is counted too.
+	// Lost and orphaned workers count too.
 	if slots, running := int(a.host.Resources["slots"]), a.living(); running > slots {
 		w.fail("%s runs %d workers in %d slots", a.id, running, slots)
 	}
@@ -45,7 +45,7 @@ func (w *World) started(a *agent, k instance) {
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
 }
 
-// stored is what the store holds, by kind and key, as of a revision.
+// stored is the content of the store at a revision, by kind and key.
 type stored struct {
 	revision int64
 	kinds    map[model.Kind]map[string]storedValue
@@ -56,10 +56,10 @@ type storedValue struct {
 	kv  store.KV
 }
 
-// since returns what the store wrote after a revision.
+// since returns the revisions of the store after one.
 func (w *World) since(revision int64) []store.Revision {
 	history := w.store.History()
-	// Revisions are consecutive, so the tail is found by counting back.
+	// Revisions are consecutive, so that the number of revisions gives the index.
 	at := len(history)
 	for at > 0 && history[at-1].Revision > revision {
 		at--
@@ -67,7 +67,7 @@ func (w *World) since(revision int64) []store.Revision {
 	return history[at:]
 }
 
-// read brings stored up to date.
+// read updates stored.
 func (w *World) read() {
 	for _, r := range w.since(w.stored.revision) {
 		w.stored.revision = r.Revision
@@ -90,7 +90,7 @@ func (w *World) read() {
 	}
 }
 
-// records decodes what the store holds of a kind.
+// records decodes the stored records of a kind.
 func (w *World) records(kind model.Kind) []model.Record {
 	w.read()
 	values := w.stored.kinds[kind]
@@ -107,7 +107,7 @@ func (w *World) records(kind model.Kind) []model.Record {
 	return records
 }
 
-// checkRest looks at a world in which nothing happens any more.
+// checkRest checks a world at rest.
 func (w *World) checkRest() {
 	if v := w.audit.Quiesced(); len(v) > 0 {
 		w.fail("at rest: %+v", v[0])
@@ -120,8 +120,8 @@ func (w *World) checkRest() {
 	w.checkRequeues()
 }
 
-// checkRequeues says that every worker that was to be queued again was, or its
-// worker index was taken by another meanwhile, or nobody wanted it any more.
+// checkRequeues checks every worker that was to be requeued: it was, or another worker has
+// its index, or it is not wanted any more.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
@@ -130,7 +130,7 @@ func (w *World) checkRequeues() {
 		workerID model.WorkerID
 	}
 	var wanted []again
-	// lowered are those that were above a target while their version lived.
+	// lowered are the workers above a lowered target while their version was unfinished.
 	lowered := map[again]bool{}
 	lower := func() {
 		for _, a := range wanted {
@@ -184,13 +184,13 @@ func (w *World) checkRequeues() {
 		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, ID: next}], r.Unwanted.Has(a.workerID), lowered[a]:
 		case r.State.Terminal() && r.State != model.Completed:
 		default:
-			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.workerID, a.uid, r.State)
+			w.fail("at rest: %s %s of %s (%s) is not requeued", r.Key, a.workerID, a.uid, r.State)
 		}
 	}
 }
 
-// checkEnds says that at rest what can end has ended: nothing is still being
-// cancelled, and no task whose workers are gone is left.
+// checkEnds checks that at rest nothing is being cancelled, and that no task has only ended
+// workers.
 func (w *World) checkEnds() {
 	for _, record := range w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); r.State == model.Cancelling {
@@ -199,12 +199,12 @@ func (w *World) checkEnds() {
 	}
 	for _, record := range w.records(model.KindTaskHeader) {
 		if h := record.(*model.TaskHeader); h.Ended {
-			w.fail("at rest: the task %s of %s has ended and is still there", h.UID, h.Key)
+			w.fail("at rest: the ended task %s of %s still exists", h.UID, h.Key)
 		}
 	}
 }
 
-// checkProcesses compares the hosts with the records, worker by worker.
+// checkProcesses compares the workers on the hosts with the records.
 func (w *World) checkProcesses() {
 	ids := map[uint32]string{}
 	for _, record := range w.records(model.KindExecutor) {
@@ -256,13 +256,13 @@ func (w *World) checkProcesses() {
 		}
 		for k := range recorded[a.id] {
 			if holders[a] && a.workers[k] == nil {
-				w.fail("at rest: %s is recorded on %s, which has never heard of it", k.worker, a.id)
+				w.fail("at rest: %s is recorded on %s, which does not have it", k.worker, a.id)
 			}
 		}
 	}
 }
 
-// holders are the agents that registered the executors last.
+// holders returns the agents that registered the executors last.
 func (w *World) holders() map[*agent]bool {
 	addresses := map[string]string{}
 	for _, record := range w.records(model.KindExecutor) {
@@ -278,7 +278,7 @@ func (w *World) holders() map[*agent]bool {
 	return holders
 }
 
-// checkHeads says that at rest nothing waits for what is free.
+// checkHeads checks that at rest no head of a queue fits on free capacity.
 func (w *World) checkHeads() {
 	used := 0
 	for _, record := range w.records(model.KindLeaseChunk) {
@@ -292,7 +292,7 @@ func (w *World) checkHeads() {
 		r := record.(*model.Reservation)
 		if r.State == model.Queued && r.Workers.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
 			len(r.Spec.Constraints.Avoid)+len(r.Failed) == 0 && w.clients.isHead(r) {
-			w.fail("at rest: %s waits for %d executors with %d free", r.Key, r.Workers.Len(), free)
+			w.fail("at rest: %s is queued for %d executors while %d are free", r.Key, r.Workers.Len(), free)
 		}
 	}
 }

@@ -11,16 +11,17 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// clients are job services: they ask for batches and cancel them, over a few
-// names so that calls meet.
+// clients are job services: they request and cancel batches, over a few names so that calls
+// collide.
 type clients struct {
 	w        *World
 	requests int
-	// acked are the versions that were acknowledged, by uid.
+	// acked are the acknowledged versions, by uid.
 	acked map[string]model.Key
-	// busy are the keys with a call under way: one client a key keeps its order.
+	// busy are the keys with a call in flight: one client for each key keeps the order of
+	// its calls.
 	busy map[model.Key]bool
-	// gone are keys whose last acknowledged call was a cancel.
+	// gone are the keys whose last acknowledged call was a cancel.
 	gone map[model.Key]bool
 }
 
@@ -32,11 +33,11 @@ func (c *clients) act() {
 	rng := c.w.rng
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)), Name: []string{"main", "extra"}[rng.IntN(2)]}
 	if rng.IntN(4) == 0 || c.w.memory > 0 && rng.IntN(8) > 0 {
-		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName} // soon forgotten, being alone
+		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName} // soon deleted, because its job has no other
 	}
 	cancels, most := rng.IntN(5) < 2, 6
 	if c.w.memory > 0 && key.Job == "job" {
-		// One small batch after the other, each of the same workers.
+		// One small batch after another, always of the same workers.
 		if c.gone[key] && c.known(key) || !c.gone[key] && rng.IntN(4) > 0 {
 			return
 		}
@@ -106,11 +107,11 @@ func (c *clients) act() {
 	})
 }
 
-// call sends a request of a client under an ID of its own until the outcome is known.
-// The registry remembers the ID for a time after what came of it has ended. So no copy
-// of the call is carried out later than that after the call began, and if the outcome
-// is open by then, the client sends the request under another ID. By then it is unknown
-// whether there is anything to repeat: a flush may have ended what the call made.
+// call sends a request of a client under a request ID until the outcome is known. The
+// registry remembers the ID for a time after the reservation has ended, so that no copy of
+// the call is executed more than that time after the call began. If the outcome is still
+// unknown then, the client sends the request under another ID. It does not know whether
+// there is anything to repeat: a flush may have ended the reservation.
 func (c *clients) call(what string, lives func() bool, request func(id string) any, done func(any, error)) {
 	c.requests++
 	id := fmt.Sprintf("request-%d", c.requests)
@@ -130,14 +131,14 @@ func (c *clients) call(what string, lives func() bool, request func(id string) a
 	})
 }
 
-// known says whether it is still remembered which workers a stage has had.
+// known reports whether the registry remembers the worker numbers of a stage.
 func (c *clients) known(key model.Key) bool {
 	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: key.Job, Stage: key.Stage}}
 	_, known, _ := c.w.store.Get(context.Background(), c.w.space.Key(stage))
 	return known
 }
 
-// cancelWorkers removes a few workers of a stage, whether they are there or not.
+// cancelWorkers cancels a few workers of a stage, whether or not they exist.
 func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 	var workers []model.WorkerID
 	for range 1 + c.w.rng.IntN(3) {
@@ -154,7 +155,7 @@ func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 	})
 }
 
-// flush cancels what a job has queued.
+// flush cancels the queued reservations of a job.
 func (c *clients) flush(key model.Key, lives func() bool) {
 	c.call("flush of "+key.Job, lives, func(id string) any { return queue.Flush{Job: key.Job, RequestID: id} }, func(_ any, err error) {
 		c.busy[key] = false
@@ -164,24 +165,24 @@ func (c *clients) flush(key model.Key, lives func() bool) {
 	})
 }
 
-// cancelled: once a cancel is acknowledged nothing of the key is sent to be
-// started; what the assigner holds of it is stopping.
+// cancelled checks that after an acknowledged cancel no worker of the key is started, and
+// that the assigner is stopping the others.
 func (c *clients) cancelled(key model.Key) {
 	for _, record := range c.w.records(model.KindTaskHeader) {
 		h := record.(*model.TaskHeader)
 		if h.Key == key && !h.Stopping && !h.Ended {
-			c.w.fail("%s was cancelled, and its task %s is not stopping", key, h.UID)
+			c.w.fail("%s was cancelled, but its task %s is not stopping", key, h.UID)
 		}
 	}
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); r.Key == key && (r.State == model.Queued || r.State == model.Active) {
-			c.w.fail("%s was cancelled, and version %s is %s", key, r.UID, r.State)
+			c.w.fail("%s was cancelled, but version %s is %s", key, r.UID, r.State)
 		}
 	}
 }
 
-// checkRest: what was acknowledged is there, or was there and has ended long
-// enough ago to be forgotten.
+// checkRest checks that everything acknowledged exists, or has ended so long ago that it
+// was deleted.
 func (c *clients) checkRest() {
 	ended := map[string]bool{}
 	present := map[string]model.State{}
@@ -203,18 +204,18 @@ func (c *clients) checkRest() {
 	}
 	for uid, key := range c.acked {
 		if _, ok := present[uid]; !ok {
-			c.w.fail("version %s of %s was acknowledged, and was never stored", uid, key)
+			c.w.fail("version %s of %s was acknowledged, but never stored", uid, key)
 		}
 	}
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); c.gone[r.Key] && !r.State.Terminal() {
-			c.w.fail("at rest: the last that was acknowledged of %s is a cancel, and version %s is %s", r.Key, r.UID, r.State)
+			c.w.fail("at rest: the last acknowledged call of %s is a cancel, but version %s is %s", r.Key, r.UID, r.State)
 		}
 	}
 }
 
-// isHead says whether a queued version is the first of its group, as the
-// registry's leader has it.
+// isHead reports whether a queued version is the head of its group according to the
+// registry's leader.
 func (c *clients) isHead(r *model.Reservation) bool {
 	for _, n := range c.w.replicas[model.ServiceRegistry] {
 		registry, ok := n.(*node[*queue.Core])

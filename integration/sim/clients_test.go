@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// silentLeader is told what it is asked, and never answers.
+// silentLeader records calls and never answers.
 type silentLeader struct {
 	replica
 	take func(request any, until time.Time)
@@ -19,9 +19,10 @@ func (silentLeader) leads() bool                                            { re
 func (silentLeader) turn()                                                  {}
 func (s silentLeader) ask(request any, until time.Time, _ func(any, error)) { s.take(request, until) }
 
-// No copy of a client's call may be carried out once its request ID can be forgotten: it
-// would be a new call. If the outcome is open for longer, the client uses another ID.
-func TestNoCopyOfACallOutlivesTheMemoryOfItsID(t *testing.T) {
+// No copy of a client's call may be executed once the registry may have forgotten its
+// request ID, because it would be a new call. If the outcome is unknown for longer, the
+// client uses another ID.
+func TestCallsUseNewRequestIDs(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.memory = time.Second
 	began, copies := map[string]time.Time{}, map[string]int{}
@@ -29,7 +30,7 @@ func TestNoCopyOfACallOutlivesTheMemoryOfItsID(t *testing.T) {
 		id := request.(queue.Flush).RequestID
 		copies[id]++
 		if until.IsZero() || until.Sub(began[id]) > w.memory {
-			t.Errorf("a copy of %s may be carried out at %v, which began at %v", id, until, began[id])
+			t.Errorf("a copy of %s may be executed at %v, but it began at %v", id, until, began[id])
 		}
 	}}}
 	request := func(id string) any {

@@ -1,26 +1,24 @@
-// Package sim plays a whole Berth from a seed: the real cores, driven by the
-// real loop driver and the real committer and view, on the fake store, with a
-// network, agents and clients made of one random sequence and no clock but its
-// own.
+// Package sim plays a Berth from a seed: the real cores with the real loop driver,
+// committer and view, on the fake store. The network, the agents and the clients are
+// simulated from one random sequence, with a simulated clock.
 //
-// At every step one thing happens: a replica takes a turn, a message arrives or
-// is lost, a call arrives twice, a transaction's answer is lost or its proposal
-// comes late, a replica or an agent crashes and comes back, a leader is deposed
-// without knowing it, which is what a wrong proof of its death does, an executor
-// is cut off, the store is full for a while, a client asks for something, time
-// passes. After every step all revisions so far are checked against the invariants
-// (package audit), and what they say of the hosts against the hosts. In the end the
-// faults stop, and everything that was acknowledged has to be where it belongs.
+// At every step one thing happens: a replica takes a turn, a message arrives or is lost, a
+// call arrives twice, the answer of a transaction is lost or its proposal is late, a
+// replica or an agent crashes and restarts, a leader is deposed without knowing it (as by a
+// false liveness probe), an executor is cut off, the store is full for a while, a client
+// sends a request, or time passes. After every step all new revisions are checked against
+// the invariants (package audit), and against the workers on the hosts. At the end the
+// faults stop, and everything that was acknowledged must be complete.
 //
-// No two seeds are alike in how much goes wrong and how much time passes. In every
-// second one what has ended is soon forgotten, so that names come again, and orders
-// may come so late that they meet them.
+// Seeds differ in how much goes wrong and how much time passes. In every second seed ended
+// reservations are soon deleted, so that names are used again and old start and stop
+// requests may arrive after that.
 //
 // A failure is a number: the same seed plays the same run.
 //
-// An interleaving is such a world without chance or fault, in which the order of
-// all that may happen is chosen step by step, so that a race can be played in
-// every order of a bound. A failure there is a schedule.
+// An interleaving is such a world without chance or faults, in which the order of events is
+// chosen step by step, so that a race can be played in every order within bounds. A failure
+// there is a schedule.
 //
-// A Stage is a world without chance, too: package play directs it.
+// A Stage is a world without chance or faults that package play controls.
 package sim

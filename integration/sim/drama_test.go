@@ -14,47 +14,46 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// drama is a world, what is asked for first, and the calls that are made while
-// that is under way.
+// drama is a world, a first request, and the calls that are made while it is processed.
 type drama struct {
 	replicas int
 	hosts    []Host
 	workers  int32
 }
 
-// dramaKey is what all calls are about.
+// dramaKey is the key of all calls.
 var dramaKey = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
 
-// cast is a drama while it is played.
+// cast is a drama in progress.
 type cast struct {
 	*interleaving
 	drama    drama
 	requests []*request
-	// over are the versions, and gone the workers of one, that were acknowledged
-	// as cancelled: none is sent to be started any more.
+	// over are the versions, and gone the workers of one, whose cancel was acknowledged:
+	// none of them may be started any more.
 	over map[string]bool
 	gone map[lateWorker]bool
-	// deposed are the services whose leader may not know that it leads no more.
+	// deposed are the services with a leader that may not know that it was deposed.
 	deposed map[string]bool
 }
 
-// lateWorker is a worker of a version that was cancelled by itself.
+// lateWorker is a worker that was cancelled alone.
 type lateWorker struct {
 	uid      string
 	workerID model.WorkerID
 }
 
-// request is one that the client made; steps are those of the interleaving.
+// request is a request of the client; its steps are those of the interleaving.
 type request struct {
 	name          string
 	issued, acked int
-	// revision is that of the store when it was acknowledged.
+	// revision is the revision of the store when it was acknowledged.
 	revision int64
 }
 
 const notYet = -1
 
-// asks says whether the call may queue workers.
+// asks reports whether the call may queue workers.
 func (c *request) asks() bool {
 	switch c.name {
 	case "start", "resend", "replace", "lower":
@@ -63,20 +62,20 @@ func (c *request) asks() bool {
 	return false
 }
 
-// result is what came of a schedule.
+// result is the result of a schedule.
 type result struct {
 	schedule schedule
 	err      error
 	choices  []int
-	// turns are the steps at which a call meets the registry in another state,
-	// from the acknowledgement of the first request on.
+	// turns are the steps at which a call meets another state of the registry, from the
+	// acknowledgement of the first request on.
 	turns   []int
 	history uint64
 }
 
 var hashSeed = maphash.MakeSeed()
 
-// perform plays one schedule and looks at what is left.
+// perform plays one schedule and checks the result.
 func (d drama) perform(s schedule, out io.Writer) result {
 	c := &cast{
 		interleaving: newInterleaving(d.replicas, d.hosts, out), drama: d,
@@ -100,7 +99,7 @@ func (d drama) perform(s schedule, out io.Writer) result {
 	return r
 }
 
-// call makes the call of a name, or deposes a leader.
+// call makes the call with a name, or deposes a leader.
 func (c *cast) call(name string) {
 	for _, service := range services {
 		if name == "depose-"+service {
@@ -129,7 +128,7 @@ func (c *cast) call(name string) {
 	})
 }
 
-// body is what a call asks.
+// body returns the body of a call.
 func (c *cast) body(name, id string) any {
 	upsert := model.Upsert{Key: dramaKey, Count: c.drama.workers, RequestID: id, Spec: model.Spec{
 		TargetSize: c.drama.workers, MaxAttempts: 2,
@@ -156,16 +155,15 @@ func (c *cast) body(name, id string) any {
 	return upsert
 }
 
-// alone says whether every request that may queue workers, of those made up to
-// a step, was answered before this one was made.
+// alone reports whether every request that may queue workers and was sent up to a step was
+// answered before this one was sent.
 func (c *cast) alone(made *request, step int) bool {
 	return !slices.ContainsFunc(c.requests, func(o *request) bool {
 		return o != made && o.asks() && (o.acked == notYet || o.acked > made.issued) && o.issued <= step
 	})
 }
 
-// acknowledged holds Berth to what it has said: nothing of what was cancelled is
-// sent to be started from now on.
+// acknowledged records that from now on no cancelled worker may be started.
 func (c *cast) acknowledged(made *request) {
 	alone := c.alone(made, c.step)
 	for _, record := range c.w.records(model.KindReservation) {
@@ -175,7 +173,7 @@ func (c *cast) acknowledged(made *request) {
 			if r.State == model.Cancelling || r.State.Terminal() {
 				c.over[r.UID] = true
 			} else if alone {
-				c.w.fail("%s is acknowledged, and version %s is %s", made.name, r.UID, r.State)
+				c.w.fail("%s is acknowledged, but version %s is %s", made.name, r.UID, r.State)
 			}
 		case "cancel-worker":
 			for workerID := range r.Workers.All() {
@@ -190,23 +188,22 @@ func (c *cast) acknowledged(made *request) {
 	}
 }
 
-// submitting sees every order to start a worker as it is sent. A leader that
-// was deposed and does not know it is held back by its deadline in life, and
-// here by the agents alone.
+// submitting checks every start request when it is sent. In production the deadline of a
+// deposed leader holds its requests back; here only the agents do.
 func (c *cast) submitting(s dispatch.Submit) {
 	if c.deposed[model.ServiceAssigner] {
 		return
 	}
 	if c.over[s.UID] || c.gone[lateWorker{s.UID, s.Worker.ID}] {
-		c.w.fail("%s of %s is sent to be started after its cancel was acknowledged", s.Worker, s.UID)
+		c.w.fail("%s of %s is started after its cancel was acknowledged", s.Worker, s.UID)
 	}
 }
 
-// check looks at a world at rest.
+// check checks a world at rest.
 func (c *cast) check() {
 	for _, made := range c.requests {
 		if made.acked == notYet {
-			c.w.fail("at rest: %s, made at step %d, is not answered", made.name, made.issued)
+			c.w.fail("at rest: %s, sent at step %d, has no answer", made.name, made.issued)
 		}
 	}
 	c.w.checkRest()
@@ -225,51 +222,51 @@ func (c *cast) check() {
 	}
 }
 
-// checkFree: all was cancelled, so nothing is left and everything is free.
+// checkFree: everything was cancelled, so that no worker is left and all capacity is free.
 func (c *cast) checkFree(made *request) {
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); !r.State.Terminal() {
-			c.w.fail("at rest: %s was acknowledged, and version %s (parent %q) is %s", made.name, r.UID, r.Parent, r.State)
+			c.w.fail("at rest: %s was acknowledged, but version %s (parent %q) is %s", made.name, r.UID, r.Parent, r.State)
 		}
 	}
 	for _, kind := range []model.Kind{model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk} {
 		for _, record := range c.w.records(kind) {
-			c.w.fail("at rest: %s was acknowledged, and %+v is left", made.name, record.Ref())
+			c.w.fail("at rest: %s was acknowledged, but %+v is left", made.name, record.Ref())
 		}
 	}
 	for _, a := range c.w.agents {
 		for _, k := range a.names {
 			if worker := a.workers[k]; !worker.state.Terminal() {
-				c.w.fail("at rest: %s was acknowledged, and %s is %s on %s", made.name, k.worker, worker.state, a.id)
+				c.w.fail("at rest: %s was acknowledged, but %s is %s on %s", made.name, k.worker, worker.state, a.id)
 			}
 		}
 	}
 }
 
-// checkGone: a worker was cancelled, and with it those that were queued for it.
+// checkGone: a worker was cancelled, and with it the requeues of it.
 func (c *cast) checkGone(made *request) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if number, ok := r.Workers.Number(1); ok && r.State == model.Queued {
-			c.w.fail("at rest: %s was acknowledged, and 1.%d waits in version %s", made.name, number, r.UID)
+			c.w.fail("at rest: %s was acknowledged, but 1.%d is queued in version %s", made.name, number, r.UID)
 		}
 	}
 	for _, a := range c.w.agents {
 		for _, k := range a.names {
 			if k.worker.ID.Index == 1 && !a.workers[k].state.Terminal() {
-				c.w.fail("at rest: %s was acknowledged, and %s runs on %s", made.name, k.worker, a.id)
+				c.w.fail("at rest: %s was acknowledged, but %s runs on %s", made.name, k.worker, a.id)
 			}
 		}
 	}
 }
 
-// checkLowered: with a lower target no worker at or above it waits, and none was
-// queued again since.
+// checkLowered: no worker at or above a lowered target is queued, and none was requeued
+// since.
 func (c *cast) checkLowered(made *request) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue && (r.State == model.Queued || r.Epoch > made.revision) {
-			c.w.fail("at rest: %s was acknowledged at revision %d, and the requeue %s of epoch %d is %s", made.name, made.revision, r.UID, r.Epoch, r.State)
+			c.w.fail("at rest: %s was acknowledged at revision %d, but the requeue %s of epoch %d is %s", made.name, made.revision, r.UID, r.Epoch, r.State)
 		}
 	}
 }

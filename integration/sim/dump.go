@@ -8,8 +8,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// dump writes what the store went through, revision by revision: what one looks
-// at after a failure.
+// dump writes the revisions of the store, for the analysis of a failure.
 func (w *World) dump() {
 	fmt.Fprintln(w.out, "the store's history:")
 	for _, r := range w.store.History() {
@@ -32,7 +31,7 @@ func (w *World) dump() {
 	}
 }
 
-// brief is a record in a few words.
+// brief returns a record in a few words.
 func brief(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Reservation:

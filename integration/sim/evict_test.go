@@ -12,11 +12,10 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// A false proof of death costs a change of the leader, and nothing else: who leads
-// is evicted, service by service, again and again, while batches are asked for,
-// and nothing besides goes wrong. Every batch runs, each worker was started once,
-// and none was lost or stopped.
-func TestFalseProofOfDeath(t *testing.T) {
+// A false liveness probe costs a change of the leader and nothing else: the leaders are
+// evicted, one service after another, while batches are requested, without other faults.
+// Every batch runs, each worker is started once, and none is lost or stopped.
+func TestFalseLivenessProbe(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.calm, w.directed = true, true
 	w.startReplicas(2, queue.Config{}, inventory.DefaultConfig())
@@ -34,7 +33,7 @@ func TestFalseProofOfDeath(t *testing.T) {
 		return true
 	}
 	if !w.until(leading) {
-		t.Fatalf("nobody leads: %v", w.failure)
+		t.Fatalf("a service has no leader: %v", w.failure)
 	}
 	terms := map[string]map[int64]bool{}
 	for i := range batches {
@@ -49,7 +48,7 @@ func TestFalseProofOfDeath(t *testing.T) {
 				t.Errorf("%s: %v", key.Job, err)
 			}
 		})
-		// Wherever the batch is by then.
+		// In any state of the batch.
 		for range i {
 			w.round()
 		}
@@ -66,7 +65,7 @@ func TestFalseProofOfDeath(t *testing.T) {
 	}
 	for _, service := range services {
 		if n := len(terms[service]); n != 1+batches/len(services) {
-			t.Errorf("%s was led in %d terms, and was evicted %d times", service, n, batches/len(services))
+			t.Errorf("%s had %d terms after %d evictions", service, n, batches/len(services))
 		}
 	}
 	for _, a := range w.agents {
@@ -78,7 +77,7 @@ func TestFalseProofOfDeath(t *testing.T) {
 	}
 }
 
-// countTerms notes the terms that began.
+// countTerms counts the terms that began.
 func countTerms(w *World, changes []store.Change, terms map[string]map[int64]bool) {
 	for _, c := range changes {
 		ref, ok := w.space.Parse(c.Key)

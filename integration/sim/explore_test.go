@@ -15,19 +15,18 @@ import (
 	"testing"
 )
 
-// explorer plays the schedules of a drama, on all processors, and remembers
-// which histories it has seen. What it plays is the same each time.
+// explorer plays the schedules of a drama on all processors and drops those with a known
+// history. It is deterministic.
 type explorer struct {
 	t     *testing.T
 	drama drama
-	// most is how many schedules of one kind are played where that is bounded.
+	// most bounds the schedules of a kind that is spread.
 	most   int
 	seen   map[uint64]bool
 	played int
 }
 
-// spread answers as many schedules as may be played of one kind, evenly spread
-// over all there are.
+// spread returns at most so many schedules, evenly spread over all.
 func (e *explorer) spread(schedules []schedule) []schedule {
 	e.t.Helper()
 	stride := max(1, (len(schedules)+e.most-1)/e.most)
@@ -39,10 +38,10 @@ func (e *explorer) spread(schedules []schedule) []schedule {
 	return kept
 }
 
-// play plays schedules and answers, in their order, those whose history is new.
+// play plays schedules and returns, in their order, those with a new history.
 func (e *explorer) play(what string, schedules []schedule) []result {
 	e.t.Helper()
-	// Each world is small and soon gone.
+	// Each world is small and short-lived.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	results := make([]result, len(schedules))
 	next := make(chan int)
@@ -79,12 +78,12 @@ func (e *explorer) play(what string, schedules []schedule) []result {
 	return fresh
 }
 
-// keep writes the transcript of a schedule where it can be read.
+// keep writes the transcript of a schedule to a file.
 func (e *explorer) keep(s schedule) string {
 	var transcript bytes.Buffer
 	e.drama.perform(s, &transcript)
 	h := fnv.New32()
-	io.WriteString(h, e.t.Name()+s.String()) //nolint:errcheck // a hash takes everything
+	io.WriteString(h, e.t.Name()+s.String()) //nolint:errcheck // a hash never fails
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-schedule-%08x.txt", h.Sum32()))
 	if err := os.WriteFile(name, transcript.Bytes(), 0o600); err != nil {
 		return err.Error()
@@ -92,8 +91,8 @@ func (e *explorer) keep(s schedule) string {
 	return name
 }
 
-// next are the schedules with one call more, each of the names at each turn of
-// the registry after the call before.
+// next returns the schedules with one more call: each of the names at each turn of the
+// registry after the previous call.
 func next(of []result, names ...string) []schedule {
 	var all []schedule
 	for _, r := range of {
@@ -112,8 +111,8 @@ func next(of []result, names ...string) []schedule {
 	return all
 }
 
-// blinded are the schedules with one call at any step, that the registry decides
-// without what its view could show it by then.
+// blinded returns the schedules with one call at any step, which the registry decides on a
+// view that is not current.
 func blinded(of []result, names ...string) []schedule {
 	var all []schedule
 	for _, r := range of {
@@ -126,7 +125,7 @@ func blinded(of []result, names ...string) []schedule {
 	return all
 }
 
-// deviating are the schedules with one deviation more, after those before.
+// deviating returns the schedules with one more deviation after the others.
 func deviating(of []result) []schedule {
 	var all []schedule
 	for _, r := range of {

@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/loop"
 )
 
-// face is what a node's shell serves, by full method: the handlers of the real
-// services, called without a network in between.
+// face has the handlers of a node's shell by full method: the handlers of the real
+// services, called without a network.
 type face map[string]func(ctx context.Context, request proto.Message) (any, error)
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -30,7 +30,7 @@ func (f face) RegisterService(desc *grpc.ServiceDesc, handlers any) {
 	}
 }
 
-// Do implements loop.Owner: the world goes on until there is a reply.
+// Do implements loop.Owner. The world runs until there is a reply.
 func (n *node[C]) Do(_ context.Context, request any) (value any, err error) {
 	answered := false
 	n.ask(request, time.Time{}, func(v any, e error) { value, err, answered = v, e, true })
@@ -59,14 +59,13 @@ func (n *node[C]) Status() loop.Status {
 	return loop.Status{Current: n.driver.Revision() > 0, Serving: n.leads(), Term: n.term, Revision: n.driver.Revision()}
 }
 
-// patience is how much of the world's time a wait may take.
+// patience bounds a wait in simulated time.
 const patience = 10 * time.Minute
 
-// until lets the world go on until something holds, and says whether it came to
-// that.
+// until runs the world until a condition holds, and reports whether it does.
 func (w *World) until(holds func() bool) bool { return w.within(patience, holds) }
 
-// within is until, for a time.
+// within is until with a limit.
 func (w *World) within(d time.Duration, holds func() bool) bool {
 	for end := w.now.Add(d); ; w.round() {
 		if holds() {
@@ -78,8 +77,8 @@ func (w *World) within(d time.Duration, holds func() bool) bool {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface as a gateway would be called: it
-// answers itself, or the leader does.
+// Invoke implements grpc.ClientConnInterface like a gateway: it answers itself, or the
+// leader does.
 func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, opts ...grpc.CallOption) error {
 	handler := s.composed[method]
 	if handler == nil {
@@ -98,9 +97,9 @@ func answered(answer, value any, err error) error {
 	return nil
 }
 
-// leaders is a connection to whoever leads: while nobody does, a call waits and
-// the world goes on, for as long in its time as the caller has left. What is
-// asked at once is answered one by one, for the world knows no goroutines.
+// leaders is a connection to the leaders of the services. Without a leader a call waits
+// while the world runs, up to the caller's deadline in simulated time. Concurrent calls are
+// answered one by one, because the world is single-threaded.
 type leaders struct {
 	w  *World
 	mu sync.Mutex
@@ -132,7 +131,7 @@ func (*leaders) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Cal
 	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported, "the simulated Berth has no streams: read Events"))
 }
 
-// handler is that of the leader of the service that knows the method.
+// handler returns the handler of the leader of the service that has the method.
 func (w *World) handler(method string) func(context.Context, proto.Message) (any, error) {
 	for _, service := range services {
 		for _, r := range w.replicas[service] {

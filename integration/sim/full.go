@@ -11,19 +11,19 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// full is a store that has reached its quota: it refuses whatever adds to it, and
-// answers everything else, until somebody has made room.
+// full is a store that has reached its quota: it rejects everything that adds data and
+// answers everything else, until data is deleted.
 type full struct {
 	until time.Time
-	// fills says that the next call is what fills it: the answer is the same, and it
-	// happens.
+	// fills is set if the next call fills the store: the call is executed, but its answer
+	// is the same error.
 	fills bool
-	// refused counts the calls for which there was no room, told those who were told
-	// so that nothing was changed.
+	// refused counts the calls that were rejected, told the calls whose error says that
+	// nothing changed.
 	refused, told int
 }
 
-// fill has the store be full for a while.
+// fill makes the store full for a while.
 func (w *World) fill() {
 	w.full.until = w.now.Add(time.Duration(w.rng.IntN(4*int(w.pause.Milliseconds()))) * time.Millisecond)
 	w.full.fills = w.rng.IntN(2) == 0
@@ -32,7 +32,7 @@ func (w *World) fill() {
 
 func (w *World) isFull() bool { return w.now.Before(w.full.until) }
 
-// refuse answers a call that adds to a store which is full.
+// refuse returns the outcome of a call that adds data to a full store.
 func (w *World) refuse() store.Outcome {
 	w.full.refused++
 	if w.full.fills {
@@ -42,9 +42,9 @@ func (w *World) refuse() store.Outcome {
 	return store.Full()
 }
 
-// checkFull says of a call that was told to have changed nothing for want of room
-// that nothing of it was stored since it came, at a revision; it may be a repeat of
-// one that was carried out.
+// checkFull checks a call whose error says that nothing changed because the store was full:
+// nothing of it was stored since it arrived at a revision. It may be the repeat of a call
+// that was executed.
 func (w *World) checkFull(request any, came int64, err error) {
 	if !fault.Is(err, fault.ReasonStoreFull) {
 		return
@@ -57,13 +57,13 @@ func (w *World) checkFull(request any, came int64, err error) {
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if r.Key == upsert.Key && r.Epoch > came && slices.ContainsFunc(r.Requests, func(mark model.RequestMark) bool { return mark.ID == upsert.RequestID }) {
-			w.fail("upsert of %s was told that it changed nothing for want of room, and version %s is of it", r.Key, r.UID)
+			w.fail("the error of the upsert of %s says that nothing changed, but version %s is of it", r.Key, r.UID)
 		}
 	}
 }
 
-// grant is that of a process: where there is no room for an etcd lease, it says so
-// for certain, for one that was granted all the same runs out by itself.
+// grant grants an etcd lease like a process: the error of a full store is definite, because
+// a lease that was granted nevertheless expires.
 func (w *World) grant(ctx context.Context, ttl time.Duration) (int64, error) {
 	lease, err := w.store.Grant(ctx, ttl)
 	if errors.Is(err, store.ErrFull) {

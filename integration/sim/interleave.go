@@ -12,45 +12,44 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// An interleaving is a world without chance or fault in which the order of
-// things is chosen. At every step there is a list of what may happen next: a
-// message arrives, a node or an agent that has something to do takes its turn.
-// By default it is the first of the list, which is what a quick network and idle
-// machines would do. Time passes when there is nothing else.
+// An interleaving is a world without chance or faults in which the order of events is
+// chosen. At every step there is a list of possible events: a message arrives, or a node or
+// an agent with something to do takes its turn. The default is the first of the list, as
+// with a fast network and idle machines. Time passes when there is no event.
 //
-// A schedule says what differs from that: at which step a client makes which
-// call, and at which steps something else than the first happens. So a schedule
-// is all there is to a run, and short.
+// A schedule has the differences from that: the steps at which a client makes a call, and
+// the steps at which another event than the first happens. So a schedule determines a run,
+// and is short.
 type interleaving struct {
 	w *World
-	// step counts what was chosen so far.
+	// step counts the choices so far.
 	step int
 	// before is called before every step.
 	before func()
-	// choices is how many there were at each step.
+	// choices are the numbers of events at each step.
 	choices []int
-	// turns are the steps after turns of the registry: what is asked of it
-	// between two of them is asked at the same time.
+	// turns are the steps after turns of the registry: calls between two of them meet the
+	// same state.
 	turns []int
-	// held are events that wait until there is nothing else.
+	// held are the sources of events that wait until there is no other event.
 	held map[string]bool
 	// moved is when the store changed last.
 	moved    time.Time
 	revision int64
 }
 
-// event is something that may happen next.
+// event is a possible next event.
 type event struct {
 	name string
-	// of is who waits when the event is held.
+	// of is the source that waits if the event is held back.
 	of  string
 	run func()
-	// blind: the registry acts before it looks at its view.
+	// blind is set if the registry acts before it reads its view.
 	blind bool
 }
 
-// newInterleaving makes a world in which all leaders lead and all hosts are
-// ready. Nothing up to there is chosen.
+// newInterleaving returns a world in which all services have leaders and all hosts are
+// ready. Nothing is chosen up to there.
 func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
 	w := newWorld(1, out)
 	w.calm, w.directed, w.prompt = true, true, true
@@ -66,8 +65,7 @@ func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
 	return p
 }
 
-// play makes the moves of a schedule, and lets happen what it says, until
-// nothing happens any more.
+// play plays a schedule until nothing happens any more.
 func (p *interleaving) play(s schedule, call func(name string)) {
 	moves, deviations := s.moves, s.deviations
 	p.step, p.choices, p.turns = 0, nil, nil
@@ -82,7 +80,7 @@ func (p *interleaving) play(s schedule, call func(name string)) {
 			choice = blind
 		}
 		if choice < 0 {
-			return 0 // not yet
+			return 0 // too early
 		}
 		deviations = deviations[1:]
 		return min(choice, n-1)
@@ -96,20 +94,19 @@ func (p *interleaving) play(s schedule, call func(name string)) {
 	}
 	p.rest(restAfter, choose)
 	for len(moves) > 0 && p.w.failure == nil {
-		// The run was shorter than the schedule.
+		// The run is shorter than the schedule.
 		p.step = max(p.step, moves[0].at)
 		p.rest(restAfter, choose)
 	}
 }
 
-// restAfter is how long the store has to stay as it is. It is longer than any
-// order, call or pause lasts.
+// restAfter is how long the store must not change. It is longer than any request or pause.
 const restAfter = 6 * time.Second
 
-// maxSteps is more than any schedule takes.
+// maxSteps is more than any schedule needs.
 const maxSteps = 4000
 
-// rest goes on until nothing is left to do and nothing was stored for a while.
+// rest runs until nothing is left to do and the store has not changed for a while.
 func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) {
 	p.moved = p.w.now
 	for n := 0; p.w.failure == nil; n++ {
@@ -132,8 +129,8 @@ func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) 
 	}
 }
 
-// take lets one of the events happen. Beyond them one may choose to hold the
-// first back until there is nothing else, and to let time pass.
+// take executes one of the events. Two more choices are to hold the first event back until
+// there is no other, and to let time pass.
 func (p *interleaving) take(list []event, choose func(n, blind int) int) {
 	if len(list) == 0 {
 		p.pass()
@@ -141,7 +138,7 @@ func (p *interleaving) take(list []event, choose func(n, blind int) int) {
 	}
 	n := len(list) + 2
 	if len(list) == 1 {
-		n = 2 // there is nothing to hold it back for
+		n = 2 // there is no other event
 	}
 	blind := slices.IndexFunc(list, func(e event) bool { return e.blind })
 	switch choice := choose(n, blind); {
@@ -157,9 +154,8 @@ func (p *interleaving) take(list []event, choose func(n, blind int) int) {
 	}
 }
 
-// events are what may happen next, in the default order: messages, the oldest
-// first, then nodes, then agents. What is held back is left out as long as there
-// is something else.
+// events returns the possible events in the default order: messages, the oldest first, then
+// nodes, then agents. Held events are left out while there are others.
 func (p *interleaving) events() []event {
 	all := p.enabled()
 	free := slices.DeleteFunc(slices.Clone(all), func(e event) bool { return p.held[e.of] })
@@ -170,8 +166,8 @@ func (p *interleaving) events() []event {
 	return all
 }
 
-// enabled are all events that may happen. A node that has something to do and
-// whose view has something new may also do it first, and look later.
+// enabled returns all possible events. A node that has something to do and a view that is
+// not current may do it first and read its view later.
 func (p *interleaving) enabled() []event {
 	var list, blind []event
 	for _, m := range p.w.network {
@@ -200,7 +196,7 @@ func (p *interleaving) enabled() []event {
 	return append(list, blind...)
 }
 
-// turn is a turn of a replica.
+// turn returns a turn of a replica.
 func (p *interleaving) turn(service string, r replica, blind bool) func() {
 	return func() {
 		if r.round(blind); service == model.ServiceRegistry {
@@ -209,8 +205,8 @@ func (p *interleaving) turn(service string, r replica, blind bool) func() {
 	}
 }
 
-// pass lets time pass until something is due, with the timers that are. Etcd
-// leases are renewed meanwhile: here nobody is late.
+// pass lets time pass until something is due, including timers. Etcd leases are renewed
+// meanwhile, because no node is late here.
 func (p *interleaving) pass() {
 	next := p.w.now.Add(leaderTTL / 6)
 	sooner := func(at time.Time) {
@@ -241,14 +237,14 @@ func (p *interleaving) pass() {
 	}
 }
 
-// deliver brings one message.
+// deliver delivers one message.
 func (w *World) deliver(m *message) {
 	w.network = slices.DeleteFunc(w.network, func(o *message) bool { return o == m })
 	m.deliver()
 }
 
-// history is a hash of all that was stored: runs with the same history decided
-// the same, in whichever order messages and turns led to it.
+// history returns a hash of everything that was stored: runs with the same history made the
+// same decisions, whatever the order of messages and turns.
 func (w *World) history(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -256,7 +252,7 @@ func (w *World) history(seed maphash.Seed) uint64 {
 		for _, c := range r.Changes {
 			ref, ok := w.space.Parse(c.Key)
 			if !ok || ref.Kind == model.KindChain {
-				continue // job events tell of records, and chains of terms
+				continue // job events repeat records, and chains repeat terms
 			}
 			h.WriteString(c.Key)
 			h.Write(c.Value)

@@ -15,7 +15,7 @@ var (
 	schedulesFlag = flag.Int("schedules", 1500, "how many schedules to play where there are too many; 0 for all there are")
 )
 
-// explore begins with the drama itself.
+// explore plays the drama itself first.
 func explore(t *testing.T, d drama) (*explorer, []result) {
 	t.Helper()
 	if *scheduleFlag != "" {
@@ -37,28 +37,27 @@ func explore(t *testing.T, d drama) (*explorer, []result) {
 	return e, e.play("by itself", []schedule{{}})
 }
 
-// room is a host with slots.
+// room returns a host with slots.
 func room(id string, slots int64) Host {
 	return Host{ID: id, SKU: "s", Resources: resource.Vector{"slots": slots}}
 }
 
-// A schedule that fails is printed with the command that plays it again and
-// prints all its steps.
+// A schedule that fails is printed with the command that plays it again and prints all its
+// steps.
 //
-// The bounds. A call is made at each turn of the registry after the first request
-// was acknowledged: between two turns it meets the same. A deviation is one step
-// at which another event than the first happens, the first is held back until
-// there is nothing else, a node acts before it looks at its view, or time passes
-// early. Of schedules that leave the same history one is varied further. Every
-// schedule of a kind is played, but for the three kinds below that are spread:
-// of these -schedules, which -v tells of, and with -schedules 0 all.
+// The bounds: A call is made at each turn of the registry after the first request was
+// acknowledged, because between two turns it meets the same state. A deviation is one step
+// at which another event than the first happens, the first is held back until there is no
+// other, a node acts before it reads its view, or time passes early. Of schedules with the
+// same history only one is varied further. Every schedule of a kind is played, except for
+// the three kinds below that are spread: -schedules of them, which -v reports, or all with
+// -schedules 0.
 
-// TestCancelRacesGrant cancels a batch on its way from the queue to its
-// executors: at every turn of the registry, at every step where the registry
-// decides it on an old view, and with up to two deviations from the default
-// order, all of those with one. Whenever it is, it ends as promise 6 of the
-// registry says: what is acknowledged as cancelled is not sent to be started any
-// more, and every executor is free in the end.
+// TestCancelRacesGrant cancels a batch between its upsert and its start: at every turn of
+// the registry, at every step where the registry decides it on an old view, and with up to
+// two deviations from the default order, and all schedules with one. In all of them the
+// cancel ends as promise 6 of the registry says: nothing of the batch is started after the
+// acknowledgement, and every executor is free in the end.
 func TestCancelRacesGrant(t *testing.T) {
 	e, base := explore(t, drama{replicas: 1, workers: 2, hosts: []Host{room("host-0", 1), room("host-1", 1)}})
 	cancelled := e.play("cancelled", next(base, "cancel"))
@@ -67,8 +66,8 @@ func TestCancelRacesGrant(t *testing.T) {
 	e.play("two deviations", e.spread(deviating(once)))
 }
 
-// TestCancelRacesGrantUnderDeposedLeaders does that while the leader of a
-// service is deposed, before or after, without knowing it.
+// TestCancelRacesGrantUnderDeposedLeaders does the same while the leader of a service is
+// deposed, before or after, without knowing it.
 func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 	e, base := explore(t, drama{replicas: 2, workers: 2, hosts: []Host{room("host-0", 2)}})
 	depose := []string{"depose-" + model.ServiceRegistry, "depose-" + model.ServiceExecutorState, "depose-" + model.ServiceAssigner}
@@ -85,11 +84,11 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 	e.play("one deviation", e.spread(deviating(e.play("both", both))))
 }
 
-// TestRequeueAgainstEverything is rule 11 of the architecture. A worker that its
-// executor refuses to start is queued again. Against that comes all that could
-// take its place away: each call alone at every turn of the registry, every two
-// of them, and each alone with one deviation from the default order; and each at
-// every step, decided before the registry has seen what was stored by then.
+// TestRequeueAgainstEverything is rule 11 of the architecture. A worker that its executor
+// refuses to start is requeued. Against it race all calls that could end the requeue: each
+// call alone at every turn of the registry, every two of them, each alone with one
+// deviation from the default order, and each at every step, decided before the registry has
+// read the latest revisions.
 func TestRequeueAgainstEverything(t *testing.T) {
 	refuses := room("host-1", 1)
 	refuses.Allow = []string{}

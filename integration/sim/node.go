@@ -16,31 +16,30 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// replica is what the world sees of a node of any service.
+// replica is a node of any service.
 type replica interface {
 	turn()
 	crash()
-	// ask brings a request; answer is called once, or never when the node
-	// crashes first or comes to it only after its deadline, if it has one.
-	// NOT_LEADER is answered at once.
+	// ask brings a request. It calls answer once, or never if the node crashes first or
+	// handles the request after its deadline. The answer NOT_LEADER is immediate.
 	ask(request any, until time.Time, answer func(any, error))
 	leads() bool
-	// behind, asked and due say what there is to do, and round with it blind
-	// does it without the view: what an interleaving chooses from.
+	// behind, asked and due report what there is to do. A blind round does not read the
+	// view. An interleaving chooses between them.
 	behind() bool
 	asked() bool
 	due() time.Time
 	round(blind bool)
 	renew()
-	// serves is what its shell serves.
+	// serves returns the handlers of its shell.
 	serves() face
 	// down ends the process until up starts it again.
 	down()
 	up()
 }
 
-// node is one replica: the real driver and core, its own view, and a simple
-// election, since the real one is made of clocks and goroutines.
+// node is one replica: the real driver and core, a view of its own, and a simple election,
+// because the real one needs clocks and goroutines.
 type node[C model.Core] struct {
 	w       *World
 	name    string
@@ -54,22 +53,22 @@ type node[C model.Core] struct {
 	view      *store.View
 	lease     int64
 	renewed   time.Time
-	// term is set while the node believes to lead.
+	// term is set while the node believes that it leads.
 	term    int64
-	won     int64 // a term won that the view has not reached yet
-	born    int   // counts lives, so that calls of an earlier one go nowhere
+	won     int64 // a term that the node has won and its view has not reached
+	born    int   // counts processes, so that calls of an earlier one are dropped
 	waiting map[uint64]func(any, error)
 	token   uint64
 	inbox   []item
 }
 
-// item is what waits for a node, until its deadline if it has one.
+// item is a request that waits for a node, with an optional deadline.
 type item struct {
 	model.Event
 	until time.Time
 }
 
-// term is one term of one life of a node, as calls see it.
+// term is one term of one process of a node, for its calls.
 type term struct {
 	number int64
 	post   func(event model.Event)
@@ -93,14 +92,14 @@ func (n *node[C]) start() {
 	n.term, n.won, n.lease, n.inbox, n.waiting = 0, 0, 0, nil, map[uint64]func(any, error){}
 }
 
-// crash ends the process; it is started again some time later.
+// crash ends the process. It restarts some time later.
 func (n *node[C]) crash() {
 	n.w.logf("%s: crashes (term %d)", n.name, n.term)
 	n.start()
 	n.downUntil = n.w.now.Add(time.Duration(n.w.rng.IntN(2*int(n.w.pause.Milliseconds()))) * time.Millisecond)
 }
 
-// never is later than any run lasts.
+// never is after the end of any run.
 const never = 1000 * time.Hour
 
 func (n *node[C]) down() {
@@ -140,19 +139,19 @@ func (n *node[C]) ask(request any, until time.Time, answer func(any, error)) {
 	n.inbox = append(n.inbox, item{model.Input{Token: n.token, Request: request}, until})
 }
 
-// turn lets the node do one round of its loop.
+// turn runs one round of the node's loop.
 func (n *node[C]) turn() { n.round(false) }
 
-// behind says whether the store has gone on since the node's view.
+// behind reports whether the store has revisions after the node's view.
 func (n *node[C]) behind() bool { return n.driver.Revision() < n.w.store.Revision() }
 
-// asked says whether the node has more to do than to follow its view.
+// asked reports whether the node has more to do than to follow its view.
 func (n *node[C]) asked() bool {
 	d := n.due()
 	return n.leads() && (len(n.inbox) > 0 || !d.IsZero() && !d.After(n.w.now))
 }
 
-// due is the next deadline of a core that leads; zero when there is none.
+// due returns the next deadline of a leader's core, or zero.
 func (n *node[C]) due() time.Time {
 	if !n.leads() {
 		return time.Time{}
@@ -160,8 +159,7 @@ func (n *node[C]) due() time.Time {
 	return n.driver.NextDeadline()
 }
 
-// round takes a turn, blind to what its view has not shown yet where that is
-// asked for.
+// round runs a round. A blind one does not read new revisions.
 func (n *node[C]) round(blind bool) {
 	if n.w.now.Before(n.downUntil) {
 		return
@@ -206,13 +204,13 @@ func (n *node[C]) round(blind bool) {
 	}
 }
 
-// end gives up the term and starts afresh.
+// end ends the term and restarts the core.
 func (n *node[C]) end(err error) {
 	n.w.logf("%s: term %d ends: %v", n.name, n.term, err)
 	waiting, lease := n.waiting, n.lease
 	n.start()
 	if lease != 0 {
-		n.w.store.Revoke(context.Background(), lease) //nolint:errcheck // the lease expires otherwise
+		n.w.store.Revoke(context.Background(), lease) //nolint:errcheck // otherwise the lease expires
 	}
 	for token := uint64(1); token <= n.token; token++ {
 		if answer, ok := waiting[token]; ok {
@@ -241,7 +239,7 @@ func (n *node[C]) carryOut(actions []model.Action) {
 	}
 }
 
-// follow is a standby's turn: take what the view has, and stand for leader.
+// follow is a standby's round: it follows the view and tries to become the leader.
 func (n *node[C]) follow() {
 	for n.w.calm || n.w.rng.IntN(4) > 0 {
 		b, ok := n.view.TryNext()
@@ -270,7 +268,7 @@ func (n *node[C]) follow() {
 func (n *node[C]) key() string { return n.w.space.Key(model.LeaderRef(n.service)) }
 
 func (n *node[C]) campaign() {
-	// A view that is current shows what the store would answer, for less.
+	// A current view has the same answer as the store and costs less.
 	if leader, _ := n.driver.Leader(n.service); leader != nil && leader.Replica != n.name && !n.behind() {
 		return
 	}
@@ -313,7 +311,7 @@ func (n *node[C]) lead() {
 				return errors.New("the process gives up")
 			}
 			if n.w.isFull() {
-				n.w.pass(100 * time.Millisecond) // the outcome of one stays open until there is room
+				n.w.pass(100 * time.Millisecond) // the outcome is unknown until the store has space
 			}
 			return nil
 		},
@@ -328,14 +326,14 @@ func (n *node[C]) lead() {
 	}
 }
 
-// checkWin says that who begins to lead knows what the leader before it wrote
-// last, unless it has been deposed already.
+// checkWin checks that a new leader knows the last writes of the leader before it, unless
+// it is deposed already.
 func (n *node[C]) checkWin() {
 	ctx := context.Background()
 	key, _, _ := n.w.store.Get(ctx, n.key())
 	chain, _, err := n.w.store.Get(ctx, n.w.space.Key(model.Ref{Kind: model.KindChain, ID: n.service}))
 	if err == nil && key.Create == n.term && !bytes.Equal(chain.Value, n.driver.Chain()) {
-		n.w.fail("%s serves in term %d without knowing what the leader before wrote last", n.name, n.term)
+		n.w.fail("%s serves in term %d without the last writes of the previous leader", n.name, n.term)
 	}
 }
 
@@ -362,8 +360,8 @@ func (n *node[C]) confirm(ctx context.Context) error {
 	return nil
 }
 
-// renew keeps the etcd lease. A node that is not stepped for long finds it gone,
-// does not notice, and goes on: only the fence stops it.
+// renew renews the etcd lease. A node that has no round for a long time does not notice
+// that its lease has expired and continues: only the fence stops it.
 func (n *node[C]) renew() {
 	if n.w.now.Sub(n.renewed) < leaderTTL/6 || n.w.fault(3) {
 		return
@@ -384,14 +382,14 @@ func (w *World) evict(service string) {
 	w.store.Txn(context.Background(), store.Txn{Then: []store.Op{store.Delete(w.space.Key(model.LeaderRef(service)))}}) //nolint:errcheck // the call may be lost
 }
 
-// call asks the leader of a service over the network, again and again, until
-// the outcome is definite or the caller does not live any more.
+// call sends a request to the leader of a service until the outcome is definite or the
+// caller ends.
 func (w *World) call(what, service string, lives func() bool, request any, done func(any, error)) {
 	w.callUntil(what, service, time.Time{}, lives, request, done)
 }
 
-// callUntil is call with a deadline for all copies of the call. Without one each
-// attempt has its own where the registry's memory is short.
+// callUntil is call with a deadline for all copies of the call. Without one, each attempt
+// has a deadline of its own if the registry's memory is short.
 func (w *World) callUntil(what, service string, deadline time.Time, lives func() bool, request any, done func(any, error)) {
 	answered := false
 	var attempt func()
@@ -425,8 +423,8 @@ func (w *World) callUntil(what, service string, deadline time.Time, lives func()
 		}
 		w.send(what, arrive)
 		if w.fault(12) {
-			// A call that may be repeated may also arrive twice: the gateway
-			// repeats it. Orders to agents are sent once, over one connection.
+			// A call that may be repeated may also arrive twice, because the gateway
+			// repeats it. Start and stop requests are sent once, over one connection.
 			w.straggle(what, 2*time.Second, arrive)
 		}
 		w.later(500*time.Millisecond, attempt)
@@ -434,16 +432,16 @@ func (w *World) callUntil(what, service string, deadline time.Time, lives func()
 	attempt()
 }
 
-// timer is what later puts on the network.
+// timer is the kind of the messages of later.
 const timer = "timer"
 
-// later calls fn after a while, for certain.
+// later calls fn after a while. It is never lost.
 func (w *World) later(d time.Duration, fn func()) {
 	w.sequence++
 	w.network = append(w.network, &message{at: w.now.Add(d), seq: w.sequence, what: timer, deliver: fn})
 }
 
-// leader is a node that believes to lead, any of them.
+// leader returns a node that believes that it leads.
 func (w *World) leader(service string) replica {
 	var leading []replica
 	for _, r := range w.replicas[service] {

@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// schedule is what differs from the default order.
+// schedule is the differences from the default order.
 type schedule struct {
 	moves      []move
 	deviations []deviation
 }
 
-// move is a call of a client, made before the step.
+// move is a call of a client before a step.
 type move struct {
 	name string
 	at   int
 }
 
-// deviation is a step at which not the first choice is taken.
+// deviation is a step at which another event than the first is chosen.
 type deviation struct {
 	at, choice int
 }
 
-// actBlind is the choice, at the first step from that one on at which it can be
-// made, that the registry acts before it looks at its view.
+// actBlind makes the registry act before it reads its view, at the first possible step from
+// the given one on.
 const actBlind = -1
 
-// String is the schedule as parseSchedule reads it: cancel@12 17:3.
+// String returns the schedule in the format of parseSchedule: cancel@12 17:3.
 func (s schedule) String() string {
 	var words []string
 	for _, m := range s.moves {
@@ -60,7 +60,7 @@ func parseSchedule(text string) (schedule, error) {
 	return s, nil
 }
 
-// with is the schedule with one more deviation.
+// with returns the schedule with one more deviation.
 func (s schedule) with(d deviation) schedule {
 	s.deviations = append(slices.Clip(s.deviations), d)
 	return s

@@ -23,8 +23,8 @@ var (
 	stepsFlag = flag.Int("steps", 1500, "how many steps a seed has before its faults stop")
 )
 
-// TestSeeds plays whole clusters from seeds and checks the invariants after
-// every step. A seed that fails is played again with -seed for its transcript.
+// TestSeeds plays clusters from seeds and checks the invariants after every step. To play a
+// failed seed with its transcript, use -seed.
 func TestSeeds(t *testing.T) {
 	if *seedFlag != 0 {
 		if err := NewWorld(*seedFlag, os.Stdout).Run(*stepsFlag); err != nil {
@@ -37,7 +37,7 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("seeds %d to %d (make sim FROM=%d SEEDS=%d)", from, from+*seedsFlag-1, from, *seedsFlag)
-	// Each world is small and soon gone.
+	// Each world is small and short-lived.
 	defer debug.SetGCPercent(debug.SetGCPercent(4000))
 	seeds := make(chan uint64)
 	var players sync.WaitGroup
@@ -60,8 +60,8 @@ func TestSeeds(t *testing.T) {
 // maxRandomSeed bounds random starts, so that seeds stay short enough to type.
 const maxRandomSeed = 1_000_000_000_000
 
-// firstSeed parses the flag -from. A random start is at least 1: the flag -seed
-// takes 0 as no seed.
+// firstSeed parses the flag -from. A random start is at least 1, because -seed=0 means no
+// seed.
 func firstSeed(from string) (uint64, error) {
 	if from == "random" {
 		return 1 + rand.Uint64N(maxRandomSeed), nil
@@ -95,11 +95,10 @@ func TestFirstSeed(t *testing.T) {
 	}
 }
 
-// keep plays a seed that failed once more, and writes its transcript where it
-// can be read.
+// keep plays a failed seed again and writes its transcript to a file.
 func keep(seed uint64) string {
 	var transcript bytes.Buffer
-	_ = NewWorld(seed, &transcript).Run(*stepsFlag) // it fails as it did before
+	_ = NewWorld(seed, &transcript).Run(*stepsFlag) // it fails with the same error
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-sim-%d.txt", seed))
 	if err := os.WriteFile(name, transcript.Bytes(), 0o600); err != nil {
 		return err.Error()
@@ -107,9 +106,9 @@ func keep(seed uint64) string {
 	return name
 }
 
-// TestTheStoreIsFull says that seeds play a store that has reached its quota, and
-// that calls are told so.
-func TestTheStoreIsFull(t *testing.T) {
+// TestFullStore checks that seeds play a store that has reached its quota, and that calls
+// get that error.
+func TestFullStore(t *testing.T) {
 	var full full
 	for seed := uint64(1); full.told == 0 && seed <= 20; seed++ {
 		w := NewWorld(seed, io.Discard)
@@ -120,14 +119,13 @@ func TestTheStoreIsFull(t *testing.T) {
 		full.told += w.full.told
 	}
 	if full.told == 0 {
-		t.Errorf("%d calls of the store found no room, and nobody was told so", full.refused)
+		t.Errorf("%d calls of the full store failed, but no call got that error", full.refused)
 	}
 }
 
-// Calls of strangers that are refused change nothing: a world in which there are some
-// goes as it does without them, and so leasing goes on. That it does after those that
-// are accepted is what every seed ends with.
-func TestARefusedStrangerChangesNothing(t *testing.T) {
+// Rejected calls of strangers change nothing: the run is the same as without them. Every
+// seed checks at its end that leasing continues after accepted ones.
+func TestRejectedStrangerChangesNothing(t *testing.T) {
 	bold, sent, refused := 0, 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		var with, without bytes.Buffer
@@ -145,21 +143,21 @@ func TestARefusedStrangerChangesNothing(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if !bytes.Equal(with.Bytes(), without.Bytes()) {
-			t.Errorf("seed %d goes another way when strangers call", seed)
+			t.Errorf("seed %d runs differently with strangers", seed)
 		}
 	}
 	if sent == 0 || refused == 0 {
-		t.Errorf("strangers send %d calls, %d are refused", sent, refused)
+		t.Errorf("strangers sent %d calls, %d were rejected", sent, refused)
 	}
 	if bold == 0 {
 		t.Error("no stranger sends what is accepted")
 	}
 }
 
-// TestASecondAgentIsPlayed says that seeds play a second agent of an executor: that it
-// is refused, that it takes over from one that is LOST, and that the first one learns
-// it and exits.
-func TestASecondAgentIsPlayed(t *testing.T) {
+// TestSeedsPlaySecondAgent checks that seeds play a second agent of an executor: it is
+// rejected, it takes over from an agent that is LOST, and the first agent learns that and
+// exits.
+func TestSeedsPlaySecondAgent(t *testing.T) {
 	var refusals, exits int
 	for seed := uint64(1); (refusals == 0 || exits == 0) && seed <= 300; seed++ {
 		w := NewWorld(seed, io.Discard)
@@ -169,11 +167,11 @@ func TestASecondAgentIsPlayed(t *testing.T) {
 		refusals, exits = refusals+w.refusals, exits+w.exits
 	}
 	if refusals == 0 || exits == 0 {
-		t.Errorf("%d were refused, and %d exited", refusals, exits)
+		t.Errorf("%d registrations were rejected, %d agents exited", refusals, exits)
 	}
 }
 
-// TestSameSeedSameRun says that a seed is all there is to a run.
+// TestSameSeedSameRun checks that a seed determines a run.
 func TestSameSeedSameRun(t *testing.T) {
 	var first, second bytes.Buffer
 	for _, out := range []io.Writer{&first, &second} {

@@ -18,17 +18,17 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Stage is a world in which nothing goes wrong but what its director asks for:
-// no message is lost, no worker ends by itself, and time passes only while
-// somebody waits. It is a connection to a gateway, so that the generated clients
-// of the public services work on it.
+// Stage is a world without faults other than those that its caller requests: no message is
+// lost, no worker ends by itself, and time passes only while the caller waits. It
+// implements a connection to a gateway, so that the generated clients of the public
+// services work on it.
 type Stage struct {
 	*leaders
-	// composed is what the gateway itself answers.
+	// composed has the handlers of the gateway itself.
 	composed face
 }
 
-// Config is what the cluster of a Stage is configured with.
+// Config configures the cluster of a Stage.
 type Config struct {
 	// Replicas of each service.
 	Replicas  int
@@ -36,7 +36,7 @@ type Config struct {
 	Inventory inventory.Config
 }
 
-// NewStage makes a world without an executor; its transcript goes to out.
+// NewStage returns a world without executors. Its transcript goes to out.
 func NewStage(config Config, out io.Writer) *Stage {
 	w := newWorld(1, out)
 	w.calm, w.directed = true, true
@@ -46,16 +46,15 @@ func NewStage(config Config, out io.Writer) *Stage {
 	return s
 }
 
-// Until lets the world go on until something holds. The error says that it does
-// not come to that, or what went wrong on the way.
+// Until runs the world until a condition holds. The error is a violation or a timeout.
 func (s *Stage) Until(holds func() bool) error {
 	if !s.w.until(holds) && s.w.failure == nil {
-		return fmt.Errorf("not within %v of the world's time", patience)
+		return fmt.Errorf("not within %v of simulated time", patience)
 	}
 	return s.w.failure
 }
 
-// Now is the world's time.
+// Now returns the simulated time.
 func (s *Stage) Now() time.Time { return s.w.now }
 
 // Wait lets time pass.
@@ -64,8 +63,7 @@ func (s *Stage) Wait(d time.Duration) error {
 	return s.Until(func() bool { return !s.w.now.Before(end) })
 }
 
-// StartHost starts a host with its agent, or one that was stopped again as it is
-// now described.
+// StartHost starts a host with its agent, or a stopped host with a new description.
 func (s *Stage) StartHost(h Host) {
 	if a := s.agent(h.ID); a != nil {
 		a.host, a.down = h, false
@@ -74,7 +72,7 @@ func (s *Stage) StartHost(h Host) {
 	s.w.agents = append(s.w.agents, newAgent(s.w, h))
 }
 
-// CopyHost starts another host with an agent of an id that has one.
+// CopyHost starts another host whose agent has the same ID.
 func (s *Stage) CopyHost(h Host) error {
 	first := s.agent(h.ID)
 	if first == nil {
@@ -87,8 +85,7 @@ func (s *Stage) CopyHost(h Host) error {
 	return nil
 }
 
-// RestartHost starts the agent of a host again that was killed, as is now described,
-// and with the disk that it had.
+// RestartHost restarts the killed agent of a host with a new description and its old disk.
 func (s *Stage) RestartHost(id string, now Host) error {
 	if err := s.RestartAgent(id); err != nil {
 		return err
@@ -98,7 +95,7 @@ func (s *Stage) RestartHost(id string, now Host) error {
 	return nil
 }
 
-// agent is that of an executor, the newest if there are more.
+// agent returns the newest agent of an executor.
 func (s *Stage) agent(id string) *agent {
 	for _, a := range slices.Backward(s.w.agents) {
 		if a.id == id {
@@ -108,8 +105,8 @@ func (s *Stage) agent(id string) *agent {
 	return nil
 }
 
-// KillAgent ends an agent's process; its workers run on. Its host refuses
-// connections, which proves it to the control plane.
+// KillAgent ends an agent's process; its workers keep running. Its host refuses
+// connections, which proves the end to the control plane.
 func (s *Stage) KillAgent(id string) error {
 	a := s.agent(id)
 	if a == nil {
@@ -122,8 +119,7 @@ func (s *Stage) KillAgent(id string) error {
 	return nil
 }
 
-// Wipe ends all that runs on the host of an agent that was killed, and takes its
-// disk away.
+// Wipe ends all workers on the host of a killed agent and deletes its disk.
 func (s *Stage) Wipe(id string) error {
 	a := s.agent(id)
 	if a == nil || !a.down {
@@ -135,7 +131,7 @@ func (s *Stage) Wipe(id string) error {
 	return nil
 }
 
-// RestartAgent starts an agent that was killed.
+// RestartAgent starts a killed agent.
 func (s *Stage) RestartAgent(id string) error {
 	a := s.agent(id)
 	if a == nil || !a.down {
@@ -145,7 +141,7 @@ func (s *Stage) RestartAgent(id string) error {
 	return nil
 }
 
-// FreezeAgent has an agent hear and say nothing until it is thawed.
+// FreezeAgent stops all messages from and to an agent until ThawAgent.
 func (s *Stage) FreezeAgent(id string) error { return s.cut(id, true) }
 
 // ThawAgent ends FreezeAgent.
@@ -160,7 +156,7 @@ func (s *Stage) cut(id string, cut bool) error {
 	return nil
 }
 
-// Exit ends a worker's process by itself, and says whether it was there.
+// Exit ends a worker's process and reports whether it existed.
 func (s *Stage) Exit(w model.Worker, code int32) bool {
 	for _, a := range s.w.agents {
 		for _, k := range a.names {
@@ -178,8 +174,8 @@ func (s *Stage) Exit(w model.Worker, code int32) bool {
 	return false
 }
 
-// KillLeader ends the process that leads a service, and answers what starts it
-// again; nil when none leads.
+// KillLeader ends the process of a service's leader and returns a function that restarts
+// it, or nil without a leader.
 func (s *Stage) KillLeader(service string) (restart func()) {
 	for _, r := range s.w.replicas[service] {
 		if r.leads() {
@@ -190,7 +186,7 @@ func (s *Stage) KillLeader(service string) (restart func()) {
 	return nil
 }
 
-// Events are those of a job so far, in the order of its stream.
+// Events returns the events of a job in the order of its stream.
 func (s *Stage) Events(job string) ([]*berthv1.Event, error) {
 	var events []*berthv1.Event
 	for _, r := range s.w.store.History() {
@@ -211,16 +207,16 @@ func (s *Stage) Events(job string) ([]*berthv1.Event, error) {
 	return events, nil
 }
 
-// index of an event in its transaction, as it is stored.
+// index returns the index of an event in its transaction, as it is stored.
 func index(e *berthv1.Event) int {
 	n, _ := strconv.Atoi(e.GetCursor())
 	return n
 }
 
-// Store is where everything is kept, and the keys it is kept under.
+// Store returns the store and the key space of the cluster.
 func (s *Stage) Store() (store.Store, keyspace.Space) { return s.w.store, s.w.space }
 
-// Programs counts the programs of workers that run, on whichever host.
+// Programs returns the number of running worker programs on all hosts.
 func (s *Stage) Programs() (int, error) {
 	programs := 0
 	for _, a := range s.w.agents {
@@ -229,11 +225,11 @@ func (s *Stage) Programs() (int, error) {
 	return programs, nil
 }
 
-// Rest waits until nothing is in flight and looks at what is left.
+// Rest waits until nothing is in flight and checks the result.
 func (s *Stage) Rest() error {
 	if err := s.Until(func() bool { return len(s.w.audit.Quiesced()) == 0 }); err != nil {
 		left := s.w.audit.Quiesced()
-		return fmt.Errorf("%w: %d things are left over: %v", err, len(left), left)
+		return fmt.Errorf("%w: %d violations: %v", err, len(left), left)
 	}
 	return nil
 }

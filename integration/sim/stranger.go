@@ -10,20 +10,19 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// stranger sends the leaders what no registry and no agent would: terms, numbers,
-// revisions and sequences that nobody has reached. It draws from numbers of its own,
-// and speaks to a leader only when that has something else to do, so that a world in
-// which it is refused goes as it would without it.
+// stranger sends the leaders requests that no registry and no agent sends: terms, numbers,
+// revisions and sequences that do not exist. It has random numbers of its own and calls a
+// leader only if that has another request, so that a world in which it is rejected runs as
+// without it.
 type stranger struct {
 	draws func(n int) int
-	// bold: it also sends what is accepted, of the true term.
+	// bold strangers also send valid requests of the current term.
 	bold bool
-	// sent counts what it sent, refused what was not accepted of that.
+	// sent counts its requests, refused those that were rejected.
 	sent, refused int
 }
 
-// strange returns what a stranger sends to the leader of a service, in most cases
-// nothing.
+// strange returns a request of the stranger to the leader of a service, mostly nil.
 func (w *World) strange(service string) any {
 	s := &w.stranger
 	if w.directed || w.calm || s.draws == nil || s.draws(16) > 0 {
@@ -65,8 +64,8 @@ func (w *World) strange(service string) any {
 	return nil
 }
 
-// lastWord has a bold stranger use up cycle numbers once the faults have stopped, when
-// no leader changes any more: leasing has to go on.
+// lastWord makes a bold stranger use up cycle numbers after the faults, when no leader
+// changes any more: leasing must continue.
 func (w *World) lastWord() {
 	if !w.stranger.bold {
 		return
@@ -79,7 +78,7 @@ func (w *World) lastWord() {
 	}
 }
 
-// meet has a leader be asked by a stranger, with what else it is asked.
+// meet sends a request of the stranger to a leader together with another request.
 func (w *World) meet(service string, ask func(request any, until time.Time, answer func(any, error))) {
 	request := w.strange(service)
 	if request == nil {

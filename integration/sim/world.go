@@ -24,7 +24,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// services in the order in which they are looked at.
+// services in the order of their turns.
 var services = model.Services
 
 const (
@@ -32,7 +32,7 @@ const (
 	presenceTTL = 15 * time.Second
 )
 
-// beginning is when every world begins.
+// beginning is the start time of every world.
 var beginning = time.Unix(1_000_000, 0).UTC()
 
 // World is one run.
@@ -43,50 +43,50 @@ type World struct {
 	space keyspace.Space
 	store *store.Fake
 	audit *audit.Auditor
-	// audited is the last revision checked.
+	// audited is the last revision that was checked.
 	audited int64
 	stored  stored
 
-	// calm: no more faults.
+	// calm is set once there are no more faults.
 	calm bool
-	// directed: nothing happens that a Stage did not ask for.
+	// directed is set if only a Stage causes events.
 	directed bool
-	// prompt: a message takes no time, and arrives when it is chosen to.
+	// prompt is set if messages arrive as soon as they are chosen.
 	prompt bool
-	// memory is how long ended versions are kept, unless as long as in life: names
-	// come again then, and orders may come very late. No
-	// call is carried out that much later than it was made: it could be a repeat
-	// that nobody remembers.
+	// memory is how long ended versions are kept; default as in production. If it is short,
+	// names are used again and start and stop requests may arrive very late. No call is
+	// executed that much later than it was made, because the registry would not recognize a
+	// repeat.
 	memory time.Duration
-	// lostAfter is how long an executor may be away before it is given up.
+	// lostAfter is how long an executor may be absent before it is LOST.
 	lostAfter time.Duration
-	// pause is the longest time in which nothing happens, trouble how many in a
-	// hundred steps are mischief.
+	// pause is the longest time without an event, trouble the percentage of steps with a
+	// fault.
 	pause   time.Duration
 	trouble int
 	full    full
-	// stranger sends what it must not.
+	// stranger sends invalid requests.
 	stranger stranger
-	// refusals counts registrations refused for their secret, exits the agents that
-	// were superseded and have exited.
+	// refusals counts registrations that were rejected because of their secret, exits the
+	// superseded agents that have exited.
 	refusals, exits int
-	// submitting is told of every order to start a worker that is sent.
+	// submitting is called with every start request that is sent.
 	submitting func(dispatch.Submit)
 
 	replicas map[string][]replica
 	network  []*message
-	due      []int // for deliverOne alone
+	due      []int // used only by deliverOne
 	sequence int
 	agents   []*agent
 	clients  *clients
 	starts   starts
 	promised map[promise]bool
-	// presences are those of the executors, by id.
+	// presences are the presences of executors, by ID.
 	presences map[string]*presence
 	failure   error
 }
 
-// message is something on its way.
+// message is a message in transit.
 type message struct {
 	at      time.Time
 	seq     int
@@ -94,7 +94,7 @@ type message struct {
 	deliver func()
 }
 
-// NewWorld makes a run of a seed; its transcript goes to out.
+// NewWorld returns the run of a seed. Its transcript goes to out.
 func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
@@ -103,7 +103,8 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	hosts := 4
 	w.pause, w.trouble = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
 	if w.rng.IntN(2) == 0 {
-		// Names come again, as they do in months, and on few hosts: to the same one.
+		// Names are used again, as in months of production, and the few hosts get the same
+		// ones.
 		w.memory, hosts = time.Second, 2
 		w.pause, w.trouble = time.Second, 1
 	}
@@ -145,8 +146,8 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 	}
 }
 
-// Run plays steps with faults, then lets the world come to rest, and answers
-// what went wrong.
+// Run plays steps with faults, then lets the world come to rest, and returns the first
+// violation.
 func (w *World) Run(steps int) error {
 	for range steps {
 		w.step()
@@ -157,7 +158,7 @@ func (w *World) Run(steps int) error {
 	return w.settle()
 }
 
-// chance is true once in n times, never in calm.
+// fault is true once in n times, and never in calm.
 func (w *World) fault(n int) bool { return !w.calm && w.rng.IntN(n) == 0 }
 
 func (w *World) logf(format string, args ...any) {
@@ -195,8 +196,8 @@ func (w *World) step() {
 	}
 }
 
-// someReplica is one of those that have something to do, most of the time: else
-// most of a run would be turns of standbys.
+// someReplica returns a replica, mostly one that has something to do: otherwise most of a
+// run would be turns of standbys.
 func (w *World) someReplica() replica {
 	if w.rng.IntN(4) == 0 {
 		return w.anyReplica()
@@ -226,7 +227,7 @@ func (w *World) mischief() {
 	case 0, 1:
 		w.anyReplica().crash()
 	case 2:
-		// The leader's key goes while it believes to lead: a wrong proof of death.
+		// The leader's key is deleted while the leader runs: a false liveness probe.
 		service := services[w.rng.IntN(len(services))]
 		w.logf("%s: the leader's key is deleted under it", service)
 		w.evict(service)
@@ -238,7 +239,7 @@ func (w *World) mischief() {
 		w.logf("%s: cut off: %v", a.id, a.cut)
 	case 5:
 		if w.isFull() {
-			break // they would be refused
+			break // they would be rejected
 		}
 		if n := w.store.ReleaseHeld(); n > 0 {
 			w.logf("store: %d late proposals are committed", n)
@@ -268,8 +269,8 @@ func (w *World) mischief() {
 	}
 }
 
-// intrude starts another agent of an id that has one, on a host of its own and with
-// another secret, while the first one is cut off: as if somebody took its host for dead.
+// intrude starts another agent with the ID of an existing one, on another host and with
+// another secret, while the first one is cut off: an operator took its host for dead.
 func (w *World) intrude() {
 	first := w.agents[w.rng.IntN(len(w.agents))]
 	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool { return a != first && a.id == first.id && !a.left }) {
@@ -289,7 +290,7 @@ func (w *World) pass(d time.Duration) {
 	w.store.Tick()
 }
 
-// storeFault decides the fate of a call to the store.
+// storeFault determines the outcome of a call to the store.
 func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	if w.isFull() && call.Adds() {
 		return w.refuse()
@@ -300,7 +301,7 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	switch {
 	case w.fault(60):
 		return store.Drop()
-	case w.fault(60): //nolint:gocritic // each call draws anew
+	case w.fault(60): //nolint:gocritic // each call draws a new number
 		return store.DropAnswer()
 	case w.fault(150):
 		return store.Hold()
@@ -308,7 +309,7 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// send puts a message on the network. Outside calm it may be lost, or late.
+// send puts a message on the network. Except in calm it may be lost or late.
 func (w *World) send(what string, deliver func()) {
 	if w.fault(12) {
 		w.logf("lost: %s", what)
@@ -325,17 +326,16 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
-// straggle brings a message late, within a time. Nothing that is promised may rest
-// on messages coming in order, or while they are news: a call can come after those
-// that were made later, and where names come again, an order of an old epoch after
-// those of a new one.
+// straggle delivers a message late, within a time. No promise may depend on messages that
+// arrive in order or soon: a call can arrive after later ones, and where names are used
+// again, a request of an old epoch after those of a new one.
 func (w *World) straggle(what string, within time.Duration, deliver func()) {
 	w.sequence++
 	at := w.now.Add(time.Duration(w.rng.IntN(int(within.Milliseconds()))) * time.Millisecond)
 	w.network = append(w.network, &message{at: at, seq: w.sequence, what: what, deliver: deliver})
 }
 
-// deliverOne delivers one of the messages that are due, any of them.
+// deliverOne delivers a random message that is due.
 func (w *World) deliverOne() bool {
 	due := w.due[:0]
 	for i, m := range w.network {
@@ -353,7 +353,7 @@ func (w *World) deliverOne() bool {
 	return true
 }
 
-// check looks at every revision since the last check.
+// check checks every revision since the last check.
 func (w *World) check() {
 	for _, r := range w.since(w.audited) {
 		w.audit.Apply(store.Batch{Revision: r.Revision, Changes: r.Changes})
@@ -367,8 +367,7 @@ func (w *World) check() {
 	}
 }
 
-// settle stops all faults and waits until nothing changes any more, then looks
-// at what is left.
+// settle stops all faults, waits until nothing changes any more, and checks the result.
 func (w *World) settle() error {
 	w.calm = true
 	w.logf("the faults stop")
@@ -393,7 +392,7 @@ func (w *World) settle() error {
 				return w.failure
 			}
 			if !w.underWay() {
-				w.pass(rest.Sub(w.now)) // nobody has anything to do before
+				w.pass(rest.Sub(w.now)) // no replica or agent has anything to do before
 			}
 		}
 		if r := w.store.Revision(); r != last {
@@ -406,8 +405,8 @@ func (w *World) settle() error {
 	return w.failure
 }
 
-// underWay says whether somebody has something to do now, or a message is on its
-// way; timers are not.
+// underWay reports whether a replica or an agent has something to do now, or a message is
+// in transit. Timers do not count.
 func (w *World) underWay() bool {
 	for _, service := range services {
 		if slices.ContainsFunc(w.replicas[service], func(r replica) bool { return r.behind() || r.asked() }) {
@@ -418,7 +417,7 @@ func (w *World) underWay() bool {
 		slices.ContainsFunc(w.agents, func(a *agent) bool { return a.busy() })
 }
 
-// round lets everybody take a turn, brings what is due, and passes a moment.
+// round gives everyone a turn, delivers what is due, and lets a moment pass.
 func (w *World) round() {
 	for _, service := range services {
 		for _, r := range w.replicas[service] {

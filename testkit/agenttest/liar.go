@@ -1,10 +1,9 @@
-// Package agenttest serves executor agents that lie, for tests of whoever calls
-// agents.
+// Package agenttest serves executor agents that lie, for tests of the callers of agents.
 //
 //	liar := agenttest.Serve(t, agenttest.Lies()[0].Script)
 //	go liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: "liar", …})
 //
-// A Script says what each call answers. Lies lists the answers that no agent gives.
+// A Script determines the answer of each call. Lies returns answers that no agent gives.
 package agenttest
 
 import (
@@ -26,17 +25,17 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Script is what an agent answers. A call without a function is Unimplemented.
+// Script is the answers of an agent. A call without a function is Unimplemented.
 type Script struct {
 	Submit  func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
 	Submits func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error)
 	Stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
 }
 
-// Liar is an agent that answers by its script.
+// Liar is an agent with a script.
 type Liar struct {
 	controlv1.UnimplementedExecutorServer
-	// Address is where it takes calls.
+	// Address is where it listens.
 	Address string
 
 	mu     sync.Mutex
@@ -61,14 +60,14 @@ func Serve(t testing.TB, script Script) *Liar {
 	return l
 }
 
-// Say has the agent answer by another script from now on.
+// Say replaces the script.
 func (l *Liar) Say(script Script) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.script = script
 }
 
-// Called receives after calls that were answered, once for any number of them.
+// Called returns a channel that receives after one or more calls were answered.
 func (l *Liar) Called() <-chan struct{} { return l.called }
 
 func (l *Liar) says() Script {
@@ -143,7 +142,7 @@ func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *co
 		if len(reports) > 0 {
 			m.Report, reports = reports[0], reports[1:]
 		}
-		_ = stream.Send(m) // a failure shows at the receiving end
+		_ = stream.Send(m) // a failure is visible at the receiver
 		if len(reports) > 0 {
 			continue
 		}
@@ -161,8 +160,8 @@ type Lie struct {
 	Script Script
 }
 
-// Lies are answers that say nothing, or nothing that can be true. Whoever calls the
-// agent has to take each of them as a failed attempt.
+// Lies returns answers that are empty or cannot be true. The caller must treat each of them
+// as a failed attempt.
 func Lies() []Lie {
 	code := int32(7)
 	ok := func() []byte {
@@ -220,8 +219,7 @@ func Lies() []Lie {
 	return list
 }
 
-// Denial answers every request with PERMISSION_DENIED, as an agent that is somebody
-// else's.
+// Denial answers every request with PERMISSION_DENIED, like an agent of another cluster.
 func Denial() Script {
 	err := grpcstatus.Error(codes.PermissionDenied, "the request does not carry the nonce of the registration")
 	return Script{
@@ -243,7 +241,7 @@ func outcomes(n int, o *controlv1.SubmitOutcome) *controlv1.SubmitTasksAnswer {
 	return m
 }
 
-// worker is what a call for one worker answers in place of an outcome.
+// worker returns the answer of a call for one worker.
 func worker(o *controlv1.SubmitOutcome) *controlv1.WorkerReport {
 	return &controlv1.WorkerReport{State: o.GetState(), ExitCode: o.ExitCode, Error: o.GetError()}
 }

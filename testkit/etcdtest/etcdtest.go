@@ -1,7 +1,6 @@
-// Package etcdtest starts real etcd servers inside a test: with short ticks,
-// without fsync, serving clients on unix sockets in a directory of their own, and
-// quiet. What a
-// test starts is gone when it ends.
+// Package etcdtest starts real etcd servers in the process of a test, with short ticks and
+// without fsync and logs. They serve clients on unix sockets in a temporary directory and
+// stop when the test ends.
 package etcdtest
 
 import (
@@ -40,7 +39,7 @@ func Start(t testing.TB) *Cluster {
 // StartCluster starts a cluster of n members.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
-	// Not t.TempDir: the path of a unix socket has room for some hundred bytes.
+	// Not t.TempDir: the path of a unix socket is limited to about 100 bytes.
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +48,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	c := &Cluster{members: make([]*embed.Etcd, n)}
 	var initial []string
 	for i := range n {
-		// Held: between members, etcd knows no path of a unix socket.
+		// A port: etcd does not support unix sockets between members.
 		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, porttest.Hold(t)))
 		c.sockets = append(c.sockets, "unix://"+filepath.Join(dir, fmt.Sprintf("c%d", i)))
 	}
@@ -64,7 +63,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 		cfg.TickMs, cfg.ElectionMs = 10, 100
 		if n > 1 {
-			// Members that are not scheduled for some time do not elect another leader.
+			// A member that is not scheduled for some time must not lose its leadership.
 			cfg.TickMs, cfg.ElectionMs = 100, 1000
 		}
 		cfg.UnsafeNoFsync = true
@@ -101,9 +100,9 @@ func urls(t testing.TB, s string) []url.URL {
 	return []url.URL{*u}
 }
 
-// Leaks are what members leave behind in the test's process when they end, an idle
-// connection between two of them or a request that a killed one never answers:
-// for the TestMain of packages that speak no HTTP of their own.
+// Leaks returns options that ignore the goroutines of members that have stopped: idle
+// connections between them and requests to killed ones. They are for the TestMain of
+// packages that do not use HTTP themselves.
 func Leaks() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
@@ -113,25 +112,25 @@ func Leaks() []goleak.Option {
 	}
 }
 
-// Endpoints are the client addresses of all members.
+// Endpoints returns the client addresses of all members.
 func (c *Cluster) Endpoints() []string { return c.sockets }
 
-// Kill ends one member for good, without handing its leadership on.
+// Kill stops a member permanently without a transfer of its leadership.
 func (c *Cluster) Kill(i int) {
 	c.members[i].Server.HardStop()
 	c.members[i].Close()
 	c.members[i] = nil
 }
 
-// Cut cuts a member off from the others until the test ends. It goes on to serve
-// clients, where a killed one may still be asked and then panics.
+// Cut disconnects a member from the others until the test ends. It keeps serving clients,
+// while a call to a killed member may panic.
 func (c *Cluster) Cut(t testing.TB, i int) {
 	server := c.members[i].Server
-	server.PauseSending() // and hears of nothing either
+	server.PauseSending() // and it receives nothing either
 	t.Cleanup(server.ResumeSending)
 }
 
-// Leader is the index of the member that leads, -1 for none.
+// Leader returns the index of the leader, or -1 without one.
 func (c *Cluster) Leader() int {
 	for i, m := range c.members {
 		if m != nil && m.Server.Leader() == m.Server.MemberID() {

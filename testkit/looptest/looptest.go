@@ -1,5 +1,5 @@
-// Package looptest runs a service's core in its loop, on a store in memory, for
-// tests of what stands around it.
+// Package looptest runs a service's core in its loop on a store in memory, for tests of the
+// code around the core.
 package looptest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// Space is where the loops of this package keep their keys.
+// Space is the key space of the loops of this package.
 var Space = keyspace.New("test")
 
-// Start runs a loop until the test ends, and answers when it leads.
+// Start runs a loop until the test ends, and returns when it leads.
 func Start[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action)) *loop.Loop[C] {
 	t.Helper()
 	leads := make(chan struct{}, 1)
@@ -39,8 +39,8 @@ func Start[C model.Core](t testing.TB, s store.Store, service string, core func(
 	return l
 }
 
-// Run is Start without the wait: told, it is told when the loop starts and stops to
-// take requests.
+// Run is Start without waiting. It calls told when the loop begins and ends to accept
+// requests.
 func Run[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action), told func(bool)) *loop.Loop[C] {
 	t.Helper()
 	election, err := leader.New(leader.Config{
@@ -66,8 +66,8 @@ func Run[C model.Core](t testing.TB, s store.Store, service string, core func() 
 	return l
 }
 
-// Write stores records as another service would, in one transaction, and answers
-// its revision.
+// Write writes records in one transaction, as another service would, and returns its
+// revision.
 func Write(t testing.TB, s store.Store, records ...model.Record) int64 {
 	t.Helper()
 	var txn store.Txn

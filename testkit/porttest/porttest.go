@@ -1,5 +1,5 @@
-// Package porttest holds ports for tests: for a server that is to be started
-// again at the address it had, and for an address where nobody listens.
+// Package porttest reserves ports for tests: for a server that restarts at the same
+// address, and for an address without a listener.
 package porttest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// Hold answers a loopback address that is the test's until it ends. Connections
-// to it are refused unless the test listens there.
+// Hold reserves a loopback address until the test ends. Connections to it are refused
+// unless the test listens there.
 func Hold(t testing.TB) string {
 	t.Helper()
 	held, err := port.Hold("127.0.0.1")

@@ -1,5 +1,5 @@
-// Package rpctest serves a part of a service on a socket, for tests of what its
-// messages are between processes.
+// Package rpctest serves a part of a service on a socket, for tests of its messages between
+// processes.
 package rpctest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// Serve serves what register registers until the test ends, and returns a client with
-// the limits of a gateway.
+// Serve serves the registered services until the test ends, and returns a client with the
+// limits of a gateway.
 func Serve(t testing.TB, register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// lead puts the leader key and makes the committer of its term.
+// lead puts the leader key and returns the committer of its term.
 func lead(t *testing.T, s store.Store) *store.Committer {
 	t.Helper()
 	term := must(t, s, put("leaders/x", "me"))
@@ -39,7 +39,7 @@ func testCommit(t *testing.T, s Subject) {
 			t.Fatalf("write %d is at %d and %d, want %d", i, a.Mod, b.Mod, want)
 		}
 	}
-	// The next term takes the chain up where it is.
+	// The next term continues the chain.
 	must(t, s, store.Delete("leaders/x"))
 	term := must(t, s, put("leaders/x", "you"))
 	heir := store.NewCommitter(s, store.CommitterConfig{
@@ -49,7 +49,7 @@ func testCommit(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	if _, err := c.Commit(patient(t), writes[:1]); !errors.Is(err, store.ErrFenced) {
-		t.Errorf("the term before still commits: %v", err)
+		t.Errorf("the previous term still commits: %v", err)
 	}
 }
 
@@ -94,13 +94,13 @@ func testCommitFenced(t *testing.T, s Subject) {
 				}
 			}
 			if after := get(t, s, "x/a"); after.Mod != before.Mod {
-				t.Error("a fenced write got through")
+				t.Error("a fenced write was committed")
 			}
 		})
 	}
 }
 
-// One write on an etcd lease that is gone must not take its neighbours along.
+// A write on an expired etcd lease must not fail the other writes of its transaction.
 func testCommitLeaseMissing(t *testing.T, s Subject) {
 	c := lead(t, s)
 	done, err := c.Commit(patient(t), []store.Write{

@@ -59,8 +59,8 @@ func testPages(t *testing.T, s Subject) {
 	}
 }
 
-// ways are those to read a range: in pages, as one whose other methods are not
-// known has it, and as a stream where the store has them.
+// ways are the ways to read a range: in pages, by a type that hides all other methods, and
+// as a stream if the store supports that.
 func ways(s Subject) []store.Store { return []store.Store{s, s.Store} }
 
 func testKeys(t *testing.T, s Subject) {
@@ -72,7 +72,7 @@ func testKeys(t *testing.T, s Subject) {
 		if err := store.Keys(patient(t), way, "k/", func(kvs []store.KV) {
 			for _, kv := range kvs {
 				if len(kv.Value) > 0 || kv.Mod == 0 {
-					t.Fatalf("told of %+v", kv)
+					t.Fatalf("streamed %+v", kv)
 				}
 				keys = append(keys, kv.Key)
 			}
@@ -110,7 +110,7 @@ func testRangeSkips(t *testing.T, s Subject) {
 	}
 }
 
-// interloper does something before one of the pages is read.
+// interloper runs a function before one of the pages is read.
 type interloper struct {
 	store.Store
 	page, at int
@@ -141,7 +141,7 @@ func testRangeCompacted(t *testing.T, s Subject) {
 	}
 }
 
-// testStreams is about stores that have streams.
+// testStreams tests stores that support streams.
 func testStreams(t *testing.T, s Subject) {
 	stream, can := s.Store.(store.Streamer)
 	if !can {
@@ -174,6 +174,6 @@ func testStreams(t *testing.T, s Subject) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := stream.Stream(ctx, store.PageRequest{From: "a", To: "d"}, func([]store.KV) {}); !errors.Is(err, store.ErrAmbiguous) {
-		t.Errorf("given up: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -1,6 +1,5 @@
-// Package storetest is the conformance suite of store.Store. Whatever passes it
-// can stand in for etcd: the fake runs it, a real etcd runs it, and where they
-// differ the fake is wrong.
+// Package storetest is the conformance suite of store.Store. The fake and a real etcd run
+// it, so that the fake can replace etcd in tests. If they differ, the fake is wrong.
 package storetest
 
 import (
@@ -15,12 +14,12 @@ import (
 // Subject is one empty store under test.
 type Subject struct {
 	store.Store
-	// Compact forgets all history before a revision, and returns when that shows.
+	// Compact deletes all history before a revision, and returns when that is visible.
 	Compact func(t *testing.T, revision int64)
 }
 
-// Run runs the suite; open is called once for each test, with a prefix-free
-// store nobody else uses.
+// Run runs the suite. It calls open once for each test, which must return an empty store
+// that no other test uses.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for _, test := range []struct {
 		name string
@@ -61,8 +60,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
-// patience is how long a test waits for what must come. A call without a deadline of
-// its own has two seconds, which a machine that is busy may well take.
+// patience bounds how long a test waits. The default deadline of a call is two seconds,
+// which may be too short on a busy machine.
 const patience = time.Minute
 
 func patient(t *testing.T) context.Context {
@@ -71,7 +70,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// must carries out operations without conditions and answers the revision.
+// must runs operations without conditions and returns the revision.
 func must(t *testing.T, s store.Store, ops ...store.Op) int64 {
 	t.Helper()
 	res, err := s.Txn(patient(t), store.Txn{Then: ops})
@@ -83,7 +82,7 @@ func must(t *testing.T, s store.Store, ops ...store.Op) int64 {
 
 func put(key, value string) store.Op { return store.Put(key, []byte(value)) }
 
-// get reads a key; the zero KV when it is not there.
+// get reads a key. A missing key is the zero KV.
 func get(t *testing.T, s store.Store, key string) store.KV {
 	t.Helper()
 	kv, _, err := s.Get(patient(t), key)
@@ -93,8 +92,8 @@ func get(t *testing.T, s store.Store, key string) store.KV {
 	return kv
 }
 
-// tell prints changes as a transcript line, without revisions.
-func tell(changes []store.Change) string {
+// describe prints changes on one line, without revisions.
+func describe(changes []store.Change) string {
 	out := ""
 	for i, c := range changes {
 		if i > 0 {

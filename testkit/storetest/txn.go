@@ -85,8 +85,8 @@ func testDeleteOfNothing(t *testing.T, s Subject) {
 	}
 }
 
-// A range goes in one revision, up to its end and without it, on an etcd lease or
-// not; what is put beside it stays.
+// A range delete removes all keys before its end in one revision, with or without an etcd
+// lease. Keys outside the range stay.
 func testDeleteRange(t *testing.T, s Subject) {
 	lease, err := s.Grant(patient(t), time.Minute)
 	if err != nil {
@@ -97,7 +97,7 @@ func testDeleteRange(t *testing.T, s Subject) {
 	defer w.Close()
 	rev := must(t, s, store.DeleteRange("a/", "a0"), put("a", "floor"))
 	b, err := w.Next(patient(t))
-	if err != nil || b.Revision != rev || tell(b.Changes) != "-a/ -a/1 -a/2 a=floor" {
+	if err != nil || b.Revision != rev || describe(b.Changes) != "-a/ -a/1 -a/2 a=floor" {
 		t.Errorf("watched %+v, %v", b, err)
 	}
 	if kvs, _, err := store.Range(patient(t), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" || kvs[1].Key != "a0" {
@@ -180,8 +180,8 @@ func testLeaseKeys(t *testing.T, s Subject) {
 	w := s.Watch("", rev+1)
 	defer w.Close()
 	b, err := w.Next(patient(t))
-	if err != nil || tell(b.Changes) != "-a -b" || b.Changes[0].Mod != b.Changes[1].Mod {
-		t.Errorf("a revoked lease told %q at %d, %v", tell(b.Changes), b.Revision, err)
+	if err != nil || describe(b.Changes) != "-a -b" || b.Changes[0].Mod != b.Changes[1].Mod {
+		t.Errorf("a revoked lease delivered %q at %d, %v", describe(b.Changes), b.Revision, err)
 	}
 }
 
@@ -194,23 +194,23 @@ func testLeaseExpires(t *testing.T, s Subject) {
 			t.Fatal(err)
 		}
 		put, err = s.Txn(all, store.Txn{Then: []store.Op{{Key: "a", Lease: lease.ID}}})
-		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // it may have run out by then
+		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // it may have expired
 			t.Fatal(err)
 		}
 	}
 	w := s.Watch("a", put.Revision+1)
 	defer w.Close()
 	b, err := w.Next(patient(t))
-	if err != nil || tell(b.Changes) != "-a" {
-		t.Fatalf("expiry told %q, %v", tell(b.Changes), err)
+	if err != nil || describe(b.Changes) != "-a" {
+		t.Fatalf("expiry delivered %q, %v", describe(b.Changes), err)
 	}
 	if _, err := s.KeepAlive(patient(t), lease.ID); !errors.Is(err, store.ErrLeaseNotFound) {
-		t.Errorf("keepalive of a lease that ran out: %v", err)
+		t.Errorf("keepalive of an expired lease: %v", err)
 	}
 }
 
-// etcd answers the renewal of a lease that is gone with TTL 0 and no error; who
-// does not look at it leads for ever.
+// etcd answers the renewal of an expired lease with TTL 0 and no error. A leader that ignores
+// the TTL would lead forever.
 func testLeaseMissing(t *testing.T, s Subject) {
 	if ttl, err := s.KeepAlive(patient(t), 4711); !errors.Is(err, store.ErrLeaseNotFound) || ttl != 0 {
 		t.Errorf("keepalive: %v, %v", ttl, err)

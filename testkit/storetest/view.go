@@ -31,7 +31,7 @@ func testView(t *testing.T, s Subject) {
 		t.Error("ready before the snapshot")
 	}
 	b := next(t, v)
-	if !b.Reset || b.Revision != rev || tell(b.Changes) != "p/a=1 p/b=1" || b.Changes[1].Mod != rev {
+	if !b.Reset || b.Revision != rev || describe(b.Changes) != "p/a=1 p/b=1" || b.Changes[1].Mod != rev {
 		t.Fatalf("snapshot %+v", b)
 	}
 	if !v.Ready() || v.Revision() != rev {
@@ -39,12 +39,12 @@ func testView(t *testing.T, s Subject) {
 	}
 	rev = must(t, s, store.Delete("p/a"), put("p/events/2", "y"), put("p/c", "1"))
 	b = next(t, v)
-	if b.Reset || b.Revision != rev || tell(b.Changes) != "-p/a p/c=1" || b.Changes[0].Mod != rev || tell(b.Skipped) != "p/events/2=y" {
+	if b.Reset || b.Revision != rev || describe(b.Changes) != "-p/a p/c=1" || b.Changes[0].Mod != rev || describe(b.Skipped) != "p/events/2=y" {
 		t.Fatalf("change %+v", b)
 	}
 	rev = must(t, s, put("p/events/3", "z"))
 	b = next(t, v)
-	if b.Reset || b.Revision != rev || len(b.Changes) != 0 || tell(b.Skipped) != "p/events/3=z" {
+	if b.Reset || b.Revision != rev || len(b.Changes) != 0 || describe(b.Skipped) != "p/events/3=z" {
 		t.Fatalf("a change under the skipped prefix %+v, want it apart at %d", b, rev)
 	}
 }
@@ -58,17 +58,17 @@ func testViewCompacted(t *testing.T, s Subject) {
 	rev := must(t, s, store.Delete("p/a"))
 	s.Compact(t, rev)
 	b := next(t, v)
-	if !b.Reset || b.Revision != rev || tell(b.Changes) != "p/b=1" {
+	if !b.Reset || b.Revision != rev || describe(b.Changes) != "p/b=1" {
 		t.Fatalf("after a compaction %+v, want a reset", b)
 	}
 	rev = must(t, s, put("p/c", "1"))
-	if b = next(t, v); b.Reset || tell(b.Changes) != "p/c=1" || b.Revision != rev {
+	if b = next(t, v); b.Reset || describe(b.Changes) != "p/c=1" || b.Revision != rev {
 		t.Fatalf("after the reset %+v", b)
 	}
 }
 
-// deaf opens its first watch only when it is waited for, so that a compaction
-// surely comes before.
+// deaf opens its first watch only when Next is called, so that a compaction comes before
+// it.
 type deaf struct {
 	store.Store
 	opened int
@@ -90,13 +90,13 @@ func testViewWant(t *testing.T, s Subject) {
 	v.Want(rev)
 	for v.Revision() < rev {
 		if b := next(t, v); b.Reset || len(b.Changes) != 0 {
-			t.Fatalf("got %+v", b)
+			t.Fatalf("delivered %+v", b)
 		}
 	}
 }
 
-// Transactions that touch two keys run against a view; whatever it has told must
-// at every batch be what the store held at that revision.
+// Transactions that change two keys run concurrently with a view. After every batch, the
+// view must have the state of the store at that revision.
 func testViewUnderLoad(t *testing.T, s Subject) {
 	const writes = 300
 	v := store.OpenView(s, "p/")

@@ -29,13 +29,13 @@ func testWatchOrder(t *testing.T, s Subject) {
 			} else if i > 0 {
 				got += " "
 			}
-			got += tell([]store.Change{c})
+			got += describe([]store.Change{c})
 			revisions = append(revisions, c.Mod)
 		}
 		got += ";"
 	}
 	if got != "p/c=1 -p/z p/a=1;p/b=2;" {
-		t.Errorf("told %q", got)
+		t.Errorf("delivered %q", got)
 	}
 	if fmt.Sprint(revisions) != fmt.Sprint([]int64{rev + 1, rev + 1, rev + 1, rev + 3}) {
 		t.Errorf("revisions %v after %d", revisions, rev)
@@ -55,8 +55,8 @@ func testWatchFromPast(t *testing.T, s Subject) {
 		}
 		told = append(told, b.Changes...)
 	}
-	if tell(told) != "a=1 a=2" || told[1].Create != first {
-		t.Errorf("told %q, %+v", tell(told), told)
+	if describe(told) != "a=1 a=2" || told[1].Create != first {
+		t.Errorf("delivered %q, %+v", describe(told), told)
 	}
 	ctx, cancel := contextOver(t)
 	defer cancel()
@@ -65,8 +65,8 @@ func testWatchFromPast(t *testing.T, s Subject) {
 	}
 }
 
-// A watch that is far behind gets the past in several answers, and the header of
-// each names the present: whoever takes that for what it has seen loses the rest.
+// A watch that is far behind gets the history in several answers, and the header of each
+// has the current revision: a watch that reports it as delivered would lose the rest.
 func testWatchFarBehind(t *testing.T, s Subject) {
 	const writers, each = 8, 150 // etcd sends at most 1,000 revisions at a time
 	first := must(t, s, put("a", ""), put("b", ""))
@@ -94,12 +94,12 @@ func testWatchFarBehind(t *testing.T, s Subject) {
 		}
 		for i := 0; i < len(b.Changes); i += 2 {
 			if b.Changes[i].Mod != next || b.Changes[i+1].Mod != next {
-				t.Fatalf("told of revision %d, want %d", b.Changes[i].Mod, next)
+				t.Fatalf("delivered revision %d, want %d", b.Changes[i].Mod, next)
 			}
 			next++
 		}
 		if b.Revision != next-1 {
-			t.Fatalf("claims to have reached %d, told up to %d", b.Revision, next-1)
+			t.Fatalf("reports revision %d, delivered up to %d", b.Revision, next-1)
 		}
 	}
 }
@@ -112,13 +112,13 @@ func testWatchCompacted(t *testing.T, s Subject) {
 	w := s.Watch("a", first)
 	defer w.Close()
 	if b, err := w.Next(patient(t)); !errors.Is(err, store.ErrCompacted) {
-		t.Errorf("told %q, %v; want ErrCompacted", tell(b.Changes), err)
+		t.Errorf("delivered %q, %v; want ErrCompacted", describe(b.Changes), err)
 	}
 	kept := s.Watch("a", last+1)
 	defer kept.Close()
 	must(t, s, put("a", "4"))
-	if b, err := kept.Next(patient(t)); err != nil || tell(b.Changes) != "a=4" {
-		t.Errorf("a watch from after the compaction told %q, %v", tell(b.Changes), err)
+	if b, err := kept.Next(patient(t)); err != nil || describe(b.Changes) != "a=4" {
+		t.Errorf("a watch from after the compaction delivered %q, %v", describe(b.Changes), err)
 	}
 }
 
@@ -133,12 +133,12 @@ func testWatchProgress(t *testing.T, s Subject) {
 		cancel()
 		if err == nil {
 			if len(b.Changes) != 0 || b.Revision != elsewhere {
-				t.Fatalf("progress told %q at %d, want nothing at %d", tell(b.Changes), b.Revision, elsewhere)
+				t.Fatalf("progress delivered %q at %d, want nothing at %d", describe(b.Changes), b.Revision, elsewhere)
 			}
 			return
 		}
 		if all.Err() != nil {
-			t.Fatal("no progress was told")
+			t.Fatal("no progress was reported")
 		}
 		w.RequestProgress()
 	}
@@ -148,7 +148,7 @@ func testWatchTryNext(t *testing.T, s Subject) {
 	w := s.Watch("a", 0)
 	defer w.Close()
 	if b, ok, err := w.TryNext(); ok || err != nil {
-		t.Fatalf("told %+v, %v of an empty store", b, err)
+		t.Fatalf("delivered %+v, %v of an empty store", b, err)
 	}
 	rev := must(t, s, put("a", "1"))
 	again := s.Watch("a", rev)
@@ -159,13 +159,13 @@ func testWatchTryNext(t *testing.T, s Subject) {
 			t.Fatal(err)
 		}
 		if ok {
-			if tell(b.Changes) != "a=1" || b.Revision != rev {
-				t.Errorf("told %q at %d", tell(b.Changes), b.Revision)
+			if describe(b.Changes) != "a=1" || b.Revision != rev {
+				t.Errorf("delivered %q at %d", describe(b.Changes), b.Revision)
 			}
 			return
 		}
 	}
-	t.Error("told nothing")
+	t.Error("no batch was delivered")
 }
 
 // lateWatch opens its watch at the first call of Next.

@@ -1,10 +1,8 @@
-// Package transcript runs tests that read like a conversation: files of
-// commands and of what came of them.
+// Package transcript runs tests whose files are commands and their output.
 //
-// It promises that a file is the whole expectation: it is played, and what it
-// becomes has to be what it was. With the flag -rewrite the files are written
-// anew, and the diff is what there is to review. What a command is, and where
-// its output goes, is the player's.
+// It promises that a file is the whole expectation: playing it must reproduce it. With
+// the flag -rewrite, the new output replaces the file, and you review the diff. The player
+// defines the commands and the form of their output.
 package transcript
 
 import (
@@ -19,9 +17,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into the transcripts")
 
-// Run plays every file *.txt in testdata, and in the folders in it, of the
-// package under test, each in a test of its own. Play answers the text with the
-// output as it now is.
+// Run plays every file *.txt in testdata and its folders, each in a subtest. play returns
+// the text with the current output.
 func Run(t *testing.T, play func(t *testing.T, text string) string) {
 	t.Helper()
 	files, err := find("testdata")

@@ -1,8 +1,7 @@
-// Package chart tests the Helm chart: that it renders to objects that Kubernetes
-// knows, that what it renders keeps the promises of the services (instance
-// addresses, probes, orderly stops), that wrong values are refused in words that
-// help, and that the binary takes every flag the chart gives it.
+// Package chart tests the Helm chart: it renders to valid Kubernetes objects, the objects
+// keep the promises of the services (instance addresses, probes, orderly stops), wrong
+// values fail with a useful message, and the binary accepts every flag of the chart.
 //
-// It is a module outside the workspace, so that Helm and Kubernetes' libraries
-// raise no version of what the services are built with.
+// It is a module outside the workspace, so that the libraries of Helm and Kubernetes do not
+// raise the versions of the services' dependencies.
 package chart

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// berth is the binary that the image holds.
+// berth is the binary of the image.
 var berth = os.Getenv("BERTH_BINARY")
 
 func TestMain(m *testing.M) {

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the flags and variables name is there: a file below a mount, from the
-// secret that the values name, readable by the group of the process and no other.
-func TestSecretsAreWhereTheyAreLookedFor(t *testing.T) {
+// The files that flags and variables name exist: below a mount, from the secret of the
+// values, and readable only by the group of the process.
+func TestSecretMounts(t *testing.T) {
 	for _, c := range []struct{ set, secret, dir string }{
 		{"testdata/external-tls.yaml", "berth-tls", "/etc/berth/tls"},
 		{"testdata/external-ca.yaml", "etcd-ca", "/etc/berth/etcd"},

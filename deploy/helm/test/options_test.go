@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// owned are the flags that the chart gives, and that values cannot set, of the
-// processes with a replica id, and those of an agent.
+// owned are the flags that the chart sets and values cannot, of the processes with a replica
+// ID and of an agent.
 var (
 	owned = strings.Fields("cluster etcd-endpoints replica listen http-listen stop-timeout tls-cert tls-key tls-ca insecure")
 	own   = map[string][]string{
@@ -24,15 +24,15 @@ var (
 	}
 )
 
-// unused are the flags for which a pod has no use: its configuration is its
-// flags, and its addresses are known.
+// unused are the flags that a pod does not need, because its flags are its configuration
+// and its addresses are known.
 var unused = strings.Fields("config address-file help")
 
-// typeOf is the type of a flag, as the binary's help tells it, by its name in the schema.
+// typeOf maps the type of a flag in the binary's help to its name in the schema.
 var typeOf = map[string]string{"text": "string", "flag": "", "count": "int", "share": "float", "duration": "duration", "words": "strings"}
 
-// taken are the types of the flags that a process has, by name.
-func taken(t *testing.T, process string) map[string]string {
+// accepted returns the types of the flags of a process, by name.
+func accepted(t *testing.T, process string) map[string]string {
 	t.Helper()
 	help, err := exec.Command(berth, process, "--help").Output()
 	if err != nil {
@@ -67,7 +67,7 @@ func readSchema(t *testing.T) (root schema) {
 	return root
 }
 
-// settable are the options that values may set, by the key of the values.
+// settable returns the options that values may set, by the key of the values.
 func settable(t *testing.T, key string) map[string]schema {
 	t.Helper()
 	root := readSchema(t)
@@ -77,21 +77,20 @@ func settable(t *testing.T, key string) map[string]schema {
 	return root.Properties[key].Properties["options"].Properties
 }
 
-// Each flag of a process is one that the chart gives, or one that values may
-// set, or one that a pod has no use for: an option that is new is in the schema,
-// one that is gone is not, and each has its type.
-func TestOptionsAreThoseOfTheBinary(t *testing.T) {
+// The chart sets each flag of a process, or values may set it, or a pod does not need it:
+// the schema has exactly the options of the binary, with their types.
+func TestSchemaMatchesFlags(t *testing.T) {
 	for process, key := range map[string]string{
 		"registry": "registry", "executor-state": "executorState", "assigner": "assigner", "gateway": "gateway", "agent": "agent",
 	} {
 		options := settable(t, key)
-		flags := taken(t, process)
+		flags := accepted(t, process)
 		for name, type_ := range flags {
 			option, isSet := options[name]
 			_, isOwned := slices.BinarySearch(slices.Sorted(slices.Values(own[process])), name)
 			switch isUnused := slices.Contains(unused, name); {
 			case isSet && isOwned:
-				t.Errorf("--%s of %s is the chart's, and values set it", name, process)
+				t.Errorf("--%s of %s: both the chart and values set it", name, process)
 			case !isSet && !isOwned && !isUnused:
 				t.Errorf("--%s of %s is not in the schema: add it to %s.options", name, process, key)
 			case isSet && typeOf[strings.TrimPrefix(option.Ref, "#/$defs/")] != type_:
@@ -105,27 +104,26 @@ func TestOptionsAreThoseOfTheBinary(t *testing.T) {
 		}
 		for name, option := range settable(t, "options") {
 			if options[name].Ref != option.Ref {
-				t.Errorf("options.%s is of every process, and not of %s", name, process)
+				t.Errorf("options.%s is for every process, but %s does not have it", name, process)
 			}
 		}
 		for name, option := range settable(t, "services") {
 			if is := process != "gateway" && process != "agent"; is && options[name].Ref != option.Ref {
-				t.Errorf("services.options.%s is of every service, and not of %s", name, process)
+				t.Errorf("services.options.%s is for every service, but %s does not have it", name, process)
 			}
 		}
 	}
 }
 
-// The flags of every value set are the chart's own or settable, and no number
-// among them is written in a way that the binary does not read.
-func TestFlagsAreThoseOfTheBinary(t *testing.T) {
+// The binary accepts the flags of every value set and the form of their numbers.
+func TestBinaryAcceptsFlags(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
 			c := template.Spec.Containers[0]
 			if name == "berth-etcd" {
 				continue
 			}
-			all := taken(t, c.Args[0])
+			all := accepted(t, c.Args[0])
 			for flag, value := range flags(t, c) {
 				if _, has := all[flag]; !has {
 					t.Errorf("%s: berth %s has no --%s", name, c.Args[0], flag)
@@ -138,8 +136,8 @@ func TestFlagsAreThoseOfTheBinary(t *testing.T) {
 	})
 }
 
-// What is more special wins: the process over its kind, and that over all.
-func TestOptionsOverrideEachOther(t *testing.T) {
+// The options of a process override those of its kind, which override those of all.
+func TestOptionPrecedence(t *testing.T) {
 	r := decodedValues(t, "options", map[string]any{
 		"insecure":      true,
 		"etcd":          map[string]any{"endpoints": []any{"etcd:2379"}},

@@ -24,7 +24,7 @@ var services = []struct {
 	{"assigner", "assigner", 7103, 7183},
 }
 
-// replicas is how many of a component a value set asks for.
+// replicas returns the number of replicas of a component in a value set.
 func (r *release) replicas(component string, standard int) int {
 	if v, ok := r.values[component].(map[string]any); ok {
 		if n, ok := v["replicas"].(float64); ok {
@@ -40,17 +40,17 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *release)) {
 	}
 }
 
-// What proves a leader dead is what its own address answers, so gateways list
-// every replica by the name of its pod, replicas advertise the same names, and
-// what gives pods these names is no virtual address.
-func TestReplicasAreDialledByTheirOwnAddress(t *testing.T) {
+// The liveness probe of an old leader uses the replica's own address. So gateways list every
+// replica by the name of its pod, replicas advertise the same names, and the service that
+// gives pods these names is headless.
+func TestReplicaAddresses(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		gateway := flags(t, get[*appsv1.Deployment](t, r, "berth-gateway").Spec.Template.Spec.Containers[0])
 		for _, s := range services {
 			set := get[*appsv1.StatefulSet](t, r, "berth-"+s.name)
 			headless := get[*corev1.Service](t, r, set.Spec.ServiceName)
 			if headless.Spec.ClusterIP != corev1.ClusterIPNone || !headless.Spec.PublishNotReadyAddresses {
-				t.Errorf("%s: service %s does not give every pod a name of its own", s.name, headless.Name)
+				t.Errorf("%s: service %s is not headless", s.name, headless.Name)
 			}
 
 			n := r.replicas(s.values, 3)
@@ -74,9 +74,9 @@ func TestReplicasAreDialledByTheirOwnAddress(t *testing.T) {
 	})
 }
 
-// Services and agents call gateways by virtual addresses, since nobody proves a
-// gateway dead: each by the one of its surface, which no load balancer exposes.
-func TestGatewaysAreCalledByTheirServices(t *testing.T) {
+// Services and agents call gateways by virtual addresses, because gateways have no liveness
+// probe by peers. Each surface has an address of its own, which no load balancer exposes.
+func TestGatewayAddresses(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		gateway := r.pods()["berth-gateway"].Spec.Containers[0]
 		for name, want := range map[string]struct {
@@ -95,7 +95,7 @@ func TestGatewaysAreCalledByTheirServices(t *testing.T) {
 				t.Errorf("%s is of type %s", name, s.Spec.Type)
 			}
 			if to := port(gateway, s.Spec.Ports[0].TargetPort.StrVal); to != fmt.Sprint(want.port) || to != suffix(flags(t, gateway)[want.flag]) {
-				t.Errorf("%s leads to port %s, and gateways have --%s=%s", name, to, want.flag, flags(t, gateway)[want.flag])
+				t.Errorf("%s targets port %s, but gateways have --%s=%s", name, to, want.flag, flags(t, gateway)[want.flag])
 			}
 		}
 		for pod, template := range r.pods() {
@@ -110,7 +110,7 @@ func TestGatewaysAreCalledByTheirServices(t *testing.T) {
 	})
 }
 
-func TestEtcdIsTheOneThatWasGiven(t *testing.T) {
+func TestEtcdEndpoints(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		var want string
 		given := r.values["etcd"].(map[string]any)
@@ -132,8 +132,8 @@ func TestEtcdIsTheOneThatWasGiven(t *testing.T) {
 	})
 }
 
-// trial looks at the members to try with: they find each other by address, keep
-// their data over restarts, and neither grow without end nor fill up at 2 GiB.
+// trial checks the trial etcd: its members find each other by address, keep their data over
+// restarts, are compacted, and have a quota above 2 GiB.
 func trial(t *testing.T, r *release) {
 	t.Helper()
 	set := get[*appsv1.StatefulSet](t, r, "berth-etcd")
@@ -145,11 +145,11 @@ func trial(t *testing.T, r *release) {
 		pod := fmt.Sprintf("berth-etcd-%d", i)
 		own := strings.ReplaceAll(given["name"]+"="+given["initial-advertise-peer-urls"], "$(POD_NAME)", pod)
 		if !strings.Contains(given["initial-cluster"]+",", own+",") {
-			t.Errorf("%s is not of the cluster %s", own, given["initial-cluster"])
+			t.Errorf("%s is not a member of %s", own, given["initial-cluster"])
 		}
 	}
 	if given["auto-compaction-mode"] != "periodic" || given["auto-compaction-retention"] != "10m" || given["quota-backend-bytes"] == "" || strings.Contains(given["quota-backend-bytes"], "e+") {
-		t.Errorf("etcd is never compacted, or has no quota: %v", given)
+		t.Errorf("etcd has no compaction or no quota: %v", given)
 	}
 	mount := set.Spec.Template.Spec.Containers[0].VolumeMounts[0]
 	if claim := set.Spec.VolumeClaimTemplates[0]; claim.Name != mount.Name || !strings.HasPrefix(given["data-dir"], mount.MountPath+"/") {
@@ -157,9 +157,9 @@ func trial(t *testing.T, r *release) {
 	}
 }
 
-// Liveness is /healthz, readiness is /readyz: who asks standbys whether they lead
-// restarts them or takes them away.
-func TestProbesAskTheRightQuestion(t *testing.T) {
+// Liveness is /healthz, readiness is /readyz. A probe for leadership would restart standbys
+// or remove them from their service.
+func TestProbes(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
 			c := template.Spec.Containers[0]
@@ -211,9 +211,9 @@ func port(c corev1.Container, name string) string {
 
 func suffix(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// A stop is never cut short: the pause before it and what it may take are within
-// what Kubernetes waits for.
-func TestStopsAreOrderly(t *testing.T) {
+// The grace period of Kubernetes is longer than the pause before a stop plus the longest
+// stop.
+func TestGracePeriods(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
 			if name == "berth-etcd" {
@@ -224,27 +224,28 @@ func TestStopsAreOrderly(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			// Gateways stand behind a service that goes on naming them for a while.
+			// The service of the gateways still routes to a stopping gateway for a while.
 			switch hook := c.Lifecycle; {
 			case name != "berth-gateway":
 				if hook != nil {
-					t.Errorf("%s has a hook, which puts off its SIGTERM", name)
+					t.Errorf("%s has a hook, which delays its SIGTERM", name)
 				}
 			case hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil:
-				t.Errorf("gateways close their ports while callers are sent to them")
+				t.Errorf("gateways close their ports while the service routes callers to them")
 			default:
 				takes += time.Duration(hook.PreStop.Sleep.Seconds) * time.Second
 			}
 			grace := time.Duration(*template.Spec.TerminationGracePeriodSeconds) * time.Second
 			if grace < takes+5*time.Second {
-				t.Errorf("%s: killed after %v, and stops within %v", name, grace, takes)
+				t.Errorf("%s: the grace period is %v, but a stop takes up to %v", name, grace, takes)
 			}
 		}
 	})
 }
 
-// One replica of a component at a time may go, and no two share a host that need not.
-func TestOneFaultIsOneReplica(t *testing.T) {
+// At most one replica of a component is disrupted at a time, and replicas prefer different
+// hosts.
+func TestReplicaSpread(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
 			if name == "berth-agent" {
@@ -286,8 +287,8 @@ func TestOneFaultIsOneReplica(t *testing.T) {
 	})
 }
 
-// A new image of Berth leaves etcd alone.
-func TestUpgradesRestartOnlyWhatChanges(t *testing.T) {
+// A new image of Berth does not restart etcd.
+func TestUpgradeKeepsEtcd(t *testing.T) {
 	values := readValues(t, "testdata/trial.yaml")
 	before := decodedValues(t, "before", values).pods()
 	values["image"] = map[string]any{"tag": "2.0"}
@@ -299,9 +300,9 @@ func TestUpgradesRestartOnlyWhatChanges(t *testing.T) {
 	}
 }
 
-// Nothing runs as root, writes to its image, or is told of services by variables
-// that look like options.
-func TestContainersAreConfined(t *testing.T) {
+// No container runs as root, writes to its image, or gets service variables that look like
+// options.
+func TestContainerSecurity(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
 			pod := template.Spec
@@ -325,8 +326,8 @@ func TestContainersAreConfined(t *testing.T) {
 	})
 }
 
-// Only who needs a port reaches it.
-func TestPortsAreClosedToStrangers(t *testing.T) {
+// Only the peers that need a port reach it.
+func TestNetworkPolicies(t *testing.T) {
 	reachable(t, decoded(t, "testdata/agents.yaml"), map[string]map[string]string{
 		"berth-registry":       {"calls": "berth-gateway berth-registry", "http": "*"},
 		"berth-executor-state": {"calls": "berth-executor-state berth-gateway", "http": "*"},
@@ -336,13 +337,13 @@ func TestPortsAreClosedToStrangers(t *testing.T) {
 		"berth-gateway":        {"calls": "*", "agents": "berth-agent", "internal": "berth-assigner berth-executor-state berth-registry", "http": "*"},
 	})
 	if _, has := find[*networkingv1.NetworkPolicy](decoded(t, "testdata/minimal.yaml"), "berth-registry"); has {
-		t.Error("there are policies where none are wanted")
+		t.Error("policies were rendered although they are disabled")
 	}
 }
 
-// A list of peers that is empty lets in nobody. In Kubernetes, a rule with an empty
-// list lets in everybody, so there must be no rule.
-func TestAnEmptyListOfPeersLetsInNobody(t *testing.T) {
+// An empty list of peers admits no pod. In Kubernetes a rule with an empty list admits every
+// pod, so there must be no rule.
+func TestEmptyPeerList(t *testing.T) {
 	values := readValues(t, "testdata/trial.yaml") // which has no agents
 	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{}}
 	reachable(t, decodedValues(t, "closed", values), map[string]map[string]string{
@@ -354,8 +355,7 @@ func TestAnEmptyListOfPeersLetsInNobody(t *testing.T) {
 	})
 }
 
-// reachable checks who reaches which port of whom, by the network policies of a
-// release.
+// reachable checks which pods reach which ports, by the network policies of a release.
 func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
 	t.Helper()
 	for name, want := range ports {
@@ -368,14 +368,14 @@ func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
 			delete(want, port)
 		}
 		if len(want) != 0 {
-			t.Errorf("%s: nobody reaches %v", name, want)
+			t.Errorf("%s: no pod reaches %v", name, want)
 		}
 	}
 }
 
-// REST callers in the cluster may use the names of the gateway's service, whatever
-// other names the values add.
-func TestGatewaysTakeTheNamesOfTheirService(t *testing.T) {
+// REST callers in the cluster may use the names of the gateway's service in addition to the
+// names in the values.
+func TestPublicNames(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		names := strings.Split(flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["public-names"], ",")
 		want := []string{"berth-gateway", "berth-gateway." + namespace, "berth-gateway." + namespace + ".svc", "berth-gateway." + namespace + ".svc.cluster.local"}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// reach is which pods of a release a rule lets in; "*" is every pod there is.
+// reach returns the pods of a release that a rule admits; "*" is every pod.
 func reach(t *testing.T, r *release, from []networkingv1.NetworkPolicyPeer) string {
 	t.Helper()
 	if len(from) == 0 {

@@ -27,7 +27,7 @@ const (
 	namespace = "cells"
 )
 
-// valueSets are the files that a release is tried with.
+// valueSets returns the files of values for test releases.
 func valueSets(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.yaml")
@@ -50,7 +50,7 @@ func readValues(t *testing.T, name string) map[string]any {
 	return values
 }
 
-// render is what Helm makes of the chart for a release that is called berth.
+// render renders the chart for a release named berth.
 func render(values map[string]any) (map[string]string, error) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
@@ -69,7 +69,7 @@ func render(values map[string]any) (map[string]string, error) {
 	return engine.Render(chart, all)
 }
 
-// podMonitor is as much of the Prometheus operator's kind as the chart uses.
+// podMonitor has the fields of the Prometheus operator's kind that the chart uses.
 type podMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -82,7 +82,7 @@ type podMonitor struct {
 	} `json:"spec"`
 }
 
-// object is an empty object of a kind; nil for one that the chart should not have.
+// object returns an empty object of a kind, or nil for a kind that the chart must not have.
 func object(apiVersion, kind string) metav1.Object {
 	switch apiVersion + " " + kind {
 	case "v1 Service":
@@ -103,7 +103,7 @@ func object(apiVersion, kind string) metav1.Object {
 	return nil
 }
 
-// release is what a value set renders to, each object decoded with nothing left over.
+// release is a rendered value set. Its objects are decoded strictly.
 type release struct {
 	values  map[string]any
 	objects []metav1.Object
@@ -137,7 +137,7 @@ func decodedValues(t *testing.T, called string, values map[string]any) *release 
 			}
 			o := object(meta.APIVersion, meta.Kind)
 			if o == nil {
-				t.Fatalf("%s: %s %s is no kind that is expected", name, meta.APIVersion, meta.Kind)
+				t.Fatalf("%s: %s %s is an unexpected kind", name, meta.APIVersion, meta.Kind)
 			}
 			if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
 				t.Fatalf("%s: %v\n%s", name, err, document)
@@ -148,7 +148,7 @@ func decodedValues(t *testing.T, called string, values map[string]any) *release 
 	return r
 }
 
-// get is the object of a type and a name; the test ends where there is none.
+// get returns the object with a type and a name. The test fails if there is none.
 func get[T metav1.Object](t *testing.T, r *release, name string) T {
 	t.Helper()
 	o, ok := find[T](r, name)
@@ -168,7 +168,7 @@ func find[T metav1.Object](r *release, name string) (T, bool) {
 	return none, false
 }
 
-// pods are the templates of all pods, by the name of what makes them.
+// pods returns the templates of all pods, by the name of their controller.
 func (r *release) pods() map[string]corev1.PodTemplateSpec {
 	all := map[string]corev1.PodTemplateSpec{}
 	for _, o := range r.objects {
@@ -184,7 +184,7 @@ func (r *release) pods() map[string]corev1.PodTemplateSpec {
 	return all
 }
 
-// flags are the values of a container's flags, by name; one without a value is "true".
+// flags returns the values of a container's flags by name; a flag without a value is "true".
 func flags(t *testing.T, c corev1.Container) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -197,7 +197,7 @@ func flags(t *testing.T, c corev1.Container) map[string]string {
 			value = "true"
 		}
 		if _, twice := all[name]; twice {
-			t.Errorf("%s is given --%s twice", c.Name, name)
+			t.Errorf("%s has --%s twice", c.Name, name)
 		}
 		all[name] = value
 	}
@@ -207,7 +207,7 @@ func flags(t *testing.T, c corev1.Container) map[string]string {
 func TestLint(t *testing.T) {
 	for _, name := range append(valueSets(t), chartDir+"/values.yaml") {
 		for _, m := range lint.RunAll(chartDir, readValues(t, name), namespace).Messages {
-			// Of the icon alone it says that one would be nice.
+			// A missing icon is accepted.
 			if !strings.Contains(m.Error(), "icon is recommended") {
 				t.Errorf("%s: %v", name, m)
 			}
@@ -215,9 +215,9 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Every object is one that Kubernetes knows, with no field that it does not, in
-// the namespace of the release, under a name of the release.
-func TestObjectsAreOfKubernetes(t *testing.T) {
+// Every object is valid for Kubernetes, has no unknown field, and has the namespace and the
+// name prefix of the release.
+func TestObjects(t *testing.T) {
 	for _, name := range valueSets(t) {
 		t.Run(name, func(t *testing.T) {
 			r := decoded(t, name)
@@ -228,7 +228,7 @@ func TestObjectsAreOfKubernetes(t *testing.T) {
 			for _, o := range r.objects {
 				id := fmt.Sprintf("%T %s", o, o.GetName())
 				if seen[id] {
-					t.Errorf("%s is there twice", id)
+					t.Errorf("%s is not unique", id)
 				}
 				seen[id] = true
 				if o.GetName() != "berth" && !strings.HasPrefix(o.GetName(), "berth-") {
@@ -239,17 +239,17 @@ func TestObjectsAreOfKubernetes(t *testing.T) {
 				}
 			}
 			if !strings.Contains(r.notes, "berth-gateway."+namespace+".svc.cluster.local:8080") {
-				t.Errorf("the notes do not tell where to call:\n%s", r.notes)
+				t.Errorf("the notes do not name the address for callers:\n%s", r.notes)
 			}
 			if !strings.Contains(r.notes, "berth-gateway-agents."+namespace+".svc.cluster.local:8081") {
-				t.Errorf("the notes do not tell where agents call:\n%s", r.notes)
+				t.Errorf("the notes do not name the address for agents:\n%s", r.notes)
 			}
 		})
 	}
 }
 
-// A selector that misses its pods is what no schema finds.
-func TestSelectorsSelect(t *testing.T) {
+// A selector that misses its pods is not a schema error.
+func TestSelectors(t *testing.T) {
 	for _, name := range valueSets(t) {
 		r := decoded(t, name)
 		pods := r.pods()

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What is wrong is refused before anything is changed, in words that name it.
-func TestWrongValuesAreRefused(t *testing.T) {
+// Wrong values fail before anything changes, with a message that names them.
+func TestWrongValues(t *testing.T) {
 	const good = "insecure: true\netcd: {endpoints: ['etcd:2379']}\n"
 	for _, c := range []struct{ values, want string }{
 		{"{}", "set tls.secretName, or insecure=true"},
@@ -43,9 +43,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		}
 		switch _, err := render(values); {
 		case err == nil:
-			t.Errorf("taken:\n%s", c.values)
+			t.Errorf("accepted:\n%s", c.values)
 		case !strings.Contains(err.Error(), c.want):
-			t.Errorf("%s\nis refused without %q:\n%v", c.values, c.want, err)
+			t.Errorf("%s\nthe error does not have %q:\n%v", c.values, c.want, err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// writeSecret writes what a secret of TLS holds: a certificate that is its own authority.
+// writeSecret writes the files of a TLS secret with a self-signed certificate.
 func writeSecret(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -18,11 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// patience is for a machine that hangs, and never what a test waits for.
+// patience only bounds a test on a machine that hangs.
 const patience = 2 * time.Minute
 
-// onHost is what a container's flags are on this host: loopback in place of
-// every address, no etcd, and the files of a secret in a directory.
+// onHost returns a container's flags for this host: loopback for every address, no etcd, and
+// a directory for the files of a secret.
 func onHost(c corev1.Container, secret, scratch string) []string {
 	variable := strings.NewReplacer("$(POD_NAME)", "pod-0", "$(NODE_NAME)", "node-0", "$(POD_IP)", "127.0.0.1")
 	address := regexp.MustCompile(`^--(http-|agents-|internal-)?listen=.*`)
@@ -41,8 +41,8 @@ func onHost(c corev1.Container, secret, scratch string) []string {
 	return args
 }
 
-// The rendered commands start, are alive, are not ready where there is no etcd,
-// and stop in order when they are told to.
+// The rendered commands start, are alive, are not ready without etcd, and stop orderly on
+// SIGTERM.
 func TestCommandsStart(t *testing.T) {
 	secret := t.TempDir()
 	writeSecret(t, secret)
@@ -73,10 +73,10 @@ func TestCommandsStart(t *testing.T) {
 	}
 }
 
-// start runs the binary until the test ends, and answers where it serves health.
+// start runs the binary until the test ends, and returns the address of its health port.
 func start(t *testing.T, args []string) (url string) {
 	t.Helper()
-	// The test's own context ends before what it is stopped by.
+	// The context of the test ends before its cleanups, which stop the process.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	cmd := exec.CommandContext(ctx, berth, args...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin"} // and nothing that this test runs with
@@ -92,7 +92,7 @@ func start(t *testing.T, args []string) (url string) {
 	lines.Buffer(nil, 1<<20)
 	t.Cleanup(func() {
 		defer cancel()
-		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // one that has ended is told by Wait
+		cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // Wait reports a process that has exited
 		for lines.Scan() {
 		}
 		if err := cmd.Wait(); err != nil {
