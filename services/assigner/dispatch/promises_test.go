@@ -270,13 +270,13 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 	w.registry()
 	w.progress()
 	w.elect()
-	orders, most := of[Submit](w.dispatched(t, "u1", ordinals...)), 0
-	for sequence := int64(1); len(orders) > 0; sequence++ {
+	submits, most := of[Submit](w.dispatched(t, "u1", ordinals...)), 0
+	for sequence := int64(1); len(submits) > 0; sequence++ {
 		most = max(most, w.core.Stats().InFlight)
-		o := orders[0]
-		orders = orders[1:]
+		o := submits[0]
+		submits = submits[1:]
 		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
-		orders = append(orders, of[Submit](append(carried, w.settled(t)...))...)
+		submits = append(submits, of[Submit](append(carried, w.settled(t)...))...)
 	}
 	if counts := w.core.tasks["u1"].counts; most != 6 || counts[model.WorkerRunning] != 20 {
 		t.Errorf("at most %d in flight, of 6; in the end %v", most, counts)
@@ -337,9 +337,9 @@ func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 // that time, and counts as an attempt.
 func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	w := scene(t, 1)
-	for _, order := range of[Submit](w.dispatched(t, "u1", 0)) {
-		if order.Timeout != Default.Timeout {
-			t.Errorf("attempt %d may take %v", order.Attempt, order.Timeout)
+	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
+		if s.Timeout != Default.Timeout {
+			t.Errorf("attempt %d may take %v", s.Attempt, s.Timeout)
 		}
 	}
 	for w.state("u1", workerID(0)) == model.WorkerAssigned {
@@ -353,7 +353,7 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	}
 	_, workers, _ := w.core.Task("u1")
 	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[workerKey{0, "u1", workerID(0)}]) != 3 {
-		t.Errorf("after the budget %+v, sent %v", got, w.sent)
+		t.Errorf("after all attempts %+v, sent %v", got, w.sent)
 	}
 }
 
@@ -361,8 +361,8 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 // and after. What was durable is not forgotten, and at most the attempt that was
 // under way is sent once more.
 func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
-	const budget = 3
-	for crash := range int32(2 * budget) {
+	const limit = 3
+	for crash := range int32(2 * limit) {
 		w := scene(t, 1)
 		w.dispatched(t, "u1", 0)
 		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
@@ -392,8 +392,8 @@ func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 		for _, times := range w.sent[workerKey{0, "u1", workerID(0)}] {
 			sent += times
 		}
-		if sent < budget || sent > budget+1 {
-			t.Errorf("crash %d: %d orders of a budget of %d: %v", crash, sent, budget, w.sent)
+		if sent < limit || sent > limit+1 {
+			t.Errorf("crash %d: %d start requests, at most %d attempts: %v", crash, sent, limit, w.sent)
 		}
 	}
 }
