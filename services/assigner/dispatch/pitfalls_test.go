@@ -181,7 +181,7 @@ func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
 	if got := w.core.Stats(); got.InFlight != limit || got.Waiting != 2 {
 		t.Fatalf("at an executor that takes %d: %+v", limit, got)
 	}
-	w.now = w.now.Add(2 * Default.Timeout)
+	w.now = w.now.Add(2 * requestTimeout)
 	w.step(nil)
 	w.settled(t)
 	if w.sent[workerKey{0, "u1", workerID(int32(limit) + 1)}] == nil {
@@ -239,7 +239,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[workerKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
-	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
+	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeue {
 		t.Errorf("shown as %+v", a)
 	}
 }

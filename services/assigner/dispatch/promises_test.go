@@ -242,7 +242,7 @@ func TestThePagesOfAssignmentsHaveEachAssignmentOnce(t *testing.T) {
 				t.Fatalf("%d assignments, %v", len(page), err)
 			}
 			for _, a := range page {
-				seen[a.UID+a.WorkerID.String()] = true
+				seen[a.UID+a.ID.String()] = true
 			}
 			if token = next; token == "" {
 				break
@@ -289,10 +289,10 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 // Full jitter: a pause is between zero and a ceiling, which doubles with each failure up
 // to a cap. Each worker has another pause.
 func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
-	c := New(Config{BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second})
+	c := New(Default)
 	const workers = 4000
 	for failures, ceiling := range map[int]time.Duration{
-		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond, 5: time.Second, 80: time.Second,
+		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond, 6: 3200 * time.Millisecond, 7: 5 * time.Second, 80: 5 * time.Second,
 	} {
 		var sum, most time.Duration
 		least, pauses := time.Hour, map[time.Duration]bool{}
@@ -338,7 +338,7 @@ func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	w := scene(t, 1)
 	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
-		if s.Timeout != Default.Timeout {
+		if s.Timeout != requestTimeout {
 			t.Errorf("attempt %d may take %v", s.Attempt, s.Timeout)
 		}
 	}
@@ -357,9 +357,8 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	}
 }
 
-// A leader dies at every step in turn: before an attempt's failure is durable,
-// and after. What was durable is not forgotten, and at most the attempt that was
-// under way is sent once more.
+// A leader dies at every step in turn: before an attempt's failure is durable, and after.
+// No durable attempt is forgotten, and at most the attempt in flight is sent again.
 func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 	const limit = 3
 	for crash := range int32(2 * limit) {
