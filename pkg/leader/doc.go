@@ -20,6 +20,7 @@
 //
 // concurrency.Election of the etcd client promises neither the first nor the last.
 //
-// A [Probe] finds a leader whose process has died before its TTL, and a standby evicts
-// it. A wrong probe costs availability, but never data.
+// If a [Probe] finds that the leader's process has died, a standby deletes the key before
+// the TTL, in a transaction that compares the term. This is called an evict. A wrong probe
+// costs availability, but never data.
 package leader

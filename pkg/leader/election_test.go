@@ -18,23 +18,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ttl is the shortest that an election takes.
+// ttl is the shortest TTL of an election.
 const ttl = leader.MinTTL
 
-// etcdTTL is that of leadership where time is not the test's own: a machine that is
-// busy must not end it.
+// etcdTTL is the TTL of tests in real time: a busy machine must not end a leadership.
 const etcdTTL = 30 * time.Second
 
-// suite is what an election promises on any store.
+// suite has the tests of an election on any store.
 var suite = map[string]func(t *testing.T, s store.Store, key string, ttl time.Duration){
-	"SecondWinsOnResign":    testSecondWinsOnResign,
-	"SecondWinsOnExpiry":    testSecondWinsOnExpiry,
-	"StepsDownOnDelete":     testStepsDownOnDelete,
-	"StepsDownOnOtherKey":   testStepsDownOnReplacement,
-	"LeaseDeadWhileWaiting": testLeaseDeadWhileWaiting,
-	"LostAnswer":            testLostAnswer,
-	"ResignRepeats":         testResignRepeats,
-	"Observe":               testObserve,
+	"SecondWinsOnResign":     testSecondWinsOnResign,
+	"SecondWinsOnExpiry":     testSecondWinsOnExpiry,
+	"StepsDownOnDelete":      testStepsDownOnDelete,
+	"StepsDownOnReplacement": testStepsDownOnReplacement,
+	"LeaseDeadWhileWaiting":  testLeaseDeadWhileWaiting,
+	"LostAnswer":             testLostAnswer,
+	"ResignRepeats":          testResignRepeats,
+	"Observe":                testObserve,
 }
 
 func TestFake(t *testing.T) {
@@ -59,11 +58,11 @@ func TestEtcd(t *testing.T) {
 
 func newElection(t *testing.T, s store.Store, key, id string) *leader.Election {
 	t.Helper()
-	return lasting(t, s, key, id, ttl)
+	return newElectionFor(t, s, key, id, ttl)
 }
 
-// lasting is newElection with a TTL.
-func lasting(t *testing.T, s store.Store, key, id string, ttl time.Duration) *leader.Election {
+// newElectionFor is newElection with a TTL.
+func newElectionFor(t *testing.T, s store.Store, key, id string, ttl time.Duration) *leader.Election {
 	t.Helper()
 	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl, Candidate: leader.Candidate{ID: id, Instance: id + "-x", Address: id + ":1", Version: "v1"}})
 	if err != nil {
@@ -72,7 +71,7 @@ func lasting(t *testing.T, s store.Store, key, id string, ttl time.Duration) *le
 	return e
 }
 
-// win campaigns and answers the leadership; it is resigned when the test ends.
+// win campaigns and returns the leadership, which is resigned when the test ends.
 func win(t *testing.T, e *leader.Election) *leader.Leadership {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -85,7 +84,7 @@ func win(t *testing.T, e *leader.Election) *leader.Leadership {
 	return l
 }
 
-// campaign is win in the background.
+// campaign runs win in the background.
 func campaign(t *testing.T, e *leader.Election) <-chan *leader.Leadership {
 	won, ended := make(chan *leader.Leadership, 1), make(chan struct{})
 	var l *leader.Leadership
@@ -106,7 +105,7 @@ func campaign(t *testing.T, e *leader.Election) <-chan *leader.Leadership {
 	return won
 }
 
-// spy wraps a store and lets a test see and spoil its calls.
+// spy wraps a store, so that a test can observe and replace its calls.
 type spy struct {
 	store.Store
 	txns      atomic.Int64
@@ -138,13 +137,13 @@ func (s *spy) Txn(ctx context.Context, txn store.Txn) (store.TxnResult, error) {
 	return s.txn(n, next)
 }
 
-// frozen keeps a renewal until its time is up, as a hung member of etcd does.
+// frozen blocks a renewal until its timeout, as a frozen member of etcd does.
 func frozen(ctx context.Context, _ func() (time.Duration, error)) (time.Duration, error) {
 	<-ctx.Done()
 	return 0, fmt.Errorf("%w: frozen", store.ErrAmbiguous)
 }
 
-// waits returns once a candidate has tried, failed, and waits.
+// waits returns once a candidate waits for the end of a term.
 func waits(t *testing.T, e *leader.Election, term int64) {
 	t.Helper()
 	for t.Context().Err() == nil && !e.WaitsFor(term) {
@@ -153,11 +152,11 @@ func waits(t *testing.T, e *leader.Election, term int64) {
 }
 
 func testSecondWinsOnResign(t *testing.T, s store.Store, key string, ttl time.Duration) {
-	first := win(t, lasting(t, s, key, "a", ttl))
+	first := win(t, newElectionFor(t, s, key, "a", ttl))
 	if !first.Valid() || first.Err() != nil || first.Revision() != first.Term() {
 		t.Errorf("the winner is not valid: %v", first.Err())
 	}
-	e := lasting(t, s, key, "b", ttl)
+	e := newElectionFor(t, s, key, "b", ttl)
 	won := campaign(t, e)
 	waits(t, e, first.Term())
 	select {
@@ -183,18 +182,18 @@ func testSecondWinsOnResign(t *testing.T, s store.Store, key string, ttl time.Du
 	}
 }
 
-// What runs out is the shortest TTL on any store: the test waits for it.
+// The lease that expires has the shortest TTL on any store, as the test waits for it.
 func testSecondWinsOnExpiry(t *testing.T, s store.Store, key string, given time.Duration) {
-	bubble := given == ttl // where time is the test's own
+	bubble := given == ttl // virtual time
 	first := win(t, newElection(t, &spy{Store: s, keepAlive: frozen}, key, "a"))
 	began := time.Now()
 	won := campaign(t, newElection(t, s, key, "b"))
 	second := <-won
 	if first.Valid() {
-		t.Fatal("two leaders that both think so")
+		t.Fatal("two leaders, both valid")
 	}
 	<-first.Done()
-	// Of a test that was held up both came at once: its time is up, and its key gone.
+	// In real time, a test that was delayed may see both ends: expired and deposed.
 	expired := errors.Is(first.Err(), leader.ErrExpired) || !bubble && errors.Is(first.Err(), leader.ErrDeposed)
 	if !expired || second.Term() <= first.Term() {
 		t.Errorf("first: %v, terms %d and %d", first.Err(), first.Term(), second.Term())
@@ -205,7 +204,7 @@ func testSecondWinsOnExpiry(t *testing.T, s store.Store, key string, given time.
 }
 
 func testStepsDownOnDelete(t *testing.T, s store.Store, key string, ttl time.Duration) {
-	l := win(t, lasting(t, s, key, "a", ttl))
+	l := win(t, newElectionFor(t, s, key, "a", ttl))
 	if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete(key)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +215,7 @@ func testStepsDownOnDelete(t *testing.T, s store.Store, key string, ttl time.Dur
 }
 
 func testStepsDownOnReplacement(t *testing.T, s store.Store, key string, ttl time.Duration) {
-	l := win(t, lasting(t, s, key, "a", ttl))
+	l := win(t, newElectionFor(t, s, key, "a", ttl))
 	for _, op := range []store.Op{store.Delete(key), store.Put(key, nil)} {
 		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{op}}); err != nil {
 			t.Fatal(err)
@@ -228,12 +227,12 @@ func testStepsDownOnReplacement(t *testing.T, s store.Store, key string, ttl tim
 	}
 }
 
-// The stock election answers "you lead" to a candidate whose lease died while it
-// waited, with no key at all.
+// The election of the etcd client makes a candidate the leader without a key, if its lease
+// expires while it waits.
 func testLeaseDeadWhileWaiting(t *testing.T, s store.Store, key string, ttl time.Duration) {
-	first := win(t, lasting(t, s, key, "a", ttl))
+	first := win(t, newElectionFor(t, s, key, "a", ttl))
 	second := &spy{Store: s}
-	e := lasting(t, second, key, "b", ttl)
+	e := newElectionFor(t, second, key, "b", ttl)
 	won := campaign(t, e)
 	waits(t, e, first.Term())
 	if err := s.Revoke(t.Context(), second.granted.Load()); err != nil {
@@ -248,11 +247,11 @@ func testLeaseDeadWhileWaiting(t *testing.T, s store.Store, key string, ttl time
 		t.Fatalf("leads at term %d without its key: %+v, %v", l.Term(), kv, err)
 	}
 	if _, err := s.KeepAlive(t.Context(), kv.Lease); err != nil || !l.Valid() {
-		t.Errorf("leads on a lease that is gone: %v", err)
+		t.Errorf("leads on an expired lease: %v", err)
 	}
 }
 
-// A win whose answer was lost is a win, not somebody else's.
+// A win whose answer was lost is still the candidate's win.
 func testLostAnswer(t *testing.T, s store.Store, key string, ttl time.Duration) {
 	lossy := &spy{Store: s, txn: func(n int64, next func() (store.TxnResult, error)) (store.TxnResult, error) {
 		res, err := next()
@@ -261,7 +260,7 @@ func testLostAnswer(t *testing.T, s store.Store, key string, ttl time.Duration) 
 		}
 		return res, err
 	}}
-	l := win(t, lasting(t, lossy, key, "a", ttl))
+	l := win(t, newElectionFor(t, lossy, key, "a", ttl))
 	if kv, _, err := s.Get(t.Context(), key); err != nil || kv.Create != l.Term() {
 		t.Errorf("term %d, key %+v, %v", l.Term(), kv, err)
 	}
@@ -274,14 +273,14 @@ func testResignRepeats(t *testing.T, s store.Store, key string, ttl time.Duratio
 		}
 		return next()
 	}}
-	l := win(t, lasting(t, broken, key, "a", ttl))
+	l := win(t, newElectionFor(t, broken, key, "a", ttl))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Resign(ctx); !errors.Is(err, store.ErrAmbiguous) {
 		t.Errorf("resign without time: %v", err)
 	}
 	if err := l.Resign(t.Context()); err != nil {
-		t.Errorf("resign again: %v", err)
+		t.Errorf("second resign: %v", err)
 	}
 	if _, found, err := s.Get(t.Context(), key); err != nil || found {
 		t.Errorf("the key is still there: %v, %v", found, err)
@@ -293,7 +292,7 @@ func testObserve(t *testing.T, s store.Store, key string, ttl time.Duration) {
 		id   string
 		term int64
 	}
-	told := make(chan seen)
+	reports := make(chan seen)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -301,24 +300,24 @@ func testObserve(t *testing.T, s store.Store, key string, ttl time.Duration) {
 			if found != (h.Term != 0) {
 				t.Errorf("found %v, %+v", found, h)
 			}
-			told <- seen{h.ID, h.Term}
+			reports <- seen{h.ID, h.Term}
 			return true
 		})
 	}()
 	expect := func(want seen) {
 		t.Helper()
-		if got := <-told; got != want {
-			t.Errorf("told %+v, want %+v", got, want)
+		if got := <-reports; got != want {
+			t.Errorf("reported %+v, want %+v", got, want)
 		}
 	}
 	expect(seen{})
-	first := win(t, lasting(t, s, key, "a", ttl))
+	first := win(t, newElectionFor(t, s, key, "a", ttl))
 	expect(seen{"a", first.Term()})
 	if err := first.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	expect(seen{})
-	second := win(t, lasting(t, s, key, "b", ttl))
+	second := win(t, newElectionFor(t, s, key, "b", ttl))
 	expect(seen{"b", second.Term()})
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

@@ -11,7 +11,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// standby waits behind a leader until that is old enough to be evicted.
+// standby waits for the end of a leader that is old enough to be evicted.
 type standby struct {
 	*leader.Election
 	first *leader.Leadership
@@ -21,7 +21,7 @@ type standby struct {
 	fits func() bool
 }
 
-// fitIf says when the standby is fit to take over: always unless it is said.
+// fitIf sets when the standby may evict. By default it always may.
 func (b *standby) fitIf(fits func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +34,7 @@ func (b *standby) fit() bool {
 	return b.fits()
 }
 
-// moment is more than what follows at once takes.
+// moment is longer than an immediate reaction takes.
 const moment = 10 * time.Millisecond
 
 func newStandby(t *testing.T, f *store.Fake, dead func(context.Context, leader.Holder) bool) *standby {
@@ -53,20 +53,21 @@ func newStandby(t *testing.T, f *store.Fake, dead func(context.Context, leader.H
 	return b
 }
 
-// newProven is newStandby with a proof after two seconds, which is told of.
+// newProven is newStandby with a probe that finds the leader dead after two seconds, and
+// then closes proven.
 func newProven(t *testing.T, f *store.Fake) (b *standby, proven <-chan struct{}) {
 	t.Helper()
-	told := make(chan struct{})
+	found := make(chan struct{})
 	return newStandby(t, f, func(ctx context.Context, _ leader.Holder) bool {
 		if store.Sleep(ctx, 2*time.Second) != nil {
 			return false
 		}
-		close(told)
+		close(found)
 		return true
-	}), told
+	}), found
 }
 
-func TestEvictOfTheDead(t *testing.T) {
+func TestADeadLeaderIsEvicted(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		b := newStandby(t, f, func(ctx context.Context, h leader.Holder) bool {
 			return h.ID == "a" && h.Instance == "a-x" && h.Address == "a:1" && store.Sleep(ctx, 2*time.Second) == nil
@@ -97,7 +98,7 @@ func TestEvictGuards(t *testing.T) {
 			onFake(t, func(t *testing.T, f *store.Fake) {
 				b := newStandby(t, f, nil)
 				if err := b.Evict(t.Context(), b.first.Term()); !errors.Is(err, leader.ErrNotEvicted) {
-					t.Errorf("a leader seen just now: %v", err)
+					t.Errorf("a leader that was just seen: %v", err)
 				}
 				time.Sleep(time.Second)
 				if err := b.Evict(t.Context(), b.first.Term()-1); !errors.Is(err, leader.ErrNotEvicted) {
@@ -120,7 +121,7 @@ func dropAlarms(_ context.Context, c store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// waitDone says whether the leadership still stands after the watches had time.
+// waitDone reports whether the leadership is still valid after the watches had time.
 func waitDone(l *leader.Leadership) bool {
 	time.Sleep(moment)
 	return l.Valid()
@@ -144,7 +145,7 @@ func TestEvictWithoutOwnLease(t *testing.T) {
 	})
 }
 
-// Two replicas that take each other for dead stop evicting after three times.
+// Two replicas that consider each other dead stop after three evicts.
 func TestEvictIsLimited(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		e := newElection(t, f, "x", "b")
@@ -173,9 +174,9 @@ func TestEvictIsLimited(t *testing.T) {
 	})
 }
 
-// An evict that hangs at a frozen member of etcd does not keep the standby from leading
-// once somebody else has deleted the key.
-func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
+// If an evict hangs at a frozen member of etcd, the standby still leads as soon as another
+// replica has deleted the key.
+func TestAHungEvictDoesNotDelayTheNextLeader(t *testing.T) {
 	type otherEvict struct{}
 	for name, after := range map[string]time.Duration{"at once": 0, "after 50 ms": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
 				began := time.Now()
 				<-b.won
 				if took := time.Since(began); took > moment {
-					t.Errorf("it leads %v after the key had gone", took)
+					t.Errorf("it leads %v after the key was deleted", took)
 				}
 				f.SetHook(nil)
 			})
@@ -205,9 +206,9 @@ func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
 	}
 }
 
-// A proof is as good once what was in the way of the evict has passed: an etcd that
-// elects a leader of its own, a request that was lost, a view that was not current.
-func TestADeadLeaderIsEvictedOnceThatCanBe(t *testing.T) {
+// An evict is retried until it is possible: after an election of etcd, a lost request, or a
+// view that was not current.
+func TestAnEvictIsRetriedUntilItIsPossible(t *testing.T) {
 	lost := func(is func(c store.Call) bool) func(f *store.Fake, b *standby, until time.Time) {
 		return func(f *store.Fake, _ *standby, until time.Time) {
 			f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
@@ -232,14 +233,14 @@ func TestADeadLeaderIsEvictedOnceThatCanBe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFake(t, func(t *testing.T, f *store.Fake) {
-				const trouble = 2 * time.Second
+				const fault = 2 * time.Second
 				b, proven := newProven(t, f)
-				spoil(f, b, time.Now().Add(2*time.Second+trouble))
+				spoil(f, b, time.Now().Add(2*time.Second+fault))
 				<-proven
 				began := time.Now()
 				<-b.won
-				if took := time.Since(began); took < trouble || took > trouble+500*time.Millisecond {
-					t.Errorf("it leads %v after the proof", took)
+				if took := time.Since(began); took < fault || took > fault+500*time.Millisecond {
+					t.Errorf("it leads %v after the probe", took)
 				}
 				f.SetHook(nil)
 			})
@@ -247,8 +248,8 @@ func TestADeadLeaderIsEvictedOnceThatCanBe(t *testing.T) {
 	}
 }
 
-// An evict that is late finds another leader, and leaves that alone.
-func TestALateEvictDeposesNobody(t *testing.T) {
+// A late evict does not depose the next leader.
+func TestALateEvictDeposesNoOtherLeader(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		b, proven := newProven(t, f)
 		late := false

@@ -15,7 +15,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// process is a listener that keeps what it accepted, as a leader's would.
+// process is a listener that keeps its connections, like a leader's process.
 type process struct {
 	net.Listener
 	mu       sync.Mutex
@@ -47,7 +47,7 @@ func startProcess(t *testing.T, address string) *process {
 	return p
 }
 
-// hangUp ends what was accepted; reset does it rudely.
+// hangUp closes the accepted connections, with a reset if reset is true.
 func (p *process) hangUp(reset bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,32 +60,32 @@ func (p *process) hangUp(reset bool) {
 	p.conns = nil
 }
 
-// die is what the kernel does for a process that was killed.
+// die closes everything, as the kernel does for a killed process.
 func (p *process) die() {
 	p.Listener.Close()
 	p.hangUp(false)
 }
 
-// accepts waits for the next connection, in vain once the process is proven dead.
+// accepts waits for the next connection. It fails if the probe ends first.
 func (p *process) accepts(t *testing.T, proven <-chan bool) {
 	t.Helper()
 	select {
 	case <-p.accepted:
 	case dead := <-proven:
-		t.Fatalf("proven dead %v, of a process that lives", dead)
+		t.Fatalf("the probe of a living process ended with %v", dead)
 	case <-time.After(time.Minute):
-		t.Fatal("nobody connects")
+		t.Fatal("there is no connection")
 	}
 }
 
-// proof waits for what comes of one.
+// proof waits for the result of a probe.
 func proof(t *testing.T, proven <-chan bool) bool {
 	t.Helper()
 	select {
 	case dead := <-proven:
 		return dead
 	case <-time.After(time.Minute):
-		t.Fatal("no proof is made or given up")
+		t.Fatal("the probe does not end")
 		return false
 	}
 }
@@ -105,7 +105,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 	for name, reset := range map[string]bool{"EOF": false, "reset": true} {
 		t.Run(name, func(t *testing.T) {
 			process := startProcess(t, porttest.Hold(t))
-			// Accepted is not yet connected: a reset can overtake the end of the dial.
+			// The listener may accept before the dial returns, so a reset could come first.
 			connected := make(chan struct{}, 1)
 			p := &leader.Probe{Identify: func(context.Context, string) (leader.Candidate, error) {
 				connected <- struct{}{}
@@ -123,7 +123,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 	}
 }
 
-// A connection that ends is no proof while the process answers the next.
+// The end of a connection proves nothing while the process accepts the next one.
 func TestHungUpIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
 	proven := probe(t, t.Context(), &leader.Probe{}, holder(process.Addr().String()))
@@ -144,8 +144,8 @@ func TestHungUpIsNoProof(t *testing.T) {
 	}
 }
 
-// Another process on the same address, as after a restart, which keeps the name
-// where that is configured.
+// Another process at the same address proves the death, as after a restart with the same
+// name.
 func TestAnotherProcessIsProof(t *testing.T) {
 	for name, c := range map[string]struct{ holder, next leader.Candidate }{
 		"restarted under its name": {leader.Candidate{ID: "a", Instance: "1"}, leader.Candidate{ID: "a", Instance: "2"}},
@@ -165,7 +165,7 @@ func TestAnotherProcessIsProof(t *testing.T) {
 	}
 }
 
-// A connection that ends proves nothing while the same process answers.
+// The end of a connection proves nothing while the same process answers.
 func TestSameProcessIsNoProof(t *testing.T) {
 	itself := leader.Candidate{ID: "a", Instance: "1"}
 	for name, c := range map[string]struct{ holder, next leader.Candidate }{
@@ -182,7 +182,7 @@ func TestSameProcessIsNoProof(t *testing.T) {
 			<-answered.first
 			p.hangUp(false)
 			p.accepts(t, proven) // the re-dial
-			p.accepts(t, proven) // the next connection, to what is taken for the holder
+			p.accepts(t, proven) // the next connection to the holder
 			cancel()
 			if proof(t, proven) {
 				t.Error("proven dead")
@@ -191,7 +191,7 @@ func TestSameProcessIsNoProof(t *testing.T) {
 	}
 }
 
-// successor answers as one candidate, and from the second time on as the next.
+// successor answers first as the holder, and then as the next candidate.
 type successor struct {
 	holder, next leader.Candidate
 	first        chan struct{} // closed at the first answer
@@ -216,8 +216,8 @@ func holderAt(p *process, c leader.Candidate) leader.Holder {
 	return leader.Holder{Candidate: c, Term: 7}
 }
 
-// scripted answers dials one after the other; where the script ends it waits for
-// the context.
+// scripted has the results of dials in order. After the last it blocks until the context
+// ends.
 type scripted struct {
 	script []func() (net.Conn, error)
 	dials  chan int
@@ -235,7 +235,7 @@ func (s *scripted) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return nil, ctx.Err()
 }
 
-func TestWhatIsNoProof(t *testing.T) {
+func TestInconclusiveProbes(t *testing.T) {
 	refused := func() (net.Conn, error) { return nil, syscall.ECONNREFUSED }
 	timeout := func() (net.Conn, error) { return nil, context.DeadlineExceeded }
 	ending := func(err error) func() (net.Conn, error) {
@@ -280,8 +280,7 @@ func (c endingConn) Close() error             { return nil }
 
 func (endingConn) SetReadDeadline(time.Time) error { return nil }
 
-// A process that is frozen keeps its connection: nothing is proven for as long
-// as one cares to wait.
+// A frozen process keeps its connection, so the probe proves nothing, however long it runs.
 func TestFrozenProcessIsNoProof(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -298,9 +297,9 @@ func TestFrozenProcessIsNoProof(t *testing.T) {
 	}
 }
 
-// A server closes an idle connection after two minutes. The prover opens another one
-// before that, so a death is seen at any time.
-func TestAConnectionIsRenewedBeforeItIsEnded(t *testing.T) {
+// A server closes an idle connection after two minutes. The probe opens another one before
+// that, so it can detect a death at any time.
+func TestAConnectionIsRenewedBeforeItIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var open []net.Conn

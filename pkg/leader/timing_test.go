@@ -13,12 +13,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// onFake runs a test in a bubble of virtual time.
+// onFake runs a test in virtual time.
 func onFake(t *testing.T, test func(t *testing.T, f *store.Fake)) {
 	synctest.Test(t, func(t *testing.T) { test(t, store.NewFake(store.FakeConfig{})) })
 }
 
-func TestRenewsForAsLongAsItLeads(t *testing.T) {
+func TestALeaderRenewsItsLease(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		l := win(t, newElection(t, f, "x", "a"))
 		time.Sleep(100 * ttl)
@@ -28,7 +28,7 @@ func TestRenewsForAsLongAsItLeads(t *testing.T) {
 	})
 }
 
-// Renewals that hang end the leadership well before etcd does.
+// If renewals hang, the leadership ends well before the etcd lease.
 func TestRenewDeadline(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		l := win(t, newElection(t, &spy{Store: f, keepAlive: frozen}, "x", "a"))
@@ -38,7 +38,7 @@ func TestRenewDeadline(t *testing.T) {
 			t.Errorf("done after %v, want %v", took, ttl*2/3)
 		}
 		if _, found, _ := f.Get(t.Context(), "x"); !found {
-			t.Error("etcd was earlier")
+			t.Error("the etcd lease expired first")
 		}
 		if !errors.Is(l.Err(), leader.ErrExpired) || l.Valid() {
 			t.Errorf("err %v, valid %v", l.Err(), l.Valid())
@@ -46,8 +46,8 @@ func TestRenewDeadline(t *testing.T) {
 	})
 }
 
-// One hung member of etcd in three costs attempts, not leadership.
-func TestOneHungMemberIsSurvived(t *testing.T) {
+// With one hung member of three, attempts fail, but the leadership survives.
+func TestOneHungMemberDoesNotEndTheLeadership(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var n atomic.Int64
 		s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
@@ -64,8 +64,8 @@ func TestOneHungMemberIsSurvived(t *testing.T) {
 	})
 }
 
-// The deadline counts from before the send: an answer that took long proves only
-// that the lease lived when the request was on its way.
+// The deadline counts from when the renewal was sent. A slow answer proves only that the
+// lease was alive while the request was in flight.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var last time.Time
@@ -86,8 +86,8 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 	})
 }
 
-// etcd says that the lease is gone by a TTL of 0.
-func TestLeaseGone(t *testing.T) {
+// etcd reports an expired lease by a TTL of 0.
+func TestExpiredLease(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		s := &spy{Store: f, keepAlive: func(context.Context, func() (time.Duration, error)) (time.Duration, error) {
 			return 0, store.ErrLeaseNotFound
@@ -101,7 +101,7 @@ func TestLeaseGone(t *testing.T) {
 	})
 }
 
-func TestStoreOutOfReachElectsNobody(t *testing.T) {
+func TestAnUnreachableStoreElectsNoReplica(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		f.SetHook(func(context.Context, store.Call) store.Outcome { return store.Drop() })
 		won := campaign(t, newElection(t, f, "x", "a"))
@@ -119,7 +119,7 @@ func TestStoreOutOfReachElectsNobody(t *testing.T) {
 	})
 }
 
-// A candidate that gives up leaves no etcd lease behind.
+// A candidate revokes its etcd lease when its context ends.
 func TestCampaignEndsWithItsContext(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		win(t, newElection(t, f, "x", "a"))
@@ -130,14 +130,13 @@ func TestCampaignEndsWithItsContext(t *testing.T) {
 			t.Errorf("campaign: %v", err)
 		}
 		if _, err := f.KeepAlive(t.Context(), s.granted.Load()); !errors.Is(err, store.ErrLeaseNotFound) {
-			t.Errorf("the lease is still there: %v", err)
+			t.Errorf("the lease still exists: %v", err)
 		}
 	})
 }
 
-// A watch that breaks or is compacted away must not leave a deaf candidate, nor
-// a deaf leader.
-func TestWatchesAreNeverDeaf(t *testing.T) {
+// After a broken or compacted watch, candidates and leaders still see every change.
+func TestABrokenWatchMissesNoChange(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		first := win(t, newElection(t, f, "x", "a"))
 		e := newElection(t, f, "x", "b")
@@ -156,9 +155,8 @@ func TestWatchesAreNeverDeaf(t *testing.T) {
 	})
 }
 
-// A change of etcd's leader refreshes every lease: the takeover is late, but
-// comes.
-func TestTakeoverAfterRefresh(t *testing.T) {
+// A change of etcd's leader refreshes every lease, which delays the failover.
+func TestFailoverAfterRefresh(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		first := win(t, newElection(t, &spy{Store: f, keepAlive: frozen}, "x", "a"))
 		won := campaign(t, newElection(t, f, "x", "b"))
@@ -188,7 +186,7 @@ func TestTermsRise(t *testing.T) {
 	})
 }
 
-func TestConfigRefused(t *testing.T) {
+func TestInvalidConfigIsRejected(t *testing.T) {
 	me := leader.Candidate{ID: "a"}
 	for name, cfg := range map[string]leader.Config{
 		"short": {Candidate: me, TTL: time.Second},
@@ -202,9 +200,8 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// An etcd that takes seconds for everything, since its machine has too much to do,
-// costs nobody the leadership: an answer counts for as long as the deadline that it
-// moves is not past.
+// If etcd takes seconds for every call on a busy machine, no leader loses its leadership: an
+// answer counts until the deadline that it extends.
 func TestSlowRenewalsCount(t *testing.T) {
 	const slow = 900 * time.Millisecond
 	onFake(t, func(t *testing.T, f *store.Fake) {
@@ -229,9 +226,9 @@ func TestSlowRenewalsCount(t *testing.T) {
 	})
 }
 
-// Where one renewal hangs and others fail at once, etcd is asked again all the while:
-// it may be back just before the deadline.
-func TestRenewalsFailBesideOneThatHangs(t *testing.T) {
+// If one renewal hangs and others fail at once, the leader keeps trying: etcd may be back
+// just before the deadline.
+func TestRenewalsContinueWhileOneHangs(t *testing.T) {
 	const ttl = 5 * time.Second
 	for _, before := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 690 * time.Millisecond} {
 		onFake(t, func(t *testing.T, f *store.Fake) {
@@ -255,8 +252,8 @@ func TestRenewalsFailBesideOneThatHangs(t *testing.T) {
 	}
 }
 
-// With a long TTL, an etcd lease is not waited for long, for the member that was asked
-// may be frozen, and renewals may take seconds.
+// With a long TTL, the grant of a lease still has a short timeout, as a member may be
+// frozen, and renewals may take seconds.
 func TestLongTTL(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var granted, renewals atomic.Int64
@@ -278,7 +275,7 @@ func TestLongTTL(t *testing.T) {
 		began := time.Now()
 		l := win(t, electionOf(t, s, leader.MaxTTL))
 		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("one frozen member cost %v", took)
+			t.Errorf("with one frozen member it took %v", took)
 		}
 		time.Sleep(10 * leader.MaxTTL)
 		if n := renewals.Load(); !l.Valid() || n > 200 {
@@ -288,7 +285,7 @@ func TestLongTTL(t *testing.T) {
 	})
 }
 
-// electionOf is an election with a TTL.
+// electionOf returns an election with a TTL.
 func electionOf(t *testing.T, s store.Store, ttl time.Duration) *leader.Election {
 	t.Helper()
 	e, err := leader.New(leader.Config{Store: s, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "a", Address: "a:1"}})

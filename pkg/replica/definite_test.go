@@ -11,19 +11,19 @@ import (
 	"berth.dev/api/fault"
 )
 
-// A call is repeated while its outcome is open. One that a gateway does not serve
-// at this listener has no outcome: nobody has refused what was asked.
+// A call is repeated until its outcome is definite. If a gateway does not serve the call at
+// this listener, the outcome is not definite: no service has refused it.
 func TestACallIsRepeatedUntilItsOutcomeIsDefinite(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
 		calls int
 	}{
-		"unavailable":            {fault.New(fault.Unavailable, fault.ReasonUnavailable, "away"), 2},
-		"overloaded":             {fault.New(fault.Exhausted, fault.ReasonOverloaded, "busy"), 2},
-		"of another listener":    {status.Error(codes.Unimplemented, "x is served on --internal-listen"), 2},
-		"too large":              {fault.New(fault.Exhausted, fault.ReasonTooLarge, "large"), 1},
-		"refused":                {fault.New(fault.Precondition, fault.ReasonNotLeader, "another leads"), 1},
-		"of a field not in here": {fault.BadField(fault.ReasonUnsupported, "start", "is reserved"), 1},
+		"unavailable":       {fault.New(fault.Unavailable, fault.ReasonUnavailable, "away"), 2},
+		"overloaded":        {fault.New(fault.Exhausted, fault.ReasonOverloaded, "busy"), 2},
+		"wrong listener":    {status.Error(codes.Unimplemented, "x is served on --internal-listen"), 2},
+		"too large":         {fault.New(fault.Exhausted, fault.ReasonTooLarge, "large"), 1},
+		"refused":           {fault.New(fault.Precondition, fault.ReasonNotLeader, "another leads"), 1},
+		"unsupported field": {fault.BadField(fault.ReasonUnsupported, "start", "is reserved"), 1},
 	} {
 		calls := 0
 		_, err := Definite(t.Context(), slog.New(slog.DiscardHandler), name, func(context.Context) (int, error) {

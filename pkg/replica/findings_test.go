@@ -33,7 +33,7 @@ func TestFindingsOfEachKindAreLimited(t *testing.T) {
 	of := map[string][]*berthv1.Finding{}
 	for _, f := range answer.GetFindings() {
 		if f.GetService() != model.ServiceAssigner {
-			t.Errorf("%v is of service %q", f, f.GetService())
+			t.Errorf("%v has service %q", f, f.GetService())
 		}
 		of[f.GetKind()] = append(of[f.GetKind()], f)
 	}
@@ -61,8 +61,8 @@ func TestFindingsUpToTheLimitAreAllListed(t *testing.T) {
 	}
 }
 
-// The texts of findings are bounded, so that those of all kinds fit one message.
-func TestTextsOfFindingsAreBounded(t *testing.T) {
+// The texts of findings are limited, so that findings of all kinds fit one message.
+func TestTextsOfFindingsAreLimited(t *testing.T) {
 	long := strings.Repeat("€", 1<<20)
 	var found []replica.Found
 	for kind := range 8 {

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// Two processes that are given one name, as one and its restart are, answer with
-// it and with ids of their own, which is what a standby proves a death by.
+// Two processes with the same name, such as one and its restart, have different instances.
+// The liveness probe depends on that.
 func TestProcessesOfOneNameDiffer(t *testing.T) {
 	first, second := serveReplica(t, "registry-0"), serveReplica(t, "registry-0")
 	a, err := second.identify(t.Context(), first.address)
@@ -25,14 +25,14 @@ func TestProcessesOfOneNameDiffer(t *testing.T) {
 		t.Errorf("the names are %q and %q", a.ID, b.ID)
 	}
 	if a.Instance == "" || b.Instance == "" || a.Instance == b.Instance {
-		t.Errorf("the ids of the processes are %q and %q", a.Instance, b.Instance)
+		t.Errorf("the instances are %q and %q", a.Instance, b.Instance)
 	}
 	if again, err := second.identify(t.Context(), first.address); err != nil || again != a {
-		t.Errorf("asked again: %+v, %v, want %+v", again, err, a)
+		t.Errorf("second answer: %+v, %v, want %+v", again, err, a)
 	}
 }
 
-// serveReplica is a replica that answers what it is, without etcd.
+// serveReplica returns a replica that serves control.v1.Replicas, without etcd.
 func serveReplica(t *testing.T, name string) *Replica {
 	t.Helper()
 	config := process.ServiceDefaults(0, 0)

@@ -13,15 +13,15 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A replica tells of who leads, by what etcd says now, and of itself.
-func TestLeadershipIsTold(t *testing.T) {
+// A replica reports the leader as etcd has it now, and its own status.
+func TestLeadershipReport(t *testing.T) {
 	f := store.NewFake(store.FakeConfig{})
-	tell := func(status loop.Status) process.Leadership {
+	report := func(status loop.Status) process.Leadership {
 		return leadership(t.Context(), f, "leader", func() loop.Status { return status })
 	}
 	behind := func(n int64) *int64 { return &n }
-	if diff := cmp.Diff(process.Leadership{Revision: 1, Behind: behind(0)}, tell(loop.Status{Revision: 1})); diff != "" {
-		t.Errorf("nobody leads: -want +got:\n%s", diff)
+	if diff := cmp.Diff(process.Leadership{Revision: 1, Behind: behind(0)}, report(loop.Status{Revision: 1})); diff != "" {
+		t.Errorf("without a leader: -want +got:\n%s", diff)
 	}
 
 	election, err := leader.New(leader.Config{Store: f, Key: "leader", Candidate: leader.Candidate{ID: "a", Address: "a:1"}})
@@ -43,23 +43,23 @@ func TestLeadershipIsTold(t *testing.T) {
 	}
 	now := page.Revision
 	want := process.Leadership{Leader: "a", Address: "a:1", Term: l.Term(), Since: &holder.Since, Revision: now - 1, Behind: behind(1)}
-	if diff := cmp.Diff(want, tell(loop.Status{Revision: now - 1})); diff != "" {
+	if diff := cmp.Diff(want, report(loop.Status{Revision: now - 1})); diff != "" {
 		t.Errorf("a standby: -want +got:\n%s", diff)
 	}
 	renewed := time.Unix(1000, 0)
 	want.Revision, want.Behind, want.Renewed = now, behind(0), &renewed
 	own := loop.Status{Revision: now, Serving: true, Term: l.Term(), Renewed: renewed}
-	if diff := cmp.Diff(want, tell(own)); diff != "" {
+	if diff := cmp.Diff(want, report(own)); diff != "" {
 		t.Errorf("the leader: -want +got:\n%s", diff)
 	}
 	own.Term--
 	want.Renewed = nil
-	if diff := cmp.Diff(want, tell(own)); diff != "" {
-		t.Errorf("one that was deposed without knowing it: -want +got:\n%s", diff)
+	if diff := cmp.Diff(want, report(own)); diff != "" {
+		t.Errorf("a deposed leader that does not know it: -want +got:\n%s", diff)
 	}
 
 	f.SetHook(func(context.Context, store.Call) store.Outcome { return store.Drop() })
-	if diff := cmp.Diff(process.Leadership{Revision: 7}, tell(loop.Status{Revision: 7})); diff != "" {
+	if diff := cmp.Diff(process.Leadership{Revision: 7}, report(loop.Status{Revision: 7})); diff != "" {
 		t.Errorf("without etcd: -want +got:\n%s", diff)
 	}
 	f.SetHook(nil)

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,13 +64,13 @@ func (s *stepper) step(d loop.Durable, e *model.JobEvent, origin trace.SpanConte
 			attribute.String("berth.event", kind),
 			attribute.Int64("berth.workers", int64(e.Count)),
 		))
-	if step := stepOf(e.Kind); step != "" {
+	if step := stepNumbers[e.Kind]; step != "" {
 		span.SetAttributes(attribute.String("berth.step", step))
 	}
 	if e.Reason != "" {
 		span.SetAttributes(attribute.String("berth.reason", string(e.Reason)))
 	}
-	if failed(e.Kind) {
+	if slices.Contains(failures, e.Kind) {
 		span.SetStatus(codes.Error, e.Message)
 	}
 	span.End(trace.WithTimestamp(e.Time))
@@ -118,28 +119,19 @@ func epoch(d loop.Durable, e *model.JobEvent) int64 {
 // name returns an event kind in lower case words: "reservation leased".
 func name(kind string) string { return strings.ToLower(strings.ReplaceAll(kind, "_", " ")) }
 
-// stepOf returns the number of the step in the message flow of a batch, and "" for an
-// event outside of it.
-func stepOf(kind model.EventKind) string {
-	switch kind {
-	case model.EventReservationQueued:
-		return "0"
-	case model.EventReservationLeased:
-		return "1"
-	case model.EventWorkerAssigned, model.EventReservationAssigned:
-		return "2"
-	case model.EventWorkerStarted, model.EventWorkerRunning:
-		return "3"
-	case model.EventWorkerRequeued, model.EventReservationRequeued:
-		return "3'"
-	}
-	return ""
+// stepNumbers has the number of each event's step in the message flow of a batch.
+var stepNumbers = map[model.EventKind]string{
+	model.EventReservationQueued:   "0",
+	model.EventReservationLeased:   "1",
+	model.EventWorkerAssigned:      "2",
+	model.EventReservationAssigned: "2",
+	model.EventWorkerStarted:       "3",
+	model.EventWorkerRunning:       "3",
+	model.EventWorkerRequeued:      "3'",
+	model.EventReservationRequeued: "3'",
 }
 
-func failed(kind model.EventKind) bool {
-	switch kind {
-	case model.EventReservationFailed, model.EventReservationExpired, model.EventWorkerFailed, model.EventWorkerLost, model.EventWorkerRequeued:
-		return true
-	}
-	return false
+// failures has the events of failed steps.
+var failures = []model.EventKind{
+	model.EventReservationFailed, model.EventReservationExpired, model.EventWorkerFailed, model.EventWorkerLost, model.EventWorkerRequeued,
 }

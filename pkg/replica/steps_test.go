@@ -32,8 +32,8 @@ func event(kind model.EventKind, trace model.Trace, since time.Time) model.JobEv
 	}
 }
 
-// A step that began before the leader's term did was taken over: its span tells
-// so, and is of the reservation's trace all the same.
+// If a step began before the leader's term, its span has a link to the term, and is still
+// part of the reservation's trace.
 func TestStepsOverATerm(t *testing.T) {
 	s, spans := stepping()
 	call, cause := s.tracer.Start(context.Background(), "call")
@@ -43,9 +43,9 @@ func TestStepsOverATerm(t *testing.T) {
 		cause context.Context
 		links []string
 	}{
-		{"asked for", time.Second, call, []string{"call"}},
-		{"asked for, taken over", -time.Second, call, []string{"call", "term"}},
-		{"of itself", time.Second, nil, []string{"term"}},
+		{"requested", time.Second, call, []string{"call"}},
+		{"requested before the term", -time.Second, call, []string{"call", "term"}},
+		{"without a request", time.Second, nil, []string{"term"}},
 	} {
 		before := len(spans.Ended())
 		s.durable(loop.Durable{
@@ -58,7 +58,7 @@ func TestStepsOverATerm(t *testing.T) {
 			kind := link.Attributes[0].Value.AsString()
 			links = append(links, kind)
 			if kind == "call" && link.SpanContext.SpanID() != cause.SpanContext().SpanID() || kind == "term" && link.SpanContext.SpanID() != s.termSpan.SpanID() {
-				t.Errorf("%s: the link %s leads elsewhere", c.name, kind)
+				t.Errorf("%s: the link %s has another target", c.name, kind)
 			}
 		}
 		if !slices.Equal(links, c.links) || span.Name() != "reservation leased" || span.Parent().TraceID().String() != traced.ID() ||
@@ -80,8 +80,8 @@ func TestStepsOverATerm(t *testing.T) {
 	}
 }
 
-// A batch of any size is a span for each of its events; what is not traced, or
-// not sampled, none.
+// A batch of any size has one span for each event. An event that is not traced or not
+// sampled has none.
 func TestOneSpanAnEvent(t *testing.T) {
 	s, spans := stepping()
 	s.durable(loop.Durable{Cause: context.Background(), Term: 7, Began: began, Revision: 9, Events: []model.JobEvent{
@@ -94,10 +94,10 @@ func TestOneSpanAnEvent(t *testing.T) {
 	}
 }
 
-// Where nothing is traced the loop tells nobody, and contexts cost nothing.
+// If tracing is off, the loop reports no durable events, and contexts cost nothing.
 func TestOffCostsNothing(t *testing.T) {
 	if steps(&Replica{}) != nil {
-		t.Fatal("somebody is told of what is durable")
+		t.Fatal("durable events are reported")
 	}
 	var off *tracing.Tracing
 	tracer, ctx := off.Tracer(), context.Background()

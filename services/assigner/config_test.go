@@ -7,7 +7,7 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-func TestDefaultsAreThoseOfTheCore(t *testing.T) {
+func TestDefaultsEqualThoseOfTheCore(t *testing.T) {
 	if config, err := Defaults().dispatch(); err != nil || config != dispatch.Default {
 		t.Errorf("%+v, %v", config, err)
 	}
@@ -23,7 +23,7 @@ func TestOptionsReachTheCore(t *testing.T) {
 	}
 }
 
-func TestBadOptionsAreRefusedByName(t *testing.T) {
+func TestInvalidOptionsAreRejectedByName(t *testing.T) {
 	for option, change := range map[string]func(*Config, int){
 		"orders-in-flight":    func(c *Config, n int) { c.OrdersInFlight = n },
 		"orders-per-executor": func(c *Config, n int) { c.OrdersPerExecutor = n },

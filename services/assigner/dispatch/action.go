@@ -29,7 +29,7 @@ type Request struct {
 	Epoch  int64
 	// Timeout is how long the executor has to answer; then the outcome is Unknown.
 	Timeout time.Duration
-	// Fresh asks for a new connection, because an attempt over the last one failed.
+	// Fresh requires a new connection, because an attempt over the last one failed.
 	Fresh bool
 	// Trace is the reservation's, for the first few workers of a task only: the job
 	// events of a batch of thousands are traced, but not as many calls.

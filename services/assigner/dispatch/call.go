@@ -75,7 +75,7 @@ func (c *Core) waitsIn(r *request) *requestQueue {
 
 func (c *Core) send(r *request) {
 	h, t, target := c.host(r.key.ordinal), c.tasks[r.key.uid], r.target
-	sent := &call{key: r.callKey(), incarnation: h.record.Incarnation, until: c.now.Add(2 * c.cfg.Timeout)}
+	sent := &call{key: r.callKey(), incarnation: h.record.Incarnation, until: c.now.Add(2 * requestTimeout)}
 	if r.kind == startRequest {
 		at, _ := t.find(r.key.workerID)
 		sent.attempt = c.read(t, at).Attempts + 1
@@ -83,7 +83,7 @@ func (c *Core) send(r *request) {
 	}
 	common := Request{
 		Term: c.term, Executor: h.record.ID, Address: h.record.Address, Incarnation: h.record.Incarnation, Nonce: Nonce(h.record.Nonce),
-		Worker: target.worker, UID: target.uid, Epoch: target.epoch, Timeout: c.cfg.Timeout,
+		Worker: target.worker, UID: target.uid, Epoch: target.epoch, Timeout: requestTimeout,
 		Fresh: sent.attempt > 1 || r.failures > 0, Trace: t.traceOf(r.key.workerID),
 	}
 	if r.kind == startRequest {

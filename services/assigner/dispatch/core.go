@@ -41,7 +41,7 @@ type Core struct {
 	// subject is the task that the step is deciding about.
 	subject model.Ref
 
-	// What the next review looks at. The setters mark it, so a rollback marks it too.
+	// The next review looks at these. The setters mark them, so a rollback does as well.
 	dirtyTasks    map[string]struct{}
 	dirtyHosts    map[uint32]struct{}
 	dirtyRefusals map[string]struct{} // by executor ID

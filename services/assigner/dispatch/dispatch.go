@@ -24,7 +24,7 @@ func (c *Core) addDispatch(token uint64, request model.Dispatch) {
 	if slices.ContainsFunc(c.dispatches, func(d *pendingDispatch) bool { return d.token == token }) {
 		return
 	}
-	c.dispatches = append(c.dispatches, &pendingDispatch{token: token, request: request, until: c.now.Add(c.cfg.CreateWait)})
+	c.dispatches = append(c.dispatches, &pendingDispatch{token: token, request: request, until: c.now.Add(dispatchWait)})
 }
 
 // answerDispatches answers the dispatches that the view has reached, and those that have
@@ -39,7 +39,7 @@ func (c *Core) answerDispatches() {
 			if c.now.Before(d.until) {
 				continue
 			}
-			err = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view did not reach the dispatched leases within %v", c.cfg.CreateWait)
+			err = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view did not reach the dispatched leases within %v", dispatchWait)
 		}
 		c.respond(d.token, outcomes, err)
 		d.answered = true

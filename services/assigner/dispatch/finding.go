@@ -45,17 +45,13 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	return e
 }
 
-// finding returns the finding of a worker that has missed the deadline of its state.
-func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bool) {
-	e := c.missed(now, t, w)
-	if e == nil {
-		return Finding{}, false
-	}
+// deadlineFinding returns the finding of a worker that has missed a deadline.
+func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge) Finding {
 	message := fmt.Sprintf("%s on %s, attempts: %d", w.State, c.executorID(w.Ordinal), w.Attempts)
 	if w.LastError != "" {
 		message += "; last: " + w.LastError
 	}
-	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: w.Since, Message: message, Action: e.Action}, true
+	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: w.Since, Message: message, Action: e.Action}
 }
 
 // orphanFindings returns the workers that executors have and should not, from the first
@@ -89,8 +85,8 @@ func (c *Core) Findings(now time.Time) []Finding {
 		}
 		for _, chunk := range t.chunks {
 			for i := range size(chunk) {
-				if f, missed := c.finding(now, t, &chunk.Workers[i]); missed {
-					all = append(all, f)
+				if e := c.missed(now, t, &chunk.Workers[i]); e != nil {
+					all = append(all, c.deadlineFinding(t, &chunk.Workers[i], e))
 				}
 			}
 		}

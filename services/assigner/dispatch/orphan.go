@@ -8,7 +8,7 @@ import (
 
 // The limits of requests to stop orphaned workers, of one executor and of all. An agent
 // may list any number of unknown workers. A worker beyond a limit gets its request with
-// a later complete report: an executor with orphans is asked for those repeatedly.
+// a later complete report: executors with orphans send complete reports repeatedly.
 const (
 	maxOrphans    = 1000
 	maxAllOrphans = 200_000
@@ -59,7 +59,7 @@ func (c *Core) keepOrphans(h *host, set map[instance]bool) {
 // runsElsewhere reports whether the worker of a start request runs on some executor at
 // another epoch, and is still to be stopped there. That happens after a restore, when a
 // name of the lost history is used again. An agent sees only its own workers; the
-// assigner sees both. What a LOST executor has is given up.
+// assigner sees both. Workers of a LOST executor are given up and do not count.
 func (c *Core) runsElsewhere(r *request) bool {
 	t := c.tasks[r.key.uid]
 	return slices.ContainsFunc(c.orphansByName[t.worker(r.key.workerID)], func(orphan *request) bool {

@@ -82,7 +82,7 @@ func TestPitfallALateFailureAffectsAnotherWorkerOnTheExecutor(t *testing.T) {
 		t.Errorf("the worker refused three times is %s", s)
 	}
 	if s := w.state("u1", workerID(1)); s != model.WorkerRunning {
-		t.Errorf("its neighbour is %s", s)
+		t.Errorf("the other worker is %s", s)
 	}
 }
 
@@ -104,14 +104,14 @@ func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	w := scene(t, 1)
 	first := of[Submit](w.dispatched(t, "u1", 0))
 	if len(first) != 1 || first[0].Fresh {
-		t.Fatalf("first order %+v", first)
+		t.Fatalf("first submit %+v", first)
 	}
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
 	w.now = w.now.Add(time.Second)
 	again := of[Submit](w.step(nil))
 	if len(again) != 1 || !again[0].Fresh {
-		t.Fatalf("second order %+v", again)
+		t.Fatalf("second submit %+v", again)
 	}
 }
 
@@ -126,15 +126,15 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 	w.lease("u1", 0)
 	w.progress()
 	w.dispatch(1, "u1")
-	orders := of[Submit](w.settled(t))
+	submits := of[Submit](w.settled(t))
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
 	w.now = w.now.Add(time.Second)
-	orders = append(orders, of[Submit](w.step(nil))...)
-	if len(orders) != 2 {
-		t.Fatalf("%d orders", len(orders))
+	submits = append(submits, of[Submit](w.step(nil))...)
+	if len(submits) != 2 {
+		t.Fatalf("%d submits", len(submits))
 	}
-	for _, s := range orders {
+	for _, s := range submits {
 		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) || s.Address != "e0:7200" {
 			t.Errorf("the request lost something: %+v", s)
 		}
@@ -144,16 +144,16 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 func TestPitfallEveryRetryEmitsAStartEvent(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0)
-	told := 0
+	events := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: sequence}})
 		for _, e := range w.effects {
-			told += len(e.Events)
+			events += len(e.Events)
 		}
 		w.settled(t)
 	}
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if events != 1 {
+		t.Errorf("%d events", events)
 	}
 }
 
@@ -169,23 +169,23 @@ func TestPitfallABrokenExecutorIsRetriedInATightLoop(t *testing.T) {
 		w.step(nil)
 	}
 	// 200 refusals that do not count, with a pause of up to 5 s each, 2.5 s on average.
-	if spent := w.now.Sub(newWorld(Config{}).now); spent < 200*2*time.Second {
-		t.Errorf("200 repeats took %v", spent)
+	if took := w.now.Sub(newWorld(Config{}).now); took < 200*2*time.Second {
+		t.Errorf("200 repeats took %v", took)
 	}
 }
 
 func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
 	w := scene(t, 2)
-	room := Default.PerExecutor
-	w.dispatched(t, "u1", make([]uint32, room+2)...)
-	if got := w.core.Stats(); got.InFlight != room || got.Waiting != 2 {
-		t.Fatalf("at an executor that takes %d: %+v", room, got)
+	limit := Default.PerExecutor
+	w.dispatched(t, "u1", make([]uint32, limit+2)...)
+	if got := w.core.Stats(); got.InFlight != limit || got.Waiting != 2 {
+		t.Fatalf("at an executor that takes %d: %+v", limit, got)
 	}
-	w.now = w.now.Add(2 * Default.Timeout)
+	w.now = w.now.Add(2 * requestTimeout)
 	w.step(nil)
 	w.settled(t)
-	if w.sent[workerKey{0, "u1", workerID(int32(room) + 1)}] == nil {
-		t.Error("the orders behind were never sent")
+	if w.sent[workerKey{0, "u1", workerID(int32(limit) + 1)}] == nil {
+		t.Error("the queued requests were never sent")
 	}
 }
 
@@ -200,12 +200,12 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 		w.progress()
 		w.dispatch(1, "u1")
 		w.settled(t)
-		told := map[model.EventKind]int{}
+		events := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 4; attempt++ {
 			w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 			for _, effect := range w.effects {
 				for _, e := range effect.Events {
-					told[e.Kind]++
+					events[e.Kind]++
 				}
 			}
 			w.settled(t)
@@ -216,8 +216,8 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 		_, workers, _ := w.core.Task("u1")
 		requeue := onFailure != model.OnFailureNotify
 		want := map[bool]model.EventKind{true: model.EventWorkerRequeued, false: model.EventWorkerFailed}[requeue]
-		if workers[0].Requeue != requeue || len(told) != 1 || told[want] != 1 {
-			t.Errorf("on failure %d: marked %v, told %v", onFailure, workers[0].Requeue, told)
+		if workers[0].Requeue != requeue || len(events) != 1 || events[want] != 1 {
+			t.Errorf("on failure %d: marked %v, events %v", onFailure, workers[0].Requeue, events)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[workerKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
-	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
+	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeue {
 		t.Errorf("shown as %+v", a)
 	}
 }
@@ -301,7 +301,7 @@ func TestPitfallADeposedLeaderIsObeyed(t *testing.T) {
 	first := of[Submit](w.settled(t))
 	second := of[Submit](w.succeed())
 	if len(first) != 1 || len(second) != 1 || second[0].Term <= first[0].Term {
-		t.Errorf("orders %+v and %+v", first, second)
+		t.Errorf("submits %+v and %+v", first, second)
 	}
 }
 
@@ -364,12 +364,12 @@ func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 		w.progress()
 		w.dispatch(1, "u1")
 		w.settled(t)
-		told := map[model.EventKind]int{}
+		events := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 2; attempt++ {
 			w.step(SubmitDone{"e0", "u1", last, attempt, Refused{Reason: fault.ReasonNotAllowed}})
 			for _, effect := range w.effects {
 				for _, e := range effect.Events {
-					told[e.Kind]++
+					events[e.Kind]++
 				}
 			}
 			w.settled(t)
@@ -379,8 +379,8 @@ func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 		}
 		_, workers, _ := w.core.Task("u1")
 		want := map[bool]model.EventKind{true: model.EventWorkerRequeued, false: model.EventWorkerFailed}[requeue]
-		if workers[0].Requeue != requeue || told[want] != 1 || len(told) != 1 {
-			t.Errorf("number %d: %+v, told %v", number, workers[0], told)
+		if workers[0].Requeue != requeue || events[want] != 1 || len(events) != 1 {
+			t.Errorf("number %d: %+v, events %v", number, workers[0], events)
 		}
 	}
 }

@@ -242,7 +242,7 @@ func TestThePagesOfAssignmentsHaveEachAssignmentOnce(t *testing.T) {
 				t.Fatalf("%d assignments, %v", len(page), err)
 			}
 			for _, a := range page {
-				seen[a.UID+a.WorkerID.String()] = true
+				seen[a.UID+a.ID.String()] = true
 			}
 			if token = next; token == "" {
 				break
@@ -270,13 +270,13 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 	w.registry()
 	w.progress()
 	w.elect()
-	orders, most := of[Submit](w.dispatched(t, "u1", ordinals...)), 0
-	for sequence := int64(1); len(orders) > 0; sequence++ {
+	submits, most := of[Submit](w.dispatched(t, "u1", ordinals...)), 0
+	for sequence := int64(1); len(submits) > 0; sequence++ {
 		most = max(most, w.core.Stats().InFlight)
-		o := orders[0]
-		orders = orders[1:]
+		o := submits[0]
+		submits = submits[1:]
 		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
-		orders = append(orders, of[Submit](append(carried, w.settled(t)...))...)
+		submits = append(submits, of[Submit](append(carried, w.settled(t)...))...)
 	}
 	if counts := w.core.tasks["u1"].counts; most != 6 || counts[model.WorkerRunning] != 20 {
 		t.Errorf("at most %d in flight, of 6; in the end %v", most, counts)
@@ -289,10 +289,10 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 // Full jitter: a pause is between zero and a ceiling, which doubles with each failure up
 // to a cap. Each worker has another pause.
 func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
-	c := New(Config{BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second})
+	c := New(Default)
 	const workers = 4000
 	for failures, ceiling := range map[int]time.Duration{
-		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond, 5: time.Second, 80: time.Second,
+		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond, 6: 3200 * time.Millisecond, 7: 5 * time.Second, 80: 5 * time.Second,
 	} {
 		var sum, most time.Duration
 		least, pauses := time.Hour, map[time.Duration]bool{}
@@ -337,9 +337,9 @@ func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 // that time, and counts as an attempt.
 func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	w := scene(t, 1)
-	for _, order := range of[Submit](w.dispatched(t, "u1", 0)) {
-		if order.Timeout != Default.Timeout {
-			t.Errorf("attempt %d may take %v", order.Attempt, order.Timeout)
+	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
+		if s.Timeout != requestTimeout {
+			t.Errorf("attempt %d may take %v", s.Attempt, s.Timeout)
 		}
 	}
 	for w.state("u1", workerID(0)) == model.WorkerAssigned {
@@ -353,16 +353,15 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	}
 	_, workers, _ := w.core.Task("u1")
 	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[workerKey{0, "u1", workerID(0)}]) != 3 {
-		t.Errorf("after the budget %+v, sent %v", got, w.sent)
+		t.Errorf("after all attempts %+v, sent %v", got, w.sent)
 	}
 }
 
-// A leader dies at every step in turn: before an attempt's failure is durable,
-// and after. What was durable is not forgotten, and at most the attempt that was
-// under way is sent once more.
+// A leader dies at every step in turn: before an attempt's failure is durable, and after.
+// No durable attempt is forgotten, and at most the attempt in flight is sent again.
 func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
-	const budget = 3
-	for crash := range int32(2 * budget) {
+	const limit = 3
+	for crash := range int32(2 * limit) {
 		w := scene(t, 1)
 		w.dispatched(t, "u1", 0)
 		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
@@ -392,8 +391,8 @@ func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 		for _, times := range w.sent[workerKey{0, "u1", workerID(0)}] {
 			sent += times
 		}
-		if sent < budget || sent > budget+1 {
-			t.Errorf("crash %d: %d orders of a budget of %d: %v", crash, sent, budget, w.sent)
+		if sent < limit || sent > limit+1 {
+			t.Errorf("crash %d: %d start requests, at most %d attempts: %v", crash, sent, limit, w.sent)
 		}
 	}
 }

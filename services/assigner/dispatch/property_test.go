@@ -79,11 +79,11 @@ func (p *play) commitAll() {
 // deliver lets an agent answer a request on the wire. An answer may be lost; only then
 // can the request be delivered twice.
 func (p *play) deliver(i int, refuse, lost, twice bool) {
-	order := p.wire[i]
+	request := p.wire[i]
 	if !twice || !lost {
 		p.wire = slices.Delete(p.wire, i, i+1)
 	}
-	switch o := order.(type) {
+	switch o := request.(type) {
 	case Submit:
 		outcome := p.agents[o.Executor].submit(o, refuse)
 		if lost {
@@ -231,13 +231,13 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				if len(p.wire) == 0 {
 					t.Skip()
 				}
-				p.deliver(pick(len(p.wire), "order"), coin.Draw(t, "refuse"), pick(4, "lost") == 0, pick(4, "twice") == 0)
+				p.deliver(pick(len(p.wire), "request"), coin.Draw(t, "refuse"), pick(4, "lost") == 0, pick(4, "twice") == 0)
 			},
 			"timeOut": func(t *rapid.T) {
 				if len(p.wire) == 0 {
 					t.Skip()
 				}
-				switch o := p.wire[pick(len(p.wire), "order")].(type) {
+				switch o := p.wire[pick(len(p.wire), "request")].(type) {
 				case Submit:
 					p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Unknown{"timeout"}})
 				case Stop:

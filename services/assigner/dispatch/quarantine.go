@@ -25,8 +25,8 @@ func (c *Core) quarantine(ref model.Ref) {
 // Subject implements model.Holder.
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements model.Holder. The assigner leaves alone what it has no record of,
-// and sends nothing to an executor that seems absent.
+// CanMiss implements model.Holder. Without a record the assigner changes nothing, and it
+// sends nothing to an executor that seems absent.
 func (c *Core) CanMiss(model.Ref) bool { return true }
 
 // setSubject sets the task that the core decides about.

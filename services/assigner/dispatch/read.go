@@ -3,7 +3,6 @@ package dispatch
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -11,20 +10,12 @@ import (
 
 // Assignment is one worker on one executor, for clients.
 type Assignment struct {
-	Key      model.Key
-	UID      string
-	Epoch    int64
-	WorkerID model.WorkerID
+	Key   model.Key
+	UID   string
+	Epoch int64
 	// Executor is empty if its record was deleted.
-	Executor  string
-	State     model.WorkerState
-	Since     time.Time
-	Attempts  int32
-	LastError string
-	Reason    fault.Reason
-	ExitCode  *int32
-	// Requeued: the worker could not be started, and the registry queues its index again.
-	Requeued bool
+	Executor string
+	model.TaskWorker
 }
 
 // Filter selects assignments. A zero field selects all.
@@ -73,13 +64,9 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 				}
 				if len(page) == limit {
 					last := page[limit-1]
-					return page, fmt.Sprintf("%s/%d/%d", last.UID, last.WorkerID.Index, last.WorkerID.Number), nil
+					return page, fmt.Sprintf("%s/%d/%d", last.UID, last.ID.Index, last.ID.Number), nil
 				}
-				page = append(page, Assignment{
-					Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, WorkerID: w.ID, Executor: executor,
-					State: w.State, Since: w.Since, Attempts: w.Attempts, LastError: w.LastError,
-					Reason: w.Reason, ExitCode: w.ExitCode, Requeued: w.Requeue,
-				})
+				page = append(page, Assignment{Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, Executor: executor, TaskWorker: *w})
 			}
 		}
 	}

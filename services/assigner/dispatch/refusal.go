@@ -15,7 +15,7 @@ func refusesLeader(r Refused) bool {
 	return r.Reason == fault.ReasonPermissionDenied || r.Reason == fault.ReasonLowerTerm
 }
 
-// trackRefusal records an executor that has refused this service for RefusalWait.
+// trackRefusal records an executor that has refused this service for refusalWait.
 // Workers that it has not started are then given up, and executor-state places nothing
 // on it. One refusal is not enough: the agent may have registered again, and the view
 // may be late.
@@ -35,7 +35,7 @@ func (c *Core) trackRefusal(f *call, outcome any) {
 		case c.refuses(h):
 		case h.refusing.IsZero():
 			h.refusing = c.now
-		case c.now.Sub(h.refusing) >= c.cfg.RefusalWait:
+		case c.now.Sub(h.refusing) >= refusalWait:
 			c.decide(model.Effect{Puts: []model.Record{&model.Refusal{
 				Executor: h.record.ID, Incarnation: f.incarnation, Since: h.refusing, Reason: r.Reason, Message: clip(r.Message),
 			}}})

@@ -197,9 +197,9 @@ func (c *Core) retry(r *request) {
 // backoff is exponential with full jitter. The jitter is a hash, so that a replay has
 // the same pauses and two workers have different ones.
 func (c *Core) backoff(key workerKey, failures int) time.Duration {
-	ceiling := c.cfg.BackoffCap
+	ceiling := backoffCap
 	if shift := failures - 1; shift < 20 {
-		ceiling = min(ceiling, c.cfg.BackoffBase<<shift)
+		ceiling = min(ceiling, backoffBase<<shift)
 	}
 	h := fnv.New64a()
 	h.Write([]byte(key.uid + "/" + key.workerID.String() + "/" + strconv.Itoa(failures)))
@@ -217,4 +217,4 @@ func (c *Core) grace(uid string) time.Duration {
 }
 
 // repeatStopAfter returns when an acknowledged stop is sent again.
-func (c *Core) repeatStopAfter(uid string) time.Duration { return c.grace(uid) + c.cfg.StopAgain }
+func (c *Core) repeatStopAfter(uid string) time.Duration { return c.grace(uid) + repeatStop }

@@ -17,22 +17,22 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// Whatever an agent answers, the assigner lives, and the answer is a failed attempt.
+// No answer of an agent makes the assigner panic. An invalid answer is a failed attempt.
 func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 	for _, lie := range agenttest.Lies() {
 		t.Run(lie.Name, func(t *testing.T) {
 			liar := agenttest.Serve(t, lie.Script)
 			o := newSender(t)
 			for _, p := range []bundle{
-				{orderTo(liar.Address, "u", "e", 0)},
-				{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)},
+				{submitOf(liar.Address, "u", "e", 0)},
+				{submitOf(liar.Address, "u", "e", 0), submitOf(liar.Address, "u", "e", 1)},
 			} {
 				if len(p) == 1 && lie.Script.Submit == nil {
 					continue
 				}
 				for i, outcome := range o.submitAll(t.Context(), p) {
 					if !unknown(outcome) {
-						t.Errorf("order %d of %d is %#v", i, len(p), outcome)
+						t.Errorf("outcome %d of %d is %#v", i, len(p), outcome)
 					}
 				}
 			}
@@ -46,8 +46,7 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// An agent that answers nil in place of outcomes is not to be had over gRPC, but an
-// answer is checked as if it were.
+// gRPC does not deliver nil outcomes, but the checks must not depend on that.
 func TestANilOutcomeIsInvalid(t *testing.T) {
 	if got := startOf(dispatch.Submit{}, nil); !unknown(got) {
 		t.Errorf("%#v", got)
@@ -60,11 +59,11 @@ func TestANilOutcomeIsInvalid(t *testing.T) {
 	}
 }
 
-// A refusal of permission is one whoever says so at the agent's address.
+// PERMISSION_DENIED is a refusal, whichever program answers at the agent's address.
 func TestPermissionDeniedIsARefusal(t *testing.T) {
 	liar := agenttest.Serve(t, agenttest.Denial())
 	o := newSender(t)
-	for _, outcome := range o.submitAll(t.Context(), bundle{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)}) {
+	for _, outcome := range o.submitAll(t.Context(), bundle{submitOf(liar.Address, "u", "e", 0), submitOf(liar.Address, "u", "e", 1)}) {
 		if !refused(fault.ReasonPermissionDenied)(outcome) {
 			t.Errorf("%#v", outcome)
 		}
@@ -74,8 +73,8 @@ func TestPermissionDeniedIsARefusal(t *testing.T) {
 	}
 }
 
-// The reason of a refusal becomes a label and a part of records: it is bounded.
-func TestAnAgentMakesUpNoReasons(t *testing.T) {
+// The reason of a refusal becomes a label and a part of records, so its form is limited.
+func TestReasonsOfAgentsAreLimited(t *testing.T) {
 	long := make([]byte, 1000)
 	for i := range long {
 		long[i] = 'A'
@@ -89,9 +88,9 @@ func TestAnAgentMakesUpNoReasons(t *testing.T) {
 	}
 }
 
-// A call to an agent that panics is a finding about that agent, and the core learns
-// that its outcome is unknown.
-func TestAPanicOfACallIsAFinding(t *testing.T) {
+// If the handling of an agent's answer panics, that is a finding about the agent, and the
+// outcome is unknown.
+func TestAPanicInACallIsAFinding(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) },
 		func(*loop.Term, *dispatch.Core, model.Action) {})
@@ -107,8 +106,8 @@ func TestAPanicOfACallIsAFinding(t *testing.T) {
 	}
 }
 
-// Reports that cannot be true are refused before the core sees them, and those beside
-// them are taken.
+// Invalid reports are rejected before the core sees them, and the other reports of the same
+// request are accepted.
 func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
@@ -116,7 +115,7 @@ func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	h := NewDispatch(l)
 	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
 	if _, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {
-		t.Errorf("alone it is %v", err)
+		t.Errorf("a single invalid report: %v", err)
 	}
 	good := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: 1, Complete: true}
 	answer, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad, nil, good}})
@@ -125,7 +124,7 @@ func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	}
 }
 
-// What an agent answers is checked whatever it is.
+// FuzzAgentAnswers checks the outcomes of arbitrary answers.
 func FuzzAgentAnswers(f *testing.F) {
 	f.Add(int32(3), int64(1), false, int32(0), "", []byte(nil))
 	f.Add(int32(7), int64(2), true, int32(9), "exited with 9", []byte(nil))

@@ -78,9 +78,9 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 		for _, a := range list {
 			m := &berthv1.Assignment{
 				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
-				Index: a.WorkerID.Index, Number: a.WorkerID.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
+				Index: a.ID.Index, Number: a.ID.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
 				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
-				Requeued: a.Requeued,
+				Requeued: a.Requeue,
 			}
 			if a.Reason != "" {
 				m.Reason = proto.String(string(a.Reason))

@@ -14,22 +14,22 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-func orderTo(address, uid, executor string, index int32) dispatch.Submit {
+func submitOf(address, uid, executor string, index int32) dispatch.Submit {
 	s := submitTo(&agent{address: address})
 	s.UID, s.Executor, s.Worker.ID.Index = uid, executor, index
 	return s
 }
 
-func TestWhatGoesTogether(t *testing.T) {
-	var orders []dispatch.Submit
+func TestBundlesHaveOneAddressAndReservation(t *testing.T) {
+	var submits []dispatch.Submit
 	for i := range int32(18) {
-		orders = append(orders, orderTo("a:1", "u", "e0", i))
+		submits = append(submits, submitOf("a:1", "u", "e0", i))
 	}
-	fresh := orderTo("a:1", "u", "e1", 19)
+	fresh := submitOf("a:1", "u", "e1", 19)
 	fresh.Fresh = true
-	orders = append(orders, orderTo("a:1", "u", "e1", 18), fresh, orderTo("a:2", "u", "e2", 20), orderTo("a:1", "v", "e0", 0))
+	submits = append(submits, submitOf("a:1", "u", "e1", 18), fresh, submitOf("a:2", "u", "e2", 20), submitOf("a:1", "v", "e0", 0))
 	var got []string
-	for _, p := range bundles(orders) {
+	for _, p := range bundles(submits) {
 		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
 		for _, a := range p {
 			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.ID.Index)
@@ -48,15 +48,15 @@ func TestWhatGoesTogether(t *testing.T) {
 	}
 }
 
-func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
+func TestEachRequestOfABundleHasItsOutcome(t *testing.T) {
 	a := serve(t, &agent{several: func(_ context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
 		if req.GetTerm() != 7 || req.GetJob() != "j" || req.GetStage() != "s" || req.GetEpoch() != 5 || req.GetUid() != "u" ||
 			req.GetTask().GetCommand() != "true" || len(req.GetOrders()) != 3 {
-			t.Errorf("the agent was told %v", req)
+			t.Errorf("the agent received %v", req)
 		}
 		for i, o := range req.GetOrders() {
 			if o.GetExecutor() != "e" || o.GetIncarnation() != 3 || o.GetIndex() != int32(i) || o.GetNumber() != 1 || o.GetAttempt() != 2 {
-				t.Errorf("order %d is %v", i, o)
+				t.Errorf("request %d is %v", i, o)
 			}
 		}
 		return &controlv1.SubmitTasksAnswer{Outcomes: []*controlv1.SubmitOutcome{
@@ -65,7 +65,7 @@ func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
 			{Failure: rpc.Pack(fault.New(fault.Unavailable, fault.ReasonUnavailable, "later"))},
 		}}, nil
 	}})
-	got := newSender(t).submitAll(t.Context(), bundle{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)})
+	got := newSender(t).submitAll(t.Context(), bundle{submitOf(a.address, "u", "e", 0), submitOf(a.address, "u", "e", 1), submitOf(a.address, "u", "e", 2)})
 	if accepted, ok := got[0].(dispatch.Accepted); !ok || accepted.State != model.WorkerRunning || accepted.Sequence != 4 || accepted.Incarnation != 3 {
 		t.Errorf("the first is %#v", got[0])
 	}
@@ -74,25 +74,25 @@ func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
 	}
 }
 
-// An answer that is not to what was asked says nothing of any of the orders.
+// An answer with another number of outcomes leaves all outcomes unknown.
 func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 	a := serve(t, &agent{several: func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
 		return &controlv1.SubmitTasksAnswer{Outcomes: []*controlv1.SubmitOutcome{{State: berthv1.Assignment_RUNNING}}}, nil
 	}})
-	for _, outcome := range newSender(t).submitAll(t.Context(), bundle{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1)}) {
+	for _, outcome := range newSender(t).submitAll(t.Context(), bundle{submitOf(a.address, "u", "e", 0), submitOf(a.address, "u", "e", 1)}) {
 		if !unknown(outcome) {
 			t.Errorf("%#v", outcome)
 		}
 	}
 }
 
-// Agents refuse a request with more orders.
-func TestOrdersInARequestAreBounded(t *testing.T) {
-	var orders []dispatch.Submit
+// Agents refuse a call with more start requests.
+func TestRequestsInACallAreLimited(t *testing.T) {
+	var submits []dispatch.Submit
 	for i := range int32(wire.MaxStartRequests + 1) {
-		orders = append(orders, orderTo("a:1", "u", fmt.Sprint("e", i), i))
+		submits = append(submits, submitOf("a:1", "u", fmt.Sprint("e", i), i))
 	}
-	if p := bundles(orders); len(p) != 2 || len(p[0]) != wire.MaxStartRequests || len(p[1]) != 1 {
+	if p := bundles(submits); len(p) != 2 || len(p[0]) != wire.MaxStartRequests || len(p[1]) != 1 {
 		t.Errorf("%d requests", len(p))
 	}
 }

@@ -31,7 +31,7 @@ func TestCreateAssignmentTasks(t *testing.T) {
 	term := looptest.Write(t, s, &model.Leader{Service: model.ServiceRegistry, Replica: "r"})
 	answer, err := h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term})
 	if err != nil || len(answer.GetOutcomes()) != 0 {
-		t.Errorf("nothing to create: %v, %v", answer, err)
+		t.Errorf("without tasks: %v, %v", answer, err)
 	}
 	answer, err = h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term, Tasks: []*controlv1.CreateTask{
 		{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "gone", Mod: term, Lease: term},
@@ -40,14 +40,14 @@ func TestCreateAssignmentTasks(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	if o := answer.GetOutcomes()[0]; o.GetUid() != "gone" || o.GetResult() != controlv1.CreateOutcome_REFUSED || o.GetReason() == "" {
-		t.Errorf("a task of nothing: %v", o)
+		t.Errorf("a task without records: %v", o)
 	}
 	if _, err := h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term - 1}); !fault.Is(err, fault.ReasonLowerTerm) {
-		t.Errorf("of an earlier leader: %v", err)
+		t.Errorf("a call of an earlier leader: %v", err)
 	}
 }
 
-// Each report is answered for itself; one that is not to be taken is left out.
+// Each report has its own answer. A report that is refused has none.
 func TestReportWorkers(t *testing.T) {
 	l, s := start(t)
 	h := NewDispatch(l)
@@ -99,7 +99,7 @@ func TestClearQuarantineRefuses(t *testing.T) {
 		t.Errorf("too many: %v", err)
 	}
 	if _, err := a.ClearQuarantine(t.Context(), &berthv1.ClearQuarantineRequest{Executor: "x", Workers: []*berthv1.AssignedWorker{named}}); !fault.Is(err, fault.ReasonNotFound) {
-		t.Errorf("on no executor: %v", err)
+		t.Errorf("on an unknown executor: %v", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestListAssignmentsRefuses(t *testing.T) {
 	l, _ := start(t)
 	a := NewAssignments(l)
 	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil || len(answer.GetAssignments()) != 0 || answer.GetCursor() != wire.CursorOf(answer.GetRevision()) {
-		t.Errorf("of none: %v, %v", answer, err)
+		t.Errorf("without assignments: %v, %v", answer, err)
 	}
 	for name, req := range map[string]*berthv1.ListAssignmentsRequest{
 		"page size":  {PageSize: 1001},

@@ -20,7 +20,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// quarantined writes a task of which one worker would not stop, an hour ago.
+// quarantined writes a task with a worker whose stop is overdue for an hour.
 func quarantined(t *testing.T, s *store.Fake) {
 	key := model.Key{Job: "secret-job", Stage: "map", Name: "main"}
 	ago := time.Now().Add(-time.Hour)
@@ -39,10 +39,9 @@ func TestDispatchFindings(t *testing.T) {
 	l, _ := start(t)
 	h := NewDispatch(l)
 	if answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
-		t.Fatalf("of nothing: %v, %v", answer, err)
+		t.Fatalf("without records: %v, %v", answer, err)
 	}
-	// A leader knows its own records better than the view, so that they have to
-	// be there before it leads.
+	// A leader ignores its own records in the view, so they must exist before it leads.
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
 	h = NewDispatch(startOn(t, s))
@@ -57,9 +56,9 @@ func TestDispatchFindings(t *testing.T) {
 	}
 }
 
-// Strays are many where a fleet that another Berth has used joins, or agents lie. They
-// hide no other finding, and the answer fits a message.
-func TestStraysHideNoOtherFinding(t *testing.T) {
+// A fleet of another cluster, or a faulty agent, may report many orphans. They hide no
+// other finding, and the answer fits a message.
+func TestOrphansHideNoOtherFinding(t *testing.T) {
 	const executors, each = 40, 1000
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
@@ -100,7 +99,7 @@ func TestStraysHideNoOtherFinding(t *testing.T) {
 		}
 	}
 	if len(rest) != 1 || rest[0].GetKind() != dispatch.FindingQuarantined {
-		t.Errorf("besides strays, found %v", rest)
+		t.Errorf("other findings than orphans: %v", rest)
 	}
 	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 || others[0].GetMessage() != want {
 		t.Errorf("%d strays are listed, and %v", strays, others)

@@ -25,7 +25,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// agent is an executor's agent that answers as it is told.
+// agent is an executor's agent with scripted answers.
 type agent struct {
 	controlv1.UnimplementedExecutorServer
 	address string
@@ -117,7 +117,7 @@ func TestSubmit(t *testing.T) {
 		{"not allowed", refuse(fault.New(fault.Precondition, fault.ReasonNotAllowed, "no")), refused(fault.ReasonNotAllowed)},
 		{"lower term", refuse(fault.New(fault.Conflict, fault.ReasonLowerTerm, "no")), refused(fault.ReasonLowerTerm)},
 		{"invalid", refuse(fault.New(fault.Invalid, fault.ReasonInvalid, "no")), refused(fault.ReasonInvalid)},
-		{"agent in trouble", refuse(fault.New(fault.Internal, fault.ReasonInternal, "oh")), unknown},
+		{"agent failing", refuse(fault.New(fault.Internal, fault.ReasonInternal, "oh")), unknown},
 		{"agent stopping", refuse(fault.New(fault.Unavailable, fault.ReasonUnavailable, "oh")), unknown},
 		{"not an agent", refuse(status.Error(codes.Unimplemented, "what?")), unknown},
 	} {
@@ -128,13 +128,13 @@ func TestSubmit(t *testing.T) {
 			}
 		})
 	}
-	told := &berthv1.Task{
+	want := &berthv1.Task{
 		Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: durationpb.New(3 * time.Second),
 	}
 	w := got.GetWorker()
-	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 || !proto.Equal(got.GetTask(), told) ||
+	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 || !proto.Equal(got.GetTask(), want) ||
 		w.GetJob() != "j" || w.GetStage() != "s" || w.GetIndex() != 4 || w.GetNumber() != 1 || w.GetEpoch() != 5 || w.GetUid() != "u" {
-		t.Errorf("the agent was told %v", got)
+		t.Errorf("the agent received %v", got)
 	}
 }
 
@@ -150,7 +150,7 @@ func unknown(outcome any) bool {
 	return ok
 }
 
-// Nobody there, or nobody who answers: whether it was taken is not known.
+// If nothing answers at the address, it is unknown whether the request arrived.
 func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	a := serve(t, &agent{submit: func(ctx context.Context, _ *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 		<-ctx.Done()
@@ -188,9 +188,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// A retry has a connection of its own, and the orders under way on the old one
-// are not cut off.
-func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
+// A retry uses a new connection, and calls in flight on the old one are not interrupted.
+func TestPromise2ARetryUsesANewConnection(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 		if req.GetWorker().GetUid() == "slow" {
@@ -206,9 +205,9 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 	go func() { outcome <- o.submitAll(t.Context(), bundle{slow})[0] }()
 	<-entered
 	old := o.connections[a.address]
-	for _, order := range []dispatch.Submit{submitTo(a), retry, submitTo(a)} {
-		if _, ok := o.submitAll(t.Context(), bundle{order})[0].(dispatch.Accepted); !ok {
-			t.Error("an order was not taken")
+	for _, submit := range []dispatch.Submit{submitTo(a), retry, submitTo(a)} {
+		if _, ok := o.submitAll(t.Context(), bundle{submit})[0].(dispatch.Accepted); !ok {
+			t.Error("a request was not accepted")
 		}
 	}
 	if n := a.conns.Load(); n != 2 {
@@ -216,14 +215,14 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 	}
 	close(release)
 	if got := <-outcome; got == nil || unknown(got) {
-		t.Errorf("the order under way was cut off: %#v", got)
+		t.Errorf("the call in flight was interrupted: %#v", got)
 	}
 	if state := old.conn.GetState(); state != connectivity.Shutdown {
-		t.Errorf("the old connection is %v after its last order", state)
+		t.Errorf("the old connection is %v after its last call", state)
 	}
 }
 
-// Agents come and go: what nobody has used for a while is closed.
+// A connection that was not used for a while is closed.
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewSender(nil, slog.New(slog.DiscardHandler))
@@ -233,13 +232,13 @@ func TestUnusedConnectionsAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer done()
-		var gone *grpc.ClientConn
+		var idle *grpc.ClientConn
 		for _, address := range []string{"a:1", "b:1"} {
 			_, done, err := o.connect(address, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			gone = o.connections[address].conn
+			idle = o.connections[address].conn
 			done()
 		}
 		time.Sleep(idleTimeout)
@@ -248,7 +247,7 @@ func TestUnusedConnectionsAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		other()
-		if len(o.connections) != 2 || o.connections["busy:1"] == nil || o.connections["c:1"] == nil || gone.GetState() != connectivity.Shutdown {
+		if len(o.connections) != 2 || o.connections["busy:1"] == nil || o.connections["c:1"] == nil || idle.GetState() != connectivity.Shutdown {
 			t.Errorf("kept: %v", o.connections)
 		}
 	})
