@@ -32,7 +32,7 @@ func (r *Cluster) Flags(set *pflag.FlagSet) {
 	set.StringSliceVar(&r.Gateways, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
 	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
 	set.StringSliceVar(&r.Etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
-	set.StringVar(&r.Name, "cluster", "default", "name of the cluster, and of its prefix in etcd")
+	set.StringVar(&r.Name, "cluster", "default", "cluster name, which is also the prefix of its keys in etcd")
 	set.DurationVar(&r.Timeout, "timeout", 10*time.Second, "how long a gateway and etcd of a running cluster may take to answer")
 }
 
