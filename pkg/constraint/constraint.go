@@ -1,11 +1,9 @@
-// Package constraint says which executors will do for a reservation, and which
-// reservations therefore share one queue.
+// Package constraint decides which executors match a reservation, and so which reservations share a
+// queue.
 //
-// Grouping and matching follow one rule: names and values of attributes, the
-// SKU, pools and the role are compared without regard to case. A group is made
-// of everything but the wishes that do not choose among executors by kind:
-// avoid, spread, sameShape and pack. The package imports nothing but the
-// standard library and pkg/resource.
+// Grouping and matching ignore case in the names and values of attributes, the SKU, pools and the role.
+// A group depends on all constraints except those that do not select executors by kind: avoid, spread,
+// sameShape and pack. The package imports only the standard library and pkg/resource.
 package constraint
 
 import (
@@ -20,9 +18,9 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Constraints of one reservation. It is immutable once built.
+// Constraints are the constraints of one reservation. They are not changed after construction.
 type Constraints struct {
-	// Resources is what each worker takes, `slots` included.
+	// Resources is the use of each worker, including `slots`.
 	Resources  resource.Vector
 	SKU        string
 	Attributes map[string]string
@@ -32,9 +30,9 @@ type Constraints struct {
 	SameShape bool
 	Spread    Spread
 	Pack      bool
-	// Avoid are executors that are never used. AvoidFailed are those that Berth
-	// itself avoids, for workers failed on them: they are used only when nothing
-	// else matches. Callers do not set AvoidFailed.
+	// Avoid lists executors that are never used. AvoidFailed lists executors on which workers
+	// have failed: they are used only if no other executor matches. Berth sets AvoidFailed,
+	// callers do not.
 	Avoid       []string
 	AvoidFailed []string
 }
@@ -46,27 +44,25 @@ type Spread struct {
 	Max int32
 }
 
-// ByExecutor is the Spread.By that counts single executors, in whatever case.
+// ByExecutor is the value of Spread.By that counts per executor. Its case is ignored.
 const ByExecutor = "executor"
 
-// Single says whether single executors are counted.
+// Single reports whether workers are counted per executor.
 func (s Spread) Single() bool { return strings.EqualFold(s.By, ByExecutor) }
 
-// PoolAttribute is the attribute that puts an executor into the pool of that
-// name, where no pool of it is known otherwise.
+// PoolAttribute is the attribute that names the pool of an executor that is in no other pool.
 const PoolAttribute = "pool"
 
-// Host is what an executor is, as far as constraints look at it.
+// Host contains the properties of an executor that constraints examine.
 type Host struct {
 	ID         string
 	SKU        string
 	Attributes map[string]string
-	// Pools are the names of the pools that it is in.
+	// Pools are the names of its pools.
 	Pools []string
 }
 
-// Canonical is the text that groups go by: equal for reservations that wait in
-// one queue, different for others.
+// Canonical returns a text that is equal for reservations in the same queue and different for others.
 func (c Constraints) Canonical() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "resources:%s;", c.Resources.Canonical())
@@ -88,36 +84,36 @@ func (c Constraints) Canonical() string {
 	return b.String()
 }
 
-// Group is the opaque id of the queue: a digest of the canonical text.
+// Group returns the opaque ID of the queue, a digest of the canonical text.
 func (c Constraints) Group() string {
 	sum := sha256.Sum256([]byte(c.Canonical()))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Check is one rule that an executor did not meet.
+// Check is a constraint that an executor does not meet.
 type Check struct {
 	// Name is "sku", "attributes.zone", "pools", "avoid".
 	Name       string
 	Want, Have string
 }
 
-// Match says whether the kind of the executor is right, and if not, the first
-// check that failed. Resources and state are the inventory's to look at.
+// Match reports whether an executor matches by kind, and otherwise returns the first failed check. The
+// inventory checks resources and state.
 func (c Constraints) Match(h Host) (ok bool, failed Check) { return c.Matcher().Match(h) }
 
-// Matcher is constraints made ready to be matched against many hosts.
+// Matcher contains constraints that are prepared for matching many hosts.
 type Matcher struct {
 	constraints Constraints
-	// names are those of the attributes, in the order of checks.
+	// names are the attribute names in the order of the checks.
 	names []string
 }
 
-// Matcher prepares for many calls of Match.
+// Matcher prepares the constraints for many calls of Match.
 func (c Constraints) Matcher() Matcher {
 	return Matcher{c, slices.Sorted(maps.Keys(c.Attributes))}
 }
 
-// Match answers the same as that of the constraints.
+// Match returns the same as Constraints.Match.
 func (m Matcher) Match(h Host) (ok bool, failed Check) {
 	c := m.constraints
 	if c.SKU != "" && !strings.EqualFold(c.SKU, h.SKU) {
@@ -138,13 +134,12 @@ func (m Matcher) Match(h Host) (ok bool, failed Check) {
 	return true, Check{}
 }
 
-// InPool says whether the host is in the pool of that name, without regard to
-// case.
+// InPool reports whether the host is in the pool of that name, ignoring case.
 func (h Host) InPool(name string) bool {
 	return slices.ContainsFunc(h.Pools, func(pool string) bool { return strings.EqualFold(pool, name) })
 }
 
-// Attribute reads an attribute of a host by name, without regard to case.
+// Attribute returns the value of an attribute, ignoring case in its name.
 func (h Host) Attribute(name string) string {
 	value, _ := lookup(h.Attributes, name)
 	return value
@@ -154,7 +149,8 @@ func lookup(attributes map[string]string, name string) (string, bool) {
 	if value, ok := attributes[name]; ok {
 		return value, true
 	}
-	// Of several spellings the least counts, whatever the order of the map.
+	// If there are several spellings, the smallest one is used, so that the result does not depend
+	// on the order of the map.
 	least, found := "", false
 	for candidate := range attributes {
 		if strings.EqualFold(candidate, name) && (!found || candidate < least) {
@@ -164,13 +160,12 @@ func lookup(attributes map[string]string, name string) (string, bool) {
 	return attributes[least], found
 }
 
-// Fold answers the one spelling of all that are equal without regard to case,
-// by the same rule as [strings.EqualFold].
+// Fold returns one spelling for all strings that are equal by [strings.EqualFold].
 func Fold(s string) string {
 	return strings.Map(func(r rune) rune {
-		// All spellings of a letter form a ring; some letters of other
-		// scripts stand in that of an ASCII one, which lowering alone
-		// would miss. Any member does, if it is always the same.
+		// All spellings of a letter form an orbit. Some orbits of ASCII letters contain letters
+		// of other scripts, which lowercasing alone would miss. Any member of the orbit will do
+		// if it is always the same one.
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
@@ -178,7 +173,7 @@ func Fold(s string) string {
 		if least <= unicode.MaxASCII {
 			return unicode.ToLower(least)
 		}
-		// Lowering others may leave the ring: İ becomes i.
+		// Lowercasing other letters may leave the orbit: İ becomes i.
 		return least
 	}, s)
 }

@@ -13,37 +13,37 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// Common is the part of the configuration that every process has. Embed it
-// with the tag `mapstructure:",squash"`.
+// Common is the configuration that every process has. Embed it with the tag
+// `mapstructure:",squash"`.
 type Common struct {
-	Cluster     string        `mapstructure:"cluster" usage:"name of the cluster, and of its prefix in etcd"`
+	Cluster     string        `mapstructure:"cluster" usage:"cluster name, which is also the prefix of its keys in etcd"`
 	Etcd        []string      `mapstructure:"etcd-endpoints" usage:"etcd endpoints, host:port; https://host:port for TLS"`
-	Listen      string        `mapstructure:"listen" usage:"address to serve calls on; no host means loopback, port 0 picks one"`
-	HTTPListen  string        `mapstructure:"http-listen" usage:"address to serve health and metrics on"`
-	Replica     string        `mapstructure:"replica" usage:"id of this replica; made up from host and pid unless given"`
-	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
-	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
-	TLSCert     string        `mapstructure:"tls-cert" usage:"certificate file (PEM) to serve and call with"`
-	TLSKey      string        `mapstructure:"tls-key" usage:"key file (PEM) of the certificate"`
-	TLSCA       string        `mapstructure:"tls-ca" usage:"file (PEM) of the authorities that peers must be signed by"`
-	Insecure    bool          `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
-	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
-	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"how long an orderly stop may take"`
-	Pprof       bool          `mapstructure:"pprof" usage:"serve Go's profiles below /debug/pprof/ of the address for health and metrics, to whoever reaches it"`
+	Listen      string        `mapstructure:"listen" usage:"listen address for calls; the default host is loopback, and port 0 chooses a free port"`
+	HTTPListen  string        `mapstructure:"http-listen" usage:"listen address for health and metrics"`
+	Replica     string        `mapstructure:"replica" usage:"replica ID; by default made of the host name, the process ID and a random number"`
+	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
+	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
+	TLSCert     string        `mapstructure:"tls-cert" usage:"PEM file of the certificate for serving and for calls"`
+	TLSKey      string        `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
+	TLSCA       string        `mapstructure:"tls-ca" usage:"PEM file of the certificate authorities for peers"`
+	Insecure    bool          `mapstructure:"insecure" usage:"allow listeners beyond loopback without TLS"`
+	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
+	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
+	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics, without authentication"`
 
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
-// The default addresses of a gateway's listeners, which its callers go by too.
+// The default addresses of a gateway's listeners. Its callers use the same defaults.
 const (
 	DefaultPublic   = "127.0.0.1:8080"
 	DefaultAgents   = "127.0.0.1:8081"
 	DefaultInternal = "127.0.0.1:8082"
 )
 
-// Defaults are the common settings of a process that serves calls on a port of
-// the loopback interface, and health and metrics on another: port 0 has it
-// serve both on the first.
+// Defaults returns the common settings of a process that serves calls on one port of the
+// loopback interface, and health and metrics on another. If httpPort is 0, it serves both on
+// the first.
 func Defaults(port, httpPort int) Common {
 	c := Common{
 		Cluster:     "default",
@@ -60,21 +60,19 @@ func Defaults(port, httpPort int) Common {
 	return c
 }
 
-// Service is the configuration that the services with an elected leader share.
-// Embed it with the tag `mapstructure:",squash"`.
+// Service is the configuration of a service with an elected leader. Embed it with the tag `mapstructure:",squash"`.
 type Service struct {
 	Common    `mapstructure:",squash"`
-	Advertise string        `mapstructure:"advertise" usage:"address of this very replica, host:port, which standbys and gateways dial; the bound one unless given"`
-	Gateways  []string      `mapstructure:"gateways" usage:"addresses of the gateways' --internal-listen, host:port"`
-	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the etcd lease that leadership is held on, 2s to 60s"`
+	Advertise string        `mapstructure:"advertise" usage:"host:port at which standbys and gateways reach this replica; the default is the bound address"`
+	Gateways  []string      `mapstructure:"gateways" usage:"host:port of each gateway's --internal-listen"`
+	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the leader's etcd lease, 2s to 60s"`
 
-	EventRetention time.Duration `mapstructure:"event-retention" usage:"how long job events are kept at least, 10s to 168h, while no other limit is reached; the same for all services"`
-	EventMaxPerJob int           `mapstructure:"event-max-per-job" usage:"how many events of one job are kept, 100 to 10000000; the same for all services"`
-	EventMaxBytes  int           `mapstructure:"event-max-bytes" usage:"how many bytes of job events are kept in etcd, at least 1048576; the same for all services"`
+	EventRetention time.Duration `mapstructure:"event-retention" usage:"minimum retention of job events while no other limit is reached, 10s to 168h; the same for all services"`
+	EventMaxPerJob int           `mapstructure:"event-max-per-job" usage:"maximum number of events per job, 100 to 10000000; the same for all services"`
+	EventMaxBytes  int           `mapstructure:"event-max-bytes" usage:"maximum bytes of job events in etcd, at least 1048576; the same for all services"`
 }
 
-// ServiceDefaults are the settings of a service on two ports of the loopback
-// interface.
+// ServiceDefaults returns the settings of a service on two ports of the loopback interface.
 func ServiceDefaults(port, httpPort int) Service {
 	return Service{
 		Common: Defaults(port, httpPort), Gateways: []string{DefaultInternal}, TTL: 5 * time.Second,
@@ -82,8 +80,7 @@ func ServiceDefaults(port, httpPort int) Service {
 	}
 }
 
-// ReplicaID is the configured id, which a restart keeps, or one that no other
-// process has had.
+// ReplicaID returns the configured ID, which a restart keeps, or a new unique one.
 func (c Common) ReplicaID() string {
 	if c.Replica != "" {
 		return c.Replica
@@ -97,8 +94,8 @@ func (c Common) ReplicaID() string {
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(random[:]))
 }
 
-// EtcdTLS is what to call etcd with, given what peers are called with: nil
-// unless an endpoint begins with https.
+// EtcdTLS returns the TLS configuration for etcd, given that for peers. It is nil unless an
+// endpoint starts with https.
 func (c Common) EtcdTLS(client *tls.Config) *tls.Config {
 	for _, endpoint := range c.Etcd {
 		if strings.HasPrefix(endpoint, "https://") {
@@ -111,30 +108,29 @@ func (c Common) EtcdTLS(client *tls.Config) *tls.Config {
 	return nil
 }
 
-// TLS is what to serve and to call with; both are nil when no certificate is
-// configured. With authorities configured, callers must show a certificate of
-// theirs.
+// TLS returns the TLS configurations for serving and for calls; both are nil if no certificate
+// is configured. With --tls-ca, callers must present a certificate of these authorities.
 func (c Common) TLS() (server, client *tls.Config, err error) {
 	if c.TLSCert == "" && c.TLSKey == "" && c.TLSCA == "" {
 		return nil, nil, nil
 	}
 	if c.TLSCert == "" || c.TLSKey == "" {
-		return nil, nil, badConfig(nil, "--tls-cert and --tls-key go together, and --tls-ca needs both")
+		return nil, nil, badConfig(nil, "--tls-cert and --tls-key must be set together, and --tls-ca requires both")
 	}
 	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 	if err != nil {
-		return nil, nil, badConfig(err, "--tls-cert and --tls-key cannot be used")
+		return nil, nil, badConfig(err, "cannot load the certificate of --tls-cert and --tls-key")
 	}
 	server = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	client = server.Clone()
 	if c.TLSCA != "" {
 		pem, err := os.ReadFile(c.TLSCA)
 		if err != nil {
-			return nil, nil, badConfig(err, "--tls-ca cannot be read")
+			return nil, nil, badConfig(err, "cannot read the file of --tls-ca")
 		}
 		authorities := x509.NewCertPool()
 		if !authorities.AppendCertsFromPEM(pem) {
-			return nil, nil, badConfig(nil, "--tls-ca %s holds no certificate", c.TLSCA)
+			return nil, nil, badConfig(nil, "--tls-ca: %s contains no certificate", c.TLSCA)
 		}
 		server.ClientCAs, server.ClientAuth = authorities, tls.RequireAndVerifyClientCert
 		client.RootCAs = authorities

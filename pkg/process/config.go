@@ -16,19 +16,19 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// EnvPrefix begins the environment variable of every option: --etcd-endpoints
-// is BERTH_ETCD_ENDPOINTS.
+// EnvPrefix starts the environment variable of every option: --etcd-endpoints is
+// BERTH_ETCD_ENDPOINTS.
 const EnvPrefix = "BERTH"
 
-// Option is one setting of a process, as the reference lists it. Its name is
-// the flag and the key in the file; a field of a configuration struct declares
-// it with the tags `mapstructure:"name"` and `usage:"…"`.
+// Option is one setting of a process, as the reference lists it. Its name is the flag and the
+// key in the file. A field of a configuration struct declares it with the tags
+// `mapstructure:"name"` and `usage:"…"`.
 type Option struct {
 	Name, Env, Usage, Default string
 }
 
-// Options lists what a configuration struct declares, embedded structs
-// included, in the order of its fields.
+// Options lists the options of a configuration struct and its embedded structs, in the order of
+// the fields.
 func Options(config any) []Option {
 	var list []Option
 	eachOption(reflect.ValueOf(config), func(name, usage string, value reflect.Value) {
@@ -37,8 +37,8 @@ func Options(config any) []Option {
 	return list
 }
 
-// AddFlags declares a flag for every option of a configuration struct, its
-// values being the defaults.
+// AddFlags declares a flag for every option of a configuration struct. The values of the fields
+// are the defaults.
 func AddFlags(flags *pflag.FlagSet, config any) {
 	eachOption(reflect.ValueOf(config), func(name, usage string, value reflect.Value) {
 		usage += " [" + envName(name) + "]"
@@ -61,10 +61,9 @@ func AddFlags(flags *pflag.FlagSet, config any) {
 	})
 }
 
-// Load fills config from flags that were given, then the environment, then the
-// YAML file, then the flags' defaults: the first that has a value wins. An
-// empty file name means no file. Unknown keys and values of the wrong type are
-// refused by name.
+// Load sets each option of config from the first source that has a value: the command line, the
+// environment, the YAML file, the flag's default. An empty file name means no file. Errors name
+// unknown keys and options with a value of the wrong type.
 func Load(flags *pflag.FlagSet, file string, config any) error {
 	v := viper.New()
 	v.SetEnvPrefix(EnvPrefix)
@@ -82,7 +81,7 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 	if file != "" {
 		f, err := os.Open(file)
 		if err != nil {
-			return badConfig(nil, "the configuration file cannot be read: %v", err)
+			return badConfig(nil, "cannot read the configuration file: %v", err)
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		v.SetConfigType("yaml")
@@ -96,10 +95,10 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 	if err := v.UnmarshalExact(config); err != nil {
 		if at := decoded.FindStringSubmatch(err.Error()); at != nil && flags.Lookup(at[1]) != nil {
 			if wanted := wantedOf[flags.Lookup(at[1]).Value.Type()]; wanted != "" {
-				return badConfig(nil, "%s must be %s: look at %s and the configuration file", at[1], wanted, envName(at[1])).Because(err)
+				return badConfig(nil, "%s: must be %s; check %s and the configuration file", at[1], wanted, envName(at[1])).Because(err)
 			}
 		}
-		return badConfig(nil, "an option has a value of the wrong type: %v", err)
+		return badConfig(nil, "an option has the wrong type: %v", err)
 	}
 	err = nil
 	eachOption(reflect.ValueOf(config), func(name, _ string, value reflect.Value) {
@@ -110,8 +109,8 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 	return err
 }
 
-// CheckCluster refuses the name of a cluster that is not one: it is a part of every
-// key in etcd, and so follows the rule of all names.
+// CheckCluster validates the name of a cluster. It is a part of every key in etcd, so the rules of
+// all names apply.
 func CheckCluster(name string) error {
 	if !model.WellNamed(name) {
 		return fault.BadField(fault.ReasonBadName, "--cluster", "must be letters, digits, '.', '_' and '-', the first a letter or digit, got %q", name)
@@ -122,13 +121,13 @@ func CheckCluster(name string) error {
 	return nil
 }
 
-// decoded is how the decoder names the option whose value it cannot use.
+// decoded matches the option in an error of the decoder.
 var decoded = regexp.MustCompile(`'([a-z-]+)' `)
 
-// maxCluster is the longest name of a cluster.
+// maxCluster bounds the name of a cluster.
 const maxCluster = 128
 
-// unknownKeys are the keys of the file that no option has.
+// unknownKeys returns the keys of the file that are no options.
 func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {
 	var unknown []string
 	for _, key := range v.AllKeys() {
@@ -152,7 +151,7 @@ func envName(option string) string {
 	return EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
 }
 
-// eachOption walks the fields of a configuration struct.
+// eachOption visits the options of a configuration struct.
 func eachOption(config reflect.Value, visit func(name, usage string, value reflect.Value)) {
 	config = reflect.Indirect(config)
 	for i := range config.NumField() {

@@ -147,14 +147,14 @@ func TestAValueOfTheWrongTypeSaysWhatItMustBe(t *testing.T) {
 		}
 	}
 	_, err := run(t, "", "--ttl", "soon")
-	refused(`--ttl must be a duration such as 90s, 10m or 1h30m, got "soon"`, err)
+	refused(`--ttl: must be a duration such as 90s, 10m or 1h30m, got "soon"`, err)
 	_, err = run(t, "", "--workers", "many")
-	refused(`--workers must be a whole number, got "many"`, err)
+	refused(`--workers: must be a whole number, got "many"`, err)
 	_, err = run(t, "workers: many\n")
-	refused("workers must be a whole number: look at BERTH_WORKERS and the configuration file", err)
+	refused("workers: must be a whole number; check BERTH_WORKERS and the configuration file", err)
 	t.Setenv("BERTH_TTL", "soon")
 	_, err = run(t, "")
-	refused("ttl must be a duration such as 90s, 10m or 1h30m: look at BERTH_TTL", err)
+	refused("ttl: must be a duration such as 90s, 10m or 1h30m; check BERTH_TTL", err)
 }
 
 // A name of a cluster that would leave its prefix in etcd is refused at the start of

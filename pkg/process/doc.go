@@ -1,5 +1,5 @@
-// Package process is the shell of every Berth process: configuration, logs,
-// metrics, listeners, signals and the order in which things stop.
+// Package process is the common part of every Berth process: configuration, logs, metrics,
+// listeners, signals and the shutdown order.
 //
 //	Command ──▶ Config ──▶ Run(ctx, Config)
 //	                         NewLogger, NewMetrics        telemetry
@@ -7,7 +7,7 @@
 //	                         Group: serve, watch, lead    first error stops all
 //	                         Stop: step by step           bounded by a deadline
 //
-// It promises the same behaviour of all of them: flags before environment
-// before file, unknown keys refused, nothing but loopback without TLS unless
-// it was asked for, every bound address told, and an orderly end on SIGTERM.
+// It promises the same behavior of every process: flags override the environment, which
+// overrides the file; unknown keys are errors; listeners beyond loopback need TLS or --insecure;
+// every bound address is logged; SIGTERM causes an orderly shutdown.
 package process

@@ -6,24 +6,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Figures takes figures that are read when somebody asks for them, so that one
-// that is no longer given is gone at once. Names begin with "berth_"; labels
-// are pairs of name and value, and never hold a job or a reservation.
+// Figures emits metrics during a scrape. A metric that is not emitted any more disappears with
+// the next scrape. Names start with "berth_". Labels are pairs of name and value, and never
+// contain a job or a reservation.
 type Figures struct {
 	emit chan<- prometheus.Metric
 }
 
-// Gauge gives a figure that goes up and down.
+// Gauge emits a value that rises and falls.
 func (f Figures) Gauge(name, help string, value float64, labels ...string) {
 	f.constant(prometheus.GaugeValue, name, help, value, labels)
 }
 
-// Counter gives a figure that only rises while one leader leads.
+// Counter emits a value that only rises during one term.
 func (f Figures) Counter(name, help string, value uint64, labels ...string) {
 	f.constant(prometheus.CounterValue, name, help, float64(value), labels)
 }
 
-// Histogram gives durations, in seconds.
+// Histogram emits durations, in seconds.
 func (f Figures) Histogram(name, help string, h *model.Histogram, labels ...string) {
 	names, values := pairs(labels)
 	buckets := map[float64]uint64{}
@@ -47,11 +47,10 @@ func pairs(labels []string) (names, values []string) {
 	return names, values
 }
 
-// Collect adds a reader of figures.
+// Collect adds a function that each scrape calls.
 func (m *Metrics) Collect(read func(Figures)) { m.registry.MustRegister(collector(read)) }
 
-// collector describes nothing beforehand: which labels there are is only known
-// when they are read.
+// collector describes no metrics in advance: their labels are known only during a scrape.
 type collector func(Figures)
 
 func (collector) Describe(chan<- *prometheus.Desc) {}

@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// Group runs the goroutines that a process owns. The first that fails stops
-// all of them; none is left when Wait returns.
+// Group runs the goroutines of a process. The first one that fails stops all of them. When Wait
+// returns, all have ended.
 type Group struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wait   sync.WaitGroup
 }
 
-// NewGroup makes an empty group that stops when ctx ends.
+// NewGroup returns an empty group that stops when ctx ends.
 func NewGroup(ctx context.Context) *Group {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &Group{ctx: ctx, cancel: cancel}
 }
 
-// Go runs a member. Its context ends when the group is to stop. A member that
-// returns nil has done its work and stops nothing.
+// Go runs a member. Its context ends when the group stops. A member that returns nil is done; the
+// others continue.
 func (g *Group) Go(name string, member func(ctx context.Context) error) {
 	g.wait.Go(func() {
 		if err := member(g.ctx); err != nil && g.ctx.Err() == nil {
@@ -30,20 +30,20 @@ func (g *Group) Go(name string, member func(ctx context.Context) error) {
 	})
 }
 
-// Context ends when the group is to stop.
+// Context returns a context that ends when the group stops.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Stopping is closed when the group is to stop.
+// Stopping is closed when the group stops.
 func (g *Group) Stopping() <-chan struct{} { return g.ctx.Done() }
 
-// Fail stops the group as a member with this name would that failed.
+// Fail stops the group as if a member with this name had failed.
 func (g *Group) Fail(name string, err error) { g.cancel(&memberError{name, err}) }
 
-// Stop asks all members to end.
+// Stop ends the context of all members.
 func (g *Group) Stop() { g.cancel(nil) }
 
-// Wait waits until every member has returned. It answers the error of the
-// member that failed first; an orderly stop is no error.
+// Wait waits until every member has returned, and returns the error of the first one that failed.
+// An orderly stop is not an error.
 func (g *Group) Wait() error {
 	g.wait.Wait()
 	g.cancel(nil)
@@ -53,7 +53,7 @@ func (g *Group) Wait() error {
 	return nil
 }
 
-// memberError is an error that names the member it came from.
+// memberError is an error of a named member.
 type memberError struct {
 	member string
 	err    error

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// heapFloor is how much garbage a process may gather at least before it looks
-// for some.
+// heapFloor is the minimum of garbage that triggers a collection.
 const heapFloor = 64 << 20
 
-// floor is never touched, so that it takes addresses and no memory.
+// floor is never written, so it uses address space but no memory.
 var floor []byte
 
-// FloorHeap makes a process with little state collect garbage rarely. Go does so
-// whenever the heap has doubled: one of a few megabytes, under load, many times
-// a second, and each time it looks through all stacks. The process takes up to
-// 64 MiB more instead. Who has set GOGC or GOMEMLIMIT has decided otherwise.
+// FloorHeap makes a process with little state collect garbage rarely. Go collects whenever the
+// heap has doubled. Under load that is many times a second for a heap of a few megabytes, and
+// each collection scans all stacks. Instead, the process uses up to 64 MiB more. If GOGC or
+// GOMEMLIMIT is set, FloorHeap does nothing.
 func FloorHeap() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		floor = make([]byte, heapFloor)
@@ -28,32 +27,31 @@ func FloorHeap() {
 }
 
 const (
-	// heapBound is what a process of little state is expected to need at most,
-	// the floor of FloorHeap included.
+	// heapBound is the expected maximum of a process with little state, including the
+	// floor of FloorHeap.
 	heapBound = 448 << 20
-	// boundEvery is how often BoundHeap looks. A flood fills some 50 MiB a second.
+	// boundEvery is the interval of BoundHeap. A flood fills some 50 MiB a second.
 	boundEvery = time.Second / 8
 )
 
-// Large is for BoundHeap: more memory in use than that is a large fleet and no flood.
+// Large is the amount of memory in use above which BoundHeap assumes a large fleet, not a flood.
 type Large int64
 
 const (
-	// LargeGateway is far more than strangers can make a gateway hold: beyond it are
-	// large fleets, which must not collect garbage without end. With 480 MiB here a
-	// flood took 647 MiB, and 486 MiB with this.
+	// LargeGateway is far more than unauthenticated clients can make a gateway use. Only
+	// large fleets exceed it, and they must not collect garbage all the time. With 480 MiB
+	// here a flood used 647 MiB, with this value 486 MiB.
 	LargeGateway Large = 768 << 20
-	// LargeAlways is for a process that strangers do not reach.
+	// LargeAlways is for a process that unauthenticated clients cannot reach.
 	LargeAlways Large = 0
 )
 
-// BoundHeap makes a process collect garbage before its memory has doubled, once it
-// takes some 400 MiB: a flood of connections must not take as much again for what
-// it leaves behind. The bound follows what is really in use, so that a process with
-// much state does not collect without end: garbage may take half as much where more
-// than large is in use, and a sixteenth below. It returns when ctx ends. If GOGC or
-// GOMEMLIMIT is set, it leaves that alone. It is for the main function of a process,
-// which has one limit.
+// BoundHeap makes a process collect garbage before its memory has doubled, once it uses some
+// 400 MiB. Otherwise the garbage of a flood of connections would use as much again. The limit
+// follows the memory in use, so that a process with much state does not collect all the time:
+// garbage may use half of that amount if it is above large, and a sixteenth otherwise. BoundHeap
+// returns when ctx ends. If GOGC or GOMEMLIMIT is set, it does nothing. Call it once, from the
+// main function: the limit is per process.
 func BoundHeap(ctx context.Context, large Large) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -61,7 +59,7 @@ func BoundHeap(ctx context.Context, large Large) {
 	tick := time.NewTicker(boundEvery)
 	defer tick.Stop()
 	for {
-		debug.SetMemoryLimit(large.bound(kept()))
+		debug.SetMemoryLimit(large.bound(inUse()))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -70,22 +68,21 @@ func BoundHeap(ctx context.Context, large Large) {
 	}
 }
 
-// bound is the limit of memory for a process of which collection leaves so much. It
-// leaves room for garbage: with less, one collection follows the other, and every
-// goroutine that allocates helps to look through all stacks.
-func (large Large) bound(kept int64) int64 {
-	room := kept / 16
-	if kept > int64(large) {
-		room = kept / 2
+// bound returns the memory limit of a process that has so much memory in use. With less space for
+// garbage, collections follow one another, and every allocating goroutine helps to scan all
+// stacks.
+func (large Large) bound(inUse int64) int64 {
+	garbage := inUse / 16
+	if inUse > int64(large) {
+		garbage = inUse / 2
 	}
-	return max(heapBound, kept+room)
+	return max(heapBound, inUse+garbage)
 }
 
-// kept is the memory that counts towards the limit and that collecting does not
-// free: what lived at the last collection, and all that is no object. Stacks that
-// have grown, and what is left over in spans, are as much as the objects when there
-// are 20,000 streams.
-func kept() int64 {
+// inUse returns the memory that counts towards the limit and that a collection does not free: the
+// live objects at the last collection, and all memory outside of objects. With 20,000 streams,
+// stacks and free space in spans are as large as the objects.
+func inUse() int64 {
 	const classes = "/memory/classes/"
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: classes + "total:bytes"},

@@ -11,13 +11,13 @@ func TestTheBoundFollowsWhatIsKept(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size = 32 << 20
 	runtime.GC()
-	before := kept()
+	before := inUse()
 	held := make([]byte, size)
 	runtime.GC()
-	with := kept()
+	with := inUse()
 	runtime.KeepAlive(held)
 	held = make([]byte, size) // not collected, but garbage soon
-	if after := kept(); with-before < size/2 || after-with > size/2 {
+	if after := inUse(); with-before < size/2 || after-with > size/2 {
 		t.Errorf("%d bytes are kept, %d with %d more, %d with as much garbage", before, with, size, after)
 	}
 	runtime.KeepAlive(held)

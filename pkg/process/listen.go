@@ -13,32 +13,30 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Addresses are where a process listens, with the ports it was given.
+// Addresses are the bound addresses of a process.
 type Addresses struct {
 	// Listen serves calls.
 	Listen string `json:"listen"`
-	// HTTP serves health and metrics; it may be the same.
+	// HTTP serves health and metrics; it may be the same address.
 	HTTP string `json:"http"`
-	// Agents and Internal are the further listeners of a gateway: of agents, and of
-	// the services. Other processes have none.
+	// Agents and Internal are the gateway's listeners for agents and for the services.
+	// Other processes have none.
 	Agents   string `json:"agents,omitempty"`
 	Internal string `json:"internal,omitempty"`
 }
 
-// Listeners are the open ports of a process. Until something serves on them,
-// who connects waits and is not refused.
+// Listeners are the open ports of a process. Until a server accepts them, connections wait and are
+// not refused.
 type Listeners struct {
 	Calls net.Listener
-	// HTTP is nil when no address was configured for it.
+	// HTTP is nil if no address is configured for it.
 	HTTP net.Listener
-	// Agents and Internal are nil except in a gateway, which opens them with
-	// OpenCalls.
+	// Agents and Internal are nil except in a gateway, which opens them with OpenCalls.
 	Agents, Internal net.Listener
 }
 
-// Open opens the ports of a process. An address without a host means loopback.
-// The operations port never has TLS, so beyond loopback it needs Insecure
-// whatever the port for calls does.
+// Open opens the ports of a process. An address without a host means loopback. The operations port
+// never has TLS, so beyond loopback it always needs Insecure.
 func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	calls, err := c.OpenCalls(log, "--listen", c.Listen)
 	if err != nil {
@@ -54,13 +52,12 @@ func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	return l, nil
 }
 
-// OpenCalls opens one port for calls, under the rules of Open: the address that an
-// option has, by the name of its flag.
+// OpenCalls opens one port for calls by the rules of Open. Flag is the option of the address.
 func (c Common) OpenCalls(log *slog.Logger, flag, address string) (net.Listener, error) {
 	return c.open(log, flag, address, c.TLSCert != "")
 }
 
-// Close closes the ports; closing twice does no harm.
+// Close closes the ports. It may be called more than once.
 func (l *Listeners) Close() {
 	for _, port := range []net.Listener{l.Calls, l.HTTP, l.Agents, l.Internal} {
 		if port != nil {
@@ -69,9 +66,9 @@ func (l *Listeners) Close() {
 	}
 }
 
-// Announce tells the log, the address file if there is one, and the callback
-// if there is one, where the process listens.
-func (c Common) Announce(log *slog.Logger, l *Listeners, told func(Addresses)) error {
+// Announce reports the bound addresses to the log, to the address file if one is configured, and to
+// the callback unless it is nil.
+func (c Common) Announce(log *slog.Logger, l *Listeners, report func(Addresses)) error {
 	bound := Addresses{Listen: l.Calls.Addr().String(), HTTP: l.Calls.Addr().String()}
 	if l.HTTP != nil {
 		bound.HTTP = l.HTTP.Addr().String()
@@ -88,17 +85,16 @@ func (c Common) Announce(log *slog.Logger, l *Listeners, told func(Addresses)) e
 	log.Info("listening", attrs...)
 	if c.AddressFile != "" {
 		if err := writeAddresses(c.AddressFile, bound); err != nil {
-			return fault.New(fault.Precondition, fault.ReasonInvalid, "--address-file %s cannot be written", c.AddressFile).Because(err)
+			return fault.New(fault.Precondition, fault.ReasonInvalid, "--address-file: cannot write %s", c.AddressFile).Because(err)
 		}
 	}
-	if told != nil {
-		told(bound)
+	if report != nil {
+		report(bound)
 	}
 	return nil
 }
 
-// writeAddresses puts the file in place whole, so that a parent which waits
-// for it never reads half of it.
+// writeAddresses replaces the file in one step, so that a parent that polls it never reads a part.
 func writeAddresses(name string, bound Addresses) error {
 	text, err := json.Marshal(bound)
 	if err != nil {
@@ -119,20 +115,20 @@ func writeAddresses(name string, bound Addresses) error {
 func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, badConfig(err, "%s %q is not host:port", flag, address)
+		return nil, badConfig(err, "%s: must be host:port, got %q", flag, address)
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	if !loopback(host) && !secured {
 		if !c.Insecure {
-			return nil, badConfig(nil, "%s %s is open to the network without TLS: add --insecure if that is meant", flag, address)
+			return nil, badConfig(nil, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag, address)
 		}
 		log.Warn("listening beyond loopback without TLS", "flag", flag, "address", address)
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		why := fmt.Sprintf("%s %s cannot be listened on", flag, address)
+		why := fmt.Sprintf("%s: cannot listen on %s", flag, address)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			why = fmt.Sprintf("%s %s is in use by another process", flag, address)
 		}
@@ -141,26 +137,22 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 	return l, nil
 }
 
-// Instance is where others reach what is bound at an address: the one that is
-// advertised, if any. One that is bound to every address of its host has to
-// advertise one of them.
+// Instance returns the address at which other processes reach this one: the advertised address, or
+// else the bound one. A process that is bound to all addresses of its host must advertise one.
 func Instance(advertise string, bound net.Addr) (string, error) {
 	if advertise != "" {
 		if host, port, err := net.SplitHostPort(advertise); err != nil || host == "" || port == "" || port == "0" {
-			return "", badConfig(err, "--advertise %q is not host:port", advertise)
+			return "", badConfig(err, "--advertise: must be host:port, got %q", advertise)
 		}
 		return advertise, nil
 	}
 	if tcp, ok := bound.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		return "", badConfig(nil, "--listen %s is every address of this host: --advertise has to say which one others reach", bound)
+		return "", badConfig(nil, "--listen %s is every address of this host: set --advertise to the address that other processes reach", bound)
 	}
 	return bound.String(), nil
 }
 
 func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
 	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

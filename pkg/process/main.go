@@ -14,15 +14,14 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// Command is the command that runs a process: it loads the configuration over
-// the defaults and runs until ctx ends.
+// Command returns the command that runs a process: it loads the configuration and calls run.
 func Command[C any](use, short string, defaults C, run func(ctx context.Context, config C) error) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return badConfig(nil, "%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+				return badConfig(nil, "%s takes no arguments, got %q", cmd.CommandPath(), args[0])
 			}
 			return nil
 		},
@@ -36,13 +35,13 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", FlagError(err)) })
-	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"), "configuration file, YAML ["+EnvPrefix+"_CONFIG]")
+	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"), "YAML configuration file ["+EnvPrefix+"_CONFIG]")
 	AddFlags(cmd.Flags(), defaults)
 	return cmd
 }
 
-// FlagError returns the error of a flag whose value cannot be read with what the
-// value must be, and any other error as it is.
+// FlagError adds the permitted values to the error of an invalid flag. It returns any other error
+// unchanged.
 func FlagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -50,12 +49,12 @@ func FlagError(err error) error {
 	}
 	flag := invalid.GetFlag()
 	if wanted := wantedOf[flag.Value.Type()]; wanted != "" {
-		return fmt.Errorf("--%s must be %s, got %q", flag.Name, wanted, invalid.GetValue())
+		return fmt.Errorf("--%s: must be %s, got %q", flag.Name, wanted, invalid.GetValue())
 	}
 	return err
 }
 
-// wantedOf says what the value of a flag of a type must be.
+// wantedOf describes the values of each type of flag.
 var wantedOf = map[string]string{
 	"duration": "a duration such as 90s, 10m or 1h30m",
 	"bool":     "true or false",
@@ -64,9 +63,8 @@ var wantedOf = map[string]string{
 	"time":    "a time such as 2026-01-02T15:04:05Z", "stringToString": "name=value[,name=value…]",
 }
 
-// Main runs a command as the process and never returns. SIGTERM and SIGINT end
-// its context; a second one ends the process at once. The exit code is that of
-// rpc.ExitCode.
+// Main runs a command as the process and never returns. SIGTERM or SIGINT ends its context; a
+// second signal ends the process at once. The exit code is that of rpc.ExitCode.
 func Main(cmd *cobra.Command) {
 	FloorHeap()
 	ctx, stop := SignalContext(context.Background())
@@ -78,9 +76,8 @@ func Main(cmd *cobra.Command) {
 	os.Exit(rpc.ExitCode(err))
 }
 
-// SignalContext ends with the first SIGTERM or SIGINT. From then on the
-// signals have their usual effect again, so that a second one ends the process
-// even when stopping hangs.
+// SignalContext returns a context that ends at the first SIGTERM or SIGINT. After that the signals
+// have their default effect, so that a second one ends the process even if the shutdown hangs.
 func SignalContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)

@@ -10,66 +10,64 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Probe answers a question about the process: nil is yes, an error says in a
-// sentence why not.
+// Probe checks one condition of the process. The error is the reason why it is false.
 type Probe func() error
 
-// Leadership is what /leaderz tells beside yes or no.
+// Leadership is the detail that /leaderz returns.
 type Leadership struct {
-	// Service and Replica are the process's own.
+	// Service and Replica identify this process.
 	Service string `json:"service,omitempty"`
 	Replica string `json:"replica,omitempty"`
-	// Leader is who leads, where it is reached, in which term and since when by its
-	// own clock; empty while nobody does.
+	// Leader is the replica that leads, with its address, its term and the start of the
+	// term by its own clock. All are empty if no replica leads.
 	Leader  string     `json:"leader,omitempty"`
 	Address string     `json:"address,omitempty"`
 	Term    int64      `json:"term,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	// Renewed is when the leader last renewed its leadership; it alone knows.
+	// Renewed is the last renewal of the leadership. Only the leader reports it.
 	Renewed *time.Time `json:"renewed,omitempty"`
-	// Revision is what this replica has followed etcd to, and Behind how many
-	// revisions are missing; absent where etcd does not answer.
+	// Revision is the etcd revision that this replica has reached. Behind is the number of
+	// missing revisions; it is absent if etcd does not answer.
 	Revision int64  `json:"revision,omitempty"`
 	Behind   *int64 `json:"behind,omitempty"`
 }
 
-// Leading says whether this process is the serving leader, an error why not, and
-// tells of the leadership of its service.
+// Leading returns the leadership of the process's service. The error is the reason why this process
+// is not the serving leader.
 type Leading func(ctx context.Context) (Leadership, error)
 
-// OpsHandler serves what operators and load balancers ask of a process, each
-// answer a JSON object:
+// OpsHandler serves the requests of operators and load balancers. Every answer except the metrics is
+// a JSON object:
 //
-//	/healthz  200 when alive() is nil: the process is of use, and need not be started again
-//	/readyz   200 when ready() is nil: its view is current
-//	/leaderz  200 when leading() has no error: it is the serving leader
-//	/metrics  the metrics, in Prometheus' text form
+//	/healthz  200 if alive() is nil: the process needs no restart
+//	/readyz   200 if ready() is nil: its view is current
+//	/leaderz  200 if leading() has no error: it is the serving leader
+//	/metrics  the metrics, in Prometheus' text format
 //
-// A no is 503 with the reason. A nil alive or ready always holds; a nil leading means
-// that the process has no leader to be, and answers 404.
+// Otherwise the answer is 503 with the reason. A nil alive or ready is always true. If leading is
+// nil, the process takes part in no election, and /leaderz answers 404.
 func OpsHandler(alive, ready Probe, leading Leading, metrics *Metrics) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "alive", ask(alive)) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ready", ask(ready)) })
 	mux.HandleFunc("GET /leaderz", func(w http.ResponseWriter, r *http.Request) {
 		if leading == nil {
-			writeJSON(w, http.StatusNotFound, leadingAnswer{Reason: "this process elects no leader"})
+			writeJSON(w, http.StatusNotFound, leadingAnswer{Reason: "this process takes part in no election"})
 			return
 		}
-		told, no := leading(r.Context())
-		if no != nil {
-			writeJSON(w, http.StatusServiceUnavailable, leadingAnswer{false, fault.Of(no).Message, told})
+		leadership, err := leading(r.Context())
+		if err != nil {
+			writeJSON(w, http.StatusServiceUnavailable, leadingAnswer{false, fault.Of(err).Message, leadership})
 			return
 		}
-		writeJSON(w, http.StatusOK, leadingAnswer{true, "", told})
+		writeJSON(w, http.StatusOK, leadingAnswer{true, "", leadership})
 	})
 	mux.Handle("GET /metrics", metrics.Handler())
 	return mux
 }
 
-// Profiled serves Go's profiles below /debug/pprof/ beside what a handler of
-// operations serves, if they are on. They tell much and cost something, so they
-// are off unless an operator turns them on.
+// Profiled adds Go's profiles under /debug/pprof/ to a handler of operations if on is set. Profiles
+// reveal internals and use CPU, so an operator must enable them.
 func Profiled(on bool, ops http.Handler) http.Handler {
 	if !on {
 		return ops
@@ -82,7 +80,7 @@ func Profiled(on bool, ops http.Handler) http.Handler {
 	return mux
 }
 
-// Running is the Probe of a process that is ready while it is not stopping.
+// Running returns the Probe of a process that is ready until it stops.
 func Running(ctx context.Context) Probe {
 	return func() error {
 		if ctx.Err() != nil {
@@ -92,7 +90,7 @@ func Running(ctx context.Context) Probe {
 	}
 }
 
-// leadingAnswer is what /leaderz answers.
+// leadingAnswer is the answer of /leaderz.
 type leadingAnswer struct {
 	Leading bool   `json:"leading"`
 	Reason  string `json:"reason,omitempty"`
@@ -106,17 +104,17 @@ func ask(p Probe) error {
 	return p()
 }
 
-func answer(w http.ResponseWriter, question string, no error) {
-	if no == nil {
+func answer(w http.ResponseWriter, question string, err error) {
+	if err == nil {
 		writeJSON(w, http.StatusOK, map[string]any{question: true})
 		return
 	}
-	writeJSON(w, http.StatusServiceUnavailable, map[string]any{question: false, "reason": fault.Of(no).Message})
+	writeJSON(w, http.StatusServiceUnavailable, map[string]any{question: false, "reason": fault.Of(err).Message})
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) //nolint:errcheck // the reader has gone: there is no one to tell
+	json.NewEncoder(w).Encode(body) //nolint:errcheck // the client has disconnected
 }

@@ -111,7 +111,7 @@ func TestOperations(t *testing.T) {
 			"since": "1970-01-01T00:00:07Z", "renewed": "1970-01-01T00:00:09Z", "revision": 8.0, "behind": 0.0,
 		}},
 		{"follows", yes, follows, "/leaderz", 503, map[string]any{"leading": false, "reason": "etcd does not answer", "replica": "b", "revision": 5.0}},
-		{"has no leader", yes, nil, "/leaderz", 404, map[string]any{"leading": false, "reason": "this process elects no leader"}},
+		{"has no leader", yes, nil, "/leaderz", 404, map[string]any{"leading": false, "reason": "this process takes part in no election"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := httptest.NewRecorder()

@@ -15,36 +15,34 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// NewLogger writes records at or above a level, as JSON or text, with the trace
-// id of what they are about.
+// NewLogger returns a logger for records at or above a level, as JSON or text, with the trace ID of
+// their context.
 func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	var options slog.HandlerOptions
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil {
-		return nil, badConfig(nil, "--log-level %q is not debug, info, warn or error", level)
+	var minimum slog.Level
+	if err := minimum.UnmarshalText([]byte(level)); err != nil {
+		return nil, badConfig(nil, "--log-level: must be debug, info, warn or error, got %q", level)
 	}
-	options.Level = least
+	options.Level = minimum
 	switch format {
 	case "json":
 		return slog.New(tracing.Handler(slog.NewJSONHandler(out, &options))), nil
 	case "text":
 		return slog.New(tracing.Handler(slog.NewTextHandler(out, &options))), nil
 	default:
-		return nil, badConfig(nil, "--log-format %q is not json or text", format)
+		return nil, badConfig(nil, "--log-format: must be json or text, got %q", format)
 	}
 }
 
-// Metrics is a process's own registry of figures. It is never the default one
-// of Prometheus, which embedded etcd registers in too: several services in one
-// process stay apart.
+// Metrics is the metrics registry of a process. It is never Prometheus' default registry, which
+// embedded etcd uses: so the metrics of several services in one process are separate.
 type Metrics struct {
 	// Provider makes the OpenTelemetry meters.
 	Provider *metric.MeterProvider
 	registry *prometheus.Registry
 }
 
-// NewMetrics makes a registry that already holds the figures of the process
-// and of Go.
+// NewMetrics returns a registry with the metrics of the process and of Go.
 func NewMetrics() (*Metrics, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -55,7 +53,7 @@ func NewMetrics() (*Metrics, error) {
 	return &Metrics{metric.NewMeterProvider(metric.WithReader(exporter)), registry}, nil
 }
 
-// Handler serves the figures in Prometheus' text form.
+// Handler serves the metrics in Prometheus' text format.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }

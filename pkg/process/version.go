@@ -2,9 +2,8 @@ package process
 
 import "runtime/debug"
 
-// Version of the build: the content of the file VERSION if the program was built by the
-// Makefile or the Dockerfile, otherwise the version of its module, and dev if Go does not
-// know that.
+// Version of the build: the content of the file VERSION if the Makefile or the Dockerfile built the
+// program. Otherwise it is the version of the module, or dev if Go does not know that.
 var Version string
 
 func init() {
@@ -17,8 +16,8 @@ func init() {
 	}
 }
 
-// Commit returns the commit that a program was built from, and whether the source had
-// changes. It is "unknown" if Go did not record it.
+// Commit returns the commit of a build, with a note if the source had changes. It is "unknown" if Go
+// did not record it.
 func Commit(info *debug.BuildInfo) string {
 	commit, changed := "unknown", ""
 	for _, setting := range info.Settings {

@@ -1,10 +1,9 @@
-// Package quantity reads and writes amounts of resources the way Kubernetes
-// writes them: `cpu: 2`, `cpu: 500m`, `memory: 4Gi`.
+// Package quantity parses and formats amounts of resources in the notation of Kubernetes: `cpu: 2`,
+// `cpu: 500m`, `memory: 4Gi`.
 //
-// Berth counts in base units: `cpu` in thousandths of a core, `memory` and
-// `disk` in bytes, any other name in ones. A quantity without a suffix is in
-// cores, bytes or ones. The package promises that Parse returns the exact
-// number of base units or an error, never a rounded or clipped one, and that
+// Berth counts in base units: `cpu` in thousandths of a core, `memory` and `disk` in bytes, any other
+// name in ones. A quantity without a suffix is in cores, bytes or ones. The package promises that Parse
+// returns the exact number of base units or an error, never a rounded or clipped number, and that
 // Parse(name, String(name, n)) is n for every n that Parse can return.
 package quantity
 
@@ -26,26 +25,26 @@ const (
 )
 
 const (
-	// MaxCores bounds `cpu`. No host has as many cores, so a larger number is
-	// one of thousandths of a core without its suffix.
+	// MaxCores bounds `cpu`. No host has so many cores: a larger number is probably in
+	// thousandths of a core, without its suffix.
 	MaxCores = 4096
-	// Max bounds every other resource, in base units. It leaves room below the
-	// largest int64, at which the library clips.
+	// Max bounds every other resource, in base units. It is well below the largest int64, at
+	// which the library clips.
 	Max = 1 << 62
 
 	milli = 1000
 )
 
-// written is what Parse accepts: at most six digits after the point, because
-// the library rounds beyond nanos, and an exponent of two digits, because the
-// library computes any power of ten that it is asked for.
-var written = regexp.MustCompile(`^([0-9]{1,24}(\.[0-9]{0,6})?|\.[0-9]{1,6})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE]\+?[0-9]{1,2})?$`)
+// syntax is the syntax that Parse accepts. It permits at most six digits after the point, because the
+// library rounds beyond nanos, and at most two digits in the exponent, because the library computes
+// every power of ten.
+var syntax = regexp.MustCompile(`^([0-9]{1,24}(\.[0-9]{0,6})?|\.[0-9]{1,6})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE]\+?[0-9]{1,2})?$`)
 
-// Parse returns the base units of a quantity of a resource. The error is a
-// sentence about the value, without the name of a field.
+// Parse returns the base units of a quantity of a resource. The error describes the value, without the
+// name of a field.
 func Parse(name, text string) (int64, error) { return parse(name, text, inUnits) }
 
-// plain is what a number without a suffix means, for the errors.
+// plain is the unit of a number without a suffix, for errors.
 type plain bool
 
 const (
@@ -57,7 +56,7 @@ func parse(name, text string, number plain) (int64, error) {
 	if strings.HasPrefix(text, "-") {
 		return 0, fmt.Errorf("must not be negative, got %s", brief(text))
 	}
-	if !written.MatchString(text) {
+	if !syntax.MatchString(text) {
 		return 0, number.unreadable(name, text)
 	}
 	q, err := resource.ParseQuantity(text)
@@ -84,8 +83,8 @@ func parse(name, text string, number plain) (int64, error) {
 	return n, nil
 }
 
-// HasSuffix reports whether a text ends in a letter, and so is a quantity even
-// where plain numbers are base units.
+// HasSuffix reports whether a text ends in a letter. Then it is a quantity even if plain numbers are in
+// base units.
 func HasSuffix(text string) bool {
 	if text == "" {
 		return false
@@ -99,9 +98,8 @@ func IsDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// String writes base units as a quantity. It means the same where plain numbers
-// are base units: `cpu` has its suffix always, and other plain numbers are base
-// units everywhere.
+// String formats base units as a quantity. The text means the same if plain numbers are in base units:
+// `cpu` always has its suffix, and other plain numbers are always in base units.
 func String(name string, n int64) string {
 	switch {
 	case n <= 0 || n > Max:
@@ -113,8 +111,7 @@ func String(name string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Doubt returns a warning about an amount that is too small to be meant, in
-// base units; nothing for any other.
+// Doubt returns a warning if an amount, in base units, is too small to be intended; otherwise nil.
 func Doubt(name string, n int64) error {
 	switch {
 	case name == CPU && n > 0 && n < 10:
@@ -125,8 +122,8 @@ func Doubt(name string, n int64) error {
 	return nil
 }
 
-// Base returns the base units of a value where plain numbers are base units
-// and a text with a suffix is a quantity: REST.
+// Base returns the base units of a value in REST, where plain numbers are in base units and a text with
+// a suffix is a quantity.
 func Base(name, text string) (int64, error) {
 	if HasSuffix(text) {
 		return parse(name, text, inBaseUnits)
@@ -141,8 +138,8 @@ func Base(name, text string) (int64, error) {
 	return n, nil
 }
 
-// NotBase returns the error about a value that is neither a whole number of base
-// units nor a quantity with a suffix. It shows got as it is.
+// NotBase returns the error for a value that is neither a whole number of base units nor a quantity with
+// a suffix. It contains got unchanged.
 func NotBase(name, got string) error {
 	switch name {
 	case CPU, Memory, Disk:
@@ -159,7 +156,7 @@ func bytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// unit is that of a number without a suffix.
+// unit returns the unit of a number without a suffix.
 func (number plain) unit(name string) string {
 	switch {
 	case name == CPU && number == inBaseUnits:
@@ -192,7 +189,7 @@ func (number plain) unreadable(name, text string) error {
 	return fmt.Errorf("must be a quantity such as %s, got %s", number.example(name), got)
 }
 
-// brief bounds how much of a value an error repeats.
+// brief shortens a value for an error.
 func brief(text string) string {
 	const most = 40
 	if len(text) > most {

@@ -1,10 +1,9 @@
 // Package resource is arithmetic on integer resource vectors.
 //
-// A Vector maps a resource's name to an amount in base units: `cpu` in
-// thousandths of a core, `memory` and `disk` in bytes, any other name in ones.
-// Any name works; a name that is absent counts as zero. Vectors are values:
-// no function here changes its arguments. The package imports nothing but the
-// standard library.
+// A Vector maps the name of a resource to an amount in base units: `cpu` in thousandths of a core,
+// `memory` and `disk` in bytes, any other name in ones. Every name is permitted; a missing name means
+// zero. Functions of this package do not change their arguments. The package imports only the standard
+// library.
 package resource
 
 import (
@@ -15,14 +14,13 @@ import (
 	"strings"
 )
 
-// Slots is the resource that every worker takes 1 of and every executor offers
-// 1 of, unless they say otherwise.
+// Slots is the resource of which every worker uses 1 and every executor offers 1 by default.
 const Slots = "slots"
 
 // Vector is an amount of each named resource.
 type Vector map[string]int64
 
-// WithSlots answers v with `slots` set to 1 where v does not name it.
+// WithSlots returns v, with `slots` set to 1 if v does not contain it.
 func (v Vector) WithSlots() Vector {
 	if _, ok := v[Slots]; ok {
 		return v
@@ -33,10 +31,10 @@ func (v Vector) WithSlots() Vector {
 	return w
 }
 
-// Clone answers a copy; nil stays nil.
+// Clone returns a copy. The copy of nil is nil.
 func (v Vector) Clone() Vector { return maps.Clone(v) }
 
-// Plus answers v + n*w. Sums saturate at the largest int64.
+// Plus returns v + n*w. Sums saturate at the largest int64.
 func (v Vector) Plus(n int64, w Vector) Vector {
 	sum := make(Vector, max(len(v), len(w)))
 	maps.Copy(sum, v)
@@ -46,7 +44,7 @@ func (v Vector) Plus(n int64, w Vector) Vector {
 	return sum
 }
 
-// Fits says whether w fits into v, resource by resource.
+// Fits reports whether each amount of w is at most that of v.
 func (v Vector) Fits(w Vector) bool {
 	for name, amount := range w {
 		if amount > v[name] {
@@ -56,8 +54,8 @@ func (v Vector) Fits(w Vector) bool {
 	return true
 }
 
-// Times answers how many times w fits into v: the least over the resources of
-// which w asks something. Without any it answers math.MaxInt64.
+// Times returns how many times w fits into v: the minimum over the resources with a positive amount in
+// w. If there is none, it returns math.MaxInt64.
 func (v Vector) Times(w Vector) int64 {
 	times := int64(math.MaxInt64)
 	for name, amount := range w {
@@ -68,7 +66,7 @@ func (v Vector) Times(w Vector) int64 {
 	return times
 }
 
-// Equal compares, absent names counting as zero.
+// Equal reports whether v and w are equal. A missing name means zero.
 func (v Vector) Equal(w Vector) bool {
 	for name, amount := range v {
 		if w[name] != amount {
@@ -83,11 +81,11 @@ func (v Vector) Equal(w Vector) bool {
 	return true
 }
 
-// Names answers the names in order.
+// Names returns the names in order.
 func (v Vector) Names() []string { return slices.Sorted(maps.Keys(v)) }
 
-// Canonical is equal for equal vectors and differs for others: `cpu=4000,slots=1`.
-// Zero amounts are left out.
+// Canonical returns a text that is equal for equal vectors and different for others:
+// `cpu=4000,slots=1`. It leaves out zero amounts.
 func (v Vector) Canonical() string {
 	var b strings.Builder
 	for _, name := range v.Names() {

@@ -1,5 +1,5 @@
-// Package rpcstats is what Berth's gRPC servers and clients measure and trace: the
-// same metrics whether or not anything is traced.
+// Package rpcstats measures and traces the calls of Berth's gRPC servers and clients. The metrics do not
+// depend on tracing.
 package rpcstats
 
 import (
@@ -16,22 +16,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Client returns the handler of a client. It takes the metrics of every call, unless
-// meters is nil, and a span, unless nothing is traced, and passes on the trace of the
-// caller.
+// Client returns the handler of a client. It records the metrics of every call unless meters is nil, and a
+// span unless traces is nil. It passes on the trace of the caller.
 func Client(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
 	return otelgrpc.NewClientHandler(telemetry(meters, traces)...)
 }
 
-// Server returns the handler of a server. It takes the metrics of every call, unless
-// meters is nil, and a span, unless nothing is traced.
+// Server returns the handler of a server. It records the metrics of every call unless meters is nil, and a
+// span unless traces is nil.
 func Server(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
 	return otelgrpc.NewServerHandler(append(telemetry(meters, traces), otelgrpc.WithFilter(known))...)
 }
 
-// known reports whether some service has the method of a call. Any other is in no
-// metric and no trace, for callers may make up as many names as they like, and each
-// would be kept.
+// known reports whether a service has the method of a call. Unknown methods are in no metric and no trace:
+// callers can invent any number of names, and each of them would be kept.
 func known(call *stats.RPCTagInfo) bool {
 	service, method, _ := strings.Cut(strings.TrimPrefix(call.FullMethodName, "/"), "/")
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
@@ -39,9 +37,8 @@ func known(call *stats.RPCTagInfo) bool {
 	return ok && d.Methods().ByName(protoreflect.Name(method)) != nil
 }
 
-// telemetry are the options of the handlers that see every call: never what the
-// program around has made global. The traceparent of a call is handed on even
-// where nothing is traced, so that a trace of the caller's goes through.
+// telemetry returns the options of a handler. They never use OpenTelemetry's global providers. The
+// traceparent of a call is passed on even if tracing is off, so that the caller's trace continues.
 func telemetry(meters metric.MeterProvider, traces trace.TracerProvider) []otelgrpc.Option {
 	if meters == nil {
 		meters = metricnoop.NewMeterProvider()

@@ -9,24 +9,24 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Config says where spans go. It is part of a
-// process's configuration with the tag `mapstructure:",squash"`.
+// Config selects the destination of spans. Embed it in the configuration of a process with the tag
+// `mapstructure:",squash"`.
 type Config struct {
-	OTLPEndpoint string  `mapstructure:"otlp-endpoint" usage:"collector that takes traces over OTLP/gRPC, host:port or URL; without one nothing is traced"`
-	TraceRatio   float64 `mapstructure:"trace-ratio" usage:"share of the requests that are traced, 0 to 1; a request that comes with a trace follows that"`
+	OTLPEndpoint string  `mapstructure:"otlp-endpoint" usage:"OTLP/gRPC collector for traces, host:port or URL; empty disables tracing"`
+	TraceRatio   float64 `mapstructure:"trace-ratio" usage:"fraction of requests that are traced, 0 to 1; a request that already has a trace keeps its decision"`
 }
 
-// Defaults trace nothing, and with an endpoint every request.
+// Defaults returns a configuration without an endpoint. If one is set, every request is traced.
 func Defaults() Config { return Config{TraceRatio: 1} }
 
-// collector is an endpoint that was understood.
+// collector is a parsed endpoint.
 type collector struct {
 	address string // host:port
 	plain   bool   // without TLS
 }
 
-// collector reads the endpoint. A scheme says whether there is TLS; without one
-// there is, except on loopback, or where insecure says that none is needed.
+// collector parses the endpoint. The scheme decides about TLS. Without a scheme, TLS is used unless the
+// host is loopback or insecure is set.
 func (c Config) collector(insecure bool) (collector, error) {
 	scheme, address, given := strings.Cut(c.OTLPEndpoint, "://")
 	if !given {
@@ -35,11 +35,11 @@ func (c Config) collector(insecure bool) (collector, error) {
 	// The rest of a URL would be ignored.
 	u, err := url.Parse("//" + strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Host != strings.TrimSuffix(address, "/") {
-		return collector{}, badEndpoint("%q is neither host:port nor the URL of one", c.OTLPEndpoint)
+		return collector{}, badEndpoint("must be host:port or a URL, got %q", c.OTLPEndpoint)
 	}
 	port, err := strconv.Atoi(u.Port())
 	if u.Hostname() == "" || err != nil || port < 1 || port > 65535 {
-		return collector{}, badEndpoint("%q has no host or no port", c.OTLPEndpoint)
+		return collector{}, badEndpoint("must have a host and a port, got %q", c.OTLPEndpoint)
 	}
 	local := loopback(u.Hostname())
 	switch scheme {
@@ -49,11 +49,11 @@ func (c Config) collector(insecure bool) (collector, error) {
 		return collector{u.Host, false}, nil
 	case "http":
 		if !local && !insecure {
-			return collector{}, badEndpoint("%q is beyond loopback and has no TLS, which needs --insecure", c.OTLPEndpoint)
+			return collector{}, badEndpoint("%q has no TLS and is beyond loopback: use https:// or add --insecure", c.OTLPEndpoint)
 		}
 		return collector{u.Host, true}, nil
 	}
-	return collector{}, badEndpoint("%q begins with neither http:// nor https://", c.OTLPEndpoint)
+	return collector{}, badEndpoint("the scheme must be http or https, got %q", c.OTLPEndpoint)
 }
 
 func loopback(host string) bool {

@@ -9,10 +9,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// header is the one that W3C gave the trace of a request.
+// header is the W3C header for the trace of a request.
 const header = "traceparent"
 
-// Of is the trace that a context belongs to; empty for none.
+// Of returns the trace of a context; empty for none.
 func Of(ctx context.Context) model.Trace {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -22,8 +22,8 @@ func Of(ctx context.Context) model.Trace {
 	return model.Trace(carrier[header])
 }
 
-// With answers a context whose spans and calls belong to the trace. One that
-// does not parse, or none, leaves the context as it is.
+// With returns a context whose spans and calls belong to the trace. An empty or invalid trace leaves the
+// context unchanged.
 func With(ctx context.Context, t model.Trace) context.Context {
 	if t == "" {
 		return ctx
@@ -31,18 +31,17 @@ func With(ctx context.Context, t model.Trace) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: string(t)})
 }
 
-// Span is what a trace names as the origin of all else in it.
+// Span returns the span that a trace names as its origin.
 func Span(t model.Trace) trace.SpanContext {
 	return trace.SpanContextFromContext(With(context.Background(), t))
 }
 
-// maxLinks bounds the reservations that one span is linked with.
+// maxLinks bounds the links of one span.
 const maxLinks = 64
 
-// Batch starts a span of work that is done for several reservations at once: in
-// their trace, where they have one in common, and otherwise in one of its own,
-// linked with theirs. Where none of them is traced it starts nothing. A span
-// that is never ended is never sent.
+// Batch starts a span for work on several reservations. If they have one trace in common, the span is in
+// that trace. Otherwise it is in a new trace with links to theirs. If none of them is traced, Batch
+// starts no span. A span that is never ended is never sent.
 func Batch(ctx context.Context, tracer trace.Tracer, name string, reservations []model.Trace, o ...trace.SpanStartOption) (context.Context, trace.Span) {
 	var origins []trace.SpanContext
 	seen := map[model.Trace]bool{}

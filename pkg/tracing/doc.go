@@ -1,19 +1,19 @@
-// Package tracing makes spans of what a reservation goes through, in every
-// process, and sends them to a collector over OTLP.
+// Package tracing records the steps of a reservation in every process as spans, and sends them to a
+// collector over OTLP.
 //
 //	request ──traceparent──▶ registry ──▶ record ──▶ lease ──▶ task
 //	                            │           │          │        │
 //	                            ▼           ▼          ▼        ▼
-//	                          spans, parented by what the record says
+//	                          spans, whose parent is in the record
 //
 // It promises:
 //
-//   - Off unless an endpoint is configured: then nothing is dialled, no span is
-//     made, and a caller's own traceparent is still handed on and kept.
-//   - All spans of a reservation have the trace id of the request that asked for
-//     it. The records carry it, so a new leader goes on with it. What serves many
-//     reservations at once is a trace of its own, linked with theirs.
-//   - Whoever makes a span never waits: a bounded queue takes it, and what does
-//     not fit is dropped and counted.
-//   - Calls that no reservation asked for, such as heartbeats, are no traces.
+//   - Tracing is off unless an endpoint is configured. Then no connection and no span is made, but the
+//     traceparent of a caller is still stored and passed on.
+//   - All spans of a reservation have the trace ID of the request that created it. The records contain
+//     the ID, so a new leader continues the trace. Work on many reservations has a trace of its own,
+//     with links to theirs.
+//   - Ending a span never blocks: a bounded queue takes it. If the queue is full, the span is dropped
+//     and counted.
+//   - Calls that serve no reservation, such as heartbeats, start no trace.
 package tracing

@@ -7,8 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Handler adds the trace id of the context that a line is logged with, as
-// trace_id.
+// Handler adds the trace ID of the context to each log record, as trace_id.
 func Handler(next slog.Handler) slog.Handler { return handler{next} }
 
 type handler struct{ slog.Handler }

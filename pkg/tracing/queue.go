@@ -16,17 +16,17 @@ const (
 	batchEvery = time.Second
 )
 
-// Counts are spans by what became of them.
+// Counts are the numbers of spans by outcome.
 type Counts struct {
-	// Sent were taken by the collector.
+	// Sent spans were accepted by the collector.
 	Sent uint64
-	// Full were dropped because too many waited, Failed because the collector
-	// did not take them.
+	// Full spans were dropped because the queue was full, Failed ones because the collector did
+	// not accept them.
 	Full, Failed uint64
 }
 
-// queue is a batcher that counts what it drops. It lets no more spans in than
-// the batcher holds, so that this one never drops any in silence.
+// queue is a batcher that counts the spans that it drops. It passes on no more spans than the SDK's
+// batcher can hold, since that one drops spans without counting them.
 type queue struct {
 	sdk.SpanProcessor // the batcher
 	exporter          sdk.SpanExporter
@@ -44,7 +44,7 @@ func newQueue(exporter sdk.SpanExporter, log *slog.Logger) *queue {
 	return q
 }
 
-// OnEnd implements sdk.SpanProcessor. It does not wait.
+// OnEnd implements sdk.SpanProcessor. It does not block.
 func (q *queue) OnEnd(span sdk.ReadOnlySpan) {
 	if !span.SpanContext().IsSampled() {
 		return
@@ -61,11 +61,10 @@ func (q *queue) counts() Counts {
 	return Counts{Sent: q.sent.Load(), Full: q.full.Load(), Failed: q.failed.Load()}
 }
 
-// sender is the queue as its batcher sees it.
+// sender is the exporter of the batcher.
 type sender struct{ q *queue }
 
-// ExportSpans implements sdk.SpanExporter. A failure is logged when it begins
-// and when it is over, and not with every batch.
+// ExportSpans implements sdk.SpanExporter. It logs the first failure and the recovery, not every batch.
 func (s sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	q, n := s.q, uint64(len(spans))
 	err := q.exporter.ExportSpans(ctx, spans)
@@ -77,9 +76,9 @@ func (s sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error
 	}
 	switch was := q.failing.Swap(err != nil); {
 	case err != nil && !was:
-		q.log.Warn("the collector does not take traces", "error", err)
+		q.log.Warn("the collector does not accept traces", "error", err)
 	case err == nil && was:
-		q.log.Info("the collector takes traces again")
+		q.log.Info("the collector accepts traces again")
 	}
 	return nil
 }

@@ -7,17 +7,16 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// sampler follows what a span comes of. Where it comes of nothing, a share of
-// the requests is traced.
+// sampler uses the decision of a span's parent. Without a parent, it samples a fraction of the requests.
 func sampler(ratio float64) sdk.Sampler {
 	return sdk.ParentBased(roots{sdk.TraceIDRatioBased(ratio)})
 }
 
-// roots judges spans that come of nothing.
+// roots samples spans without a parent.
 type roots struct{ sdk.Sampler }
 
-// ShouldSample implements sdk.Sampler. What is linked with a trace goes with it;
-// what the processes tell one another all the time is none.
+// ShouldSample implements sdk.Sampler. A span with a link to a sampled trace is sampled. Background calls
+// between the processes are not.
 func (r roots) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	for _, link := range p.Links {
 		if link.SpanContext.IsSampled() {
@@ -30,8 +29,8 @@ func (r roots) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	return r.Sampler.ShouldSample(p)
 }
 
-// background are calls between Berth's processes, health checks, and streams of
-// events, which last as long as somebody reads.
+// background reports whether a span is a call between Berth's processes, a health check, or a stream of
+// events, which lasts as long as its reader.
 func background(p sdk.SamplingParameters) bool {
 	if p.Kind != trace.SpanKindServer && p.Kind != trace.SpanKindClient {
 		return false

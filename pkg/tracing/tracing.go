@@ -17,41 +17,38 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Scope is the name of the instrumentation that Berth's own spans come from;
-// those of calls are otelgrpc's.
+// Scope is the instrumentation scope of Berth's own spans. The spans of calls have that of otelgrpc.
 const Scope = "berth.dev"
 
-// flushTimeout bounds how long the end of a process waits for a collector.
+// flushTimeout bounds how long Close waits for the collector.
 const flushTimeout = 2 * time.Second
 
-// Options are what a process traces as.
+// Options describe the tracing of a process.
 type Options struct {
 	Config
-	// Service, Replica and Version say who traces.
+	// Service, Replica and Version identify the process.
 	Service, Replica, Version string
-	// TLS to call the collector with, where there is TLS; that of the environment
-	// and of the system unless given.
+	// TLS is the TLS configuration for the collector. The default is that of the environment and
+	// the system.
 	TLS *tls.Config
 	// Insecure allows a collector beyond loopback without TLS.
 	Insecure bool
 	Log      *slog.Logger
 }
 
-// Tracing is where a process's spans go; nil where nothing is traced. Its
-// methods may be called on nil.
+// Tracing sends the spans of a process. It is nil if tracing is off; its methods may be called on nil.
 type Tracing struct {
 	provider *sdk.TracerProvider
 	queue    *queue
 	log      *slog.Logger
 }
 
-// Open makes what the options say: nil unless they name an endpoint. It does
-// not wait for the collector. The standard variables OTEL_EXPORTER_OTLP_HEADERS,
-// _TIMEOUT, _COMPRESSION and _CERTIFICATE and OTEL_RESOURCE_ATTRIBUTES hold. Errors
-// are Invalid and name the option.
+// Open starts tracing. It returns nil if the options have no endpoint. It does not wait for the
+// collector. The standard variables OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT, _COMPRESSION and _CERTIFICATE
+// and OTEL_RESOURCE_ATTRIBUTES apply. Errors are Invalid and name the option.
 func Open(ctx context.Context, o Options) (*Tracing, error) {
-	if !(o.TraceRatio >= 0 && o.TraceRatio <= 1) { // nor is NaN
-		return nil, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "%v is not between 0 and 1", o.TraceRatio)
+	if !(o.TraceRatio >= 0 && o.TraceRatio <= 1) { // NaN is invalid, too
+		return nil, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "must be between 0 and 1, got %v", o.TraceRatio)
 	}
 	if o.OTLPEndpoint == "" {
 		return nil, nil
@@ -69,12 +66,12 @@ func Open(ctx context.Context, o Options) (*Tracing, error) {
 	}
 	exporter, err := otlptracegrpc.New(ctx, options...)
 	if err != nil {
-		return nil, badEndpoint("spans cannot be sent to %q: %v", o.OTLPEndpoint, err)
+		return nil, badEndpoint("cannot create the exporter for %q: %v", o.OTLPEndpoint, err)
 	}
 	return open(o, exporter)
 }
 
-// open traces to any exporter.
+// open starts tracing to an exporter.
 func open(o Options, exporter sdk.SpanExporter) (*Tracing, error) {
 	who, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithAttributes(
 		attribute.String("service.name", "berth-"+o.Service),
@@ -82,7 +79,7 @@ func open(o Options, exporter sdk.SpanExporter) (*Tracing, error) {
 		attribute.String("service.version", o.Version),
 	))
 	if err != nil {
-		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "OTEL_RESOURCE_ATTRIBUTES cannot be read").Because(err)
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "OTEL_RESOURCE_ATTRIBUTES is invalid").Because(err)
 	}
 	q := newQueue(exporter, o.Log)
 	return &Tracing{queue: q, log: o.Log, provider: sdk.NewTracerProvider(
@@ -92,10 +89,10 @@ func open(o Options, exporter sdk.SpanExporter) (*Tracing, error) {
 	)}, nil
 }
 
-// On says whether anything is traced.
+// On reports whether tracing is on.
 func (t *Tracing) On() bool { return t != nil }
 
-// Provider makes tracers; its spans cost nothing where nothing is traced.
+// Provider returns the tracer provider. If tracing is off, its spans cost nothing.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return noop.NewTracerProvider()
@@ -103,10 +100,10 @@ func (t *Tracing) Provider() trace.TracerProvider {
 	return t.provider
 }
 
-// Tracer is that of Berth's own spans.
+// Tracer returns the tracer of Berth's own spans.
 func (t *Tracing) Tracer() trace.Tracer { return t.Provider().Tracer(Scope) }
 
-// Counts says what became of spans so far.
+// Counts returns the numbers of spans so far.
 func (t *Tracing) Counts() Counts {
 	if t == nil {
 		return Counts{}
@@ -114,7 +111,7 @@ func (t *Tracing) Counts() Counts {
 	return t.queue.counts()
 }
 
-// Close sends what waits and ends, at the latest after two seconds.
+// Close sends the queued spans and stops tracing. It takes at most two seconds.
 func (t *Tracing) Close() {
 	if t == nil {
 		return
@@ -122,6 +119,6 @@ func (t *Tracing) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("the last spans were not sent", "error", err)
+		t.log.Warn("the last spans could not be sent", "error", err)
 	}
 }

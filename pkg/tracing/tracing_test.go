@@ -201,7 +201,7 @@ func TestFailuresAreCounted(t *testing.T) {
 	if got := traces.Counts(); got != (Counts{Failed: 3}) {
 		t.Errorf("%+v", got)
 	}
-	if n := strings.Count(text.String(), "does not take traces"); n != 1 {
+	if n := strings.Count(text.String(), "does not accept traces"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, text.String())
 	}
 }

@@ -1,9 +1,8 @@
-// Package child runs Berth's processes as children of this one, for the demo,
-// benchmarks and tests on real processes.
+// Package child runs Berth's processes as children of this one, for the demo, benchmarks and tests on
+// real processes.
 //
-// It promises that no child outlives its parent, even when that is killed; that
-// a child which is started again has the addresses it had before; and that what
-// a child writes is kept in its log.
+// It promises that no child outlives its parent, even if the parent is killed; that a restarted child
+// has the same addresses; and that the output of a child is kept in its log.
 package child
 
 import (
@@ -25,7 +24,7 @@ import (
 
 // Process is a child, running or not.
 type Process struct {
-	// Name tells it from others; its log is Dir/Name.log.
+	// Name identifies the child; its log is Dir/Name.log.
 	Name string
 
 	binary, dir string
@@ -34,31 +33,30 @@ type Process struct {
 
 	mu        sync.Mutex
 	cmd       *exec.Cmd
-	ended     chan struct{} // closed when cmd has ended
+	ended     chan struct{} // closed when cmd has exited
 	err       error
 	addresses process.Addresses
 	ports     []*port.Held // of the listen flags, in their order
 }
 
-// New describes a child: a binary with arguments. Its files are kept in dir. The
-// arguments need no listen addresses: any port, and the same again at the next
-// start.
+// New returns a child that is not started: a binary with arguments. Its files are kept in dir. The
+// arguments contain no listen addresses: Start chooses free ports and keeps them.
 func New(name, binary, dir string, env []string, args ...string) *Process {
 	return &Process{Name: name, binary: binary, dir: dir, env: env, args: args}
 }
 
-// pollEvery is how often the address file is looked for.
+// pollEvery is the interval at which the address file is polled.
 const pollEvery = 2 * time.Millisecond
 
-// Start starts the child and waits until it tells where it listens; one that does
-// not before ctx ends is killed. Flags are the names of the flags that take its
-// addresses, in the order calls, HTTP; their ports are held, so that nobody else has
-// them while the child is down. A child that runs is not started again.
+// Start starts the child and waits until it reports its addresses. If ctx ends first, the child is
+// killed. ListenFlags are the flags for its addresses, in the order calls, HTTP. Their ports are
+// reserved, so that no other process gets them while the child is down. A running child is not
+// started again.
 func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running() {
-		return fmt.Errorf("%s runs already", p.Name)
+		return fmt.Errorf("%s is running already", p.Name)
 	}
 	file := filepath.Join(p.dir, p.Name+".addresses")
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -88,16 +86,16 @@ func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
 		select {
 		case <-tick.C:
 		case <-p.ended:
-			return fmt.Errorf("%s ended while it started (%v): see %s", p.Name, p.err, p.LogFile())
+			return fmt.Errorf("%s exited during its start (%v): see %s", p.Name, p.err, p.LogFile())
 		case <-ctx.Done():
-			_ = p.cmd.Process.Kill() // an error says that it has ended
+			_ = p.cmd.Process.Kill() // an error means that it has exited
 			<-p.ended
-			return fmt.Errorf("%s does not listen: %w; see %s", p.Name, ctx.Err(), p.LogFile())
+			return fmt.Errorf("%s did not report its addresses: %w; see %s", p.Name, ctx.Err(), p.LogFile())
 		}
 	}
 }
 
-// LogFile is where the child's output goes.
+// LogFile returns the file of the child's output.
 func (p *Process) LogFile() string { return filepath.Join(p.dir, p.Name+".log") }
 
 func (p *Process) spawn(args []string) error {
@@ -109,9 +107,9 @@ func (p *Process) spawn(args []string) error {
 	cmd := exec.Command(p.binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), p.env...)
-	// A group of its own: Ctrl-C is for the parent, which stops its children in
-	// order. The kernel kills the child when the thread that started it ends, so
-	// that thread waits for the child.
+	// The child has its own process group: Ctrl-C is for the parent, which stops its
+	// children in order. The kernel kills the child when the thread that started it ends,
+	// so that thread waits for the child.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	ended := make(chan struct{})
@@ -133,14 +131,14 @@ func (p *Process) spawn(args []string) error {
 	return nil
 }
 
-// Addresses are where the child listens, or did when it ran.
+// Addresses returns the addresses of the child in its present or last run.
 func (p *Process) Addresses() process.Addresses {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.addresses
 }
 
-// Pid of the child, 0 when it was never started.
+// Pid returns the process ID of the child, 0 if it was never started.
 func (p *Process) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +148,7 @@ func (p *Process) Pid() int {
 	return p.cmd.Process.Pid
 }
 
-// Running says whether the child runs.
+// Running reports whether the child runs.
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +167,7 @@ func (p *Process) running() bool {
 	}
 }
 
-// Signal sends a signal; a child that has ended takes none.
+// Signal sends a signal. It fails if the child has exited.
 func (p *Process) Signal(signal os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,21 +177,21 @@ func (p *Process) Signal(signal os.Signal) error {
 	return p.cmd.Process.Signal(signal)
 }
 
-// Kill ends the child at once, as kill -9 does, and waits until it is gone.
+// Kill ends the child at once, like kill -9, and waits until it has exited.
 func (p *Process) Kill() {
 	if p.Signal(syscall.SIGKILL) == nil || p.Pid() != 0 {
 		<-p.Ended()
 	}
 }
 
-// Ended is closed when the child has ended; nil when it was never started.
+// Ended returns a channel that is closed when the child has exited; nil if it was never started.
 func (p *Process) Ended() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
 }
 
-// Stop asks the child to end, and kills it when ctx ends first.
+// Stop sends SIGTERM to the child, and kills it if ctx ends first.
 func (p *Process) Stop(ctx context.Context) error {
 	if !p.Running() {
 		return nil
@@ -206,6 +204,6 @@ func (p *Process) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		p.Kill()
-		return fmt.Errorf("%s did not end in time and was killed", p.Name)
+		return fmt.Errorf("%s did not exit in time and was killed", p.Name)
 	}
 }

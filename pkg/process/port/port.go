@@ -1,13 +1,11 @@
-// Package port picks TCP ports for servers that are told where to listen, for
-// those whose address others have to know before they run, or while they are
-// down.
+// Package port reserves TCP ports for servers whose address must be known before they run or while
+// they are down.
 //
-// It promises that a port which is held is given to nobody who asks the kernel
-// for any port, neither to listen nor to dial from, and that whoever names it may
-// listen there, again and again; while none does, connections are refused. It
-// rests on what Linux makes of a socket that is bound and does not listen: its
-// port counts as in use, and a second socket with SO_REUSEADDR, which Go sets for
-// every listener, may be bound to it by name.
+// It promises that the kernel assigns a reserved port to no other process that requests any free port,
+// neither to listen nor to dial from. A process that names the port can listen there, repeatedly.
+// While none listens, connections are refused. This relies on Linux: the port of a socket that is
+// bound but does not listen counts as in use, and a second socket with SO_REUSEADDR, which Go sets for
+// every listener, can be bound to it by name.
 package port
 
 import (
@@ -17,13 +15,13 @@ import (
 	"syscall"
 )
 
-// Held is a port that is kept for one server.
+// Held is a port that is reserved for one server.
 type Held struct {
 	address string
 	socket  *os.File // bound, never listening
 }
 
-// Hold takes a free port of a host: a name or an address of this machine.
+// Hold reserves a free port of a host: a name or an address of this machine.
 func Hold(host string) (*Held, error) {
 	ip, err := net.ResolveIPAddr("ip", host)
 	if err != nil {
@@ -53,7 +51,7 @@ func socketAddress(ip net.IP) (family int, _ syscall.Sockaddr) {
 	return syscall.AF_INET6, six
 }
 
-// bind lets the kernel choose the port, and answers it.
+// bind lets the kernel choose the port, and returns it.
 func bind(fd int, name syscall.Sockaddr) (int, error) {
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return 0, os.NewSyscallError("setsockopt", err)
@@ -71,13 +69,13 @@ func bind(fd int, name syscall.Sockaddr) (int, error) {
 	case *syscall.SockaddrInet6:
 		return b.Port, nil
 	}
-	return 0, fmt.Errorf("a socket of family %T", bound)
+	return 0, fmt.Errorf("unexpected socket address %T", bound)
 }
 
-// Address is host:port, with the host as it was given.
+// Address returns host:port, with the host that was passed to Hold.
 func (h *Held) Address() string { return h.address }
 
-// Release gives the port back. Whoever listens there goes on.
+// Release ends the reservation. A server that listens on the port is not affected.
 func (h *Held) Release() {
 	h.socket.Close() //nolint:errcheck // nothing was written to it
 }

@@ -32,7 +32,7 @@ func (r *Cluster) Flags(set *pflag.FlagSet) {
 	set.StringSliceVar(&r.Gateways, "gateway", nil, "gateway addresses of a running cluster, host:port or http:// URLs (default: no running cluster)")
 	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil, "addresses of --agents-listen of those gateways, host:port; executors register there")
 	set.StringSliceVar(&r.Etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
-	set.StringVar(&r.Name, "cluster", "default", "name of the cluster and of its prefix in etcd")
+	set.StringVar(&r.Name, "cluster", "default", "cluster name, which is also the prefix of its keys in etcd")
 	set.DurationVar(&r.Timeout, "timeout", 10*time.Second, "maximum time for an answer of a gateway and of etcd of a running cluster")
 }
 
