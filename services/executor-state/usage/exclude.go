@@ -63,14 +63,14 @@ func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.
 		}
 		waiting := d.avoiding[uid]
 		k := waiting.reservation.ConstraintsAt(now)
-		before := ix.Spent
+		before := ix.Work
 		var names []string
 		for e := range ix.Avoided(k, q) {
 			if e.Idle() && e.Shape().SKU() == of.folded && q.Fits(e.Shape()) && q.Matches(e.Class().Host()) {
 				names = append(names, e.ID)
 			}
 		}
-		*work -= ix.Spent - before + len(k.Avoid) + len(k.AvoidFailed)
+		*work -= ix.Work - before + len(k.Avoid) + len(k.AvoidFailed)
 		slices.Sort(names)
 		if len(names) > 1 {
 			x.add(strings.Join(names, ","), len(names), d, each, waiting.size)
