@@ -8,16 +8,16 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// Config of an executor-state replica.
+// Config is the configuration of an executor-state replica.
 type Config struct {
 	process.Service `mapstructure:",squash"`
-	LostRetention   time.Duration `mapstructure:"lost-retention" usage:"how long the record of an executor that is LOST is kept once no lease or task names it, 1m to 8760h"`
-	MaxExecutors    int           `mapstructure:"max-executors" usage:"most executors that may be known, those that are LOST included until they are forgotten, 1 to 1000000; a known one may always register again"`
-	MaxNewExecutors int           `mapstructure:"max-new-executors" usage:"most executors with a new ID that may register within a minute, 1 to 1000000"`
-	MaxCatalog      int           `mapstructure:"max-catalog" usage:"most SKUs that may be recorded, and most pools, 1 to 100000"`
+	LostRetention   time.Duration `mapstructure:"lost-retention" usage:"how long to keep the record of a LOST executor that no lease or task names, 1m to 8760h"`
+	MaxExecutors    int           `mapstructure:"max-executors" usage:"maximum number of executors, including LOST ones until their records are deleted, 1 to 1000000; an existing one may always register again"`
+	MaxNewExecutors int           `mapstructure:"max-new-executors" usage:"maximum number of executors with a new ID that may register within a minute, 1 to 1000000"`
+	MaxCatalog      int           `mapstructure:"max-catalog" usage:"maximum number of SKUs, and of pools, 1 to 100000"`
 }
 
-// Defaults of an executor-state replica.
+// Defaults returns the default configuration.
 func Defaults() Config {
 	core := inventory.DefaultConfig()
 	return Config{
@@ -35,12 +35,12 @@ const (
 	mostRetention  = 8760 * time.Hour
 )
 
-// inventory is the part of the configuration that the core is made with. A value
-// out of its range is refused with the name of its option.
+// inventory returns the configuration of the core. An error names the option that is out of
+// range.
 func (c Config) inventory() (inventory.Config, error) {
 	config := inventory.DefaultConfig()
 	if c.LostRetention < leastRetention || c.LostRetention > mostRetention {
-		return config, fault.BadField(fault.ReasonInvalid, "lost-retention", "%v is not within %v and %v", c.LostRetention, leastRetention, mostRetention)
+		return config, fault.BadField(fault.ReasonInvalid, "lost-retention", "must be between %v and %v, got %v", leastRetention, mostRetention, c.LostRetention)
 	}
 	for _, bound := range []struct {
 		name        string

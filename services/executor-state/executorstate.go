@@ -1,12 +1,11 @@
-// Package executorstate is the service that keeps the inventory of executors,
-// and the leases on them.
+// Package executorstate is the service with the inventory of executors and the leases on them.
 //
 //	agents ─▶ gateway ─▶ Agents, Heartbeats ─▶ inventory (core) ─▶ etcd
 //	registry ─▶ gateway ─▶ Inventory (cycles) ──▲
 //
-// It promises what package inventory promises, to callers that may repeat every
-// call, on whichever of its replicas leads. Heartbeats are taken by every
-// replica and never write: they renew etcd leases.
+// It makes the promises of package inventory, whichever replica leads, to callers that may
+// repeat every call. Every replica handles heartbeats. Heartbeats renew etcd leases and write
+// no records.
 package executorstate
 
 import (
@@ -25,16 +24,16 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// HeartbeatEvery is how often agents are told to send a heartbeat.
+// HeartbeatEvery is the interval at which agents should send heartbeats.
 const HeartbeatEvery = internal.HeartbeatEvery
 
-// Run runs one replica until ctx ends. Told, if given, learns where it listens.
-func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+// Run runs one replica until ctx ends. Listening, if not nil, receives its addresses.
+func Run(ctx context.Context, config Config, listening func(process.Addresses)) error {
 	core, err := config.inventory()
 	if err != nil {
 		return err
 	}
-	r, err := replica.Open(ctx, model.ServiceExecutorState, config.Service, told)
+	r, err := replica.Open(ctx, model.ServiceExecutorState, config.Service, listening)
 	if err != nil {
 		return err
 	}
@@ -47,22 +46,21 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	reports := internal.NewReports(r.Gateway)
 	reports.Guard = l.Guard
 	r.Go("reports", reports.Run)
-	gone := internal.NewDepartures(r.Gateway, r.Log)
-	gone.Guard = l.Guard
-	r.Go("departures", gone.Run)
+	prober := internal.NewProber(r.Gateway, r.Log)
+	prober.Guard = l.Guard
+	r.Go("probes", prober.Run)
 
-	internal.ShowFigures(r, l)
+	internal.CollectMetrics(r, l)
 
 	Serve(r.Server, l)
-	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, gone, r.Gateway, r.Log)
+	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, prober, r.Gateway, r.Log)
 	r.Go("heartbeats", heartbeats.Run)
 	r.Metrics.Collect(heartbeats.Show)
 	controlv1.RegisterHeartbeatsServer(r.Server, heartbeats)
 	return replica.Run(r, l)
 }
 
-// Serve answers executor-state's calls, heartbeats aside, from the core that
-// owner owns.
+// Serve registers executor-state's services, except Heartbeats, for the core of an owner.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
 	berthv1.RegisterExecutorsServer(s, internal.NewExecutors(owner))
 	berthv1.RegisterCatalogServer(s, internal.NewCatalog(owner))

@@ -14,30 +14,30 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// Agents is control.v1.Agents over the loop. However many agents come at once,
-// it leaves room in the loop for others.
+// Agents implements control.v1.Agents over the loop. It limits the calls of agents so that
+// the loop has space for others.
 type Agents struct {
 	controlv1.UnimplementedAgentsServer
-	loop loop.Owner[*inventory.Core]
-	gate gate
+	loop    loop.Owner[*inventory.Core]
+	limiter limiter
 }
 
 // NewAgents serves the loop's core.
 func NewAgents(l loop.Owner[*inventory.Core]) *Agents {
-	return &Agents{loop: l, gate: newGate(gateSize)}
+	return &Agents{loop: l, limiter: newLimiter(maxLoopCalls)}
 }
 
 // maxSecret is how long an agent's secret may be.
 const maxSecret = 256
 
-// hashed is what is kept of a secret. The secret itself goes no further: not into
-// the core, whose inputs may be quarantined, and not into logs.
+// hashed returns the hash of a secret, which is all that is stored. The secret itself reaches
+// neither the core, whose inputs may be quarantined, nor logs.
 func hashed(secret string) (string, error) {
 	switch {
 	case secret == "":
 		return "", nil
 	case len(secret) > maxSecret:
-		return "", fault.BadField(fault.ReasonTooLarge, "secret", "at most %d bytes, are %d", maxSecret, len(secret))
+		return "", fault.BadField(fault.ReasonTooLarge, "secret", "must be at most %d bytes, got %d", maxSecret, len(secret))
 	}
 	sum := sha256.Sum256([]byte(secret))
 	return string(sum[:]), nil
@@ -89,9 +89,9 @@ func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (
 	return &controlv1.AnnounceAnswer{Superseded: value.(inventory.Announced).Superseded}, nil
 }
 
-// do asks the core when it is the agent's turn.
+// do sends a request to the core when the limiter admits it.
 func (s *Agents) do(ctx context.Context, request any) (value any, err error) {
-	err = s.gate.pass(ctx, func() error {
+	err = s.limiter.do(ctx, func() error {
 		value, err = s.loop.Do(ctx, request)
 		return err
 	})

@@ -13,20 +13,22 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// maxCatalogBytes bounds the SKUs that are recorded, and the pools, each for itself: a
-// list of them is one message.
+// maxCatalogBytes limits the recorded SKUs, and likewise the pools, because a list of them is
+// one message.
 const maxCatalogBytes = 4 << 20
 
-// Catalog is berth.v1.Catalog over the loop.
+// Catalog implements berth.v1.Catalog over the loop.
 type Catalog struct {
 	berthv1.UnimplementedCatalogServer
 	loop loop.Owner[*inventory.Core]
-	// puts has one record written at a time, so that all are counted.
-	puts gate
+	// puts admits one write at a time, so that each counts all records.
+	puts limiter
 }
 
 // NewCatalog serves the loop's core.
-func NewCatalog(l loop.Owner[*inventory.Core]) *Catalog { return &Catalog{loop: l, puts: newGate(1)} }
+func NewCatalog(l loop.Owner[*inventory.Core]) *Catalog {
+	return &Catalog{loop: l, puts: newLimiter(1)}
+}
 
 // recorded is a SKU or a pool.
 type recorded interface {
@@ -34,10 +36,10 @@ type recorded interface {
 	GetName() string
 }
 
-// put has the core record next, unless that makes the list of its kind longer than
-// maxCatalogBytes. What makes a list shorter is never refused for its length.
+// put writes next, unless that makes the list of its kind longer than maxCatalogBytes. A
+// change that makes the list shorter is always allowed.
 func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list func(c *inventory.Core) []M, request any) (value any, err error) {
-	err = s.puts.pass(ctx, func() error {
+	err = s.puts.do(ctx, func() error {
 		var all []M
 		if err := s.loop.Read(ctx, false, func(c *inventory.Core) { all = list(c) }); err != nil {
 			return err

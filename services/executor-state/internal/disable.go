@@ -3,6 +3,9 @@ package internal
 import (
 	"context"
 	"crypto/rand"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -11,8 +14,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// requestID is the id of a call that came without one: it cannot be repeated,
-// and is no less a request.
+// requestID returns the given ID, or a random one for a call without ID, which cannot be
+// repeated.
 func requestID(given string) string {
 	if given == "" {
 		return rand.Text()
@@ -26,12 +29,13 @@ func selector(m *berthv1.ExecutorSelector) policy.Selector {
 
 // DisableExecutors implements berth.v1.Executors.
 func (s *Executors) DisableExecutors(ctx context.Context, req *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
-	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
-		return nil, badExpireTime()
+	expireAt, err := expireTime(req.GetExpireTime())
+	if err != nil {
+		return nil, err
 	}
 	value, err := s.loop.Do(ctx, policy.Disable{
 		RequestID: requestID(req.GetRequestId()), Selector: selector(req.GetSelector()),
-		ExpireAt: wire.Time(req.GetExpireTime()), Reason: req.GetReason(),
+		ExpireAt: expireAt, Reason: req.GetReason(),
 	})
 	if err != nil {
 		return nil, err
@@ -54,11 +58,12 @@ func (s *Executors) EnableExecutors(ctx context.Context, req *berthv1.EnableExec
 
 // DrainExecutor implements berth.v1.Executors.
 func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
-	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
-		return nil, badExpireTime()
+	expireAt, err := expireTime(req.GetExpireTime())
+	if err != nil {
+		return nil, err
 	}
 	value, err := s.loop.Do(ctx, policy.Drain{
-		ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason(), ExpireAt: wire.Time(req.GetExpireTime()),
+		ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason(), ExpireAt: expireAt,
 	})
 	if err != nil {
 		return nil, err
@@ -68,11 +73,12 @@ func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecuto
 
 // ClaimForScaleDown implements berth.v1.Executors.
 func (s *Executors) ClaimForScaleDown(ctx context.Context, req *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
-	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
-		return nil, badExpireTime()
+	expireAt, err := expireTime(req.GetExpireTime())
+	if err != nil {
+		return nil, err
 	}
 	value, err := s.loop.Do(ctx, policy.Claim{
-		RequestID: requestID(req.GetRequestId()), SKU: req.GetSku(), Max: int(req.GetMax()), ExpireAt: wire.Time(req.GetExpireTime()),
+		RequestID: requestID(req.GetRequestId()), SKU: req.GetSku(), Max: int(req.GetMax()), ExpireAt: expireAt,
 	})
 	if err != nil {
 		return nil, err
@@ -82,12 +88,16 @@ func (s *Executors) ClaimForScaleDown(ctx context.Context, req *berthv1.ClaimFor
 	for _, id := range claimed.Executors {
 		answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
 			Id: id, Sku: claimed.SKU, Reason: string(fault.ReasonClaimed), Since: wire.Timestamp(claimed.Since),
-			Message: "is to be removed: it gets no work until the claim expires",
+			Message: "claimed for scale-down: it gets no work until the claim expires",
 		})
 	}
 	return answer, nil
 }
 
-func badExpireTime() error {
-	return fault.BadField(fault.ReasonInvalid, "expireTime", "is no time")
+// expireTime checks and converts the expireTime of a request.
+func expireTime(t *timestamppb.Timestamp) (time.Time, error) {
+	if t != nil && !t.IsValid() {
+		return time.Time{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be a valid time")
+	}
+	return wire.Time(t), nil
 }

@@ -15,7 +15,7 @@ import (
 func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitRequest) (*controlv1.ExplainFitAnswer, error) {
 	needed := req.GetNeeded()
 	if needed < 1 || needed > model.MaxWorkers {
-		return nil, fault.BadField(fault.ReasonInvalid, "needed", "1 to %d, is %d", model.MaxWorkers, needed)
+		return nil, fault.BadField(fault.ReasonInvalid, "needed", "must be between 1 and %d, got %d", model.MaxWorkers, needed)
 	}
 	k := wire.ConstraintsOf(req.GetConstraints())
 	k.Resources, k.AvoidFailed = k.Resources.WithSlots(), req.GetAvoidFailed()

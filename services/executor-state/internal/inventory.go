@@ -1,5 +1,5 @@
-// Package internal is the shell of executor-state: heartbeats, reports and its
-// gRPC face.
+// Package internal implements the gRPC API of executor-state around its core: the sessions of
+// agents, their reports, and the calls of clients and other services.
 package internal
 
 import (
@@ -16,12 +16,12 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// NoActions implements loop.Config: the inventory asks nothing of others.
+// NoActions implements loop.Config: the inventory has no actions.
 func NoActions(_ *loop.Term, _ *inventory.Core, action model.Action) {
 	panic(fmt.Sprintf("executor-state: unknown action %T", action))
 }
 
-// Inventory is control.v1.Inventory over the loop.
+// Inventory implements control.v1.Inventory over the loop.
 type Inventory struct {
 	controlv1.UnimplementedInventoryServer
 	loop loop.Owner[*inventory.Core]
@@ -30,7 +30,7 @@ type Inventory struct {
 // NewInventory serves the loop's core.
 func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
-// candidateOf reads a candidate of a cycle.
+// candidateOf converts a candidate of a cycle.
 func candidateOf(e *controlv1.Candidate) model.Candidate {
 	if e.GetAgain() != 0 {
 		return model.Candidate{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
@@ -67,7 +67,7 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Cycl
 	return answer, nil
 }
 
-// Executors is berth.v1.Executors over the loop.
+// Executors implements berth.v1.Executors over the loop.
 type Executors struct {
 	berthv1.UnimplementedExecutorsServer
 	loop loop.Owner[*inventory.Core]

@@ -169,7 +169,7 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	go func() { ended <- reports.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; <-ended })
 	agents := NewAgents(l)
-	gone := &Departures{waiting: make(chan departure, 8)}
+	gone := &Prober{queue: make(chan brokenStream, 8)}
 	return run(t, newHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))), agents
 }
 
@@ -212,8 +212,8 @@ func TestHeartbeats(t *testing.T) {
 			t.Fatal(answer, err)
 		}
 	}
-	if h.pulse.streams != 1 || h.pulse.late.Count() != 2 || h.pulse.late.Sum != 0 {
-		t.Errorf("3 beats at once on a stream are counted as %d streams, %+v", h.pulse.streams, h.pulse.late)
+	if h.streams.count != 1 || h.streams.late.Count() != 2 || h.streams.late.Sum != 0 {
+		t.Errorf("3 beats at once on a stream are counted as %d streams, %+v", h.streams.count, h.streams.late)
 	}
 	// A report is answered beside the heartbeats.
 	s.in <- &controlv1.HeartbeatRequest{Id: "a", Incarnation: first, Report: &controlv1.ExecutorReport{Sequence: 5}}
@@ -236,8 +236,8 @@ func TestHeartbeats(t *testing.T) {
 		}
 	}
 	// Whoever's stream ends may be dead, and is looked after.
-	want := departure{id: "a", address: presence.Executor.Address, incarnation: first, lease: presence.Live.EtcdLease}
-	if got := <-h.gone.waiting; got != want {
+	want := brokenStream{id: "a", address: presence.Executor.Address, incarnation: first, lease: presence.Live.EtcdLease}
+	if got := <-h.prober.queue; got != want {
 		t.Errorf("looked after is %+v, want %+v", got, want)
 	}
 

@@ -34,7 +34,7 @@ func (s *Catalog) GetPool(ctx context.Context, req *berthv1.GetPoolRequest) (*be
 // PutPool implements berth.v1.Catalog.
 func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*berthv1.Pool, error) {
 	if d := req.GetPool().GetLostAfter(); d != nil && !d.IsValid() {
-		return nil, fault.BadField(fault.ReasonInvalid, "lostAfter", "is no duration")
+		return nil, fault.BadField(fault.ReasonInvalid, "lostAfter", "must be a valid duration")
 	}
 	value, err := put(ctx, s, "pools", req.GetPool(), pools, policy.PutPool{Pool: *wire.PoolOf(req.GetPool())})
 	if err != nil {

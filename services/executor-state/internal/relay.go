@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// relayMessage is how many bytes of answers share a message; a larger answer
-	// has one of its own.
+	// relayMessage is how many bytes of answers share a message. A larger answer has a
+	// message of its own.
 	relayMessage = 256 << 10
-	// relayBacklog is how many bytes of answers may wait for a gateway. One that
-	// takes none is cut off, and its agents go on through another.
+	// relayBacklog is how many bytes of answers may be pending for a gateway. The stream of
+	// a gateway that receives none is ended, and its agents continue through another.
 	relayBacklog = 16 << 20
-	// relayOverhead is about what an answer takes beside its bytes.
+	// relayOverhead is about what an answer needs in addition to its bytes.
 	relayOverhead = 8
 )
 
-// relay is the heartbeats of one gateway's agents, over one stream.
+// relay is the stream of one gateway, which carries the heartbeats of its agents.
 type relay struct {
 	h   *Heartbeats
 	ctx context.Context
 	end context.CancelCauseFunc
-	// agents belongs to who receives.
+	// agents is used only by the receiving goroutine.
 	agents map[uint32]*relayed
 
 	mu      sync.Mutex
-	answers []*controlv1.RelayAnswer // in order; the last one is being filled
+	answers []*controlv1.RelayAnswer // pending, in order; the last one is being filled
 	size    int                      // of the last one
 	backlog int
 	wake    chan struct{}
@@ -40,8 +40,8 @@ type relay struct {
 
 // Relay implements control.v1.Heartbeats, for a gateway.
 func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
-	// A gateway gives most agents to the replica that has the fewest. One that has yet
-	// to read which etcd leases they stand on would let these run out.
+	// A gateway sends most agents to the replica with the fewest. A replica that has not yet
+	// read their etcd leases would let these expire.
 	select {
 	case <-h.loop.Followed():
 	case <-h.loop.Ended():
@@ -49,7 +49,7 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 	case <-stream.Context().Done():
 		return stream.Context().Err()
 	}
-	// That Relay is known here, before there is anything to answer.
+	// The header shows the gateway that this replica knows Relay.
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 				end(err)
 				return
 			}
-			r.take(m)
+			r.handle(m)
 		}
 	}()
 	for {
@@ -74,7 +74,7 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-r.wake:
-			for _, m := range r.taken() {
+			for _, m := range r.takeAll() {
 				if err := stream.Send(m); err != nil {
 					end(err)
 					break
@@ -84,24 +84,24 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 	}
 }
 
-// take takes in what the gateway has sent. What is of a stream that this replica
-// has ended already is of no consequence.
-func (r *relay) take(m *controlv1.RelayRequest) {
+// handle handles a message of the gateway. Heartbeats of streams that this replica has ended
+// are ignored.
+func (r *relay) handle(m *controlv1.RelayRequest) {
 	for _, q := range m.GetRequests() {
 		a := r.agents[q.GetAgent()]
 		if a == nil {
-			hello, err := helloOf(q.GetRequest())
+			hello, err := decodeHello(q.GetRequest())
 			if err != nil {
 				r.ended(q.GetAgent(), err)
 				continue
 			}
 			a = r.begin(q.GetAgent(), hello)
 		}
-		a.session.arrive(q.GetRequest())
+		a.session.receive(q.GetRequest())
 	}
 	for _, agent := range m.GetHeartbeats() {
 		if a := r.agents[agent]; a != nil {
-			a.session.arrive(nil)
+			a.session.receive(nil)
 		}
 	}
 	for _, agent := range m.GetEnded() {
@@ -119,15 +119,14 @@ func (r *relay) begin(agent uint32, first *controlv1.HeartbeatRequest) *relayed 
 	return a
 }
 
-// leave ends the sessions of all agents: the gateway is gone, or this replica
-// stops.
+// leave ends the sessions of all agents, after the gateway's stream has ended.
 func (r *relay) leave() {
 	for _, a := range r.agents {
 		a.leave()
 	}
 }
 
-// relayed is an agent on a relay, and the way back to it.
+// relayed is the stream of one agent over a relay.
 type relayed struct {
 	r       *relay
 	agent   uint32
@@ -149,7 +148,7 @@ func (l *relayed) answer(a *controlv1.HeartbeatAnswer) {
 	}
 	text, err := proto.Marshal(a)
 	if err != nil {
-		l.end(err) // only text that is no valid UTF-8
+		l.end(err) // only for invalid UTF-8
 		return
 	}
 	l.r.put(len(text), func(m *controlv1.RelayAnswer) {
@@ -162,7 +161,7 @@ func (l *relayed) end(err error) {
 	l.r.ended(l.agent, err)
 }
 
-// ended tells the gateway to end an agent's stream.
+// ended makes the gateway end an agent's stream.
 func (r *relay) ended(agent uint32, err error) {
 	failure := rpc.Pack(err)
 	r.put(len(failure), func(m *controlv1.RelayAnswer) {
@@ -170,7 +169,7 @@ func (r *relay) ended(agent uint32, err error) {
 	})
 }
 
-// put adds something of a size to what waits for the gateway.
+// put adds an answer of a size to the pending ones.
 func (r *relay) put(size int, add func(*controlv1.RelayAnswer)) {
 	size += relayOverhead
 	r.mu.Lock()
@@ -183,7 +182,7 @@ func (r *relay) put(size int, add func(*controlv1.RelayAnswer)) {
 	full := r.backlog > relayBacklog
 	r.mu.Unlock()
 	if full {
-		r.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d bytes of answers have not been taken", relayBacklog))
+		r.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "the gateway has not received %d bytes of answers", relayBacklog))
 	}
 	select {
 	case r.wake <- struct{}{}:
@@ -191,8 +190,8 @@ func (r *relay) put(size int, add func(*controlv1.RelayAnswer)) {
 	}
 }
 
-// taken answers what waits for the gateway.
-func (r *relay) taken() []*controlv1.RelayAnswer {
+// takeAll removes and returns the pending answers.
+func (r *relay) takeAll() []*controlv1.RelayAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	answers := r.answers

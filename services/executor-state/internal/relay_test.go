@@ -107,8 +107,8 @@ func TestRelay(t *testing.T) {
 	s.until(1, present)
 	s.bring(2, &controlv1.HeartbeatRequest{Id: "b", Incarnation: b})
 	s.until(2, present)
-	if h.pulse.streams != 2 {
-		t.Errorf("%d agents' heartbeats are taken", h.pulse.streams)
+	if h.streams.count != 2 {
+		t.Errorf("%d agents' heartbeats are taken", h.streams.count)
 	}
 	for range 3 {
 		s.in <- &controlv1.RelayRequest{Heartbeats: []uint32{1, 2, 99}}
@@ -139,11 +139,11 @@ func TestRelay(t *testing.T) {
 	}
 
 	s.in <- &controlv1.RelayRequest{Ended: []uint32{2, 99}}
-	if gone := <-h.gone.waiting; gone.id != "b" || gone.incarnation != b {
+	if gone := <-h.prober.queue; gone.id != "b" || gone.incarnation != b {
 		t.Errorf("looked after is %+v", gone)
 	}
 	hangUp()
-	if gone := <-h.gone.waiting; gone.id != "a" || gone.incarnation != a {
+	if gone := <-h.prober.queue; gone.id != "a" || gone.incarnation != a {
 		t.Errorf("looked after is %+v", gone)
 	}
 	if err := <-s.outcome; !errors.Is(err, context.Canceled) {
@@ -161,7 +161,7 @@ func TestRelayIsBounded(t *testing.T) {
 	for range 9 {
 		one.answer(long)
 	}
-	for _, m := range r.taken() {
+	for _, m := range r.takeAll() {
 		if n := len(m.GetAnswers()); n > 3 {
 			t.Errorf("%d answers share a message", n)
 		}

@@ -2,6 +2,7 @@ package internal
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,52 +14,52 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// The bounds of forwarded reports.
+// The limits of forwarded reports.
 const (
 	reportsInCall   = 256
 	reportsWaiting  = 4096
 	reportCalls     = 4
 	reportCallLimit = 10 * time.Second
-	// reportCallBytes bounds the reports of a call, and what reports are joined
-	// into: the assigner decides all of them in one step. A single report of an agent
-	// may be larger, as large as a message may be.
+	// reportCallBytes limits the reports of a call, and merged reports, because the assigner
+	// handles all reports of a call in one step. A single report of an agent may be larger,
+	// up to the limit of a message.
 	reportCallBytes = 4<<20 - 256<<10
 )
 
-// Reports forwards what agents report to the assigner, many agents to a call:
-// whatever has come while the last calls were under way.
+// Reports forwards the reports of agents to the assigner. A call contains the reports of many
+// agents: all that came during the calls before.
 type Reports struct {
 	dispatch controlv1.DispatchClient
-	waiting  chan waitingReport
-	// Guard calls what handles the assigner's answers, and reports whether it
-	// returned; by default it only calls.
+	waiting  chan pendingReport
+	// Guard calls the function that handles the assigner's answers, and reports whether it
+	// returned; by default it only calls it.
 	Guard func(peer string, fn func()) bool
 }
 
-type waitingReport struct {
+type pendingReport struct {
 	report *controlv1.ExecutorReport
-	answer chan *controlv1.ExecutorReportAnswer // closed without one when it has to be brought again
+	answer chan *controlv1.ExecutorReportAnswer // closed without one if the report must be repeated
 }
 
-// unguarded only calls.
+// unguarded calls fn without a guard.
 func unguarded(_ string, fn func()) bool {
 	fn()
 	return true
 }
 
-// NewReports forwards through a gateway; Run runs it.
+// NewReports returns a forwarder that calls the assigner through a gateway; Run runs it.
 func NewReports(gateway grpc.ClientConnInterface) *Reports {
 	return &Reports{
-		dispatch: controlv1.NewDispatchClient(gateway), waiting: make(chan waitingReport, reportsWaiting),
+		dispatch: controlv1.NewDispatchClient(gateway), waiting: make(chan pendingReport, reportsWaiting),
 		Guard: unguarded,
 	}
 }
 
-// Forward brings a report to the assigner and waits for its answer. Without
-// one in time the report is to be brought again.
+// Forward sends a report to the assigner and waits for its answer. On an error the agent must
+// repeat the report.
 func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer, error) {
-	again := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the report has not reached the assigner")
-	w := waitingReport{report, make(chan *controlv1.ExecutorReportAnswer, 1)}
+	again := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the assigner did not answer the report in time")
+	w := pendingReport{report, make(chan *controlv1.ExecutorReportAnswer, 1)}
 	select {
 	case r.waiting <- w:
 	case <-ctx.Done():
@@ -77,46 +78,43 @@ func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport)
 
 // Run forwards until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
-	done := make(chan struct{}, reportCalls)
+	var calling sync.WaitGroup
 	for range reportCalls {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			var next *waitingReport
+		calling.Go(func() {
+			var next *pendingReport
 			for ctx.Err() == nil {
 				first := next
 				next = nil
 				r.Guard(model.ServiceAssigner, func() { next = r.call(ctx, first) })
 			}
-		}()
+		})
 	}
-	for range reportCalls {
-		<-done
-	}
+	calling.Wait()
 	return nil
 }
 
-// batch is the reports of one call, one of each executor.
+// batch is the reports of one call, one for each executor.
 type batch struct {
-	waiting []waitingReport
-	place   map[string]int // of an executor's
+	reports []pendingReport
+	place   map[string]int // in reports, by executor
 }
 
-// add takes a report. A later one of the same executor, from another of its
-// streams, takes the place of the earlier, which is to be brought again.
-func (b *batch) add(w waitingReport) {
+// add adds a report. If there is one of the same executor, from another of its streams, the
+// new one replaces it, and the old one must be repeated.
+func (b *batch) add(w pendingReport) {
 	executor := w.report.GetExecutor()
 	if i, again := b.place[executor]; again {
-		close(b.waiting[i].answer)
-		b.waiting[i] = w
+		close(b.reports[i].answer)
+		b.reports[i] = w
 		return
 	}
-	b.place[executor] = len(b.waiting)
-	b.waiting = append(b.waiting, w)
+	b.place[executor] = len(b.reports)
+	b.reports = append(b.reports, w)
 }
 
-// collect waits for a report and takes those that wait with it, as many as fit a
-// message. The first that does not is answered as next: it goes with the next call.
-func (r *Reports) collect(ctx context.Context, first *waitingReport) (b *batch, next *waitingReport) {
+// collect waits for a report, and collects all pending ones that fit in a call with it. The
+// first that does not fit is returned as next, for the next call.
+func (r *Reports) collect(ctx context.Context, first *pendingReport) (b *batch, next *pendingReport) {
 	b = &batch{place: map[string]int{}}
 	if first == nil {
 		select {
@@ -127,7 +125,7 @@ func (r *Reports) collect(ctx context.Context, first *waitingReport) (b *batch, 
 		}
 	}
 	b.add(*first)
-	for bytes := proto.Size(first.report); len(b.waiting) < reportsInCall; {
+	for bytes := proto.Size(first.report); len(b.reports) < reportsInCall; {
 		select {
 		case w := <-r.waiting:
 			if bytes += proto.Size(w.report); bytes > reportCallBytes {
@@ -141,12 +139,12 @@ func (r *Reports) collect(ctx context.Context, first *waitingReport) (b *batch, 
 	return b, nil
 }
 
-// call brings what waits, first what did not fit before, and answers what does not
-// fit now.
-func (r *Reports) call(ctx context.Context, first *waitingReport) (next *waitingReport) {
+// call sends the pending reports, beginning with first, which did not fit in the call before.
+// It returns the report that does not fit now.
+func (r *Reports) call(ctx context.Context, first *pendingReport) (next *pendingReport) {
 	b, next := r.collect(ctx, first)
 	request := &controlv1.ReportWorkersRequest{}
-	for _, w := range b.waiting {
+	for _, w := range b.reports {
 		request.Reports = append(request.Reports, w.report)
 	}
 	if len(request.Reports) == 0 {
@@ -154,7 +152,7 @@ func (r *Reports) call(ctx context.Context, first *waitingReport) (next *waiting
 	}
 	defer func() {
 		for _, i := range b.place {
-			close(b.waiting[i].answer)
+			close(b.reports[i].answer)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, reportCallLimit)
@@ -165,10 +163,10 @@ func (r *Reports) call(ctx context.Context, first *waitingReport) (next *waiting
 	}
 	for _, a := range answer.GetAnswers() {
 		i, ok := b.place[a.GetExecutor()]
-		if !ok || wire.CheckReportAnswer(a, len(b.waiting[i].report.GetWorkers())) != nil {
-			continue // as one that is missing
+		if !ok || wire.CheckReportAnswer(a, len(b.reports[i].report.GetWorkers())) != nil {
+			continue // the answer counts as missing
 		}
-		b.waiting[i].answer <- a
+		b.reports[i].answer <- a
 		delete(b.place, a.GetExecutor())
 	}
 	return next

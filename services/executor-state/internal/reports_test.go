@@ -108,7 +108,7 @@ func TestReportsFitMessages(t *testing.T) {
 			answers = append(answers, done)
 		}
 		synctest.Wait()
-		var next *waitingReport
+		var next *pendingReport
 		for range 5 {
 			next = r.call(t.Context(), next)
 		}

@@ -70,8 +70,8 @@ func beating(t *testing.T, h *Heartbeats, id string, incarnation int64) *session
 // sends has the agent send a heartbeat, and answers what came of it: an answer, or
 // the end.
 func (s *session) sends(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnswer, error) {
-	s.take(m)
-	b := s.line.(back)
+	s.handle(m)
+	b := s.stream.(back)
 	select {
 	case answer := <-b.answers:
 		return answer, nil
@@ -104,7 +104,7 @@ func play(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents 
 	})
 }
 
-// However often an agent beats, its etcd lease is renewed once in renewEvery; and
+// However often an agent beats, its etcd lease is renewed once in renewInterval; and
 // an agent that beats as it is told to has it renewed at each beat.
 func TestRenewsOnceInAWhile(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
@@ -118,12 +118,12 @@ func TestRenewsOnceInAWhile(t *testing.T) {
 		}
 		last := granted
 		for _, began := range r.began {
-			if gap := began.Sub(last); gap < renewEvery || gap > renewEvery+time.Second {
+			if gap := began.Sub(last); gap < renewInterval || gap > renewInterval+time.Second {
 				t.Errorf("renewed %v after the renewal before", gap)
 			}
 			last = began
 		}
-		if n, most := len(r.began), int(4*PresenceTTL/renewEvery); n > most || n < most-2 {
+		if n, most := len(r.began), int(4*PresenceTTL/renewInterval); n > most || n < most-2 {
 			t.Errorf("%d renewals in %v", n, 4*PresenceTTL)
 		}
 		for range 3 {
@@ -140,7 +140,7 @@ func TestRenewsOnceInAWhile(t *testing.T) {
 // until one succeeds no beat is answered present.
 func TestPresentOnlyByARenewal(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
-		time.Sleep(renewEvery)
+		time.Sleep(renewInterval)
 		r.err = errors.New("etcd does not answer")
 		for i := range 5 {
 			answer, err := s.sends(nil)
@@ -149,13 +149,13 @@ func TestPresentOnlyByARenewal(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		r.err, r.takes = nil, renewEvery
+		r.err, r.takes = nil, renewInterval
 		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
 			t.Fatalf("a slow renewal: %v, %v", answer, err)
 		}
 		n := len(r.began)
 		if _, err := s.sends(nil); err != nil || len(r.began) != n+1 {
-			t.Errorf("a renewal that began %v ago still stands", renewEvery)
+			t.Errorf("a renewal that began %v ago still stands", renewInterval)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestPresentOnlyByARenewal(t *testing.T) {
 // An etcd lease that has run out is replaced at the beat that finds it out.
 func TestRunOutIsAnnouncedAgain(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
-		time.Sleep(renewEvery)
+		time.Sleep(renewInterval)
 		old := s.lease
 		r.err = store.ErrLeaseNotFound
 		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() || s.lease == old {
@@ -177,7 +177,7 @@ func TestRunOutIsAnnouncedAgain(t *testing.T) {
 func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		beat := func() bool {
-			time.Sleep(renewEvery)
+			time.Sleep(renewInterval)
 			answer, err := s.sends(nil)
 			if err != nil {
 				t.Fatal(err)
@@ -207,7 +207,7 @@ func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
 func TestOlderCopyIsTold(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		register(t, agents, "a", "second")
-		time.Sleep(renewEvery)
+		time.Sleep(renewInterval)
 		answer, err := s.sends(nil)
 		if err == nil && !answer.GetPresent() {
 			_, err = s.sends(nil) // asks the leader, who says why
@@ -218,9 +218,9 @@ func TestOlderCopyIsTold(t *testing.T) {
 	})
 }
 
-// registered makes an executor known to an agent with a secret, and answers the hello
+// registerAgent registers an executor for an agent with a secret, and returns the first request
 // of its stream.
-func registered(t *testing.T, agents *Agents, nonce, secret string) *controlv1.HeartbeatRequest {
+func registerAgent(t *testing.T, agents *Agents, nonce, secret string) *controlv1.HeartbeatRequest {
 	t.Helper()
 	answer, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
 		Id: "b", Address: "127.0.0.1:1", Nonce: nonce, Secret: secret, Resources: map[string]int64{"slots": 4},
@@ -244,7 +244,7 @@ func TestAStrangersHeartbeatsAreRefused(t *testing.T) {
 		forwarding.Go(func() { _ = s.h.reports.Run(ctx) })
 		defer forwarding.Wait()
 		defer stop()
-		hello := registered(t, agents, "n1", "secret")
+		hello := registerAgent(t, agents, "n1", "secret")
 		for _, nonce := range []string{"", "guess"} {
 			hello.Nonce, hello.Report = nonce, &controlv1.ExecutorReport{Complete: true}
 			stranger := s.h.begin(ctx, hello, newBack())
@@ -256,7 +256,7 @@ func TestAStrangersHeartbeatsAreRefused(t *testing.T) {
 		if answer, err := s.h.begin(ctx, hello, newBack()).sends(hello); err != nil || !answer.GetPresent() {
 			t.Errorf("the agent itself is told %v, %v", answer, err)
 		}
-		time.Sleep(beatTimeout)
+		time.Sleep(heartbeatTimeout)
 	})
 }
 
@@ -264,9 +264,9 @@ func TestAStrangersHeartbeatsAreRefused(t *testing.T) {
 // reports living workers the executor is not usable, however often it does.
 func TestASupersededAgentIsTold(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
-		hello := registered(t, agents, "n1", "secret")
+		hello := registerAgent(t, agents, "n1", "secret")
 		hello.Report = &controlv1.ExecutorReport{Complete: true, Workers: running(0)}
-		second := registered(t, agents, "m1", "secret")
+		second := registerAgent(t, agents, "m1", "secret")
 		if answer, err := s.h.begin(t.Context(), second, newBack()).sends(second); err != nil || !answer.GetPresent() {
 			t.Fatalf("the second agent is told %v, %v", answer, err)
 		}
@@ -377,14 +377,14 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 			s = beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())
 			s.workers.reported(&controlv1.ExecutorReport{Complete: true, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
 		}
-		judge := func(strays int32) { s.workers.judge(false, &controlv1.ExecutorReportAnswer{Strays: strays}) }
+		judge := func(strays int32) { s.workers.answered(false, &controlv1.ExecutorReportAnswer{Strays: strays}) }
 
 		again()
-		time.AfterFunc(judgeTimeout/2, func() { judge(0) })
+		time.AfterFunc(answerWait/2, func() { judge(0) })
 		beat("they are as they should be", false)
 
 		again()
-		time.AfterFunc(judgeTimeout/2, func() { judge(1) })
+		time.AfterFunc(answerWait/2, func() { judge(1) })
 		beat("one is a stray", true)
 		judge(0)
 		beat("it is gone", false)
@@ -394,7 +394,7 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 		again()
 		began := time.Now()
 		beat("nobody says", true)
-		if waited := time.Since(began); waited < judgeTimeout {
+		if waited := time.Since(began); waited < answerWait {
 			t.Errorf("it waited %v", waited)
 		}
 		beat("nobody says yet", true)
@@ -403,7 +403,7 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 
 		// The assigner that knew of it may lead no more.
 		judge(1)
-		time.Sleep(judgeAgain + time.Millisecond)
+		time.Sleep(maxOrphaned + time.Millisecond)
 		if _, err := s.sends(nil); !fault.Is(err, fault.ReasonUnavailable) {
 			t.Errorf("it is not asked to report everything again: %v", err)
 		}
@@ -456,12 +456,12 @@ func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
 func TestHeartbeatFigures(t *testing.T) {
 	h := &Heartbeats{}
 	for range 3 {
-		h.pulse.begin()
+		h.streams.add(1)
 	}
-	h.pulse.end()
-	h.pulse.beat(HeartbeatEvery / 2)
-	h.pulse.beat(HeartbeatEvery + 200*time.Millisecond)
-	h.pulse.beat(HeartbeatEvery + 2*time.Second)
+	h.streams.add(-1)
+	h.streams.heartbeat(HeartbeatEvery / 2)
+	h.streams.heartbeat(HeartbeatEvery + 200*time.Millisecond)
+	h.streams.heartbeat(HeartbeatEvery + 2*time.Second)
 	text := scrape(t, func(f process.Figures) { h.Show(f) })
 	for _, want := range []string{
 		`berth_executor_state_heartbeat_streams 2`,
@@ -492,7 +492,7 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 		running.Go(func() { _ = r.Run(ctx) })
 		answers := newBack()
 		s := &session{
-			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, line: answers, id: "a", workers: newLiving(&crowd{}),
+			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, stream: answers, id: "a", workers: newReportedWorkers(&sharedWorkers{}),
 			admitted: make(chan struct{}),
 		}
 		s.admit()
@@ -547,17 +547,17 @@ func TestJoinedReportsAreBounded(t *testing.T) {
 	}
 	waiting := report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_RUNNING, 0))
 	for range 10 { // beats
-		if !join(waiting, report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_COMPLETED, 0))) {
+		if !merge(waiting, report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_COMPLETED, 0))) {
 			t.Fatal("not joined")
 		}
 	}
 	if len(waiting.GetWorkers()) != 3 || waiting.GetWorkers()[2].GetState() != berthv1.Assignment_COMPLETED {
 		t.Errorf("joined as %v", waiting.GetWorkers())
 	}
-	if !join(waiting, report(worker(2, berthv1.Assignment_FAILED, reportCallBytes/2))) {
+	if !merge(waiting, report(worker(2, berthv1.Assignment_FAILED, reportCallBytes/2))) {
 		t.Error("half a message is not joined")
 	}
-	if join(waiting, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) || proto.Size(waiting) > reportCallBytes {
+	if merge(waiting, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) || proto.Size(waiting) > reportCallBytes {
 		t.Errorf("joined to %d bytes", proto.Size(waiting))
 	}
 }

@@ -30,7 +30,7 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 				end(err)
 				return
 			}
-			s.take(m)
+			s.handle(m)
 		}
 	}()
 	for {

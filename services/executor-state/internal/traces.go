@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// traceCycle begins the span of taking a cycle, where the cycle is traced. It is
-// sent only if granted is called, as is that of the registry.
+// traceCycle begins the span of a cycle if the cycle is traced. Like the registry's span it is
+// exported only if granted is called.
 func traceCycle(ctx context.Context, req *controlv1.CycleRequest) (traced context.Context, granted func()) {
 	tracer := trace.SpanFromContext(ctx).TracerProvider().Tracer(tracing.Scope) // that of the call
 	ctx, span := tracing.Batch(ctx, tracer, "run scheduling cycle", []model.Trace{model.Trace(req.GetTrace())}, trace.WithAttributes(

@@ -18,7 +18,7 @@ const (
 	maxIdle     = 1000
 )
 
-// Usage is berth.v1.Usage over the loop.
+// Usage implements berth.v1.Usage over the loop.
 type Usage struct {
 	berthv1.UnimplementedUsageServer
 	loop loop.Owner[*inventory.Core]
@@ -63,8 +63,8 @@ func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 	return m
 }
 
-// count is the largest int32 for more than that: there may be more workers
-// waiting than a field on the wire can count.
+// count converts a number, at most to the largest int32: more workers may be pending than a
+// field of the message can count.
 func count[N int | int64](n N) int32 { return int32(min(int64(n), math.MaxInt32)) }
 
 // ListIdleExecutors implements berth.v1.Executors.
@@ -74,9 +74,9 @@ func (s *Executors) ListIdleExecutors(ctx context.Context, req *berthv1.ListIdle
 	case limit == 0:
 		limit = defaultIdle
 	case limit < 0:
-		return nil, fault.BadField(fault.ReasonInvalid, "max", "must be at least 1, is %d", limit)
+		return nil, fault.BadField(fault.ReasonInvalid, "max", "must be at least 1, got %d", limit)
 	case limit > maxIdle:
-		return nil, fault.BadField(fault.ReasonTooLarge, "max", "at most %d, is %d", maxIdle, limit)
+		return nil, fault.BadField(fault.ReasonTooLarge, "max", "must be at most %d, got %d", maxIdle, limit)
 	}
 	answer := &berthv1.ListIdleExecutorsAnswer{}
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {

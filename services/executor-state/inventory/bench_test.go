@@ -188,7 +188,7 @@ func BenchmarkChoose(b *testing.B) {
 			c.index.Query(r.k)
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
-					if _, refusal := c.index.Fits(r.k, int(r.workers)); refusal != nil {
+					if _, refusal := c.index.Choose(r.k, int(r.workers)); refusal != nil {
 						b.Fatalf("%+v", refusal)
 					}
 				})
@@ -203,7 +203,7 @@ func BenchmarkSameShape(b *testing.B) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
 	for _, of := range looks {
 		c := fleetOf100000(of)
-		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.index.Fits(k, 100) }) })
+		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.index.Choose(k, 100) }) })
 	}
 }
 
@@ -224,7 +224,7 @@ func BenchmarkBroadSections(b *testing.B) {
 					Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1},
 					Pools:     []string{fmt.Sprintf("broad-%d", asked%sections)},
 				}
-				if _, refusal := c.index.Fits(k, 100); refusal != nil {
+				if _, refusal := c.index.Choose(k, 100); refusal != nil {
 					b.Fatalf("%+v", refusal)
 				}
 			})
@@ -270,7 +270,7 @@ func BenchmarkRefusal(b *testing.B) {
 		c.index.Query(k)
 		b.Run(name, func(b *testing.B) {
 			coreTime(b, func() {
-				if _, refusal := c.index.Fits(k, 100); refusal == nil {
+				if _, refusal := c.index.Choose(k, 100); refusal == nil {
 					b.Fatal("it fits")
 				}
 			})

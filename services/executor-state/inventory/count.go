@@ -77,7 +77,7 @@ func (c *Core) Metrics(now time.Time) Metrics {
 	}
 	for k := range c.index.Classes(nil) {
 		away := 0
-		for why, state := range standingStates {
+		for why, state := range ineligibleStates {
 			f.add(k, state, k.Count(why))
 			away += k.Count(why)
 		}
@@ -100,8 +100,8 @@ func (c *Core) Metrics(now time.Time) Metrics {
 	return f
 }
 
-// standingStates are the states of executors that are not READY.
-var standingStates = map[match.Standing]model.ExecutorState{
+// ineligibleStates are the states of executors that are not READY.
+var ineligibleStates = map[match.Eligibility]model.ExecutorState{
 	match.Registered: model.ExecutorRegistered, match.Unreachable: model.ExecutorUnreachable, match.Lost: model.ExecutorLost,
 }
 

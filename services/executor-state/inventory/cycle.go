@@ -52,7 +52,7 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 	}
 	r := round{Core: c, Cycle: cycle, before: c.refused, stopped: map[string]bool{}}
 	c.refused = make(map[string]*refused, len(r.before))
-	c.index.Spent = 0
+	c.index.Work = 0
 	outcomes := make([]model.Outcome, 0, len(cycle.Candidates))
 	for i, candidate := range cycle.Candidates {
 		outcome, repeated := r.decideCandidate(candidate, i == 0)
@@ -80,7 +80,7 @@ func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome,
 		// Another leader refused it.
 		r.waitsForView = !r.complete(&e) && e.Mod > r.revision && !r.quarantined.uids[e.UID]
 	}
-	exhausted := r.index.Spent >= r.index.Limits.Work || r.bytes >= r.answerLimit
+	exhausted := r.index.Work >= r.index.Limits.Work || r.bytes >= r.answerLimit
 	switch {
 	case r.waitsForView:
 		o = model.Outcome{UID: e.UID, Result: model.Later}
@@ -198,11 +198,11 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	if message := r.stale(e); message != "" {
 		return refuse(model.Stale, fault.ReasonStale, message)
 	}
-	if before != nil && r.index.Stands(before.Refusal) {
+	if before != nil && r.index.StillRefused(before.Refusal) {
 		r.remember(before)
 		return before.outcome()
 	}
-	picks, refusal := r.index.Fits(e.Constraints, needed)
+	picks, refusal := r.index.Choose(e.Constraints, needed)
 	if refusal != nil {
 		refused := &refused{e, refusal}
 		r.remember(refused)

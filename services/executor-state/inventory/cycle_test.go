@@ -80,7 +80,7 @@ func TestARefusalIsRemembered(t *testing.T) {
 	entry := r.queue("a", 2, cpu(1))
 	ask := func() (model.Outcome, int) {
 		o := r.cycle(entry)[0]
-		return o, r.core.index.Spent
+		return o, r.core.index.Work
 	}
 	first, spent := ask()
 	again, nothing := ask()
@@ -143,7 +143,7 @@ func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 		if o := r.cycle(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != model.NoFit {
 			t.Fatalf("%+v", o)
 		}
-		return r.core.index.Spent
+		return r.core.index.Work
 	}
 	narrow, all := cpu(1), cpu(1)
 	narrow.Attributes = map[string]string{"rack": "7"}
@@ -178,7 +178,7 @@ func TestFittingCandidatesAreDecidedWhileExecutorsChange(t *testing.T) {
 	last.Group = "fits"
 	entries = append(entries, last)
 	r.cycle(entries[0])
-	r.core.index.Limits.Work = 2 * r.core.index.Spent
+	r.core.index.Limits.Work = 2 * r.core.index.Work
 	for cycle := 1; ; cycle++ {
 		outcomes := r.cycle(entries...)
 		if outcomes[len(entries)-1].Result == model.Granted {

@@ -40,7 +40,7 @@ type hostTerm struct {
 // hold is what leases use of the executor with an ordinal. It is kept by ordinal because
 // the view may show a lease before its executors.
 type hold struct {
-	match.Held
+	match.Leased
 	host *host
 	// placements counts the workers of each lease here, in order of UID.
 	placements []placement
@@ -128,7 +128,7 @@ func (h *host) stateSince() time.Time {
 // standingNow derives the standing as far as records about the executor decide it; the
 // index adds what its class and its leases decide. No other code decides it: an executor is
 // in the index of those that may get work, and reported as free, exactly if it is Open.
-func (h *host) standingNow() match.Standing {
+func (h *host) eligibility() match.Eligibility {
 	switch {
 	case h.shown() == model.ExecutorRegistered:
 		return match.Registered
@@ -143,7 +143,7 @@ func (h *host) standingNow() match.Standing {
 	case len(h.Named) > 0:
 		return match.Disabled
 	}
-	return match.Open
+	return match.Eligible
 }
 
 func (h *host) useNow() usage.Use {
@@ -156,7 +156,7 @@ func (h *host) useNow() usage.Use {
 		return usage.Running
 	case h.hold.Workers > 0:
 		return usage.Leased
-	case h.Standing() != match.Open:
+	case h.Eligibility() != match.Eligible:
 		return usage.Unavailable
 	}
 	return usage.Idle
@@ -193,7 +193,7 @@ func (c *Core) setExecutor(id string, next *entry) {
 	h.Record, h.since = e, next.since
 	h.hold = c.holdOf(e.Ordinal)
 	h.hold.host = h
-	h.Ordinal, h.Held = e.Ordinal, &h.hold.Held
+	h.Ordinal, h.Leased = e.Ordinal, &h.hold.Leased
 	c.index.Set(&h.Executor.Executor, &match.Kind{
 		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
 	})
@@ -309,7 +309,7 @@ func (c *Core) place(h *host) {
 		c.superseded[h.ID] = h
 	}
 	c.listExpired(h)
-	if within := c.index.Place(&h.Executor.Executor, h.standingNow()); !within {
+	if within := c.index.Place(&h.Executor.Executor, h.eligibility()); !within {
 		c.overcommitted[h.ID] = h
 	}
 	c.countUse(h)

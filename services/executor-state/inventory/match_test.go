@@ -237,7 +237,7 @@ func shapeOf(h *host) string {
 
 // choose returns the executors for n workers, and how many fit if not all do.
 func choose(c *Core, k constraint.Constraints, n int) ([]match.Pick, int) {
-	picks, refusal := c.index.Fits(k, n)
+	picks, refusal := c.index.Choose(k, n)
 	if refusal != nil {
 		return nil, refusal.Fitting
 	}
@@ -436,7 +436,7 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 // tighten sets limits in the core's index that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.index.Limits
-	limits.Sections, limits.Words = evenly(1, 3, limits.Sections).Draw(t, "sections"), evenly(1, 3, limits.Words).Draw(t, "words")
+	limits.Selections, limits.Words = evenly(1, 3, limits.Selections).Draw(t, "sections"), evenly(1, 3, limits.Words).Draw(t, "words")
 	limits.Block, limits.Narrow = evenly(1, 2, 4, limits.Block).Draw(t, "block"), evenly(0, 2, limits.Narrow).Draw(t, "narrow")
 }
 
@@ -475,11 +475,11 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 
 // checkRefusals compares every remembered refusal with a search.
 func checkRefusals(t *rapid.T, c *Core) {
-	c.index.Spent = c.index.Limits.Work // nothing is left for looks that only the numbers call for
+	c.index.Work = c.index.Limits.Work // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid].Refusal
-		if e := c.refused[uid].candidate; c.index.Stands(&before) {
-			_, now := c.index.Fits(e.Constraints, e.Workers.Len())
+		if e := c.refused[uid].candidate; c.index.StillRefused(&before) {
+			_, now := c.index.Choose(e.Constraints, e.Workers.Len())
 			if now == nil || before.Fitting == 0 && now.Fitting > 0 {
 				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
 			}

@@ -38,7 +38,7 @@ func AttributesKey(attributes map[string]string) string {
 	return strings.Join(folded, ",")
 }
 
-// Contain reports whether attributes have all that are wanted.
+// Contain reports whether the list contains all wanted attributes.
 func (list Attributes) Contain(wanted Attributes) bool {
 	at := 0
 	for _, w := range wanted {
@@ -52,69 +52,66 @@ func (list Attributes) Contain(wanted Attributes) bool {
 	return true
 }
 
-// column is the classes by their values of one attribute. There is one for each
-// attribute that a section goes by, and none for others: what no request ever
-// names costs nothing.
-type column struct {
-	values map[string]*holders
-	// byClass are the holders of each class, by its index; none are those of the
-	// classes without the attribute.
-	byClass []*holders
-	none    holders
-	// users counts the sections that go by it.
+// attributeIndex is the classes by their value of one attribute. An attribute is indexed
+// only while a selection uses it.
+type attributeIndex struct {
+	values map[string]*attributeValue
+	// byClass is the value of each class, by the index of the class. Classes without the
+	// attribute have none.
+	byClass []*attributeValue
+	none    attributeValue
+	// users counts the selections that use the attribute.
 	users int
 }
 
-// holders are the classes with one value, and the sections that look for more
-// of them.
-type holders struct {
-	classes  core.Ordered[*Class]
-	sections []*section
-	// search is the last that counted workers of a batch here, and taken how many.
+// attributeValue is the classes with one value of an attribute, and the selections that
+// new classes with this value may join.
+type attributeValue struct {
+	classes    core.Ordered[*Class]
+	selections []*selection
+	// placed counts the workers that the search with a number has placed on executors
+	// with the value.
 	search uint64
-	taken  int64
+	placed int64
 }
 
-func newHolders() *holders { return &holders{classes: core.NewOrdered(compareIndexes)} }
-
-// of answers the holders of a value.
-func (k *column) of(value string) *holders {
-	h := k.values[value]
-	if h == nil {
-		h = newHolders()
-		k.values[value] = h
+// value returns the entry of a value, which it creates if there is none.
+func (x *attributeIndex) value(value string) *attributeValue {
+	v := x.values[value]
+	if v == nil {
+		v = &attributeValue{classes: core.NewOrdered(compareIndexes)}
+		x.values[value] = v
 	}
-	return h
+	return v
 }
 
-// ofClass answers the holders that the class with an index is one of.
-func (k *column) ofClass(index int32) *holders {
-	if int(index) < len(k.byClass) && k.byClass[index] != nil {
-		return k.byClass[index]
+// ofClass returns the value of the class with an index.
+func (x *attributeIndex) ofClass(index int32) *attributeValue {
+	if int(index) < len(x.byClass) && x.byClass[index] != nil {
+		return x.byClass[index]
 	}
-	return &k.none
+	return &x.none
 }
 
-// enter adds a class with a value, leave takes it out.
-func (k *column) enter(class *Class, value string) *holders {
-	h := k.of(value)
-	h.classes.Insert(class)
-	if grow := int(class.index) + 1 - len(k.byClass); grow > 0 {
-		k.byClass = append(k.byClass, make([]*holders, grow)...)
+func (x *attributeIndex) add(class *Class, value string) *attributeValue {
+	v := x.value(value)
+	v.classes.Insert(class)
+	if grow := int(class.index) + 1 - len(x.byClass); grow > 0 {
+		x.byClass = append(x.byClass, make([]*attributeValue, grow)...)
 	}
-	k.byClass[class.index] = h
-	return h
+	x.byClass[class.index] = v
+	return v
 }
 
-func (k *column) leave(class *Class, value string) {
-	k.of(value).classes.Remove(class)
-	k.byClass[class.index] = nil
-	k.dropEmpty(value)
+func (x *attributeIndex) remove(class *Class, value string) {
+	x.value(value).classes.Remove(class)
+	x.byClass[class.index] = nil
+	x.dropUnused(value)
 }
 
-// dropEmpty forgets a value that nobody has and nobody looks for.
-func (k *column) dropEmpty(value string) {
-	if h := k.values[value]; h != nil && h.classes.Len() == 0 && len(h.sections) == 0 {
-		delete(k.values, value)
+// dropUnused deletes a value that no class has and no selection uses.
+func (x *attributeIndex) dropUnused(value string) {
+	if v := x.values[value]; v != nil && v.classes.Len() == 0 && len(v.selections) == 0 {
+		delete(x.values, value)
 	}
 }

@@ -6,19 +6,17 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Best fit. A worker goes to the executor on which it leaves the least of the
-// scarcest resource, of equals to the one on which it leaves the least of the next
-// scarcest, and so on through all that it requests: see scarce.go. Then the
-// resources count that it does not request: what the executor has of each is taken
-// as a share of all that is free of it in the fleet, and the smallest of the largest
-// shares wins, so that of equal hosts those with rare devices are left alone. Then
-// the newest generation wins, then the lowest ID.
+// Best fit. A worker goes to the executor on which it leaves the least of the scarcest
+// requested resource, then the least of the next scarcest, and so on: see scarce.go. The
+// next criterion is the resources that it does not request. The executor's amount of each
+// counts as a share of the fleet's free amount, and the executor with the smallest largest
+// share wins, so that equal hosts without rare devices are used first. Then the newest
+// generation wins, then the lowest ID.
 //
-// Workers are placed one after the other. Placing one lowers what its executor has
-// left, so the next goes to the same executor until it takes no more: the
-// matcher therefore visits executors in one order, each once, and takes from
-// each what it can. First it counts, in any order, until there is room for all:
-// what does not fit is found out without putting anything in order.
+// Workers are placed one after the other. Each one reduces what its executor has left, so
+// the next goes to the same executor until no more fit. The search therefore visits each
+// executor once, in one order, and takes as many workers as fit. Before that it counts, in
+// any order, until there is room for all, so that a refusal sorts nothing.
 
 // Pick is how many workers of a batch an executor takes.
 type Pick struct {
@@ -26,73 +24,69 @@ type Pick struct {
 	Workers  int
 }
 
-// search is one entry's look at the fleet.
+// search is the search for the executors of one batch.
 type search struct {
 	scan
 	constraints constraint.Constraints
 	needed      int64
-	// most is how many workers one executor takes at most, whatever it has.
+	// most is how many workers one executor may take, whatever it has.
 	most int64
-	// spread is how many workers may share a value of an attribute, domains the
-	// values; nil for a batch that is not spread by one. Executors without the
-	// attribute count as one value together.
+	// spread is how many workers may run in one domain, that is on executors with one
+	// value of the attribute to spread by; domains is that attribute, nil for none.
+	// Executors without the attribute are one domain.
 	spread  int64
-	domains *column
-	// number tells the search's counts in domains from others.
+	domains *attributeIndex
+	// number is that of the current count of workers in domains and on shapes.
 	number uint64
-	// scarce is as scarcity returns it, once it was asked.
+	// scarce is the result of scarcity; nil before the first call.
 	scarce []string
-	// taken are those picked, where the ranking begins again.
-	taken map[*Executor]bool
+	// picked are the executors that a new ranking must leave out.
+	picked map[*Executor]bool
 }
 
 func (ix *Index) search(k constraint.Constraints, n int) *search {
-	s := &search{scan: ix.scan(ix.Query(k), true), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64}
+	s := &search{
+		scan: ix.scan(ix.Query(k), true), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64,
+		picked: map[*Executor]bool{},
+	}
 	if k.Spread.Max > 0 {
 		s.most = min(s.most, int64(k.Spread.Max))
 	}
-	if s.domains = s.query.section.domains; s.domains != nil {
+	if s.domains = s.query.selection.domains; s.domains != nil {
 		s.spread = int64(k.Spread.Max)
 	}
 	s.avoided = ix.Avoided(k, s.query)
-	s.anew()
+	s.restartCount()
 	return s
 }
 
-// choose picks executors for n workers. With fitting < n there are too few, and
-// none is picked; nothing is changed either way.
-func (ix *Index) choose(k constraint.Constraints, n int) (picks []Pick, fitting int) {
-	s := ix.search(k, n)
-	if k.SameShape {
-		s.only, fitting = s.oneShape()
-	} else {
-		fitting = s.room()
-	}
-	if fitting < n {
+// choose picks executors for all workers; it picks none if fewer fit.
+func (s *search) choose() (picks []Pick, fitting int) {
+	fitting = s.fit()
+	if int64(fitting) < s.needed {
 		return nil, fitting
 	}
-	s.anew()
+	s.restartCount()
 	return s.fill(), fitting
 }
 
-// fit is how many of n workers fit.
-func (ix *Index) fit(k constraint.Constraints, n int) (fitting int) {
-	s := ix.search(k, n)
-	if k.SameShape {
-		_, fitting = s.oneShape()
+// fit returns how many of the workers fit. With sameShape it restricts the scan to the
+// chosen shape.
+func (s *search) fit() (fitting int) {
+	if s.constraints.SameShape {
+		s.only, fitting = s.oneShape()
 		return fitting
 	}
 	return s.room()
 }
 
-// anew begins to count domains from nothing.
-func (s *search) anew() {
+// restartCount sets the count of workers in each domain and on each shape to 0.
+func (s *search) restartCount() {
 	s.searches++
 	s.number = s.searches
 }
 
-// room is how many workers of the batch there is room for: what fill would
-// place.
+// room returns how many of the workers fill would place.
 func (s *search) room() int {
 	room, enough := int64(0), s.needed
 	if s.domains != nil {
@@ -100,7 +94,7 @@ func (s *search) room() int {
 	}
 	for a, b := range s.blocks() {
 		for at := range s.fitting(a, b) {
-			room += s.take(b.traits[at].class, a.times(b.point(at), s.most))
+			room += s.place(b.traits[at].class, a.times(b.point(at), s.most))
 			if room >= enough {
 				return int(enough)
 			}
@@ -109,63 +103,53 @@ func (s *search) room() int {
 	return int(room)
 }
 
-// left is how many more workers may have the class's value to spread by.
-func (s *search) left(class int32) int64 {
+// domainLeft returns how many more workers may run in the domain of a class.
+func (s *search) domainLeft(class int32) int64 {
 	if s.domains == nil {
 		return math.MaxInt64
 	}
 	domain := s.domains.ofClass(class)
 	if domain.search != s.number {
-		domain.search, domain.taken = s.number, 0
+		domain.search, domain.placed = s.number, 0
 	}
-	return s.spread - domain.taken
+	return s.spread - domain.placed
 }
 
-// take counts up to n workers on an executor of the class, and answers how many.
-func (s *search) take(class int32, n int64) int64 {
-	n = min(n, s.left(class))
+// place counts up to n workers in the domain of a class, and returns how many.
+func (s *search) place(class int32, n int64) int64 {
+	n = min(n, s.domainLeft(class))
 	if s.domains != nil {
-		s.domains.ofClass(class).taken += n
+		s.domains.ofClass(class).placed += n
 	}
 	return n
 }
 
-// fill takes executors in order until the batch is placed, for which there is
-// room.
+// fill picks executors in order until all workers are placed. They must fit.
 func (s *search) fill() (picks []Pick) {
 	t := s.ranking(s.most)
 	for left := s.needed; left > 0; {
 		k, _ := t.first()
 		class := k.executor.class.index
 		most := t.times(k)
-		size := min(most, left, s.left(class))
+		size := min(most, left, s.domainLeft(class))
 		if s.constraints.Pack && 0 < size && size < most {
-			// It takes less than it was ordered by; others may now take more.
+			// It takes fewer than its rank assumes, so others may precede it.
 			if size == left {
 				t = s.ranking(left)
 			} else {
 				t.pop()
-				t.again(k, size)
+				t.reinsert(k, size)
 			}
 			continue
 		}
 		t.pop()
 		if size > 0 {
 			picks = append(picks, Pick{k.executor, int(size)})
-			left -= s.take(class, size)
-			s.picked(k.executor)
+			left -= s.place(class, size)
+			if s.constraints.Pack {
+				s.picked[k.executor] = true
+			}
 		}
 	}
 	return picks
-}
-
-// picked notes an executor that another ranking must leave out.
-func (s *search) picked(h *Executor) {
-	if !s.constraints.Pack {
-		return
-	}
-	if s.taken == nil {
-		s.taken = map[*Executor]bool{}
-	}
-	s.taken[h] = true
 }

@@ -8,22 +8,22 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Class is the executors with equal SKU and attributes: whatever selects executors by
-// what they are, a request, a pool or a request to disable, selects all of a class or
-// none. Where each executor has an attribute of its own there are as many classes as
-// executors, so no search looks at all of them.
+// Class is the executors with equal SKU and attributes. Requests, pools and disable
+// requests select executors by these, so they select all of a class or none. If each
+// executor has an attribute of its own there are as many classes as executors, so no search
+// looks at all classes.
 type Class struct {
 	key string
-	// index is its place in sections.classes.
+	// index is its place in selections.classes.
 	index int32
 	// host is any of its executors, without an ID.
 	host  constraint.Host
 	pools []*Pool
 	// attributes are those of host.
 	attributes Attributes
-	// executors are in no order; counts counts them by standing.
+	// executors are in no order; counts counts them by eligibility.
 	executors []*Executor
-	counts    [standings]int
+	counts    [eligibilities]int
 	// closedBy are the IDs of the requests that close the class, in order.
 	closedBy []string
 }
@@ -31,15 +31,15 @@ type Class struct {
 // Host returns any executor of the class, without an ID.
 func (k *Class) Host() constraint.Host { return k.host }
 
-// Pools returns the pools that the executors of the class are in; where they are in
-// none, the pool without a name.
+// Pools returns the pools of the class's executors. Executors without a pool are in the
+// pool without a name.
 func (k *Class) Pools() []*Pool { return k.pools }
 
 // Executors returns the executors of the class, in no order.
 func (k *Class) Executors() []*Executor { return k.executors }
 
-// Count returns how many of its executors have a standing.
-func (k *Class) Count(s Standing) int { return k.counts[s] }
+// Count returns how many executors of the class have an eligibility.
+func (k *Class) Count(e Eligibility) int { return k.counts[e] }
 
 // ClosedBy returns the IDs of the requests that close the class, in order.
 func (k *Class) ClosedBy() []string { return k.closedBy }
@@ -51,8 +51,8 @@ func (k *Class) IsClosedBy(request string) bool {
 }
 
 // Pool counts the classes of a pool, and their executors that are not LOST. It exists
-// as long as an executor is in the pool. Executors of no pool are a pool together,
-// without a name.
+// while an executor is in the pool. All executors without a pool form the pool without a
+// name.
 type Pool struct {
 	// Name is folded.
 	Name string
@@ -63,10 +63,10 @@ type Pool struct {
 
 func compareIndexes(a, b *Class) int { return cmp.Compare(a.index, b.index) }
 
-// classOf returns the class of executors of a kind.
+// classOf returns the class of a kind, which it creates if there is none.
 func (ix *Index) classOf(kind *Kind) *Class {
-	// Spelled differently a SKU is the same SKU, but another class: so which
-	// spelling is shown does not depend on which executor came first.
+	// The spelling of the SKU is part of the key. Otherwise the spelling that is shown
+	// would depend on which executor registered first.
 	key := kind.SKU + "|" + AttributesKey(kind.Attributes)
 	if k := ix.classes[key]; k != nil {
 		return k
@@ -77,15 +77,15 @@ func (ix *Index) classOf(kind *Kind) *Class {
 	}
 	ix.classes[key] = k
 	ix.joinPools(k, ix.owner.PoolsOf(k.host))
-	ix.sections.enter(k)
+	ix.selections.add(k)
 	k.closedBy = ix.owner.ClosedBy(k.attributes)
 	ix.closed.set(k.index, len(k.closedBy) > 0)
 	return k
 }
 
-// joinKind moves the executor to the class and the shape of its kind; nil for none. It
-// enters what is new before it leaves what was, so that an executor that is alone in
-// its class does not end it by a change of its record.
+// joinKind moves an executor to the class and the shape of a kind; nil for none. It joins
+// the new ones before it leaves the old ones, so that a class with one executor survives
+// a new registration of that executor.
 func (ix *Index) joinKind(e *Executor, kind *Kind) {
 	class, shape := e.class, e.shape
 	e.class, e.shape = nil, nil
@@ -105,13 +105,13 @@ func (ix *Index) joinKind(e *Executor, kind *Kind) {
 	if len(class.executors) == 0 {
 		delete(ix.classes, class.key)
 		ix.closed.set(class.index, false)
-		ix.sections.leave(class)
+		ix.selections.remove(class)
 		ix.leavePools(class)
 	}
 	ix.leaveShape(shape, class.host.SKU)
 }
 
-// living counts the executors that are not LOST.
+// living counts the placed executors that are not LOST.
 func (k *Class) living() (n int) {
 	for _, count := range k.counts {
 		n += count
@@ -132,7 +132,7 @@ func (k *Class) remove(e *Executor) {
 	k.executors = k.executors[:last]
 }
 
-// joinPools puts the executors of a class into pools, and out of those they were in.
+// joinPools moves the executors of a class to the named pools.
 func (ix *Index) joinPools(k *Class, names []string) {
 	ix.leavePools(k)
 	k.host.Pools = names
@@ -152,7 +152,7 @@ func (ix *Index) joinPools(k *Class, names []string) {
 	}
 }
 
-// leavePools puts the executors of a class out of their pools.
+// leavePools removes the executors of a class from their pools.
 func (ix *Index) leavePools(k *Class) {
 	for _, left := range k.pools {
 		left.Living -= k.living()
@@ -163,22 +163,22 @@ func (ix *Index) leavePools(k *Class) {
 	k.pools = nil
 }
 
-// SetPools puts the executors of each class into the pools that poolsOf returns for
-// one of them, in order of name.
+// SetPools moves the executors of each class to the pools that poolsOf returns for one of
+// them, in order of name.
 func (ix *Index) SetPools(poolsOf func(constraint.Host) []string) {
 	for _, k := range ix.classes {
 		ix.joinPools(k, poolsOf(k.host))
 	}
-	ix.sections.dropPooled()
-	ix.kinds++
-	ix.freed.forget()
+	ix.selections.dropPooled()
+	ix.kindVersion++
+	ix.changes.invalidate()
 }
 
 // Classes iterates over the classes whose executors have all the attributes, in order
 // of index.
 func (ix *Index) Classes(attributes Attributes) iter.Seq[*Class] {
 	return func(yield func(*Class) bool) {
-		for k := range ix.sections.all(ix.sections.whole) {
+		for k := range ix.selections.all(ix.selections.wholeFleet) {
 			if k.attributes.Contain(attributes) && !yield(k) {
 				return
 			}
@@ -186,11 +186,11 @@ func (ix *Index) Classes(attributes Attributes) iter.Seq[*Class] {
 	}
 }
 
-// Close closes a class to new work on behalf of a request, or ends that; a class is
-// closed while any request closes it. Its executors stay where they are in the index,
-// and a search skips the class by one bit: closing the whole fleet costs a look at each
-// class and a count of each executor. Close reports whether the class changed, and with
-// it the standing of its executors.
+// Close closes a class to new work on behalf of a request, or reopens it. A class is closed
+// while any request closes it. Its executors do not move in the index; a search skips them
+// by one bit of the class. Closing the whole fleet therefore costs a look at each class and
+// a count of each executor. Close reports whether the eligibility of the executors may have
+// changed.
 func (ix *Index) Close(k *Class, request string, closed bool) bool {
 	at, found := slices.BinarySearch(k.closedBy, request)
 	if found == closed {
@@ -210,10 +210,10 @@ func (ix *Index) Close(k *Class, request string, closed bool) bool {
 		ix.uncount(e)
 		ix.count(e)
 	}
-	// What refusals and sums say of these executors is out of date.
-	ix.kinds++
-	ix.moves++
-	ix.shutCount++
-	ix.freed.forget()
+	// Refusals and sums that include these executors are out of date.
+	ix.kindVersion++
+	ix.freeVersion++
+	ix.ineligibleVersion++
+	ix.changes.invalidate()
 	return true
 }

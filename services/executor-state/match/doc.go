@@ -1,30 +1,30 @@
-// Package match is the index of executors: it finds those that a batch may be given, by
-// what they are and by what they have free, and explains why there are none. It knows
-// no record and no lease; its owner tells it of executors and of what they hold.
+// Package match is an index of executors. It finds the executors on which the workers of
+// a batch fit, and explains why there are too few. It reads no records and no leases: its
+// owner enters executors and what leases use of them.
 //
-//	class     the executors with equal SKU and attributes
-//	shape     the executors with equal SKU, resources and shares set aside for roles
-//	form      the shapes that have the same resources, however much of each
-//	└─ field    its executors that may be given work, by what they have free
-//	   └─ block   up to 256 of them, near one another, with the bounds of what they have
-//	section   the classes that attributes and pools select: a bit for each class
+//	class      the executors with equal SKU and attributes
+//	shape      the executors with equal SKU, resources and role shares
+//	layout     the shapes with the same resource names and roles, whatever the amounts
+//	└─ index     the executors of a layout, by their amounts
+//	   └─ block    up to 256 executors with similar amounts, and the bounds of these
+//	selection  the classes that attributes and pools select: one bit for each class
 //
 // It promises:
 //
-//   - An executor is found exactly when it is [Open]: [Index.Place] decides it in one
-//     place, and every sum and every answer follows it.
+//   - A search finds an executor if and only if the executor is [Eligible]. [Index.Place]
+//     alone decides that, and all sums and answers follow it.
 //   - The executors of a batch are those that a search of all executors, worker by
-//     worker, would choose, in the same order; a refusal that stands is one that a
-//     search would return again.
-//   - The same calls give the same answers: there is no I/O, no clock, no randomness and
-//     no map order in any decision.
-//   - A search costs about the same whether executors are alike or all differ: it looks
-//     at the blocks of all fields, the most promising first, and at the executors of
-//     those blocks that may hold what the batch requests. An executor that changes what
-//     it has free is moved in one field, whatever requests have named.
+//     worker, would choose, in the same order. [Index.StillRefused] confirms a refusal
+//     only if a new search would refuse the batch too.
+//   - Equal calls return equal answers: no decision depends on I/O, a clock, random
+//     numbers or the order of a map.
+//   - The cost of a search does not depend on how many distinct classes and shapes a fleet
+//     has. A search looks at the bounds of all blocks, the most promising first, and at the
+//     executors of the blocks whose bounds allow a fit. An executor that changes what it
+//     has free moves in one index, whatever selections exist.
 //
-// Read index.go and executor.go first, then class.go and shape.go for what executors
-// are, field.go for how they are found, choose.go for the order of choice with scarce.go,
-// rank.go and oneshape.go, freed.go for refusals, sections.go for how long sections are
-// kept, and explain.go.
+// Read index.go and executor.go first; class.go and shape.go for what executors are;
+// capacity.go for how they are found; choose.go, scarce.go, rank.go and oneshape.go for the
+// order of choice; refusal.go for refusals; selections.go for how long selections are kept;
+// and explain.go.
 package match

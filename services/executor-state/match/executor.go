@@ -7,28 +7,29 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Executor is an executor in an [Index]. Its owner sets Ordinal and Held, and changes
-// what they hold only while the executor is not placed.
+// Executor is an executor in an [Index]. Its owner sets Ordinal and Leased, and changes
+// what they contain only while the executor is not placed.
 type Executor struct {
 	// ID and Generation are those of its kind.
 	ID         string
 	Generation int64
 	Ordinal    uint32
-	// Held is what leases hold of it.
-	Held *Held
+	// Leased is what leases use of it.
+	Leased *Leased
 
-	// class and shape are its kind, at its place in the class.
+	// class and shape follow from its kind; at is its place in the class.
 	class *Class
 	shape *Shape
 	at    int
-	// known is the standing that its owner gave, standing the one that counts.
-	known, standing Standing
-	// listed: it is in layout.open, so it may be given work unless its class is closed.
-	// Free is as [Shape.free] returns it, while it is listed.
+	// byOwner is the eligibility that its owner set; eligibility takes its class and its
+	// leases into account.
+	byOwner, eligibility Eligibility
+	// listed: it is in layout.free, so it is eligible unless its class is closed. Free is
+	// the result of [Shape.free] while it is listed.
 	listed bool
 	free   []int64
-	// freed is the number of its newest entry in Index.freed that is not of a kind.
-	freed uint64
+	// lastFreed is the number of its newest change without kind in Index.changes.
+	lastFreed uint64
 }
 
 // Kind is what an executor registers as.
@@ -41,40 +42,39 @@ type Kind struct {
 	Generation int64
 }
 
-// Held is what leases hold of an executor.
-type Held struct {
-	// Workers counts workers, Used is what they take.
+// Leased is what leases use of an executor.
+type Leased struct {
+	// Workers counts workers, Used is what they use.
 	Workers int
 	Used    resource.Vector
-	// byRole is what of it leases of each role hold, by folded role; nil while none
-	// does.
+	// byRole is the part of Used of each role, by folded role; nil without roles.
 	byRole map[string]resource.Vector
 }
 
-// Add adds n workers of a role that hold so much each; n may be negative.
-func (h *Held) Add(n int, each resource.Vector, role string) {
-	if h.Used == nil {
-		h.Used = resource.Vector{}
+// Add adds n workers of a role that use each; n may be negative.
+func (l *Leased) Add(n int, each resource.Vector, role string) {
+	if l.Used == nil {
+		l.Used = resource.Vector{}
 	}
-	h.Workers += n
-	addTo(h.Used, n, each)
+	l.Workers += n
+	addTo(l.Used, n, each)
 	if role == "" {
 		return
 	}
 	role = constraint.Fold(role)
-	if h.byRole[role] == nil {
-		if h.byRole == nil {
-			h.byRole = map[string]resource.Vector{}
+	if l.byRole[role] == nil {
+		if l.byRole == nil {
+			l.byRole = map[string]resource.Vector{}
 		}
-		h.byRole[role] = resource.Vector{}
+		l.byRole[role] = resource.Vector{}
 	}
-	addTo(h.byRole[role], n, each)
-	if len(h.byRole[role]) == 0 {
-		delete(h.byRole, role)
+	addTo(l.byRole[role], n, each)
+	if len(l.byRole[role]) == 0 {
+		delete(l.byRole, role)
 	}
 }
 
-// addTo adds n times each, and deletes a resource of which nothing is left.
+// addTo adds n times each, and deletes resources whose amount becomes 0.
 func addTo(used resource.Vector, n int, each resource.Vector) {
 	for name, amount := range each {
 		if sum := used[name] + int64(n)*amount; sum != 0 {
@@ -91,11 +91,11 @@ func (e *Executor) Class() *Class { return e.class }
 // Shape returns the shape of the executor.
 func (e *Executor) Shape() *Shape { return e.shape }
 
-// Standing returns why the executor may or may not be given work.
-func (e *Executor) Standing() Standing { return e.standing }
+// Eligibility returns whether the executor may be given work, and why not.
+func (e *Executor) Eligibility() Eligibility { return e.eligibility }
 
-// Idle reports whether the executor may be given work and holds none.
-func (e *Executor) Idle() bool { return e.standing == Open && e.Held.Workers == 0 }
+// Idle reports whether the executor is eligible and no lease uses it.
+func (e *Executor) Idle() bool { return e.eligibility == Eligible && e.Leased.Workers == 0 }
 
 // Compare orders executors of equal fit, the preferred first: the newest generation,
 // then the lowest ID.
@@ -106,46 +106,34 @@ func Compare(a, b *Executor) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// Standing is why an executor may or may not be given work. The first that applies
-// counts.
-type Standing uint8
+// Eligibility is whether an executor may be given work, or the first reason why not.
+type Eligibility uint8
 
 const (
-	// Open: it may be given work.
-	Open Standing = iota
+	// Eligible executors may be given work.
+	Eligible Eligibility = iota
 	Registered
 	Unreachable
 	Lost
-	// Quarantined: what leases hold of it is not known.
+	// Quarantined executors have leases that cannot be read.
 	Quarantined
 	Draining
-	// Disabled: a request names it or closes its class.
+	// Disabled executors are named by a request, or a request closes their class.
 	Disabled
-	// Overcommitted: leases hold more of it than it has.
+	// Overcommitted executors have leases that use more than their capacity.
 	Overcommitted
-	standings
+	eligibilities
 )
 
-// standingNow returns the standing of an executor that is placed.
-func (e *Executor) standingNow() Standing {
+// derive returns the eligibility of a placed executor.
+func (e *Executor) derive() Eligibility {
 	switch {
-	case e.known != Open:
-		return e.known
+	case e.byOwner != Eligible:
+		return e.byOwner
 	case len(e.class.closedBy) > 0:
 		return Disabled
 	case !e.listed:
 		return Overcommitted
 	}
-	return Open
-}
-
-// tally adds n to what its class, its shape and its pools count of the executor.
-func (e *Executor) tally(n int) {
-	e.class.counts[e.standing] += n
-	e.shape.counts[e.standing] += n
-	if e.standing != Lost {
-		for _, pool := range e.class.pools {
-			pool.Living += n
-		}
-	}
+	return Eligible
 }

@@ -11,39 +11,41 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Explanation is why a batch would or would not be granted now.
+// Explanation is why a batch would be granted or refused now.
 type Explanation struct {
 	Needed, Fitting int
 	// Reason and Message are those of the refusal, empty when all would fit.
 	Reason  fault.Reason
 	Message string
-	// Checks are those that fail, most executors first.
+	// Checks are the failed ones, those with the most executors first.
 	Checks []FailedCheck
-	// Scarcest is the scarcest resource, by which executors are chosen; empty where
+	// Scarcest is the scarcest requested resource, by which executors are chosen; empty if
 	// no worker fits.
 	Scarcest string
 }
 
-// FailedCheck is the first check that some executors do not pass.
+// FailedCheck is the first check that some executors fail.
 type FailedCheck struct {
-	// Check is, in the order that they are made: "sku", "attributes.zone",
-	// "pools"; "capacity.cpu" where not even an idle executor had enough, "role"
-	// where it had only with what is set aside for other roles; "avoid"; "state",
-	// "quarantined", "draining", "disabled" and "overcommitted" where it may not be given work; "free.cpu"
-	// where too little is left of it.
+	// Check is one of the following, in the order of evaluation:
+	//   - "sku", "attributes.zone", "pools"
+	//   - "capacity.cpu": the executor would be too small if it were idle
+	//   - "role": it would be large enough only with the shares of other roles
+	//   - "avoid"
+	//   - "state", "quarantined", "draining", "disabled", "overcommitted": it is not eligible
+	//   - "free.cpu": too little is free
 	constraint.Check
-	// Executors is how many fail it just so.
+	// Executors is how many fail it with the same value.
 	Executors int
 }
 
-// maxChecks is how many failed checks an explanation tells of.
+// maxChecks is the maximum number of failed checks in an explanation.
 const maxChecks = 50
 
-// Explain answers why needed workers of the constraints would or would not be
-// granted now. It costs a look at every class of executors, and at every executor
-// of the classes that are of the kind asked for.
+// Explain returns why needed workers with the constraints would be granted or refused now.
+// It costs a look at every class, and at every executor of the classes that the
+// constraints select.
 func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
-	fitting := ix.fit(k, needed)
+	fitting := ix.search(k, needed).fit()
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = ix.reason(k, needed, fitting)
@@ -54,131 +56,127 @@ func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
 		}
 	}
 	q := ix.Query(k)
-	x := explaining{
-		constraints: k, query: q, names: k.Resources.Names(), avoided: ix.Avoided(k, q),
-		failed: map[failure]int{}, kinds: map[string]*otherKinds{}, verdicts: map[*Shape]*verdict{},
-		aims: map[*form]*aim{},
+	x := explainer{
+		index: ix, constraints: k, query: q, names: k.Resources.Names(), avoided: ix.Avoided(k, q),
+		failed: map[failure]int{}, mismatches: map[string]*mismatch{}, shapes: map[*Shape]*shapeResult{},
+		aligned: map[*layout]*alignedRequest{},
 	}
-	for class := range ix.sections.all(ix.sections.whole) {
-		if x.kind(class) {
-			for _, h := range class.executors {
-				x.executor(ix, h)
+	for class := range ix.Classes(nil) {
+		if x.matches(class) {
+			for _, e := range class.executors {
+				x.executor(e)
 			}
 		}
 	}
-	x.shapes()
+	x.failShapes()
 	e.Checks = x.checks()
 	return e
 }
 
-// failure is a failed check before it is put into words.
+// failure is a failed check without texts.
 type failure struct {
 	check constraint.Check
-	// kind and name are the check's where it is of an amount; have is that.
+	// kind and name are those of a check of an amount, have is that amount; otherwise
+	// only check is set.
 	kind, name string
 	have       int64
 }
 
-// otherKinds counts the executors that fail one check of what they are, by what
+// mismatch counts the executors that fail one check of SKU, attributes or pools, by what
 // they have instead.
-type otherKinds struct {
+type mismatch struct {
 	want   string
 	byHave map[string]int
 }
 
-// explaining counts the failures of one question.
-type explaining struct {
+// explainer counts the failed checks of one request.
+type explainer struct {
+	index       *Index
 	constraints constraint.Constraints
 	query       *Query
 	names       []string
 	avoided     map[*Executor]bool
 	failed      map[failure]int
-	// kinds are the failures to be of the kind asked for, by check. There may
-	// be as many as executors.
-	kinds    map[string]*otherKinds
-	verdicts map[*Shape]*verdict
-	aims     map[*form]*aim
+	// mismatches are by check. There may be as many values as executors.
+	mismatches map[string]*mismatch
+	shapes     map[*Shape]*shapeResult
+	aligned    map[*layout]*alignedRequest
 }
 
-// verdict is what becomes of the executors of a shape.
-type verdict struct {
-	// small counts those of a shape that is not large enough; aim is nil then.
-	small int
-	aim   *aim
-	// standing counts the others by why they may not be given work.
-	standing [standings]int
+// shapeResult is the result for the executors of a shape.
+type shapeResult struct {
+	// small counts the executors of a shape that is too small; aligned is nil then.
+	small   int
+	aligned *alignedRequest
+	// ineligible counts the others by eligibility.
+	ineligible [eligibilities]int
 }
 
-// kind reports whether a class is of the kind asked for, and counts its executors if
-// not.
-func (x *explaining) kind(k *Class) bool {
+// matches reports whether the query selects a class, and counts its executors if not.
+func (x *explainer) matches(k *Class) bool {
 	ok, failed := x.query.matcher.Match(k.host)
 	if ok {
 		return true
 	}
-	others := x.kinds[failed.Name]
-	if others == nil {
-		others = &otherKinds{failed.Want, map[string]int{}}
-		x.kinds[failed.Name] = others
+	m := x.mismatches[failed.Name]
+	if m == nil {
+		m = &mismatch{failed.Want, map[string]int{}}
+		x.mismatches[failed.Name] = m
 	}
-	others.byHave[failed.Have] += len(k.executors)
+	m.byHave[failed.Have] += len(k.executors)
 	return false
 }
 
-// executor counts one of the kind asked for.
-func (x *explaining) executor(ix *Index, h *Executor) {
-	v := x.verdicts[h.shape]
-	if v == nil {
-		v = &verdict{}
-		if x.query.Fits(h.shape) {
-			v.aim = x.aim(ix, h.shape.form)
+// executor counts an executor of a class that the query selects.
+func (x *explainer) executor(e *Executor) {
+	r := x.shapes[e.shape]
+	if r == nil {
+		r = &shapeResult{}
+		if x.query.Fits(e.shape) {
+			r.aligned = x.align(e.shape.layout)
 		}
-		x.verdicts[h.shape] = v
+		x.shapes[e.shape] = r
 	}
 	switch {
-	case v.aim == nil:
-		v.small++
-	case x.avoided[h]:
-		x.fail(failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: h.ID}}, 1)
-	case h.standing == Overcommitted:
-		x.fail(failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.Excess()}}, 1)
-	case h.standing != Open:
-		v.standing[h.standing]++
+	case r.aligned == nil:
+		r.small++
+	case x.avoided[e]:
+		x.failed[failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: e.ID}}]++
+	case e.eligibility == Overcommitted:
+		x.failed[failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: e.Excess()}}]++
+	case e.eligibility != Eligible:
+		r.ineligible[e.eligibility]++
 	default:
-		if at, have := v.aim.short(h.free); at >= 0 {
-			x.fail(failure{kind: "free.", name: h.shape.names[at], have: have}, 1)
+		if at, have := r.aligned.lacks(e.free); at >= 0 {
+			x.failed[failure{kind: "free.", name: e.shape.names[at], have: have}]++
 		}
 	}
 }
 
-func (x *explaining) fail(f failure, n int) { x.failed[f] += n }
-
-// aim answers the request in the order of a form.
-func (x *explaining) aim(ix *Index, f *form) *aim {
-	a := x.aims[f]
-	if a == nil {
-		a = ix.aimAt(f, x.query.resources, x.query.role)
-		x.aims[f] = a
+// align returns the request in the order of a layout.
+func (x *explainer) align(l *layout) *alignedRequest {
+	if x.aligned[l] == nil {
+		x.aligned[l] = x.index.align(l, x.query)
 	}
-	return a
+	return x.aligned[l]
 }
 
-// shapes counts what became of the executors of each shape.
-func (x *explaining) shapes() {
-	for shape, v := range x.verdicts {
-		for why, n := range v.standing {
+// failShapes adds the failures that were counted by shape.
+func (x *explainer) failShapes() {
+	for shape, r := range x.shapes {
+		for eligibility, n := range r.ineligible {
 			if n > 0 {
-				x.fail(failure{check: standingChecks[why]}, n)
+				x.failed[failure{check: eligibilityChecks[eligibility]}] += n
 			}
 		}
-		if v.small > 0 {
-			x.fail(x.small(shape), v.small)
+		if r.small > 0 {
+			x.failed[x.tooSmall(shape)] += r.small
 		}
 	}
 }
 
-// small is how a shape is not large enough.
-func (x *explaining) small(s *Shape) failure {
+// tooSmall returns the check that a shape fails because it is too small.
+func (x *explainer) tooSmall(s *Shape) failure {
 	if name, short := x.lacks(s.resources); short {
 		return failure{kind: "capacity.", name: name, have: s.resources[name]}
 	}
@@ -187,8 +185,8 @@ func (x *explaining) small(s *Shape) failure {
 	return failure{kind: "role", name: name, have: allowed[name]}
 }
 
-// lacks answers the first resource of which there is less than asked for.
-func (x *explaining) lacks(have resource.Vector) (name string, short bool) {
+// lacks returns the first resource of which there is less than a worker requests.
+func (x *explainer) lacks(have resource.Vector) (name string, short bool) {
 	for _, name := range x.names {
 		if x.constraints.Resources[name] > have[name] {
 			return name, true
@@ -197,8 +195,8 @@ func (x *explaining) lacks(have resource.Vector) (name string, short bool) {
 	return "", false
 }
 
-// checks puts the failures into words, most executors first.
-func (x *explaining) checks() []FailedCheck {
+// checks returns the failed checks with texts, those with the most executors first.
+func (x *explainer) checks() []FailedCheck {
 	var list []FailedCheck
 	add := func(f FailedCheck) {
 		at, _ := slices.BinarySearchFunc(list, f, compareFailed)
@@ -207,11 +205,11 @@ func (x *explaining) checks() []FailedCheck {
 		}
 	}
 	for failure, n := range x.failed {
-		add(FailedCheck{failure.words(x.constraints), n})
+		add(FailedCheck{failure.withTexts(x.constraints), n})
 	}
-	for name, others := range x.kinds {
-		for have, n := range others.byHave {
-			add(FailedCheck{constraint.Check{Name: name, Want: others.want, Have: have}, n})
+	for name, m := range x.mismatches {
+		for have, n := range m.byHave {
+			add(FailedCheck{constraint.Check{Name: name, Want: m.want, Have: have}, n})
 		}
 	}
 	return list
@@ -221,7 +219,7 @@ func compareFailed(a, b FailedCheck) int {
 	return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
 }
 
-func (f failure) words(k constraint.Constraints) constraint.Check {
+func (f failure) withTexts(k constraint.Constraints) constraint.Check {
 	have := strconv.FormatInt(f.have, 10)
 	switch f.kind {
 	case "":
@@ -236,8 +234,8 @@ func (f failure) words(k constraint.Constraints) constraint.Check {
 	return constraint.Check{Name: f.kind + f.name, Want: strconv.FormatInt(k.Resources[f.name], 10), Have: have}
 }
 
-// standingChecks are the checks that executors fail by their standing.
-var standingChecks = [...]constraint.Check{
+// eligibilityChecks are the checks that ineligible executors fail.
+var eligibilityChecks = [...]constraint.Check{
 	Registered:  {Name: "state", Want: "READY", Have: "REGISTERED"},
 	Unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},
 	Lost:        {Name: "state", Want: "READY", Have: "LOST"},

@@ -2,12 +2,13 @@ package match
 
 import (
 	"iter"
+	"maps"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/resource"
 )
 
-// Owner decides what an index does not know by itself.
+// Owner provides what an index does not know.
 type Owner interface {
 	// Executor returns the executor with an ID; nil for none.
 	Executor(id string) *Executor
@@ -18,174 +19,192 @@ type Owner interface {
 	ClosedBy(Attributes) []string
 }
 
-// Index is the executors, found by what they are and by what they have free. It must
-// not be used by two goroutines at once, reads included: searches reuse its memory.
+// Index is the executors, found by what they are and by what they have free. One goroutine
+// at a time may use it, also to read: searches reuse its memory.
 type Index struct {
 	// Limits bounds searches; tests lower them.
 	Limits Limits
-	// Spent is how much searches have looked at since the owner last set it to 0. An
-	// executor counts 1, see workOfForm and its neighbors.
-	Spent int
+	// Work counts what searches have looked at since the owner last set it to 0. A look at
+	// an executor counts 1; workOfLayout and its neighbors count more.
+	Work int
 
-	owner     Owner
-	classes   map[string]*Class
-	sections  sections
-	closed    classSet
-	pools     map[string]*Pool
-	skus      map[string]*SKU
-	lastSKU   int32
-	shapes    shapes
-	formByKey map[string]*form
-	forms     []*form
-	total     map[string]*sum
+	owner       Owner
+	classes     map[string]*Class
+	selections  selections
+	closed      classSet
+	pools       map[string]*Pool
+	skus        map[string]*SKU
+	lastSKU     int32
+	shapes      shapes
+	layoutByKey map[string]*layout
+	layouts     []*layout
+	// fleetFree are the sums of each resource over all eligible executors.
+	fleetFree map[string]*sum
 	queries   map[string]*Query
 	executors int
 
-	// kinds rises whenever an executor comes, goes or changes what it is, or pools or
-	// closed classes do; moves whenever one changes what it has free too; shutCount
-	// whenever an executor changes that may not be given work.
-	kinds, moves, shutCount uint64
-	// freed is what may make room for what was refused, placed what follows the sums of
-	// queries.
-	freed freed
-	moved moved
+	// kindVersion rises whenever an executor comes, goes or changes what it is, and
+	// whenever pools or closed classes change. FreeVersion rises whenever an executor
+	// changes what it has free, too. IneligibleVersion rises whenever an executor changes
+	// that is not eligible.
+	kindVersion, freeVersion, ineligibleVersion uint64
+	// lastKindChange is the number of the newest change with kind.
+	lastKindChange uint64
+	// changes are what may turn a refusal into a grant; moves are what the sums of queries
+	// follow.
+	changes changeLog[change]
+	moves   changeLog[move]
 
 	// searches counts searches.
 	searches uint64
-	// What follows is memory that searches reuse.
-	rooms      []shapeRoom
-	touched    []int32
-	skipped    []skippedBlock
-	candidates []candidate
-	lefts      []int64
-	visited    []rankedBlock
-	order      []*rankedBlock
+	// Memory that rankings reuse.
+	candidates   []candidate
+	leftovers    []int64
+	rankedBlocks []rankedBlock
 }
 
-// Limits are how far searches go before they are done in another way.
+// Limits are the sizes at which a search changes its method or stops.
 type Limits struct {
-	// Block is how many executors a block has at most.
+	// Block is the maximum number of executors in a block.
 	Block int
-	// Narrow is up to how many executors of a section are looked at one by one,
-	// without bounds.
+	// Narrow is the maximum number of executors of a selection that a search looks at one
+	// by one, without bounds.
 	Narrow int
-	// Sections is how many sections are kept, Words how many words of 64 classes they
-	// take together.
-	Sections, Words int
-	// Work is what the entries of one scheduling cycle may spend; the owner stops when
-	// it is reached.
+	// Selections is how many selections are kept, Words how many words of 64 classes they
+	// use together.
+	Selections, Words int
+	// Work is what the candidates of one scheduling cycle may use. The owner stops there.
 	Work int
 }
 
 // DefaultLimits returns the limits that production uses.
 func DefaultLimits() Limits {
-	return Limits{Block: blockSize, Narrow: blockSize, Sections: 1 << 12, Words: 1 << 23, Work: 1 << 24}
+	return Limits{Block: blockSize, Narrow: blockSize, Selections: 1 << 12, Words: 1 << 23, Work: 1 << 24}
 }
 
-// What takes longer than a look at an executor, some nanoseconds, counts for more: a
-// worker that is placed, a form in the order of which a request is put, the bounds of a
-// block, an executor that is sorted and copied, a change that a refusal is held against.
-// What a single entry spends is bounded by the fleet, of which it looks at each executor
-// a few times at most.
+// The work of steps that take longer than a look at an executor, which takes some
+// nanoseconds: to place a worker, to align a request to a layout, to look at the bounds of
+// a block, to sort and copy an executor, to compare a change with a refusal. The work of a
+// single candidate is bounded by the fleet, since a search looks at each executor a few
+// times at most.
 const (
 	workOfWorker = 64
-	workOfForm   = 64
+	workOfLayout = 64
 	workOfBlock  = 8
 	workOfMember = 16
-	workOfNote   = 16
+	workOfChange = 16
 )
 
 // New returns an empty index.
 func New(owner Owner) *Index {
 	ix := &Index{
 		Limits: DefaultLimits(), owner: owner,
-		classes: map[string]*Class{}, pools: map[string]*Pool{}, skus: map[string]*SKU{},
-		shapes: shapes{byKey: map[string]*Shape{}}, formByKey: map[string]*form{}, total: map[string]*sum{}, queries: map[string]*Query{},
+		classes: map[string]*Class{}, pools: map[string]*Pool{}, skus: map[string]*SKU{}, shapes: shapes{byKey: map[string]*Shape{}},
+		layoutByKey: map[string]*layout{}, fleetFree: map[string]*sum{}, queries: map[string]*Query{},
 	}
-	ix.sections = newSections(&ix.Limits)
+	ix.selections = newSelections(&ix.Limits)
 	return ix
 }
 
-// Set makes an executor one of a kind: a new one, or one that changes what it is. With
-// a nil kind it removes the executor. The executor must not be placed.
+// Set enters an executor of a kind, or changes its kind. With a nil kind it removes the
+// executor. The executor must not be placed.
 func (ix *Index) Set(e *Executor, kind *Kind) {
-	ix.kinds++
+	ix.kindVersion++
 	if e.class != nil {
-		ix.freed.note(e, true)
-		e.shape.form.all.remove(e, e.shape.idle)
+		ix.recordChange(e, true)
+		e.shape.layout.idle.remove(e, e.shape.idle)
 		ix.executors--
 	}
 	if kind == nil {
-		ix.shutCount++
+		ix.ineligibleVersion++
 		ix.joinKind(e, nil)
 		return
 	}
 	e.Generation = kind.Generation
 	ix.joinKind(e, kind)
 	ix.executors++
-	e.shape.form.all.insert(e, e.shape.idle)
-	ix.freed.note(e, true)
+	e.shape.layout.idle.insert(e, e.shape.idle)
+	ix.recordChange(e, true)
 }
 
-// Unplace takes an executor out of everything that its standing and its free resources
-// decide; Place puts it back. Between them, and only there, may they change.
+// Unplace removes an executor from all counts and indexes that depend on its eligibility and
+// its free resources; Place adds it again. These may change only between the two calls.
 func (ix *Index) Unplace(e *Executor) {
-	if e.standing == Open {
-		ix.moved.note(e, false)
+	if e.eligibility == Eligible {
+		ix.recordMove(e, false)
 	}
 	ix.uncount(e)
 	if e.listed {
-		e.shape.form.open.remove(e, e.free)
+		e.shape.layout.free.remove(e, e.free)
 	}
 }
 
-// Place puts an executor back, with its standing as far as its class and what leases
-// hold of it do not decide. Place reports whether leases hold no more than there is.
-func (ix *Index) Place(e *Executor, standing Standing) bool {
-	ix.moves++
-	before := e.standing
-	free, within := e.shape.free(e.Held)
-	e.known, e.listed = standing, within && standing == Open
-	more := e.standingNow() == Open && (before != Open || hasMore(e.free, free))
+// Place adds an executor again. Its eligibility is the given one unless its class is closed
+// or its leases use too much. Place reports whether its leases are within its capacity.
+func (ix *Index) Place(e *Executor, byOwner Eligibility) bool {
+	ix.freeVersion++
+	before := e.eligibility
+	free, within := e.shape.free(e.Leased)
+	e.byOwner, e.listed = byOwner, within && byOwner == Eligible
+	more := e.derive() == Eligible && (before != Eligible || hasMore(e.free, free))
 	e.free = e.free[:0]
 	if e.listed {
 		e.free = append(e.free, free...)
-		e.shape.form.open.insert(e, e.free)
+		e.shape.layout.free.insert(e, e.free)
 	}
 	ix.count(e)
 	if more {
-		ix.freed.note(e, false)
+		ix.recordChange(e, false)
 	}
-	if e.standing == Open {
-		ix.moved.note(e, true)
+	if e.eligibility == Eligible {
+		ix.recordMove(e, true)
 	} else {
-		ix.shutCount++
+		ix.ineligibleVersion++
 	}
 	return within
 }
 
-// count adds a placed executor to all sums, and uncount takes it out.
-func (ix *Index) count(e *Executor) {
-	e.standing = e.standingNow()
-	e.tally(1)
-	if e.standing == Open {
-		e.shape.offer(e.free)
-		ix.shapes.opened(e.shape.counts[Open]-1, e.shape.counts[Open])
+// hasMore reports whether an amount has grown.
+func hasMore(before, now []int64) bool {
+	if len(before) != len(now) {
+		return true
 	}
+	for i := range now {
+		if now[i] > before[i] {
+			return true
+		}
+	}
+	return false
 }
 
-func (ix *Index) uncount(e *Executor) {
-	e.tally(-1)
-	if e.standing == Open {
-		e.shape.withdraw(e.free)
-		ix.shapes.opened(e.shape.counts[Open]+1, e.shape.counts[Open])
+// count derives the eligibility of an executor, and adds it to all counts and sums.
+func (ix *Index) count(e *Executor) {
+	e.eligibility = e.derive()
+	ix.addCounts(e, 1)
+}
+
+// uncount subtracts an executor from all counts and sums.
+func (ix *Index) uncount(e *Executor) { ix.addCounts(e, -1) }
+
+func (ix *Index) addCounts(e *Executor, sign int) {
+	e.class.counts[e.eligibility] += sign
+	e.shape.counts[e.eligibility] += sign
+	if e.eligibility != Lost {
+		for _, pool := range e.class.pools {
+			pool.Living += sign
+		}
+	}
+	if e.eligibility == Eligible {
+		e.shape.addFree(e.free, int64(sign))
+		n := e.shape.counts[Eligible]
+		ix.shapes.recount(n-sign, n)
 	}
 }
 
 // Free returns what may be granted, summed over all executors, saturating.
 func (ix *Index) Free() resource.Vector {
 	free := resource.Vector{}
-	for name, sum := range ix.total {
+	for name, sum := range ix.fleetFree {
 		if amount := sum.saturated(); amount > 0 {
 			free[name] = amount
 		}
@@ -206,27 +225,19 @@ func (ix *Index) Capacity() map[string]float64 {
 
 // Size is how large an index is.
 type Size struct {
-	// Classes and Shapes count the kinds of executors, Blocks sizes what batches are
-	// matched against, and Sections counts the parts of the fleet that requests named.
-	Classes, Shapes, Blocks, Sections int
+	// Classes and Shapes count the kinds of executors, Blocks the ranges of the free
+	// capacity indexes, Selections the parts of the fleet that requests have named.
+	Classes, Shapes, Blocks, Selections int
 }
 
 // Size returns how large the index is.
 func (ix *Index) Size() Size {
-	s := Size{Classes: len(ix.classes), Shapes: len(ix.shapes.byKey), Sections: len(ix.sections.byText)}
-	for _, form := range ix.forms {
-		s.Blocks += len(form.open.blocks)
+	s := Size{Classes: len(ix.classes), Shapes: len(ix.shapes.byKey), Selections: len(ix.selections.byText)}
+	for _, l := range ix.layouts {
+		s.Blocks += len(l.free.blocks)
 	}
 	return s
 }
 
 // AllPools iterates over the pools with executors, in no order.
-func (ix *Index) AllPools() iter.Seq[*Pool] {
-	return func(yield func(*Pool) bool) {
-		for _, pool := range ix.pools {
-			if !yield(pool) {
-				return
-			}
-		}
-	}
-}
+func (ix *Index) AllPools() iter.Seq[*Pool] { return maps.Values(ix.pools) }

@@ -15,22 +15,22 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// fleet is executors and what is decided about them, and an index that follows.
+// fleet is executors with their kinds and eligibilities, and an index of them.
 type fleet struct {
 	*Index
 	t         *rapid.T
 	executors map[string]*Executor
 	kinds     map[string]*Kind
-	known     map[string]Standing
-	// pools are the attributes of pools by name, closing those of requests that close
-	// classes by ID.
+	known     map[string]Eligibility
+	// pools are the attributes of pools, by name; closing are those of the requests that
+	// close classes, by ID.
 	pools   map[string]Attributes
 	closing map[string]Attributes
 }
 
 func newFleet(t *rapid.T) *fleet {
 	f := &fleet{
-		t: t, executors: map[string]*Executor{}, kinds: map[string]*Kind{}, known: map[string]Standing{},
+		t: t, executors: map[string]*Executor{}, kinds: map[string]*Kind{}, known: map[string]Eligibility{},
 		pools: map[string]Attributes{}, closing: map[string]Attributes{},
 	}
 	f.Index = New(f)
@@ -54,12 +54,12 @@ func selecting(selectors map[string]Attributes, attributes Attributes) (names []
 	return names
 }
 
-// rebuilt is a fleet with an index made from what f is now.
+// rebuilt returns a fleet with a new index of the current executors.
 func (f *fleet) rebuilt() *fleet {
 	fresh := newFleet(f.t)
 	fresh.pools, fresh.closing, fresh.Limits = f.pools, f.closing, f.Limits
 	for _, id := range slices.Sorted(maps.Keys(f.executors)) {
-		e := &Executor{ID: id, Ordinal: f.executors[id].Ordinal, Held: f.executors[id].Held}
+		e := &Executor{ID: id, Ordinal: f.executors[id].Ordinal, Leased: f.executors[id].Leased}
 		fresh.executors[id] = e
 		fresh.Set(e, f.kinds[id])
 		fresh.Place(e, f.known[id])
@@ -88,14 +88,14 @@ func (f *fleet) kind() *Kind {
 	return k
 }
 
-// change does one thing that an owner may.
+// change makes one change that an owner may make.
 func (f *fleet) change() {
 	id := fmt.Sprintf("h%d", f.draw(8, "executor"))
 	e := f.executors[id]
 	switch f.draw(6, "change") {
 	case 0, 1:
 		if e == nil {
-			e = &Executor{ID: id, Held: &Held{}}
+			e = &Executor{ID: id, Leased: &Leased{}}
 			f.executors[id] = e
 		} else {
 			f.Unplace(e)
@@ -112,8 +112,8 @@ func (f *fleet) change() {
 	case 3:
 		if e != nil {
 			f.Unplace(e)
-			e.Held.Add(1, resource.Vector{"cpu": 1, "slots": 1}, []string{"", "web"}[f.draw(2, "role")])
-			f.known[id] = Standing(f.draw(int(Overcommitted), "standing"))
+			e.Leased.Add(1, resource.Vector{"cpu": 1, "slots": 1}, []string{"", "web"}[f.draw(2, "role")])
+			f.known[id] = Eligibility(f.draw(int(Overcommitted), "eligibility"))
 			f.Place(e, f.known[id])
 		}
 	case 4:
@@ -139,7 +139,7 @@ func (f *fleet) change() {
 	}
 }
 
-// search has a query remembered, and the section that it names.
+// search draws a request, some of which need a selection.
 func (f *fleet) search() (constraint.Constraints, int) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(f.draw(3, "cpus")), "slots": 1}, Pack: f.draw(2, "pack") == 0, SameShape: f.draw(3, "sameShape") == 0}
 	if f.draw(2, "zoned") == 0 {
@@ -154,37 +154,37 @@ func (f *fleet) search() (constraint.Constraints, int) {
 	return k, 1 + f.draw(5, "workers")
 }
 
-// An index that followed any changes is the one that is made from what came of them,
-// and finds the same executors.
-func TestAnIndexIsWhatOneMadeAnewIs(t *testing.T) {
+// After any changes an index equals a new index of the same executors, and finds the same
+// executors.
+func TestIndexEqualsNewIndex(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet(t)
 		f.Limits.Block, f.Limits.Narrow = 1+f.draw(4, "block"), f.draw(3, "narrow")
-		f.Limits.Sections = 1 + f.draw(4, "sections")
+		f.Limits.Selections = 1 + f.draw(4, "selections")
 		for range 5 + f.draw(25, "steps") {
 			f.change()
 			fresh := f.rebuilt()
 			if got, want := f.dump(), fresh.dump(); got != want {
-				t.Fatalf("the index has drifted:\n%s\nmade anew:\n%s", got, want)
+				t.Fatalf("the index differs:\n%s\nnew index:\n%s", got, want)
 			}
 			k, n := f.search()
-			picks, refusal := f.Fits(k, n)
-			freshPicks, freshRefusal := fresh.Fits(k, n)
+			picks, refusal := f.Choose(k, n)
+			freshPicks, freshRefusal := fresh.Choose(k, n)
 			if got, want := words(picks, refusal), words(freshPicks, freshRefusal); got != want {
-				t.Fatalf("found %s, anew %s: %+v", got, want, k)
+				t.Fatalf("found %s, with a new index %s: %+v", got, want, k)
 			}
 			if refusal != nil {
-				if most := f.atMost(f.Query(k)); int64(refusal.Fitting) > most {
+				if most := f.timesInTotals(f.Query(k)); int64(refusal.Fitting) > most {
 					t.Fatalf("%d fit, sums allow %d at most: %+v", refusal.Fitting, most, k)
 				}
 			}
-			f.checkSections()
+			f.checkSelections()
 		}
-		for _, text := range slices.Sorted(maps.Keys(f.sections.byText)) {
-			f.sections.drop(f.sections.byText[text])
+		for _, text := range slices.Sorted(maps.Keys(f.selections.byText)) {
+			f.selections.drop(f.selections.byText[text])
 		}
-		if left := len(f.sections.columns); left > 0 || len(f.sections.broad) != 1 {
-			t.Fatalf("%d columns and %d broad sections are left", left, len(f.sections.broad))
+		if left := len(f.selections.attributes); left > 0 || len(f.selections.broad) > 0 {
+			t.Fatalf("%d attribute indexes and %d broad selections are left", left, len(f.selections.broad))
 		}
 	})
 }
@@ -199,57 +199,56 @@ func words(picks []Pick, r *Refusal) (text string) {
 	return text
 }
 
-// Closing classes moves no executor in the index.
-func TestClosingMovesNoExecutor(t *testing.T) {
+func TestCloseMovesNoExecutor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet(t)
 		for i := range 300 {
-			e := &Executor{ID: fmt.Sprint(i), Held: &Held{}}
+			e := &Executor{ID: fmt.Sprint(i), Leased: &Leased{}}
 			f.Set(e, &Kind{Attributes: zones[1], Resources: resource.Vector{"slots": int64(1 + i)}})
-			f.Place(e, Open)
+			f.Place(e, Eligible)
 		}
-		blocks := slices.Clone(f.forms[0].open.blocks)
+		blocks := slices.Clone(f.layouts[0].free.blocks)
 		for k := range f.Classes(nil) {
 			if f.Close(k, "d", true); len(f.Free()) > 0 {
 				t.Fatalf("free: %v", f.Free())
 			}
 			f.Close(k, "d", false)
 		}
-		if !slices.Equal(blocks, f.forms[0].open.blocks) || f.Free()["slots"] != 300*301/2 {
-			t.Fatalf("the blocks are others, or free is %v", f.Free())
+		if !slices.Equal(blocks, f.layouts[0].free.blocks) || f.Free()["slots"] != 300*301/2 {
+			t.Fatalf("the blocks changed, or free is %v", f.Free())
 		}
 	})
 }
 
-// dump is all that the index has derived. How executors are divided into blocks depends
-// on what was before, and does not matter.
+// dump returns everything that the index derives, except how executors are divided into
+// blocks, which depends on earlier changes.
 func (f *fleet) dump() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	for _, id := range slices.Sorted(maps.Keys(f.executors)) {
 		e := f.executors[id]
 		if e.class.executors[e.at] != e {
-			f.t.Fatalf("%s is not where its class has it", id)
+			f.t.Fatalf("%s is not at its place in its class", id)
 		}
-		line("%s class=%s shape=%s standing=%d listed=%v free=%v", id, e.class.key, e.shape.key, e.standing, e.listed, e.free)
+		line("%s class=%s shape=%s eligibility=%d listed=%v free=%v", id, e.class.key, e.shape.key, e.eligibility, e.listed, e.free)
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.classes)) {
 		k := f.classes[key]
 		line("class %s counts=%v pools=%q closed %v by %v", key, k.counts, k.host.Pools, f.closed.has(k.index), k.closedBy)
 	}
-	crowd := 0
+	most := 0
 	for _, key := range slices.Sorted(maps.Keys(f.shapes.byKey)) {
 		s := f.shapes.byKey[key]
 		line("shape %s size=%d counts=%v", key, s.size, s.counts)
-		crowd = max(crowd, s.counts[Open])
+		most = max(most, s.counts[Eligible])
 	}
-	if crowd != f.shapes.crowd {
-		f.t.Fatalf("the most executors of a shape are %d, noted are %d", crowd, f.shapes.crowd)
+	if most != f.shapes.mostEligible {
+		f.t.Fatalf("the most eligible executors of a shape are %d, recorded are %d", most, f.shapes.mostEligible)
 	}
-	for _, of := range slices.SortedFunc(slices.Values(f.forms), func(a, b *form) int { return cmp.Compare(a.key, b.key) }) {
-		line("form %s shapes=%d", of.key, of.shapes)
-		line(" open %s", f.dumpField(&of.open))
-		line(" all %s", f.dumpField(&of.all))
+	for _, of := range slices.SortedFunc(slices.Values(f.layouts), func(a, b *layout) int { return cmp.Compare(a.key, b.key) }) {
+		line("layout %s shapes=%d", of.key, of.shapes)
+		line(" free %s", f.dumpIndex(&of.free))
+		line(" idle %s", f.dumpIndex(&of.idle))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Index.pools)) {
 		line("pool %q classes=%d living=%d", name, f.Index.pools[name].classes, f.Index.pools[name].Living)
@@ -263,20 +262,20 @@ func (f *fleet) dump() string {
 			}
 		}
 	}
-	line("%s%d classes are closed, free %v, capacity %v, %d executors", f.dumpSection(f.sections.whole), f.closed.classes, f.Free(), f.Capacity(), f.Index.executors)
+	line("%s%d classes are closed, free %v, capacity %v, %d executors", f.dumpSelection(f.selections.wholeFleet), f.closed.classes, f.Free(), f.Capacity(), f.Index.executors)
 	return b.String()
 }
 
-func (f *fleet) dumpField(of *field) string {
+func (f *fleet) dumpIndex(of *capacityIndex) string {
 	var all []string
 	for i, b := range of.blocks {
 		f.checkBlock(b)
 		for at, e := range b.executors {
-			if of.find(spotOf(e, b.point(at))) != i {
-				f.t.Fatalf("%s is not in the block that it belongs to", e.ID)
+			if of.find(positionOf(e, b.point(at))) != i {
+				f.t.Fatalf("%s is not in the block of its position", e.ID)
 			}
 			if b.traits[at] != e.traits() {
-				f.t.Fatalf("the traits of %s are not those of its place", e.ID)
+				f.t.Fatalf("the traits of %s are not those in its block", e.ID)
 			}
 			all = append(all, fmt.Sprintf("%s %v", e.ID, b.point(at)))
 		}
@@ -285,10 +284,10 @@ func (f *fleet) dumpField(of *field) string {
 	return strings.Join(all, " ")
 }
 
-// checkBlock fails unless the block's bounds hold, and its executors are in order.
+// checkBlock fails if an executor is out of the bounds of its block or out of order.
 func (f *fleet) checkBlock(b *block) {
 	if len(b.executors) == 0 || len(b.executors) != len(b.traits) || len(b.amounts) != len(b.executors)*len(b.low) {
-		f.t.Fatal("a block is not whole")
+		f.t.Fatal("the slices of a block do not match")
 	}
 	if !slices.IsSortedFunc(b.executors, Compare) {
 		f.t.Fatal("a block is not in order of rank")
@@ -302,7 +301,7 @@ func (f *fleet) checkBlock(b *block) {
 			if amount < b.low[i] || amount > b.high[i] {
 				f.t.Fatal("an amount is out of bounds")
 			}
-			sums[i].add(uint64(amount))
+			sums[i].add(amount)
 		}
 	}
 	if !slices.Equal(sums, b.sums) {
@@ -310,48 +309,47 @@ func (f *fleet) checkBlock(b *block) {
 	}
 }
 
-// dumpSection is all that is kept of a section.
-func (f *fleet) dumpSection(s *section) string {
+// dumpSelection returns the classes of a selection.
+func (f *fleet) dumpSelection(s *selection) string {
 	var keys []string
-	for k := range f.sections.all(s) {
+	for k := range f.selections.all(s) {
 		keys = append(keys, k.key)
 	}
 	slices.Sort(keys)
-	return fmt.Sprintf("section %s classes=%d: %s\n", s.text(), s.classes, strings.Join(keys, " "))
+	return fmt.Sprintf("selection %s classes=%d: %s\n", s.text(), s.classes, strings.Join(keys, " "))
 }
 
-// checkSections compares each section with one that is made anew.
-func (f *fleet) checkSections() {
-	for _, text := range slices.Sorted(maps.Keys(f.sections.byText)) {
-		kept := f.sections.byText[text]
-		if kept.text() != text || kept.dropped {
-			f.t.Fatalf("a section is kept under %s", text)
+// checkSelections compares each selection with a new one.
+func (f *fleet) checkSelections() {
+	for _, text := range slices.Sorted(maps.Keys(f.selections.byText)) {
+		kept := f.selections.byText[text]
+		if kept.text() != text {
+			f.t.Fatalf("a selection is under the text %s", text)
 		}
-		got := f.dumpSection(kept)
-		fresh := f.sections.make(kept.selector)
-		want := f.dumpSection(fresh)
-		// It is not listed by its text, which drop would take out.
-		f.sections.drop(fresh)
-		f.sections.byText[text] = kept
+		got := f.dumpSelection(kept)
+		fresh := f.selections.create(kept.selector)
+		want := f.dumpSelection(fresh)
+		// The new one is not in byText, but drop deletes the entry of its text.
+		f.selections.drop(fresh)
+		f.selections.byText[text] = kept
 		if got != want {
-			f.t.Fatalf("a section has drifted:\n%s\nmade anew:\n%s", got, want)
+			f.t.Fatalf("a selection differs:\n%s\nnew selection:\n%s", got, want)
 		}
 	}
-	for name, column := range f.sections.columns {
-		if column.users == 0 {
-			f.t.Fatalf("the column %s is kept for nobody", name)
+	for name, attribute := range f.selections.attributes {
+		if attribute.users == 0 {
+			f.t.Fatalf("the index of attribute %s has no user", name)
 		}
-		for k := range f.sections.all(f.sections.whole) {
-			of, value := column.ofClass(k.index), k.value(name)
-			if of != column.values[value] && (value != "" || of != &column.none) {
-				f.t.Fatalf("the column %s has a class of %q elsewhere", name, value)
+		for k := range f.selections.all(f.selections.wholeFleet) {
+			of, value := attribute.ofClass(k.index), k.value(name)
+			if of != attribute.values[value] && (value != "" || of != &attribute.none) {
+				f.t.Fatalf("the index of attribute %s has a class with %q at another value", name, value)
 			}
 		}
 	}
 }
 
-// value returns the class's value of an attribute, folded like the name; empty without
-// one.
+// value returns the class's folded value of an attribute; empty for none.
 func (k *Class) value(name string) string {
 	for _, a := range k.attributes {
 		if a.name == name {
@@ -361,18 +359,18 @@ func (k *Class) value(name string) string {
 	return ""
 }
 
-func TestSumComesBackToWhatItWas(t *testing.T) {
+func TestSumSubtractsExactly(t *testing.T) {
 	var s sum
 	for range 3 {
-		s.add(math.MaxUint64)
+		s.add(math.MaxInt64)
 	}
-	if s.saturated() != math.MaxInt64 || s.float() != 3*(1<<64) {
-		t.Fatalf("three times 2⁶⁴−1 is %v", s.float())
+	if s.saturated() != math.MaxInt64 || s.float() != 3*(1<<63) {
+		t.Fatalf("three times 2⁶³−1 is %v", s.float())
 	}
 	for range 3 {
-		s.subtract(math.MaxUint64)
+		s.add(-math.MaxInt64)
 	}
 	if s != (sum{}) {
-		t.Fatalf("something is left: %+v", s)
+		t.Fatalf("the sum is not zero: %+v", s)
 	}
 }

@@ -5,37 +5,37 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Query is the constraints of one group, prepared to be searched for again and again.
+// Query is the constraints of one group, prepared for many searches.
 type Query struct {
 	matcher   constraint.Matcher
 	resources resource.Vector
 	// role and sku are folded; sku is empty for any.
 	role, sku string
 	selector  selector
-	section   *section
-	// aim is the request in the order of form, which it was put in last for an
-	// executor that became free.
-	form *form
-	aim  *aim
-	// tally is what is free for the query, as of Index.kinds and up to the number of
-	// Index.moved; counters are its own, by form. See scarce.go.
-	tally    tally
-	tallied  uint64
-	tallyAt  uint64
-	counters map[*form]*counter
-	// largest are as largest returns them, as of Index.kinds.
-	largest map[*SKU]*Shape
-	kinds   uint64
+	text      string // of selector
+	selection *selection
+	// aligned is the request in the order of layout, the last one that it was aligned to
+	// for a change.
+	layout  *layout
+	aligned *alignedRequest
+	// free are the sums of what is free for the query, for the kindVersion of an index and
+	// the moves before a number. They have counters of their own, by layout. See scarce.go.
+	free        freeSums
+	freeVersion uint64
+	freeMoves   uint64
+	counters    map[*layout]*counter
+	// largest is the result of largest for a kindVersion.
+	largest        map[*SKU]*Shape
+	largestVersion uint64
 }
 
-// maxQueries bounds what is remembered of queries; they start again when it is
-// reached.
+// maxQueries limits the queries that are kept. At the limit all are deleted.
 const maxQueries = 1 << 14
 
 // Query returns the query of constraints, without the executors to avoid.
 func (ix *Index) Query(k constraint.Constraints) *Query { return ix.queryOf(textOf(k), k) }
 
-// textOf is the name of the query of constraints.
+// textOf returns a text that is equal for constraints with equal queries.
 func textOf(k constraint.Constraints) string {
 	text := k.Canonical()
 	if by := spreadBy(k.Spread); by != "" {
@@ -44,8 +44,7 @@ func textOf(k constraint.Constraints) string {
 	return text
 }
 
-// spreadBy is the folded name of the attribute by which batches are spread,
-// empty for none.
+// spreadBy returns the folded name of the attribute to spread by; empty for none.
 func spreadBy(s constraint.Spread) string {
 	if s.Max <= 0 || s.Single() {
 		return ""
@@ -59,39 +58,43 @@ func (ix *Index) queryOf(text string, k constraint.Constraints) *Query {
 		if len(ix.queries) >= maxQueries {
 			clear(ix.queries)
 		}
+		// The matcher is for classes; executors to avoid are checked one by one.
+		classes := k
+		classes.Avoid, classes.AvoidFailed = nil, nil
 		q = &Query{
-			matcher: kind(k), resources: k.Resources, role: constraint.Fold(k.Role), sku: constraint.Fold(k.SKU),
+			matcher: classes.Matcher(), resources: k.Resources, role: constraint.Fold(k.Role), sku: constraint.Fold(k.SKU),
 			selector: selector{k.Attributes, k.Pools, spreadBy(k.Spread)},
 		}
+		q.text = q.selector.text()
 		ix.queries[text] = q
 	}
-	q.section = ix.sections.get(q.selector, q.section)
+	q.selection = ix.selections.get(q.selector, q.text)
 	return q
 }
 
-// Matches reports whether a host is of the kind requested.
+// Matches reports whether the query selects a host, whatever the host has free.
 func (q *Query) Matches(h constraint.Host) bool {
 	ok, _ := q.matcher.Match(h)
 	return ok
 }
 
-// Resources returns what a worker of the query takes.
+// Resources returns what a worker of the query uses.
 func (q *Query) Resources() resource.Vector { return q.resources }
 
-// hasSKU reports whether executors of the SKU are asked for.
+// hasSKU reports whether the query allows executors of a SKU.
 func (q *Query) hasSKU(s *SKU) bool { return q.sku == "" || q.sku == s.folded }
 
-// Fits reports whether an idle executor of the shape has room for a worker.
+// Fits reports whether a worker fits on an idle executor of the shape.
 func (q *Query) Fits(s *Shape) bool {
 	return s.resources.Fits(q.resources) && (len(s.shares) == 0 || s.Allowed(q.role).Fits(q.resources))
 }
 
-// Largest returns what the executors of a SKU have for the workers of a query that,
-// idle, take the most of them; of several those of the executor first in rank; nil where
-// none takes one.
+// Largest returns what the workers of a query may use on those executors of a SKU on which,
+// idle, the most of them fit. If several shapes qualify, that of the executor first in rank
+// counts. Largest returns nil if no worker fits.
 func (ix *Index) Largest(q *Query, sku string) resource.Vector {
-	if q.largest == nil || q.kinds != ix.kinds {
-		q.largest, q.kinds = ix.largest(q), ix.kinds
+	if q.largest == nil || q.largestVersion != ix.kindVersion {
+		q.largest, q.largestVersion = ix.largest(q), ix.kindVersion
 	}
 	if s := q.largest[ix.SKU(sku)]; s != nil {
 		return s.Allowed(q.role)
@@ -106,18 +109,17 @@ func (ix *Index) largest(q *Query) map[*SKU]*Shape {
 		times    int64
 	}
 	found := map[int32]best{}
+	better := func(sku int32, times int64, e *Executor) bool {
+		known := found[sku]
+		return known.executor == nil || times > known.times || times == known.times && Compare(e, known.executor) < 0
+	}
 	w := ix.scan(q, false)
 	for a, b := range w.blocks() {
-		most := a.times(b.high, endless)
-		better := func(sku int32, times int64, h *Executor) bool {
-			known := found[sku]
-			return known.executor == nil || times > known.times || times == known.times && Compare(h, known.executor) < 0
-		}
-		if b.lowSKU == b.highSKU && !better(b.lowSKU, most, b.executors[0]) {
+		if b.lowSKU == b.highSKU && !better(b.lowSKU, a.times(b.high, unlimited), b.executors[0]) {
 			continue
 		}
 		for at := range w.fitting(a, b) {
-			sku, times := b.traits[at].sku, a.times(b.point(at), endless)
+			sku, times := b.traits[at].sku, a.times(b.point(at), unlimited)
 			if better(sku, times, b.executors[at]) {
 				found[sku] = best{b.executors[at], times}
 			}
@@ -128,10 +130,4 @@ func (ix *Index) largest(q *Query) map[*SKU]*Shape {
 		largest[b.executor.shape.sku] = b.executor.shape
 	}
 	return largest
-}
-
-// kind matches classes: whom to avoid is asked of each executor.
-func kind(k constraint.Constraints) constraint.Matcher {
-	k.Avoid, k.AvoidFailed = nil, nil
-	return k.Matcher()
 }

@@ -1,42 +1,45 @@
 package match
 
-import "slices"
+import (
+	"container/heap"
+	"slices"
+)
 
-// ranking gives the executors that workers fit on in the order of choice: with pack
-// those first that take most, then by what is left over, then by rank. It looks into a block
-// when nothing that it has seen so far comes before the best that could be in it.
+// ranking returns the executors on which workers fit in the order of choice: with pack
+// those that take the most first, then by what is left over, then by rank. It opens a block
+// only when no executor that it has seen precedes the best that the block's bounds allow.
 type ranking struct {
 	*search
-	// most is how many workers an executor is ordered by at most.
+	// most limits the number of workers that an executor is ranked by.
 	most   int64
-	blocks heap[*rankedBlock]
+	blocks priorityQueue[*rankedBlock]
 }
 
-// rankedBlock is a block in a ranking, by the best that it could have and, once it was
-// looked into, by the best that it has.
+// rankedBlock is a block in a ranking. It is ranked by the best executor that its bounds
+// allow and, once it is open, by the best one that it has.
 type rankedBlock struct {
 	candidate
-	aim   *aim
-	block *block
-	// list are its candidates, once they are looked for.
-	list   heap[candidate]
-	opened bool
+	aligned *alignedRequest
+	block   *block
+	// candidates are its executors on which a worker fits, once it is open.
+	candidates priorityQueue[candidate]
+	open       bool
 }
 
-// candidate is an executor that takes a worker at least.
+// candidate is an executor on which a worker fits.
 type candidate struct {
 	executor *Executor
 	// at is its place in the block.
 	at int
-	// size is how many workers it takes, if it is ordered by that. Left is what one
-	// more would leave of each requested resource, the scarcest first, and score
-	// what it has of the others.
+	// size is how many workers it takes; 0 without pack. Left is what one more worker
+	// would leave of each requested resource, the scarcest first, and score is by what it
+	// has of the others.
 	size  int64
 	left  []int64
 	score float64
 }
 
-// fitsBetter orders candidates but for their rank.
+// fitsBetter compares candidates without their rank.
 func (a *candidate) fitsBetter(b *candidate) (better, equal bool) {
 	if a.size != b.size {
 		return a.size > b.size, false
@@ -47,109 +50,125 @@ func (a *candidate) fitsBetter(b *candidate) (better, equal bool) {
 	return a.score < b.score, a.score == b.score
 }
 
-// before orders those of one block, which are in order of rank.
-func before(a, b candidate) bool {
-	better, equal := a.fitsBetter(&b)
+// inBlockOrder orders the candidates of a block, where places are in order of rank.
+func inBlockOrder(a, b *candidate) bool {
+	better, equal := a.fitsBetter(b)
 	return better || equal && a.at < b.at
 }
 
-func comesFirst(a, b *rankedBlock) bool {
-	better, equal := a.fitsBetter(&b.candidate)
-	return better || equal && Compare(a.executor, b.executor) < 0
+func blockOrder(a, b **rankedBlock) bool {
+	better, equal := (*a).fitsBetter(&(*b).candidate)
+	return better || equal && Compare((*a).executor, (*b).executor) < 0
 }
 
 func (s *search) ranking(most int64) *ranking {
-	t := &ranking{search: s, most: most, blocks: heap[*rankedBlock]{before: comesFirst}}
-	t.candidates, t.visited, t.lefts = t.candidates[:0], t.visited[:0], t.lefts[:0]
+	t := &ranking{search: s, most: most, blocks: priorityQueue[*rankedBlock]{before: blockOrder}}
+	t.candidates, t.rankedBlocks, t.leftovers = t.candidates[:0], t.rankedBlocks[:0], t.leftovers[:0]
 	scarce := s.scarcity()
-	for _, a := range s.aims {
-		a.weigh(scarce)
+	for _, a := range s.aligned {
+		a.rank(scarce)
 	}
 	for a, b := range s.blocks() {
 		best := candidate{executor: b.executors[0], size: t.size(a, b.high), left: t.leftover(a, b.low), score: a.score(b.low)}
-		t.visited = append(t.visited, rankedBlock{aim: a, block: b, candidate: best})
+		t.rankedBlocks = append(t.rankedBlocks, rankedBlock{aligned: a, block: b, candidate: best})
 	}
-	t.blocks.list = t.order[:0]
-	for i := range t.visited {
-		t.blocks.list = append(t.blocks.list, &t.visited[i])
+	t.blocks.items = make([]*rankedBlock, len(t.rankedBlocks))
+	for i := range t.rankedBlocks {
+		t.blocks.items[i] = &t.rankedBlocks[i]
 	}
-	t.order = t.blocks.list
-	t.blocks.init()
+	heap.Init(&t.blocks)
 	return t
 }
 
-// leftover is what one worker more leaves at the point.
-func (t *ranking) leftover(a *aim, point []int64) []int64 {
-	from := len(t.lefts)
-	t.lefts = a.leftover(t.lefts, point)
-	return t.lefts[from:len(t.lefts):len(t.lefts)]
+// leftover returns what one more worker leaves at the point.
+func (t *ranking) leftover(a *alignedRequest, point []int64) []int64 {
+	from := len(t.leftovers)
+	t.leftovers = a.leftover(t.leftovers, point)
+	return t.leftovers[from:len(t.leftovers):len(t.leftovers)]
 }
 
-// size is how many workers executors with so much are ordered by: with pack alone
-// does it matter.
-func (t *ranking) size(a *aim, point []int64) int64 {
+// size returns the number of workers that an executor at the point is ranked by.
+func (t *ranking) size(a *alignedRequest, point []int64) int64 {
 	if t.constraints.Pack {
 		return a.times(point, t.most)
 	}
 	return 0
 }
 
-// times is how many workers the first executor takes.
+// times returns how many workers the first executor takes.
 func (t *ranking) times(first candidate) int64 {
 	if t.constraints.Pack {
 		return first.size
 	}
-	return t.blocks.list[0].aim.times(first.executor.free, t.most)
+	return t.blocks.items[0].aligned.times(first.executor.free, t.most)
 }
 
-// first answers the next executor; false at the end.
+// first returns the next executor; false at the end.
 func (t *ranking) first() (candidate, bool) {
-	for len(t.blocks.list) > 0 {
-		k := t.blocks.list[0]
-		if k.opened {
+	for len(t.blocks.items) > 0 {
+		k := t.blocks.items[0]
+		if k.open {
 			return k.candidate, true
 		}
 		t.open(k)
-		t.settle()
+		t.fixFirst()
 	}
 	return candidate{}, false
 }
 
-// open looks into a block.
+// open looks at the executors of a block.
 func (t *ranking) open(k *rankedBlock) {
-	k.opened = true
+	k.open = true
 	from := len(t.candidates)
-	for at := range t.fitting(k.aim, k.block) {
-		if h := k.block.executors[at]; !t.taken[h] {
+	for at := range t.fitting(k.aligned, k.block) {
+		if e := k.block.executors[at]; !t.picked[e] {
 			point := k.block.point(at)
-			t.candidates = append(t.candidates, candidate{h, at, t.size(k.aim, point), t.leftover(k.aim, point), k.aim.score(point)})
+			t.candidates = append(t.candidates, candidate{e, at, t.size(k.aligned, point), t.leftover(k.aligned, point), k.aligned.score(point)})
 		}
 	}
 	end := len(t.candidates)
-	k.list = heap[candidate]{t.candidates[from:end:end], before}
-	k.list.init()
+	k.candidates = priorityQueue[candidate]{t.candidates[from:end:end], inBlockOrder}
+	heap.Init(&k.candidates)
 }
 
-// settle moves the first block to where its best candidate belongs.
-func (t *ranking) settle() {
-	k := t.blocks.list[0]
-	if len(k.list.list) == 0 {
-		t.blocks.pop()
+// fixFirst moves the first block to the place of its best candidate.
+func (t *ranking) fixFirst() {
+	k := t.blocks.items[0]
+	if len(k.candidates.items) == 0 {
+		heap.Pop(&t.blocks)
 		return
 	}
-	k.candidate = k.list.list[0]
-	t.blocks.down(0)
+	k.candidate = k.candidates.items[0]
+	heap.Fix(&t.blocks, 0)
 }
 
-// pop moves on to the one after the first.
+// pop removes the first executor.
 func (t *ranking) pop() {
-	t.Spent++
-	t.blocks.list[0].list.pop()
-	t.settle()
+	t.Work++
+	heap.Pop(&t.blocks.items[0].candidates)
+	t.fixFirst()
 }
 
-// again gives a candidate once more, ordered by a lower size.
-func (t *ranking) again(k candidate, size int64) {
+// reinsert adds a candidate again, ranked by a lower size.
+func (t *ranking) reinsert(k candidate, size int64) {
 	k.size = size
-	t.blocks.push(&rankedBlock{candidate: k, opened: true, list: heap[candidate]{[]candidate{k}, before}})
+	heap.Push(&t.blocks, &rankedBlock{candidate: k, open: true, candidates: priorityQueue[candidate]{[]candidate{k}, inBlockOrder}})
+}
+
+// priorityQueue implements heap.Interface; the item before all others is first.
+type priorityQueue[T any] struct {
+	items  []T
+	before func(a, b *T) bool
+}
+
+func (q *priorityQueue[T]) Len() int           { return len(q.items) }
+func (q *priorityQueue[T]) Less(i, j int) bool { return q.before(&q.items[i], &q.items[j]) }
+func (q *priorityQueue[T]) Swap(i, j int)      { q.items[i], q.items[j] = q.items[j], q.items[i] }
+func (q *priorityQueue[T]) Push(item any)      { q.items = append(q.items, item.(T)) }
+
+// Pop returns nil, since an item would cost an allocation. Callers read the first item
+// before they remove it.
+func (q *priorityQueue[T]) Pop() any {
+	q.items = q.items[:len(q.items)-1]
+	return nil
 }

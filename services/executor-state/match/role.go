@@ -10,17 +10,16 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Roles. An executor may set shares of its resources aside, each for a role.
-// Workers of that role use up its share first, and then what is common; all
-// others have only what is common. What a worker holds is one amount, never
-// split: of each resource,
+// Roles. An executor may set shares of its resources aside, each for a role. Workers of
+// that role use its share first, and then the common part. All other workers use only the
+// common part. A worker's amount is never split. For each resource,
 //
-//	set aside still = max(0, share − used by the role), for each role
-//	common          = capacity − used − Σ set aside still
+//	still set aside = max(0, share − used by the role), for each role
+//	common          = capacity − used − Σ still set aside
 //
-// so that a share that its role has not used is out of reach of everybody else,
-// and what the role uses beyond it is taken from what is common. A lease of a
-// role for which an executor sets nothing aside is as one without a role.
+// Other workers cannot use the unused part of a share. The role's use above its share
+// reduces the common part. A lease of a role for which an executor sets nothing aside
+// counts like a lease without a role.
 
 // share is what an executor sets aside for a role.
 type share struct {
@@ -31,13 +30,9 @@ type share struct {
 	amounts []int64
 }
 
-// sharesOf answers what the executor sets aside, in order of role. Amounts of
-// zero set nothing aside.
-func sharesOf(reserved map[string]resource.Vector) []share {
-	if len(reserved) == 0 {
-		return nil
-	}
-	var shares []share
+// sharesOf returns the shares that an executor sets aside, in order of role. Zero amounts
+// set nothing aside.
+func sharesOf(reserved map[string]resource.Vector) (shares []share) {
 	for _, role := range slices.Sorted(maps.Keys(reserved)) {
 		if reserved[role].Canonical() != "" {
 			shares = append(shares, share{role: constraint.Fold(role), share: reserved[role]})
@@ -47,7 +42,7 @@ func sharesOf(reserved map[string]resource.Vector) []share {
 	return shares
 }
 
-// sharesKey tells shapes apart by what they set aside.
+// sharesKey returns a text that is equal for equal shares.
 func sharesKey(shares []share) string {
 	var b strings.Builder
 	for _, s := range shares {
@@ -56,38 +51,28 @@ func sharesKey(shares []share) string {
 	return b.String()
 }
 
-// shareOf answers the place of the role's share plus one, 0 for none.
-func (s *Shape) shareOf(role string) int {
-	if role == "" || len(s.shares) == 0 {
-		return 0
-	}
-	folded := constraint.Fold(role)
-	return 1 + slices.IndexFunc(s.shares, func(aside share) bool { return aside.role == folded })
-}
-
-// Allowed returns what an idle executor has for a role: all but the shares of others.
+// Allowed returns what an idle executor has for a role: all except the shares of others.
 func (s *Shape) Allowed(role string) resource.Vector {
-	allowed := s.resources
-	own := s.shareOf(role)
-	for i, share := range s.shares {
-		if i+1 != own {
+	allowed, folded := s.resources, constraint.Fold(role)
+	for _, share := range s.shares {
+		if role == "" || share.role != folded {
 			allowed = allowed.Plus(-1, share.share)
 		}
 	}
 	return allowed
 }
 
-// Excess names the first resource of which leases hold more than the executor may
-// give; empty for none.
+// Excess returns the first resource of which leases use more than they may, and how much;
+// empty for none.
 func (e *Executor) Excess() string {
 	aside := resource.Vector{}
 	for _, share := range e.shape.shares {
 		for name, amount := range share.share {
-			aside[name] += max(0, amount-e.Held.byRole[share.role][name])
+			aside[name] += max(0, amount-e.Leased.byRole[share.role][name])
 		}
 	}
-	for _, name := range e.Held.Used.Plus(1, aside).Names() {
-		used, capacity := e.Held.Used[name], e.shape.resources[name]
+	for _, name := range e.Leased.Used.Plus(1, aside).Names() {
+		used, capacity := e.Leased.Used[name], e.shape.resources[name]
 		switch {
 		case used > capacity:
 			return fmt.Sprintf("%s %d of %d", name, used, capacity)

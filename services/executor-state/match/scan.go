@@ -6,98 +6,106 @@ import (
 	"slices"
 )
 
-// endless is more workers than any batch has.
-const endless = math.MaxInt64
+// unlimited is more workers than any batch has.
+const unlimited = math.MaxInt64
 
-// scan looks at the executors that a query may choose, by the blocks of fields.
+// scan iterates over the executors that a query allows, block by block.
 type scan struct {
 	*Index
 	query *Query
-	// open: it looks at what is free, of executors that may be given work; otherwise at
-	// what all have when they are idle. Closed are the classes that it leaves out then.
-	open   bool
+	// free: the scan looks at what is free on listed executors, and leaves out closed
+	// classes. Otherwise it looks at what all executors have when idle.
+	free   bool
 	closed *classSet
-	aims   []*aim
-	// members are the executors of a section that has few, by form in the order of
-	// aims; nil where blocks are looked at.
+	// aligned is the request for each layout with executors to look at.
+	aligned []*alignedRequest
+	// members are the executors of a narrow selection, by layout in the order of aligned;
+	// nil if the scan looks at the blocks of the index.
 	members [][]*Executor
-	// sku is the number of the only one asked for, 0 for any; none says that
-	// nobody has it.
-	sku  int32
-	none bool
-	// only is the one shape that is looked at, nil for all; avoided are executors
-	// that are not.
+	// sku is the number of the requested SKU; 0 for any.
+	sku int32
+	// only is the shape that the scan is restricted to, nil for all; avoided are
+	// executors that it leaves out.
 	only    *Shape
 	avoided map[*Executor]bool
 }
 
-// scan looks at what executors have free if open, or else at what they have.
-func (ix *Index) scan(q *Query, open bool) scan {
-	w := scan{Index: ix, query: q, open: open}
-	if open && ix.closed.classes > 0 {
+// scan returns a scan of what executors have free, or of what they have when idle.
+func (ix *Index) scan(q *Query, free bool) scan {
+	w := scan{Index: ix, query: q, free: free}
+	if free && ix.closed.classes > 0 {
 		w.closed = &ix.closed
 	}
 	if q.sku != "" {
 		s := ix.skus[q.sku]
-		if w.none = s == nil; !w.none {
-			w.sku = s.number
+		if s == nil {
+			return w // of no executor
 		}
+		w.sku = s.number
 	}
-	if w.none {
-		return w
-	}
-	if members, narrow := w.few(); narrow {
+	if members, narrow := w.narrow(); narrow {
 		w.group(members)
 		return w
 	}
-	for _, f := range ix.forms {
-		if a := ix.aimAt(f, q.resources, q.role); a != nil {
-			w.aims = append(w.aims, a)
+	for _, l := range ix.layouts {
+		if a := ix.align(l, q); a != nil {
+			w.aligned = append(w.aligned, a)
 		}
 	}
 	return w
 }
 
-// group puts the executors of a section that has few together by form.
+// narrow returns the executors of the selection if it is narrow.
+func (w *scan) narrow() (list []*Executor, narrow bool) {
+	selection := w.query.selection
+	if selection.wholeFleet() || selection.classes > w.Limits.Narrow {
+		return nil, false
+	}
+	for k := range w.selections.all(selection) {
+		if len(list)+len(k.executors) > w.Limits.Narrow {
+			return nil, false
+		}
+		list = append(list, k.executors...)
+	}
+	w.Work += len(list) * workOfMember
+	slices.SortFunc(list, Compare)
+	return list, true
+}
+
+// group groups the executors of a narrow selection by layout.
 func (w *scan) group(members []*Executor) {
 	w.members = [][]*Executor{}
-	at := map[*form]int{}
-	for _, h := range members {
-		of := h.shape.form
-		i, known := at[of]
-		if !known {
-			i = -1
-			if a := w.aimAt(of, w.query.resources, w.query.role); a != nil {
-				i = len(w.aims)
-				w.aims, w.members = append(w.aims, a), append(w.members, nil)
-			}
-			at[of] = i
+	byLayout := map[*layout][]*Executor{}
+	var layouts []*layout
+	for _, e := range members {
+		l := e.shape.layout
+		if byLayout[l] == nil {
+			layouts = append(layouts, l)
 		}
-		if i >= 0 {
-			w.members[i] = append(w.members[i], h)
+		byLayout[l] = append(byLayout[l], e)
+	}
+	for _, l := range layouts {
+		if a := w.align(l, w.query); a != nil {
+			w.aligned, w.members = append(w.aligned, a), append(w.members, byLayout[l])
 		}
 	}
 }
 
-// blocks gives the blocks in which a worker may fit. Those of a section of few
-// executors are made for the scan.
-func (w *scan) blocks() iter.Seq2[*aim, *block] {
-	return func(yield func(*aim, *block) bool) {
-		if w.none {
-			return
-		}
-		for i, a := range w.aims {
-			f := &a.form.all
-			if w.open {
-				f = &a.form.open
+// blocks iterates over the blocks in which a worker may fit. For a narrow selection it
+// makes them.
+func (w *scan) blocks() iter.Seq2[*alignedRequest, *block] {
+	return func(yield func(*alignedRequest, *block) bool) {
+		for i, a := range w.aligned {
+			list := a.layout.idle.blocks
+			if w.free {
+				list = a.layout.free.blocks
 			}
-			list := f.blocks
 			if w.members != nil {
-				w.Spent += len(w.members[i]) * workOfMember
-				list = f.gather(w.members[i], w.open)
+				w.Work += len(w.members[i]) * workOfMember
+				list = w.blockOf(w.members[i])
 			}
 			for _, b := range list {
-				w.Spent += workOfBlock
+				w.Work += workOfBlock
 				b.tighten()
 				if w.sku != 0 && (w.sku < b.lowSKU || b.highSKU < w.sku) || !a.fits(b.high) {
 					continue
@@ -110,35 +118,17 @@ func (w *scan) blocks() iter.Seq2[*aim, *block] {
 	}
 }
 
-// few returns the executors of a section that has few.
-func (w *scan) few() (list []*Executor, narrow bool) {
-	section := w.query.section
-	if section.whole() || section.classes > w.Limits.Narrow {
-		return nil, false
-	}
-	for k := range w.sections.all(section) {
-		if len(list)+len(k.executors) > w.Limits.Narrow {
-			return nil, false
-		}
-		list = append(list, k.executors...)
-	}
-	w.Spent += len(list) * workOfMember
-	slices.SortFunc(list, Compare)
-	return list, true
-}
-
-// gather makes a block of executors of the field's form, of those that are open if
-// so asked.
-func (f *field) gather(executors []*Executor, opened bool) []*block {
-	b := newBlock(spot{}, f.width)
+// blockOf returns a block of executors of one layout; none if it would be empty.
+func (w *scan) blockOf(executors []*Executor) []*block {
+	b := newBlock(position{}, executors[0].shape.layout.free.width)
 	b.loose, b.sums = true, nil
-	for _, h := range executors {
-		point := h.shape.idle
-		if opened {
-			point = h.free
+	for _, e := range executors {
+		point := e.shape.idle
+		if w.free {
+			point = e.free
 		}
-		if !opened || h.listed {
-			b.executors, b.traits, b.amounts = append(b.executors, h), append(b.traits, h.traits()), append(b.amounts, point...)
+		if !w.free || e.listed {
+			b.executors, b.traits, b.amounts = append(b.executors, e), append(b.traits, e.traits()), append(b.amounts, point...)
 		}
 	}
 	if len(b.executors) == 0 {
@@ -147,17 +137,17 @@ func (f *field) gather(executors []*Executor, opened bool) []*block {
 	return []*block{b}
 }
 
-// fitting gives the places in a block of the executors that are asked for, and
-// that a worker fits on.
-func (w *scan) fitting(a *aim, b *block) iter.Seq[int] {
+// fitting iterates over the places of the executors in a block that the query allows and on
+// which a worker fits.
+func (w *scan) fitting(a *alignedRequest, b *block) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		w.Spent += len(b.executors)
-		section := w.query.section
-		whole, width := section.whole(), len(b.low)
+		w.Work += len(b.executors)
+		selection := w.query.selection
+		whole, width := selection.wholeFleet(), len(b.low)
 		for at := range b.traits {
-			k := &b.traits[at]
+			t := &b.traits[at]
 			switch {
-			case w.sku != 0 && k.sku != w.sku, !whole && !section.has(k.class), w.closed != nil && w.closed.has(k.class), w.only != nil && k.shape != w.only.index:
+			case w.sku != 0 && t.sku != w.sku, !whole && !selection.has(t.class), w.closed != nil && w.closed.has(t.class), w.only != nil && t.shape != w.only:
 			case !a.fits(b.amounts[at*width : (at+1)*width]):
 			case w.avoided != nil && w.avoided[b.executors[at]]:
 			case !yield(at):

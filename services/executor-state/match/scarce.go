@@ -7,15 +7,15 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// The scarcest resource of a request is the requested one of which the executors
-// that match have the least free in proportion to the request: the one that runs out
-// first if more such workers come. An executor matches here if a worker fits on it
-// now. What is free is added up once for an entry, when its executors are first put
-// in order: placing its workers does not change the order of resources, so the
-// executors of a gang depend on nothing but the inventory before it.
+// The scarcest resource of a request is the requested one with the least free in proportion
+// to the request, summed over the matching executors: the first to run out as more such
+// workers come. An executor matches if a worker fits on it now. The sums are computed once
+// for each candidate, when its executors are first ranked. Placing its workers does not
+// change the order of resources, so the executors of a gang depend only on the inventory
+// before it.
 
-// ByScarcity returns the resources of which a worker requests some, the scarcest
-// first, of equals in order of name. Free tells how much of one there is.
+// ByScarcity returns the resources that a worker requests, the scarcest first, equally
+// scarce ones in order of name. Free returns how much is free of one.
 func ByScarcity(request resource.Vector, free func(name string) float64) []string {
 	names := slices.DeleteFunc(request.Names(), func(name string) bool { return request[name] <= 0 })
 	if len(names) < 2 {
@@ -29,14 +29,13 @@ func ByScarcity(request resource.Vector, free func(name string) float64) []strin
 	return names
 }
 
-// scarcity returns the requested resources, the scarcest first, as they were when
-// the search first asked.
+// scarcity returns the requested resources, the scarcest first, as of its first call.
 func (s *search) scarcity() []string {
 	if s.scarce == nil {
-		var free tally
+		var free freeSums
 		s.scarce = ByScarcity(s.query.resources, func(name string) float64 {
 			if free == nil {
-				free = s.free()
+				free = s.freeOfMatching()
 			}
 			return free[name].float()
 		})
@@ -44,190 +43,139 @@ func (s *search) scarcity() []string {
 	return s.scarce
 }
 
-// tally is sums of what is free of the resources that a query requests, over the
-// executors on which a worker fits.
-type tally map[string]*sum
+// freeSums are the sums of what is free of the requested resources, over the executors on
+// which a worker fits.
+type freeSums map[string]*sum
 
-func (q *Query) newTally() tally {
-	t := tally{}
+func (q *Query) newFreeSums() freeSums {
+	free := freeSums{}
 	for name, amount := range q.resources {
 		if amount > 0 {
-			t[name] = &sum{}
+			free[name] = &sum{}
 		}
 	}
-	return t
+	return free
 }
 
-// counter adds executors of one form to a tally.
+// counter adds executors of one layout to sums.
 type counter struct {
-	*aim
-	// sums are those of the form's resources, in their order; nil for those that are
-	// not requested.
+	*alignedRequest
+	// sums are in the order of the layout; nil for resources that are not requested.
 	sums []*sum
 }
 
-func (t tally) counter(a *aim) *counter {
-	k := &counter{aim: a, sums: make([]*sum, len(a.need))}
-	for i, name := range a.form.names {
-		k.sums[i] = t[name]
+func (f freeSums) counter(a *alignedRequest) *counter {
+	c := &counter{alignedRequest: a, sums: make([]*sum, len(a.need))}
+	for i, name := range a.layout.names {
+		c.sums[i] = f[name]
 	}
-	return k
+	return c
 }
 
-// add counts the point of an executor on which a worker fits; remove takes it away.
-func (k *counter) add(point []int64) {
-	for i, sum := range k.sums {
+// add adds sign times the point of an executor on which a worker fits.
+func (c *counter) add(point []int64, sign int64) {
+	for i, sum := range c.sums {
 		if sum != nil {
-			sum.add(uint64(k.free(point, i)))
+			sum.add(sign * c.free(point, i))
 		}
 	}
 }
 
-func (k *counter) remove(point []int64) {
-	for i, sum := range k.sums {
-		if sum != nil {
-			sum.subtract(uint64(k.free(point, i)))
-		}
-	}
-}
-
-// free adds up what is free for the search. Of a section with many executors the
-// query keeps the sums, and follows the executors that change.
-func (s *search) free() tally {
+// freeOfMatching returns the sums for the search, without the executors to avoid.
+func (s *search) freeOfMatching() freeSums {
 	w := s.scan
 	w.avoided = nil
-	q := s.query
-	if w.none || w.members != nil || q.section.whole() {
-		q.tally = nil
-	} else if ix := s.Index; q.tally != nil && q.tallied == ix.kinds && q.tallyAt >= ix.moved.first {
-		q.follow(ix)
-	} else {
-		q.tally = nil
-	}
-	t := q.tally
-	if t == nil {
-		t = w.addUp()
-		if !w.none && w.members == nil && !q.section.whole() {
-			q.tally, q.tallied, q.tallyAt, q.counters = t, s.kinds, s.moved.next(), map[*form]*counter{}
-		}
-	}
+	free := w.freeOfSelection()
 	if len(s.avoided) == 0 {
-		return t
+		return free
 	}
-	rest := q.newTally()
+	rest := s.query.newFreeSums()
 	for name := range rest {
-		*rest[name] = *t[name]
+		*rest[name] = *free[name]
 	}
-	for h := range s.avoided {
-		if h.standing != Open || !q.hasSKU(h.shape.sku) || !q.section.has(h.class.index) {
+	for e := range s.avoided {
+		if e.eligibility != Eligible || !s.query.hasSKU(e.shape.sku) || !s.query.selection.contains(e.class.index) {
 			continue
 		}
-		for _, a := range w.aims {
-			if a.form == h.shape.form && a.fits(h.free) {
-				rest.counter(a).remove(h.free)
+		for _, a := range w.aligned {
+			if a.layout == e.shape.layout && a.fits(e.free) {
+				rest.counter(a).add(e.free, -1)
 			}
 		}
 	}
 	return rest
 }
 
-// addUp adds up what is free on all executors on which a worker fits. All executors
-// of a block are added at once where a worker fits on each.
-func (w *scan) addUp() tally {
-	t := w.query.newTally()
+// freeOfSelection returns the sums over all executors that the query allows. For a selection
+// that is not narrow the query keeps them, and applies the moves since: so a search does
+// not look at all executors of the selection.
+func (w *scan) freeOfSelection() freeSums {
+	q := w.query
+	if w.members != nil || len(w.aligned) == 0 || q.selection.wholeFleet() {
+		return w.addUp()
+	}
+	if q.free != nil && q.freeVersion == w.kindVersion && w.moves.covers(q.freeMoves) {
+		w.applyMoves()
+	} else {
+		q.free, q.freeVersion, q.counters = w.addUp(), w.kindVersion, map[*layout]*counter{}
+	}
+	q.freeMoves = w.moves.next()
+	return q.free
+}
+
+// addUp adds up what is free on all executors on which a worker fits. It adds a block as a
+// whole if a worker fits on all its executors.
+func (w *scan) addUp() freeSums {
+	free := w.query.newFreeSums()
 	for a, b := range w.blocks() {
-		if !w.takesAll(a, b) {
-			k := t.counter(a)
+		if !w.fitsAll(a, b) {
+			c := free.counter(a)
 			for at := range w.fitting(a, b) {
-				k.add(b.point(at))
+				c.add(b.point(at), 1)
 			}
 			continue
 		}
-		for i, name := range a.form.names {
-			if sum := t[name]; sum != nil {
-				sum.join(b.sums[i])
+		for i, name := range a.layout.names {
+			if sum := free[name]; sum != nil {
+				sum.addSum(b.sums[i])
 				if a.share > 0 {
-					sum.join(b.sums[a.share*len(a.need)+i])
+					sum.addSum(b.sums[a.share*len(a.need)+i])
 				}
 			}
 		}
 	}
-	return t
+	return free
 }
 
-// takesAll reports whether a worker fits on every executor of a block, as its bounds
-// tell.
-func (w *scan) takesAll(a *aim, b *block) bool {
-	return b.sums != nil && w.closed == nil && w.query.section.whole() && (w.sku == 0 || b.lowSKU == b.highSKU) && a.fits(b.low)
+// fitsAll reports whether the query allows every executor of a block and a worker fits on
+// each, as far as the bounds show.
+func (w *scan) fitsAll(a *alignedRequest, b *block) bool {
+	return b.sums != nil && w.closed == nil && w.query.selection.wholeFleet() && (w.sku == 0 || b.lowSKU == b.highSKU) && a.fits(b.low)
 }
 
-// moved is the executors that came among those that may be given work, with what
-// they have free, and those that left: the newest maxMoved at least. An executor
-// that changes what it has free leaves and comes. Sums over a section follow it, so
-// that the executors of the section are looked at once and not for each entry.
-type moved struct {
-	// first is the number of the first in the list.
-	first uint64
-	list  []move
-	// points is where the next amounts are kept.
-	points []int64
-}
-
-type move struct {
-	form       *form
-	class, sku int32
-	point      []int64
-	came       bool
-}
-
-const (
-	maxMoved  = 1 << 12
-	movedSlab = 1 << 12
-)
-
-// next is the number of what comes next.
-func (m *moved) next() uint64 { return m.first + uint64(len(m.list)) }
-
-func (m *moved) note(h *Executor, came bool) {
-	if len(m.list) == 2*maxMoved {
-		m.list = append(m.list[:0], m.list[maxMoved:]...)
-		m.first += maxMoved
-	}
-	if len(m.points) < len(h.free) {
-		m.points = make([]int64, movedSlab+len(h.free))
-	}
-	n := copy(m.points, h.free)
-	m.list = append(m.list, move{h.shape.form, h.class.index, h.shape.sku.number, m.points[:n:n], came})
-	m.points = m.points[n:]
-}
-
-// follow brings the sums of a query up to now. Indexes of classes and forms are
-// those of now, for no executor has changed what it is since.
-func (q *Query) follow(ix *Index) {
-	news := ix.moved.list[q.tallyAt-ix.moved.first:]
-	ix.Spent += workOfNote * len(news)
-	only := int32(0)
-	if s := ix.skus[q.sku]; q.sku != "" && s != nil {
-		only = s.number
-	}
-	for _, m := range news {
-		if !q.section.has(m.class) || only != 0 && m.sku != only {
+// applyMoves applies the moves since to the sums of the query. The indexes of classes and
+// the layouts are current, because no executor has changed its kind since.
+func (w *scan) applyMoves() {
+	q := w.query
+	moves := w.moves.since(q.freeMoves)
+	w.Work += workOfChange * len(moves)
+	for _, m := range moves {
+		if !q.selection.contains(m.class) || w.sku != 0 && m.sku != w.sku {
 			continue
 		}
-		k, known := q.counters[m.form]
+		c, known := q.counters[m.layout]
 		if !known {
-			if a := ix.aimAt(m.form, q.resources, q.role); a != nil {
-				k = q.tally.counter(a)
+			if a := w.align(m.layout, q); a != nil {
+				c = q.free.counter(a)
 			}
-			q.counters[m.form] = k
+			q.counters[m.layout] = c
 		}
 		switch {
-		case k == nil || !k.fits(m.point):
-		case m.came:
-			k.add(m.point)
+		case c == nil || !c.fits(m.point):
+		case m.in:
+			c.add(m.point, 1)
 		default:
-			k.remove(m.point)
+			c.add(m.point, -1)
 		}
 	}
-	q.tallyAt = ix.moved.next()
 }

@@ -1,7 +1,6 @@
 package match
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
@@ -9,77 +8,55 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Shape is what a batch with sameShape must share: SKU, capacity and shares set
-// aside for roles. However many attributes executors have, there are few shapes.
+// Shape is the executors with equal SKU, capacity and role shares. All workers of a batch
+// with sameShape run on one shape.
 type Shape struct {
-	key string
-	// index is its place in shapeList.
-	index int32
-	sku   *SKU
-	form  *form
-	// resources is the capacity of each; names are those of which there is any,
+	key    string
+	sku    *SKU
+	layout *layout
+	// resources is the capacity of each executor; names are the resources with an amount,
 	// in order, and capacity their amounts.
 	resources resource.Vector
 	names     []string
 	capacity  []int64
-	// ofSKU are the sums of its SKU, in the order of names.
-	ofSKU []*sum
-	// shares are what is set aside of capacity, by role.
+	// skuFree are the sums of its SKU, in the order of names.
+	skuFree []*sum
+	// shares are the parts of capacity that are set aside, by role.
 	shares []share
-	// idle is what is free on an executor that holds nothing.
+	// idle is what is free on an executor without leases.
 	idle []int64
-	// size counts its executors, counts them by standing.
+	// size counts its executors, counts counts them by eligibility.
 	size   int
-	counts [standings]int
+	counts [eligibilities]int
+	// room is the result of the last search for one shape that looked at the shape.
+	room shapeRoom
 	// scratch is the memory of free.
 	scratch []int64
 }
 
-// shapes are all there are.
+// shapes are all shapes by key, and the size of the largest.
 type shapes struct {
 	byKey map[string]*Shape
-	// count is one more than the greatest index; free are the indexes below it
-	// that nobody has.
-	count int32
-	free  []int32
-	// crowds counts the shapes by how many of their executors may be given work,
-	// and crowd is the most of any.
-	crowds []int
-	crowd  int
+	// byEligible counts the shapes by how many eligible executors they have; mostEligible
+	// is the highest such number.
+	byEligible   []int
+	mostEligible int
 }
 
-func (s *shapes) add(added *Shape) {
-	if last := len(s.free) - 1; last >= 0 {
-		added.index, s.free = s.free[last], s.free[:last]
-	} else {
-		added.index = s.count
-		s.count++
+// recount records that a shape has n eligible executors, and had one more or one less
+// before.
+func (s *shapes) recount(before, n int) {
+	for len(s.byEligible) <= max(before, n) {
+		s.byEligible = append(s.byEligible, 0)
 	}
-	s.byKey[added.key] = added
-}
-
-func (s *shapes) remove(gone *Shape) {
-	s.free = append(s.free, gone.index)
-	delete(s.byKey, gone.key)
-}
-
-// opened notes that of a shape's executors n may be given work, and before that
-// one more or one less.
-func (s *shapes) opened(before, n int) {
-	for len(s.crowds) <= max(before, n) {
-		s.crowds = append(s.crowds, 0)
-	}
-	s.crowds[before]--
-	s.crowds[n]++
-	switch {
-	case n > s.crowd:
-		s.crowd = n
-	case before == s.crowd && s.crowds[before] == 0:
-		s.crowd = n
+	s.byEligible[before]--
+	s.byEligible[n]++
+	if n > s.mostEligible || before == s.mostEligible && s.byEligible[before] == 0 {
+		s.mostEligible = n
 	}
 }
 
-// shapeOf returns the shape of executors of a kind.
+// shapeOf returns the shape of a kind, which it creates if there is none.
 func (ix *Index) shapeOf(kind *Kind) *Shape {
 	shares := sharesOf(kind.Reserved)
 	key := constraint.Fold(kind.SKU) + "|" + kind.Resources.Canonical() + sharesKey(shares)
@@ -95,32 +72,39 @@ func (ix *Index) shapeOf(kind *Kind) *Shape {
 		s.capacity = append(s.capacity, kind.Resources[name])
 	}
 	for i := range shares {
-		shares[i].amounts = amountsOf(shares[i].share, s.names)
-	}
-	s.form = ix.formOf(s.names, shares)
-	s.form.shapes++
-	s.names = s.form.names
-	for _, name := range s.names {
-		if s.sku.free[name] == nil {
-			s.sku.free[name] = &sum{}
+		for _, name := range s.names {
+			shares[i].amounts = append(shares[i].amounts, shares[i].share[name])
 		}
-		s.ofSKU = append(s.ofSKU, s.sku.free[name])
 	}
-	// Nothing is set aside that there is not.
-	idle, _ := s.free(&Held{})
+	s.layout = ix.layoutOf(s.names, shares)
+	s.layout.shapes++
+	s.names = s.layout.names // many shapes share them
+	for _, name := range s.names {
+		s.skuFree = append(s.skuFree, sumOf(s.sku.free, name))
+	}
+	// Shares never exceed the capacity.
+	idle, _ := s.free(&Leased{})
 	s.idle = slices.Clone(idle)
-	ix.shapes.add(s)
-	s.sku.addShape(s)
+	ix.shapes.byKey[s.key] = s
+	s.sku.shapes[s.key], s.sku.most = s, nil
 	return s
 }
 
-// add counts an executor, which spells its SKU so.
+// sumOf returns the sum of a name, which it creates if there is none.
+func sumOf(sums map[string]*sum, name string) *sum {
+	if sums[name] == nil {
+		sums[name] = &sum{}
+	}
+	return sums[name]
+}
+
+// add counts an executor, and how it spells its SKU.
 func (s *Shape) add(spelling string) {
 	s.size++
 	s.sku.spellings[spelling]++
 }
 
-// leaveShape counts an executor less, and forgets the shape with its last one.
+// leaveShape removes one executor from the counts, and deletes the shape with its last one.
 func (ix *Index) leaveShape(s *Shape, spelling string) {
 	if s.sku.spellings[spelling]--; s.sku.spellings[spelling] == 0 {
 		delete(s.sku.spellings, spelling)
@@ -128,31 +112,22 @@ func (ix *Index) leaveShape(s *Shape, spelling string) {
 	if s.size--; s.size > 0 {
 		return
 	}
-	ix.shapes.remove(s)
-	ix.leaveForm(s.form)
-	s.sku.removeShape(s)
+	delete(ix.shapes.byKey, s.key)
+	ix.leaveLayout(s.layout)
+	delete(s.sku.shapes, s.key)
+	s.sku.most = nil
 	if len(s.sku.shapes) == 0 {
 		delete(ix.skus, s.sku.folded)
 	}
 }
 
-// amountsOf answers a vector's amounts in the order of names.
-func amountsOf(v resource.Vector, names []string) []int64 {
-	amounts := make([]int64, len(names))
-	for i, name := range names {
-		amounts[i] = v[name]
-	}
-	return amounts
-}
-
-// free answers what is free on an executor that holds so much: for each of the
-// shape's names what anybody may have, and then for each of its shares what only
-// that role may have besides. It is valid until the next call; not ok when more
-// is used than there is, or than may be used without what is set aside for
-// others.
-func (s *Shape) free(h *Held) (free []int64, ok bool) {
+// free returns what is free on an executor with these leases: for each of the shape's names
+// the amount that any worker may use, and then for each share the amount that only its role
+// may use in addition. The result is valid until the next call. It is not ok if leases use
+// more than the capacity, or a part that is set aside for other roles.
+func (s *Shape) free(l *Leased) (free []int64, ok bool) {
 	s.scratch = append(s.scratch[:0], s.capacity...)
-	for name, amount := range h.Used {
+	for name, amount := range l.Used {
 		i, found := slices.BinarySearch(s.names, name)
 		if !found || s.scratch[i] < amount {
 			return nil, false
@@ -160,7 +135,7 @@ func (s *Shape) free(h *Held) (free []int64, ok bool) {
 		s.scratch[i] -= amount
 	}
 	for _, share := range s.shares {
-		used := h.byRole[share.role]
+		used := l.byRole[share.role]
 		for i, amount := range share.amounts {
 			left := max(0, amount-used[s.names[i]])
 			s.scratch = append(s.scratch, left)
@@ -173,49 +148,32 @@ func (s *Shape) free(h *Held) (free []int64, ok bool) {
 	return s.scratch, true
 }
 
-// offer adds what is free on an executor to the sums of all that is; withdraw
-// takes it away.
-func (s *Shape) offer(free []int64) {
+// addFree adds sign times what is free on an executor to the sums.
+func (s *Shape) addFree(free []int64, sign int64) {
 	for i, amount := range free {
 		name := i % len(s.names)
-		s.form.total[name].add(uint64(amount))
-		s.ofSKU[name].add(uint64(amount))
+		s.layout.fleetFree[name].add(sign * amount)
+		s.skuFree[name].add(sign * amount)
 	}
 }
 
-func (s *Shape) withdraw(free []int64) {
-	for i, amount := range free {
-		name := i % len(s.names)
-		s.form.total[name].subtract(uint64(amount))
-		s.ofSKU[name].subtract(uint64(amount))
-	}
-}
-
-// SKU is what the executors of one SKU have together.
+// SKU is the executors of one SKU.
 type SKU struct {
-	// folded is its name for comparisons. Executors without a SKU belong to the one
-	// without a name. number tells it apart in fields.
+	// folded is its name for comparisons. Executors without a SKU belong to the one without
+	// a name. number identifies it in capacity indexes.
 	folded string
 	number int32
-	// shapes are those of its executors, by key; spellings counts executors by how they
-	// spell it.
+	// shapes are those of its executors, by key; spellings counts the executors by how they
+	// spell the SKU.
 	shapes    map[string]*Shape
 	spellings map[string]int
-	// free are the sums of each resource over its executors that may be given work.
+	// free are the sums of each resource over its eligible executors.
 	free map[string]*sum
-	// most is the most that any of its shapes has of each resource; nil when that is to
-	// be found out.
+	// most is the highest amount of each resource in its shapes; nil until it is computed.
 	most resource.Vector
 }
 
-func (s *SKU) addShape(added *Shape) { s.shapes[added.key], s.most = added, nil }
-
-func (s *SKU) removeShape(gone *Shape) {
-	delete(s.shapes, gone.key)
-	s.most = nil
-}
-
-// skuOf returns the SKU with that folded name, which is made if need be.
+// skuOf returns the SKU with a folded name, which it creates if there is none.
 func (ix *Index) skuOf(folded string) *SKU {
 	s := ix.skus[folded]
 	if s == nil {
@@ -229,15 +187,12 @@ func (ix *Index) skuOf(folded string) *SKU {
 // SKU returns the SKU of a name, without regard to case; nil if no executor has it.
 func (ix *Index) SKU(name string) *SKU { return ix.skus[constraint.Fold(name)] }
 
-// SKUs returns the folded names of the SKUs of executors, in no order.
-func (ix *Index) SKUs() iter.Seq[string] { return maps.Keys(ix.skus) }
-
 // Name returns the first of the spellings of its executors.
 func (s *SKU) Name() string {
 	return slices.Min(slices.Collect(maps.Keys(s.spellings)))
 }
 
-// Most returns the most that any of its executors has of each resource.
+// Most returns the highest amount of each resource that any of its executors has.
 func (s *SKU) Most() resource.Vector {
 	if s.most == nil {
 		s.most = resource.Vector{}
@@ -250,5 +205,5 @@ func (s *SKU) Most() resource.Vector {
 	return s.most
 }
 
-// SKU returns the SKU of the shape, folded.
+// SKU returns the folded SKU of the shape.
 func (s *Shape) SKU() string { return s.sku.folded }

@@ -5,29 +5,20 @@ import (
 	"math/bits"
 )
 
-// sum is a sum of amounts that no fleet overflows, and that comes back to the
-// same value when what was added is taken away.
+// sum is a sum of amounts in 128 bits, which no fleet overflows: subtracting what was added
+// restores the earlier value.
 type sum struct{ high, low uint64 }
 
-func (s *sum) add(n uint64) {
+// add adds an amount, which may be negative.
+func (s *sum) add(n int64) { s.addSum(sum{uint64(n >> 63), uint64(n)}) }
+
+func (s *sum) addSum(other sum) {
 	var carry uint64
-	s.low, carry = bits.Add64(s.low, n, 0)
-	s.high += carry
+	s.low, carry = bits.Add64(s.low, other.low, 0)
+	s.high, _ = bits.Add64(s.high, other.high, carry)
 }
 
-func (s *sum) subtract(n uint64) {
-	var borrow uint64
-	s.low, borrow = bits.Sub64(s.low, n, 0)
-	s.high -= borrow
-}
-
-// join adds another sum.
-func (s *sum) join(other sum) {
-	s.add(other.low)
-	s.high += other.high
-}
-
-// saturated answers the sum, at most the largest int64.
+// saturated returns the sum, at most the largest int64.
 func (s *sum) saturated() int64 {
 	if s.high > 0 || s.low > math.MaxInt64 {
 		return math.MaxInt64

@@ -127,11 +127,11 @@ func (r *Requests) admit(now time.Time, req Disable) (*model.Disable, error) {
 func (r *Requests) start(d *model.Disable, more ...model.Record) {
 	busy := slices.ContainsFunc(d.IDs, func(id string) bool {
 		e := r.owner.Registered(id)
-		return e != nil && e.Held.Workers > 0
+		return e != nil && e.Leased.Workers > 0
 	})
 	if len(d.Attributes) > 0 {
 		for class := range r.index.Classes(match.AttributesOf(d.Attributes)) {
-			busy = busy || slices.ContainsFunc(class.Executors(), func(e *match.Executor) bool { return e.Held.Workers > 0 })
+			busy = busy || slices.ContainsFunc(class.Executors(), func(e *match.Executor) bool { return e.Leased.Workers > 0 })
 		}
 	}
 	d.ToldAll = !busy

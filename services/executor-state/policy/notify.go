@@ -52,7 +52,7 @@ func (r *Requests) Notify(now time.Time) {
 			break
 		}
 		batches = append(batches, batch{executors: []*Executor{e}})
-		left -= 1 + e.Held.Workers
+		left -= 1 + e.Leased.Workers
 	}
 	var executors []*Executor
 	for _, b := range batches {
@@ -86,7 +86,7 @@ func (r *Requests) nextBatch(d *model.Disable, limit int) batch {
 	from, _, _ := strings.Cut(d.Told, "/")
 	for e := range r.executorsOf(d, from) {
 		b.looks++
-		if e.Held.Workers == 0 || slices.Contains(e.Record.Untold, d.ID) {
+		if e.Leased.Workers == 0 || slices.Contains(e.Record.Untold, d.ID) {
 			continue
 		}
 		if b.workers >= limit {
@@ -94,7 +94,7 @@ func (r *Requests) nextBatch(d *model.Disable, limit int) batch {
 		}
 		b.executors = append(b.executors, e)
 		if e.ID != from { // its events may be written already: the next one gets its turn
-			b.workers += e.Held.Workers
+			b.workers += e.Leased.Workers
 		}
 	}
 	b.last = true
@@ -177,7 +177,7 @@ func (r *Requests) notifyLate(now time.Time, e *Executor, leases map[string]*Lea
 // about to register with new attributes: those that select these attributes, did not
 // select the executor before, and whose mark has passed it.
 func (r *Requests) Late(e *Executor, attributes map[string]string) []string {
-	if e.Held.Workers == 0 {
+	if e.Leased.Workers == 0 {
 		return nil
 	}
 	late := slices.Clone(e.Record.Untold)

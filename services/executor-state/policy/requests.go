@@ -237,7 +237,7 @@ func (r *Requests) drained(executor, other string) bool {
 func (r *Requests) Leaving(e *Executor) bool {
 	return slices.ContainsFunc(e.Named, func(id string) bool {
 		d := r.byID[id]
-		return d.Claim || d.Drain && (e.Held.Workers == 0 || !e.AbsentSince.IsZero() && d.CreatedAt.After(e.AbsentSince))
+		return d.Claim || d.Drain && (e.Leased.Workers == 0 || !e.AbsentSince.IsZero() && d.CreatedAt.After(e.AbsentSince))
 	})
 }
 

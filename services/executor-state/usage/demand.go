@@ -7,8 +7,8 @@ import (
 
 // demand is the pending reservations of one group.
 type demand struct {
-	// text is the canonical constraints; constraints are those of the first
-	// that waited, without the wishes that groups leave out.
+	// text is the canonical constraints. constraints are those of the first pending
+	// reservation, without the preferences that do not define a group.
 	text        string
 	constraints constraint.Constraints
 	// batches counts the reservations by size.
@@ -19,8 +19,8 @@ type demand struct {
 	avoiding map[string]*pending
 }
 
-// size is what of a batch tells how many executors it needs: its workers, and
-// at most how many of them one executor may take, 0 for no limit.
+// size determines how many executors a batch needs: its workers, and how many of them one
+// executor may take; 0 for no limit.
 type size struct {
 	workers int
 	each    int32
@@ -34,32 +34,32 @@ type pending struct {
 }
 
 // Await counts the reservation with a UID as pending: QUEUED, without a lease and not
-// dispatched. Nil counts it no more.
+// dispatched. A nil reservation removes it from the count.
 func (t *Tally) Await(uid string, r *model.Reservation) {
-	was := t.pending[uid]
-	if was == nil && r == nil || was != nil && was.reservation == r {
+	before := t.pending[uid]
+	if before == nil && r == nil || before != nil && before.reservation == r {
 		return
 	}
-	if was != nil {
-		was.demand.count(was.size, -1)
-		delete(was.demand.avoiding, uid)
-		if was.demand.reservations == 0 {
-			delete(t.demand, was.demand.text)
+	if before != nil {
+		before.demand.count(before.size, -1)
+		delete(before.demand.avoiding, uid)
+		if before.demand.reservations == 0 {
+			delete(t.demand, before.demand.text)
 		}
 		delete(t.pending, uid)
 	}
 	if r == nil {
 		return
 	}
-	is := &pending{reservation: r, demand: t.demandOf(r.Spec.Constraints), size: size{workers: r.Workers.Len()}}
+	next := &pending{reservation: r, demand: t.demandOf(r.Spec.Constraints), size: size{workers: r.Workers.Len()}}
 	if spread := r.Spec.Constraints.Spread; spread.Single() {
-		is.size.each = spread.Max
+		next.size.each = spread.Max
 	}
-	is.demand.count(is.size, 1)
+	next.demand.count(next.size, 1)
 	if avoids(r) {
-		is.demand.avoiding[uid] = is
+		next.demand.avoiding[uid] = next
 	}
-	t.pending[uid] = is
+	t.pending[uid] = next
 }
 
 func (t *Tally) demandOf(k constraint.Constraints) *demand {

@@ -13,30 +13,28 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// exclusions count the demand of one SKU that must not use some of the SKU's
-// executors, because it avoids them. An idle executor is no use to a reservation
-// that avoids it, so such demand needs that many executors more than its workers
-// fill.
+// exclusions count the demand of one SKU that avoids some of the SKU's executors. A
+// reservation cannot use an idle executor that it avoids, so in addition to the executors
+// that its workers fill it needs as many as it avoids.
 //
-// Some of the demand of a SKU together needs at least the executors that its
-// workers fill, and the idle ones that none of it may use. This holds for any
-// part of the demand. The parts that are counted are the reservations that avoid
-// the same idle executors, and those that avoid one of them: in a fleet in which
-// few executors fail these are the parts that need the most.
+// Any part of a SKU's demand needs at least the executors that its workers fill, and the
+// idle ones that no reservation of the part may use. Two kinds of parts are counted: the
+// reservations that avoid the same idle executors, and those that avoid one of these. If few
+// executors of a fleet fail, these parts need the most.
 type exclusions map[string]*exclusion
 
 // exclusion is a part of a SKU's demand.
 type exclusion struct {
 	// idle counts the idle executors that all of it avoids.
 	idle int64
-	// groups is what it consists of.
+	// groups are the groups of demand in the part.
 	groups map[*demand]*packing
 }
 
 // packing is workers of one group, packed onto executors of one shape.
 type packing struct {
-	// each is how many workers an executor takes, most is what the batch that is
-	// to be spread the most needs.
+	// each is how many workers fit on an executor. most is the number of executors that
+	// the most widely spread batch needs.
 	each, workers, most int64
 }
 
@@ -49,34 +47,34 @@ func (p *packing) add(s size) {
 
 func (p *packing) executors() int64 { return max(ceil(p.workers, p.each), p.most) }
 
-// usageWork bounds what one answer looks at to count exclusions: entries of the
-// lists, and executors. What is beyond does not count.
+// usageWork limits the work to count exclusions for one answer, in entries of the lists and
+// executors looked at. Further exclusions are not counted.
 const usageWork = 1 << 22
 
-// exclude counts what the reservations of a group avoid, as far as work lasts.
-// Shape is what an idle executor of the SKU has for the group's workers.
+// exclude counts the executors that the reservations of a group avoid, until work is used
+// up. Shape is what an idle executor of the SKU has for the group's workers.
 func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector, work *int) {
 	each := timesEach(shape, d.constraints.Resources)
 	for _, uid := range slices.Sorted(maps.Keys(d.avoiding)) {
 		if *work <= 0 {
 			return
 		}
-		waiting := d.avoiding[uid]
-		k := waiting.reservation.ConstraintsAt(now)
-		before := ix.Spent
+		pending := d.avoiding[uid]
+		k := pending.reservation.ConstraintsAt(now)
+		before := ix.Work
 		var names []string
 		for e := range ix.Avoided(k, q) {
 			if e.Idle() && e.Shape().SKU() == of.folded && q.Fits(e.Shape()) && q.Matches(e.Class().Host()) {
 				names = append(names, e.ID)
 			}
 		}
-		*work -= ix.Spent - before + len(k.Avoid) + len(k.AvoidFailed)
+		*work -= ix.Work - before + len(k.Avoid) + len(k.AvoidFailed)
 		slices.Sort(names)
 		if len(names) > 1 {
-			x.add(strings.Join(names, ","), len(names), d, each, waiting.size)
+			x.add(strings.Join(names, ","), len(names), d, each, pending.size)
 		}
 		for _, name := range names {
-			x.add(name, 1, d, each, waiting.size)
+			x.add(name, 1, d, each, pending.size)
 		}
 	}
 }
@@ -91,8 +89,8 @@ func (x exclusions) add(part string, avoided int, d *demand, each int64, s size)
 	x[part].groups[d].add(s)
 }
 
-// executors returns how many executors of the SKU the part with the greatest need
-// takes, those that it avoids included; 0 for none.
+// executors returns how many executors of the SKU the part with the greatest need requires,
+// including those that it avoids; 0 for none.
 func (x exclusions) executors() (most int64) {
 	for _, part := range x {
 		need := part.idle
@@ -104,14 +102,14 @@ func (x exclusions) executors() (most int64) {
 	return most
 }
 
-// timesEach returns how many workers an executor with so much takes, at least 1. A
-// worker that asks for nothing fits without end.
+// timesEach returns how many workers fit on an executor of a shape, at least 1. Any number
+// of workers without resources fit; the result is limited to the largest int32.
 func timesEach(shape, resources resource.Vector) int64 {
 	return max(1, min(shape.Times(resources), math.MaxInt32))
 }
 
-// avoids reports whether a reservation names executors that it must not use, now or
-// for a while.
+// avoids reports whether a reservation names executors that it must not use, permanently
+// or for a while.
 func avoids(r *model.Reservation) bool {
 	return cmp.Or(len(r.Spec.Constraints.Avoid), len(r.Spec.Constraints.AvoidFailed), len(r.Failed)) > 0
 }

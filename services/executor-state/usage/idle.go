@@ -7,7 +7,7 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// kind is what it depends on whether demand could use an idle executor.
+// kind determines whether demand could use an idle executor.
 type kind struct {
 	class *match.Class
 	shape *match.Shape
@@ -15,9 +15,9 @@ type kind struct {
 
 // IdleReason is why an executor is idle.
 type IdleReason struct {
-	// Reason is NO_DEMAND when nothing is pending that could use its kind, and
-	// DEMAND_DOES_NOT_FIT when something is pending all the same: its workers are too
-	// large, or not all of a batch fit.
+	// Reason is NO_DEMAND if no pending demand could use its kind, and
+	// DEMAND_DOES_NOT_FIT if pending demand could, but its workers are too large or not
+	// all workers of a batch fit.
 	Reason  fault.Reason
 	Message string
 }
@@ -39,7 +39,7 @@ func (t *Tally) Reasons() func(*match.Executor) IdleReason {
 		if known, ok := byKind[of]; ok {
 			return known
 		}
-		reason := IdleReason{fault.ReasonNoDemand, "nothing waits for its kind"}
+		reason := IdleReason{fault.ReasonNoDemand, "no pending demand for its kind"}
 		for _, g := range groups { // the first that could use the kind at all
 			if !g.Matches(of.class.Host()) {
 				continue

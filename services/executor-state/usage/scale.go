@@ -2,20 +2,18 @@ package usage
 
 import "berth.dev/pkg/model"
 
-// Wanted is the advice of a scale rule: how many executors there should be,
-// where there are total, of which so many idle, and the reservations that wait
-// need so many.
+// Wanted returns the number of executors that a scale rule recommends: total executors
+// exist, idle of them are idle, and pending reservations need pending executors.
 //
 //	idle − pending < minIdle:  total + pending + minIdle − idle   (more)
 //	idle − pending > maxIdle:  total − (idle − pending − maxIdle) (fewer)
 //	else:                      total
 //
-// Demand that is placed on idle executors takes as many from idle as from
-// pending, so the advice is the same before and after. minSize and maxSize
-// limit it: more is never less than there are, however small maxSize. minSize
-// wins over all else, so while there are fewer the advice is minSize at least,
-// however many are idle. The difference to total is what is to be done; a nil rule
-// advises nothing.
+// Placing demand on idle executors reduces idle and pending by the same number, so the
+// result is the same before and after. minSize and maxSize limit the result. maxSize never
+// turns a recommendation for more executors into one for fewer than exist. minSize takes
+// precedence over all other settings: the result is at least minSize, however many executors
+// are idle. A nil rule returns total.
 func Wanted(rule *model.ScaleRule, total, idle, pending int64) int64 {
 	if rule == nil {
 		return total
@@ -30,7 +28,7 @@ func Wanted(rule *model.ScaleRule, total, idle, pending int64) int64 {
 	return max(total, int64(rule.MinSize))
 }
 
-// limit brings a size between the bounds of a rule.
+// limit returns a size within the bounds of a rule.
 func limit(rule *model.ScaleRule, size int64) int64 {
 	if rule.MaxSize != nil {
 		size = min(size, int64(*rule.MaxSize))

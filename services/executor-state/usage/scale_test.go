@@ -17,14 +17,14 @@ func TestWantedSizes(t *testing.T) {
 		total, idle, pending int64
 		want                 int64
 	}{
-		{"no rule, no advice", nil, 7, 0, 9, 7},
+		{"no rule", nil, 7, 0, 9, 7},
 		{"enough idle", &model.ScaleRule{MinIdle: 2, MaxIdle: bound(4)}, 10, 3, 0, 10},
 		{"too few idle", &model.ScaleRule{MinIdle: 2}, 10, 1, 0, 11},
-		{"none of them free for what waits", &model.ScaleRule{MinIdle: 2}, 10, 3, 5, 14},
-		{"what waits, without a minimum", &model.ScaleRule{}, 10, 1, 4, 13},
-		{"nothing there yet", &model.ScaleRule{MinIdle: 1}, 0, 0, 3, 4},
+		{"all idle ones needed by pending demand", &model.ScaleRule{MinIdle: 2}, 10, 3, 5, 14},
+		{"pending demand without a minimum", &model.ScaleRule{}, 10, 1, 4, 13},
+		{"no executors yet", &model.ScaleRule{MinIdle: 1}, 0, 0, 3, 4},
 		{"too many idle", &model.ScaleRule{MaxIdle: bound(2)}, 10, 6, 1, 7},
-		{"none may idle", &model.ScaleRule{MaxIdle: bound(0)}, 10, 10, 0, 0},
+		{"no idle executors allowed", &model.ScaleRule{MaxIdle: bound(0)}, 10, 10, 0, 0},
 		{"no upper bound", &model.ScaleRule{}, 10, 10, 0, 10},
 		{"more, up to the maximum", &model.ScaleRule{MinIdle: 5, MaxSize: bound(12)}, 10, 0, 9, 12},
 		{"more is never fewer", &model.ScaleRule{MinIdle: 5, MaxSize: bound(8)}, 10, 0, 9, 10},
@@ -52,8 +52,8 @@ func drawRule(t *rapid.T) *model.ScaleRule {
 	return rule
 }
 
-// Scale clamps turned up into down: who needs more was told to shrink, because
-// there were more than the maximum already.
+// If more executors are needed than maxSize allows, and more than maxSize already exist, the
+// recommendation is not to shrink.
 func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := drawRule(t)
@@ -75,8 +75,7 @@ func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 	})
 }
 
-// The advice is the same before and after what waits is placed: nothing is
-// added for demand that is met, and nothing taken that it needs.
+// The result is the same before and after pending demand is placed.
 func TestWantedSizeIsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := drawRule(t)

@@ -11,39 +11,36 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// Demand maps to the specifications of SKUs, not to the executors that happen to
-// be free: a SKU whose executors are all busy, or which has none yet, still
-// shows its demand. What a SKU offers is
+// Demand maps to the specifications of SKUs, not to executors that are free at the moment:
+// a SKU shows its demand even if all its executors are busy, or if it has none. A SKU offers
 //
 //   - its record in the catalog, if there is one, and
-//   - the kinds of executors that are registered with it, in whatever state.
+//   - the kinds of executors that are registered with it, in any state.
 //
-// A group fits a SKU when an idle executor of one of these would take a worker,
-// by the constraints and resources that allocation goes by: so nothing is
-// unmapped that could be allocated. Of what fits, the catalog's shape counts,
-// else the one that takes the most workers.
+// A group fits a SKU if a worker would fit on an idle executor of one of these, by the same
+// constraints and resources as in allocation. So demand that could be allocated is never
+// unmapped. The catalog's shape counts if the worker fits on it, otherwise the shape on
+// which the most workers fit.
 //
-// Of several SKUs the best fit is taken, as allocation takes the best fit of
-// several executors: the one whose idle executor would have the least left of the
-// scarcest resource, which is that of which the SKUs that fit offer the least
-// together in proportion to the request; then the least of the next scarcest, and
-// so on; then the smallest share of what is not requested; then the lowest name. So
-// each group maps to one SKU, and to the same one however busy the executors are.
+// If a group fits several SKUs it maps to the best fit, as in allocation: the SKU whose idle
+// executor would have the least left of the scarcest resource, then of the next scarcest,
+// and so on. The scarcest resource is the one of which the fitting SKUs together offer the
+// least in proportion to the request. Next the smallest share of resources that are not
+// requested decides, then the lowest name. So each group maps to one SKU, and the mapping
+// does not depend on how busy the executors are.
 
-// sku is what is known of a SKU besides its executors: its record and how they are
-// used, or either.
+// sku is the record of a SKU and the counts of its executors. Either may be missing.
 type sku struct {
 	// folded is its name for comparisons.
 	folded string
 	// record is nil for a SKU that is not in the catalog.
 	record *model.SKU
-	// use counts its executors by what they are used for, disabled those of them that
-	// are disabled.
+	// use counts its executors by use, disabled the disabled ones among them.
 	use      [uses]int
 	disabled int
 }
 
-// skuOf returns the SKU with that folded name, which is made if need be.
+// skuOf returns the SKU with a folded name, which it creates if there is none.
 func (t *Tally) skuOf(folded string) *sku {
 	s := t.skus[folded]
 	if s == nil {
@@ -53,15 +50,15 @@ func (t *Tally) skuOf(folded string) *sku {
 	return s
 }
 
-// SetSKU records the specification of a SKU; nil for none.
+// SetSKU sets the record of a SKU; nil deletes it.
 func (t *Tally) SetSKU(name string, record *model.SKU) {
 	s := t.skuOf(constraint.Fold(name))
 	s.record = record
-	t.drop(s)
+	t.dropUnused(s)
 }
 
-// drop forgets a SKU that has neither a record nor executors.
-func (t *Tally) drop(s *sku) {
+// dropUnused deletes a SKU that has neither a record nor executors.
+func (t *Tally) dropUnused(s *sku) {
 	if s.record == nil && s.use == [uses]int{} {
 		delete(t.skus, s.folded)
 	}
@@ -76,7 +73,7 @@ func (t *Tally) listSKUs() []*sku {
 	return list
 }
 
-// SKU returns the specification of that name, without regard to case.
+// SKU returns the record of a name, without regard to case.
 func (t *Tally) SKU(name string) (model.SKU, bool) {
 	s := t.skus[constraint.Fold(name)]
 	if s == nil || s.record == nil {
@@ -85,7 +82,7 @@ func (t *Tally) SKU(name string) (model.SKU, bool) {
 	return *s.record, true
 }
 
-// SKUs returns all specifications, in order of name without regard to case.
+// SKUs returns all records, in order of name without regard to case.
 func (t *Tally) SKUs() (list []model.SKU) {
 	for _, s := range t.listSKUs() {
 		if s.record != nil {
@@ -95,8 +92,8 @@ func (t *Tally) SKUs() (list []model.SKU) {
 	return list
 }
 
-// Spelled returns the name of a SKU as the catalog spells it, or else as its executors
-// do, or else as it was given.
+// Spelled returns the name of a SKU as spelled in the catalog, otherwise by its executors,
+// otherwise as given.
 func (t *Tally) Spelled(name string) string {
 	switch s, used := t.skus[constraint.Fold(name)], t.index.SKU(name); {
 	case s != nil && s.record != nil:
@@ -107,8 +104,8 @@ func (t *Tally) Spelled(name string) string {
 	return name
 }
 
-// shape returns the specification, or else the most that any of its executors has of
-// each resource.
+// shape returns the resources in the record of a SKU. Without a record it returns the highest
+// amount of each resource that any of its executors has.
 func (t *Tally) shape(s *sku) resource.Vector {
 	if s.record != nil {
 		return s.record.Resources.WithSlots()
@@ -119,8 +116,8 @@ func (t *Tally) shape(s *sku) resource.Vector {
 	return nil
 }
 
-// specification is an executor as the record of a SKU specifies it; nothing
-// without a record.
+// specification returns an executor as the record of a SKU specifies it; empty without a
+// record.
 func (t *Tally) specification(s *sku) constraint.Host {
 	if s.record == nil {
 		return constraint.Host{}
@@ -130,11 +127,11 @@ func (t *Tally) specification(s *sku) constraint.Host {
 	return h
 }
 
-// mapper maps demand to SKUs, as they are.
+// mapper maps demand to the current SKUs.
 type mapper struct {
 	index *match.Index
 	skus  []*sku
-	// specified and shapes are those of skus, total the sums of shapes.
+	// specified and shapes are in the order of skus; total are the sums of shapes.
 	specified []constraint.Host
 	shapes    []resource.Vector
 	total     map[string]float64
@@ -153,8 +150,8 @@ func (t *Tally) mapper() *mapper {
 	return m
 }
 
-// find returns the place of the SKU that a query maps to, and what an idle executor of
-// it has for the workers; -1 for none.
+// find returns the place of the SKU that a query maps to, and what its workers may use on an
+// idle executor of that SKU; -1 for none.
 func (m *mapper) find(q *match.Query) (place int, best resource.Vector) {
 	var places []int
 	var fitting []resource.Vector
@@ -178,7 +175,7 @@ func (m *mapper) find(q *match.Query) (place int, best resource.Vector) {
 	return place, best
 }
 
-// compare orders what SKUs have for the workers, the best fit first.
+// compare orders the resources of SKUs by fit, the best first.
 func (m *mapper) compare(q *match.Query, scarce []string, a, b resource.Vector) int {
 	for _, name := range scarce {
 		if order := cmp.Compare(a[name], b[name]); order != 0 {
@@ -188,8 +185,7 @@ func (m *mapper) compare(q *match.Query, scarce []string, a, b resource.Vector) 
 	return cmp.Compare(m.unrequested(a, q.Resources()), m.unrequested(b, q.Resources()))
 }
 
-// fit answers what an idle executor of a SKU has for the workers, nil when it
-// cannot take one.
+// fit returns what the workers may use on an idle executor of a SKU; nil if no worker fits.
 func (m *mapper) fit(i int, q *match.Query) resource.Vector {
 	s := m.skus[i]
 	if s.record != nil && m.shapes[i].Fits(q.Resources()) && q.Matches(m.specified[i]) {
@@ -198,7 +194,7 @@ func (m *mapper) fit(i int, q *match.Query) resource.Vector {
 	return m.index.Largest(q, s.folded)
 }
 
-// unrequested is the largest share of a resource that a worker does not request.
+// unrequested returns the largest share of a resource that the workers do not request.
 func (m *mapper) unrequested(shape, request resource.Vector) (score float64) {
 	for name, amount := range shape {
 		if request[name] <= 0 && amount > 0 {

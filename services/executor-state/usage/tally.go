@@ -12,22 +12,21 @@ import (
 type Use uint8
 
 const (
-	// Idle: it may be given work and holds none.
+	// Idle: eligible, without workers.
 	Idle Use = iota
-	// Leased: it holds workers, none of which runs yet.
+	// Leased: with workers, none of which runs yet.
 	Leased
-	// Running: it has a worker that runs, or is being stopped.
+	// Running: with a worker that runs or is being stopped.
 	Running
-	// Unavailable: it is not READY, and not LOST; or it holds nothing and may not be
-	// given work.
+	// Unavailable: neither READY nor LOST, or not eligible and without workers.
 	Unavailable
-	// Lost: it is LOST. It counts in no total.
+	// Lost: LOST. It counts in no total.
 	Lost
 	uses
 )
 
-// Tally counts what executors are used for, by SKU, and pending reservations, by group.
-// It is kept up as records change; its owner is the owner of the index.
+// Tally counts executors by SKU and use, and pending reservations by group. The owner of the
+// index updates it as records change.
 type Tally struct {
 	index *match.Index
 	// poolsOf returns the pools that a host is in.
@@ -44,15 +43,15 @@ func New(index *match.Index, poolsOf func(constraint.Host) []string) *Tally {
 	return &Tally{index: index, poolsOf: poolsOf, skus: map[string]*sku{}, demand: map[string]*demand{}, pending: map[string]*pending{}}
 }
 
-// Count adds n executors of a SKU with a use. Those that are disabled are counted as
-// such too, unless they are LOST.
+// Count adds n executors of a SKU with a use. Disabled ones also count as disabled, unless
+// they are LOST.
 func (t *Tally) Count(sku string, use Use, disabled bool, n int) {
 	s := t.skuOf(sku)
 	s.use[use] += n
 	if disabled && use != Lost {
 		s.disabled += n
 	}
-	t.drop(s)
+	t.dropUnused(s)
 }
 
 // Disabled returns how many executors are disabled.

@@ -13,49 +13,48 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// Usage is how much of the fleet is used and how much more is asked for, as of
-// one revision: executors, leases and reservations are those of one view, and
-// nothing is counted twice. A reservation waits, and counts as pending, while
-// it is QUEUED without a lease and not handed over.
+// Usage is how much of the fleet is used and how much more is requested, as of one
+// revision: executors, leases and reservations are those of one view, and nothing is counted
+// twice. A reservation is pending while it is QUEUED, without a lease and not dispatched.
 type Usage struct {
 	// SKUs are in order of name without regard to case; executors without a SKU
 	// are under the empty name.
 	SKUs []SKUUsage
-	// Unmapped is what no SKU fits, in order of group.
+	// Unmapped are the groups that fit no SKU, in order of group.
 	Unmapped []Unmapped
 	Revision int64
 }
 
-// SKUUsage counts the executors of a SKU, and what waits for such executors.
+// SKUUsage counts the executors of a SKU, and the pending demand for them.
 type SKUUsage struct {
 	SKU string
-	// Total = Idle + Leased + Running + Unavailable. Executors that are LOST are
-	// not counted: who provisions hosts must not wait for them.
+	// Total = Idle + Leased + Running + Unavailable. LOST executors are not counted,
+	// because a provisioner of hosts must not wait for them.
 	Total int
-	// Idle may be given work and hold none. Leased hold workers of which none
-	// runs yet, Running such that one runs. Unavailable are those that are not
-	// READY, and those without workers that may not be given work.
+	// Idle executors are eligible and have no workers. Leased ones have workers of which
+	// none runs yet, Running ones a worker that runs. Unavailable ones are not READY, or
+	// have no workers and are not eligible.
 	Idle, Leased, Running, Unavailable int
-	// Disabled are taken out of allocation: each is in one of the above too.
+	// Disabled executors get no new work. Each also counts in one of the above.
 	Disabled int
-	// PendingReservations wait, with PendingWorkers. PendingExecutors is how
-	// many executors of the SKU's shape the workers of each group fill, those of
-	// one group packed together. Idle executors that waiting reservations avoid
-	// are unavailable to these and count as needed besides: see exclusions.
+	// PendingReservations are pending, with PendingWorkers. PendingExecutors is how many
+	// executors of the SKU's shape the workers of each group fill, with the workers of
+	// one group packed together. Idle executors that pending reservations avoid count in
+	// addition: see exclusions.
 	PendingReservations              int
 	PendingWorkers, PendingExecutors int64
 	// PendingBatches are in order of size.
 	PendingBatches []PendingBatch
 	// EffectiveIdle is max(0, Idle − PendingExecutors).
 	EffectiveIdle int64
-	// WantedSize is the advice of the scale rule; see [Wanted].
+	// WantedSize is the size that the scale rule recommends; see [Wanted].
 	WantedSize int64
 }
 
-// PendingBatch counts the waiting batches of one size.
+// PendingBatch counts the pending batches of one size.
 type PendingBatch struct{ Workers, Count int }
 
-// Unmapped is a group that no SKU fits.
+// Unmapped is a group that fits no SKU.
 type Unmapped struct {
 	Group        string
 	Constraints  constraint.Constraints
@@ -65,9 +64,8 @@ type Unmapped struct {
 	Message      string
 }
 
-// Usage returns the usage of one SKU at a time, or of all for an empty name; what is
-// unmapped is listed only with all. It costs a look at each group of demand for each
-// SKU.
+// Usage returns the usage of one SKU, or of all for an empty name. It includes unmapped
+// demand only with all. It costs a look at each group of demand for each SKU.
 func (t *Tally) Usage(now time.Time, name string) Usage {
 	m := t.mapper()
 	usage := Usage{SKUs: make([]SKUUsage, len(m.skus))}
@@ -114,7 +112,7 @@ func (t *Tally) Usage(now time.Time, name string) Usage {
 	return usage
 }
 
-// row returns what the SKU's executors are used for.
+// row returns the counts of a SKU's executors.
 func (t *Tally) row(s *sku) SKUUsage {
 	row := SKUUsage{
 		SKU: t.Spelled(s.folded), Idle: s.use[Idle], Leased: s.use[Leased], Running: s.use[Running],
@@ -128,9 +126,8 @@ func (t *Tally) row(s *sku) SKUUsage {
 	return row
 }
 
-// executors is how many executors with so much of each resource the workers
-// fill: as many as all of them packed together do, and no fewer than the batch
-// that is to be spread the most.
+// executors returns how many executors of a shape the workers fill: as many as all of them
+// packed together, and at least as many as the most widely spread batch needs.
 func (d *demand) executors(shape resource.Vector) int64 {
 	p := packing{each: timesEach(shape, d.constraints.Resources)}
 	for size, count := range d.batches {
@@ -158,8 +155,7 @@ func (t *Tally) unmapped(d *demand, q *match.Query) Unmapped {
 	return u
 }
 
-// recorded reports whether a SKU in the catalog is of the kind requested, large enough
-// or not.
+// recorded reports whether the query selects a SKU in the catalog, large enough or not.
 func (t *Tally) recorded(q *match.Query) bool {
 	for _, s := range t.skus {
 		if s.record != nil && q.Matches(t.specification(s)) {

@@ -9,25 +9,24 @@ import (
 )
 
 const (
-	// lookEvery is how often a stream looks whether the member that it goes to
-	// still leads.
-	lookEvery = 10 * time.Second
-	// lookFor is how long a member may take to say who leads.
-	lookFor = 500 * time.Millisecond
+	// leaderCheckInterval is how often a stream checks that its member of etcd still leads.
+	leaderCheckInterval = 10 * time.Second
+	// statusTimeout is how long a member may take to answer which member leads.
+	statusTimeout = 500 * time.Millisecond
 )
 
-// leadingMember finds the endpoint of the member of etcd that leads. It alone
-// renews: any other passes each renewal on to it in a call of its own, which costs
-// etcd several times what the renewal does. Empty where that cannot be told, or
-// where there is no choice: any member will do then.
+// leadingMember returns the endpoint of the member of etcd that leads. Any other member
+// forwards each renewal to it in a separate call, which costs etcd several times as much as
+// the renewal. It returns an empty endpoint, for any member, if the leader is unknown or there
+// is only one endpoint.
 func leadingMember(ctx context.Context, client *clientv3.Client) string {
 	endpoints := client.Endpoints()
 	if len(endpoints) < 2 {
 		return ""
 	}
 	for _, endpoint := range endpoints {
-		asking, cancel := context.WithTimeout(ctx, lookFor)
-		status, err := client.Status(asking, endpoint)
+		statusCtx, cancel := context.WithTimeout(ctx, statusTimeout)
+		status, err := client.Status(statusCtx, endpoint)
 		cancel()
 		if err == nil && status.Leader != 0 && status.Leader == status.Header.GetMemberId() {
 			return endpoint
@@ -36,8 +35,8 @@ func leadingMember(ctx context.Context, client *clientv3.Client) string {
 	return ""
 }
 
-// dial answers a connection to an endpoint, or for an empty one to any; done lets go
-// of it.
+// dial returns a connection to an endpoint, or to any member for an empty one. Done releases
+// it.
 func dial(client *clientv3.Client, endpoint string) (conn *grpc.ClientConn, done func()) {
 	if endpoint != "" {
 		if own, err := client.Dial(endpoint); err == nil {
@@ -47,10 +46,10 @@ func dial(client *clientv3.Client, endpoint string) (conn *grpc.ClientConn, done
 	return client.ActiveConnection(), func() {}
 }
 
-// look closes elsewhere, and returns, once another member than that at the endpoint
-// is known to lead, or ctx ends.
-func look(ctx context.Context, client *clientv3.Client, endpoint string, every time.Duration, elsewhere chan<- struct{}) {
-	tick := time.NewTicker(every)
+// watchLeader closes moved once another member than the one at the endpoint leads. It returns
+// then, or when ctx ends.
+func watchLeader(ctx context.Context, client *clientv3.Client, endpoint string, interval time.Duration, moved chan<- struct{}) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -59,7 +58,7 @@ func look(ctx context.Context, client *clientv3.Client, endpoint string, every t
 		case <-tick.C:
 		}
 		if leads := leadingMember(ctx, client); leads != "" && leads != endpoint {
-			close(elsewhere)
+			close(moved)
 			return
 		}
 	}

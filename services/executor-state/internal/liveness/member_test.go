@@ -94,7 +94,7 @@ func leaves(ctx context.Context, client *clientv3.Client, member string, within 
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	elsewhere := make(chan struct{})
-	look(ctx, client, member, time.Millisecond, elsewhere)
+	watchLeader(ctx, client, member, time.Millisecond, elsewhere)
 	select {
 	case <-elsewhere:
 		return true

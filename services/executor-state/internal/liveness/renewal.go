@@ -9,11 +9,11 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// renewal is etcd leases that are renewed together.
+// renewal is the renewal of some etcd leases.
 type renewal struct {
-	ctx    context.Context // of who waits
+	ctx    context.Context // of the caller
 	leases []int64
-	// done is closed when each of them is answered.
+	// done is closed when all of them are answered.
 	done chan struct{}
 
 	mu   sync.Mutex
@@ -24,12 +24,12 @@ type renewal struct {
 func newRenewal(ctx context.Context, leases []int64) *renewal {
 	n := &renewal{ctx: ctx, leases: leases, done: make(chan struct{}), left: len(leases), errs: make([]error, len(leases))}
 	for i := range n.errs {
-		n.errs[i] = errWaiting
+		n.errs[i] = errUnanswered
 	}
 	return n
 }
 
-// answer takes what became of one of them.
+// answer records the result of one of them.
 func (n *renewal) answer(i int, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,27 +39,27 @@ func (n *renewal) answer(i int, err error) {
 	}
 }
 
-// outcome is what became of each; missing stands for what is not known yet.
+// outcome returns the result of each; missing is the result of those without an answer.
 func (n *renewal) outcome(missing error) []error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	errs := slices.Clone(n.errs)
 	for i, err := range errs {
-		if err == errWaiting {
+		if err == errUnanswered {
 			errs[i] = missing
 		}
 	}
 	return errs
 }
 
-// pending are the renewals sent over a stream and not yet answered.
+// pending are the renewals that were sent over a stream and have no answer yet.
 type pending struct {
 	mu      sync.Mutex
 	byLease map[int64][]place
 	since   time.Time // of the last progress
 }
 
-// place is where an answer belongs.
+// place is a lease of a renewal, which receives an answer.
 type place struct {
 	of *renewal
 	i  int

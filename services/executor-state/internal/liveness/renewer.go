@@ -1,12 +1,11 @@
 // Package liveness renews the etcd leases of executors.
 //
-// It promises that many renewals share few streams to etcd: a hundred thousand
-// etcd leases cost a tenth that way of what a stream each would. They go to the
-// member of etcd that leads, where it can be told: any other passes each on to it.
-// Those asked for together are sent together, so that they share system calls too,
-// here and in etcd. A renewal is answered only from etcd's own answer to it, and an
-// etcd lease that has run out is an error: etcd itself answers a TTL of 0 and no
-// error.
+// It promises that many renewals share few streams to etcd, which for a hundred thousand etcd
+// leases costs a tenth of one stream each. The streams go to the leading member of etcd if it
+// is known, because any other member forwards each renewal. Renewals of one call are sent
+// together, so that they share system calls here and in etcd. The result of a renewal is etcd's
+// answer to that renewal. An expired etcd lease is an error, although etcd answers it with a TTL
+// of 0 and no error.
 package liveness
 
 import (
@@ -18,24 +17,26 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"berth.dev/pkg/store"
 )
 
-// The bounds of the renewer.
+// The limits of the renewer.
 const (
 	streams = 2
-	waiting = 64
-	// together is how many renewals go over one stream at a time: the next ones go
-	// over another meanwhile.
-	together = 512
-	// answerTimeout ends a stream that does not answer: another one may reach a
-	// member of etcd that does.
+	queued  = 64
+	// maxRenewal is how many etcd leases are renewed at a time over one stream. Further ones
+	// use another stream meanwhile.
+	maxRenewal = 512
+	// answerTimeout ends a stream without answers, because another one may reach a member
+	// of etcd that answers.
 	answerTimeout = 3 * time.Second
 	reopenPause   = 100 * time.Millisecond
 )
 
 var (
-	errStream  = errors.New("liveness: the stream to etcd broke")
-	errWaiting = errors.New("liveness: not answered yet")
+	errStream     = errors.New("liveness: the stream to etcd ended")
+	errUnanswered = errors.New("liveness: no answer yet")
 )
 
 // Renewer renews etcd leases.
@@ -44,16 +45,16 @@ type Renewer struct {
 	requests chan *renewal
 }
 
-// NewRenewer makes a renewer; Run runs it.
+// NewRenewer returns a renewer; Run runs it.
 func NewRenewer(client *clientv3.Client) *Renewer {
-	return &Renewer{client: client, requests: make(chan *renewal, waiting)}
+	return &Renewer{client: client, requests: make(chan *renewal, queued)}
 }
 
-// Renew renews etcd leases and waits for etcd's answers, until ctx ends. It
-// answers what became of each: store.ErrLeaseNotFound says that it has run out.
+// Renew renews etcd leases and waits for etcd's answers, until ctx ends. It returns the result
+// of each: store.ErrLeaseNotFound if it has expired.
 func (r *Renewer) Renew(ctx context.Context, leases []int64) []error {
 	var parts []*renewal
-	for part := range slices.Chunk(leases, together) {
+	for part := range slices.Chunk(leases, maxRenewal) {
 		n := newRenewal(ctx, part)
 		parts = append(parts, n)
 		select {
@@ -74,32 +75,28 @@ func (r *Renewer) Renew(ctx context.Context, leases []int64) []error {
 
 // Run keeps the streams until ctx ends.
 func (r *Renewer) Run(ctx context.Context) error {
-	var owned sync.WaitGroup
+	var running sync.WaitGroup
 	for range streams {
-		owned.Go(func() {
+		running.Go(func() {
 			for ctx.Err() == nil {
 				r.stream(ctx)
-				select {
-				case <-ctx.Done():
-				case <-time.After(reopenPause):
-				}
+				_ = store.Sleep(ctx, reopenPause)
 			}
 		})
 	}
-	owned.Wait()
+	running.Wait()
 	return nil
 }
 
-// stream sends renewals over one stream until it breaks, or until another member of
-// etcd leads than the one that it goes to.
+// stream sends renewals over one stream until it ends, or until another member of etcd leads.
 func (r *Renewer) stream(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	endpoint := leadingMember(ctx, r.client)
 	conn, done := dial(r.client, endpoint)
 	defer done()
-	// A member of etcd that knows no leader, or loses it, ends the stream: the next
-	// one is to another.
+	// A member of etcd that knows no leader, or loses it, ends the stream. The next one goes
+	// to another member.
 	s, err := pb.NewLeaseClient(conn).LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
 	if err != nil {
 		return
@@ -117,10 +114,10 @@ func (r *Renewer) stream(ctx context.Context) {
 			sent.answer(answer.ID, answer.TTL)
 		}
 	}()
-	// Beside the sending, which itself waits when etcd takes nothing any more.
+	// The watchdog is concurrent because Send blocks when etcd no longer receives.
 	var watchdog sync.WaitGroup
-	elsewhere := make(chan struct{})
-	watchdog.Go(func() { look(ctx, r.client, endpoint, lookEvery, elsewhere) })
+	moved := make(chan struct{})
+	watchdog.Go(func() { watchLeader(ctx, r.client, endpoint, leaderCheckInterval, moved) })
 	watchdog.Go(func() {
 		tick := time.NewTicker(answerTimeout / 4)
 		defer tick.Stop()
@@ -133,16 +130,16 @@ func (r *Renewer) stream(ctx context.Context) {
 		}
 		cancel()
 	})
-	for moved := false; ctx.Err() == nil && !moved; {
+	for closing := false; ctx.Err() == nil && !closing; {
 		select {
 		case <-ctx.Done():
-		case <-elsewhere:
-			moved = true
-			_ = s.CloseSend() // etcd answers what it was sent, and ends the stream
+		case <-moved:
+			closing = true
+			_ = s.CloseSend() // etcd answers the renewals that it has received, and ends the stream
 			defer time.AfterFunc(answerTimeout, cancel).Stop()
 		case q := <-r.requests:
 			if q.ctx.Err() != nil {
-				continue // nobody waits for it any more
+				continue // the caller no longer waits
 			}
 			sent.add(q)
 			for _, lease := range q.leases {

@@ -43,7 +43,7 @@ func (r *Renewer) one(ctx context.Context, lease int64) error { return r.Renew(c
 func TestRenewMany(t *testing.T) {
 	r, s := start(t)
 	ctx := within(t)
-	const n = together + 100
+	const n = maxRenewal + 100
 	leases := make([]int64, n)
 	for i := range leases {
 		lease, err := s.Grant(ctx, time.Minute)

@@ -22,12 +22,12 @@ import (
 type slow struct {
 	controlv1.AgentsClient
 	agents *Agents
-	turn   gate
+	turn   limiter
 }
 
 func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
 	var answer *controlv1.AnnounceAnswer
-	err := s.turn.pass(ctx, func() (err error) {
+	err := s.turn.do(ctx, func() (err error) {
 		if err = store.Sleep(ctx, 10*time.Millisecond); err == nil {
 			answer, err = s.agents.Announce(ctx, req)
 		}
@@ -60,7 +60,7 @@ func TestNewcomersGetThrough(t *testing.T) {
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
 		agents := NewAgents(l)
-		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newGate(1)}, slog.New(slog.DiscardHandler)))
+		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newLimiter(1)}, slog.New(slog.DiscardHandler)))
 		var joining sync.WaitGroup
 		for i := range n {
 			id := fmt.Sprint("e", i)

@@ -51,9 +51,9 @@ type host struct {
 // everything then.
 func (h host) says(report *controlv1.ExecutorReport) (asked bool) {
 	h.t.Helper()
-	h.take(&controlv1.HeartbeatRequest{Id: h.id, Incarnation: h.incarnation, Report: report})
+	h.handle(&controlv1.HeartbeatRequest{Id: h.id, Incarnation: h.incarnation, Report: report})
 	synctest.Wait()
-	for b := h.line.(back); ; {
+	for b := h.stream.(back); ; {
 		select {
 		case answer := <-b.answers:
 			asked = asked || answer.GetEverything()
@@ -183,7 +183,7 @@ func TestAssignerWithoutATerm(t *testing.T) {
 func TestRelayAsksForEverything(t *testing.T) {
 	r := &relay{wake: make(chan struct{}, 1)}
 	(&relayed{r: r, agent: 1}).answer(&controlv1.HeartbeatAnswer{Present: true, Everything: true})
-	if m := r.taken()[0]; len(m.GetPresent()) != 0 || len(m.GetAnswers()) != 1 {
+	if m := r.takeAll()[0]; len(m.GetPresent()) != 0 || len(m.GetAnswers()) != 1 {
 		t.Errorf("it is answered %v", m)
 	}
 }

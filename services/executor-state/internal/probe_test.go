@@ -15,14 +15,14 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 )
 
-// departed is a leader that keeps what it is told.
+// departed is a leader that records the reported agents.
 type departed struct {
 	controlv1.AgentsClient
-	told chan *controlv1.DepartRequest
+	reports chan *controlv1.DepartRequest
 }
 
 func (d departed) Depart(_ context.Context, req *controlv1.DepartRequest, _ ...grpc.CallOption) (*controlv1.DepartAnswer, error) {
-	d.told <- req
+	d.reports <- req
 	return &controlv1.DepartAnswer{}, nil
 }
 
@@ -35,21 +35,21 @@ func TestOnlyRefusalsProveAnAgentDead(t *testing.T) {
 		answers []error // nil accepts; the last one is given for ever
 		dead    bool
 	}{
-		"it refuses":                        {[]error{refused}, true},
-		"it accepts":                        {[]error{nil}, false},
-		"it accepts while it dies":          {[]error{nil, nil, refused}, true},
-		"it ends what it has yet to accept": {[]error{reset, nil, refused}, true},
-		"it resets for ever":                {[]error{reset}, false},
-		"it refuses once, and is replaced":  {[]error{refused, nil}, false},
-		"silence":                           {[]error{timeout}, false},
-		"it refuses once, then silence":     {[]error{refused, timeout}, false},
-		"no way there":                      {[]error{errors.New("no route to host")}, false},
+		"it refuses":                      {[]error{refused}, true},
+		"it accepts":                      {[]error{nil}, false},
+		"it accepts while it dies":        {[]error{nil, nil, refused}, true},
+		"it resets pending connections":   {[]error{reset, nil, refused}, true},
+		"it resets forever":               {[]error{reset}, false},
+		"it refuses once, then accepts":   {[]error{refused, nil}, false},
+		"no answer":                       {[]error{timeout}, false},
+		"it refuses once, then no answer": {[]error{refused, timeout}, false},
+		"no route":                        {[]error{errors.New("no route to host")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				leader := departed{told: make(chan *controlv1.DepartRequest, 1)}
+				leader := departed{reports: make(chan *controlv1.DepartRequest, 1)}
 				dials := 0
-				d := &Departures{leader: leader, log: slog.New(slog.DiscardHandler), waiting: make(chan departure, 1)}
+				d := &Prober{leader: leader, log: slog.New(slog.DiscardHandler), queue: make(chan brokenStream, 1)}
 				d.dial = func(context.Context, string, string) (net.Conn, error) {
 					err := c.answers[min(dials, len(c.answers)-1)]
 					if dials++; err != nil {
@@ -59,15 +59,15 @@ func TestOnlyRefusalsProveAnAgentDead(t *testing.T) {
 					there.Close()
 					return here, nil
 				}
-				d.look(t.Context(), departure{id: "h1", address: "h1:7200", incarnation: 12, lease: 7})
+				d.probe(t.Context(), brokenStream{id: "h1", address: "h1:7200", incarnation: 12, lease: 7})
 				select {
-				case req := <-leader.told:
+				case req := <-leader.reports:
 					if !c.dead || req.GetId() != "h1" || req.GetIncarnation() != 12 || req.GetEtcdLease() != 7 {
-						t.Errorf("the leader was told %v", req)
+						t.Errorf("the leader received %v", req)
 					}
 				default:
 					if c.dead {
-						t.Error("the leader was told nothing")
+						t.Error("the leader received no report")
 					}
 				}
 			})

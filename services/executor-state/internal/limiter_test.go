@@ -55,8 +55,8 @@ func TestJoiningLeavesRoomForOthers(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if b.waiting != gateSize {
-			t.Errorf("%d agents are with the loop, want %d", b.waiting, gateSize)
+		if b.waiting != maxLoopCalls {
+			t.Errorf("%d agents are with the loop, want %d", b.waiting, maxLoopCalls)
 		}
 		time.Sleep(2 * time.Second)
 		for range agents - patient {

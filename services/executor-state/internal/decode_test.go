@@ -47,7 +47,7 @@ func TestLargeRequestsAreTakenInOrder(t *testing.T) {
 // stranger sends is not looked at: here it cannot be decoded.
 func TestLargeRequestsOfStrangersAreNotDecoded(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
-		registered := registered(t, agents, "n1", "secret")
+		registered := registerAgent(t, agents, "n1", "secret")
 		for _, test := range []struct {
 			id, nonce   string
 			incarnation int64
@@ -65,13 +65,13 @@ func TestLargeRequestsOfStrangersAreNotDecoded(t *testing.T) {
 			}
 			request = protowire.AppendTag(request, 3, protowire.BytesType)
 			request = protowire.AppendBytes(request, bytes.Repeat([]byte{0xff}, largeRequest))
-			hello, err := helloOf(request)
+			hello, err := decodeHello(request)
 			if err != nil {
 				t.Fatal(err)
 			}
 			back := newBack()
 			began := time.Now()
-			s.h.begin(t.Context(), hello, back).arrive(request)
+			s.h.begin(t.Context(), hello, back).receive(request)
 			if err := <-back.ended; !fault.Is(err, test.reason) || time.Since(began) != test.after {
 				t.Errorf("%+v: after %v: %v", test, time.Since(began), err)
 			}
@@ -82,15 +82,15 @@ func TestLargeRequestsOfStrangersAreNotDecoded(t *testing.T) {
 // An agent may have freeWorkers whatever others report. Above that there is a bound
 // for all together, and what an agent had is free once its stream has ended.
 func TestReportedWorkersAreBounded(t *testing.T) {
-	var all crowd
-	report := func(l *living, from, to int32) bool {
+	var all sharedWorkers
+	report := func(l *reportedWorkers, from, to int32) bool {
 		r := &controlv1.ExecutorReport{}
 		for i := from; i < to; i++ {
 			r.Workers = append(r.Workers, running(i)...)
 		}
 		return l.reported(r)
 	}
-	crowded := newLiving(&all)
+	crowded := newReportedWorkers(&all)
 	for from := int32(0); from < wire.MaxReportedWorkers; from += 20_000 {
 		if !report(crowded, from, from+20_000) {
 			t.Fatalf("refused above %d", from)
@@ -99,16 +99,16 @@ func TestReportedWorkersAreBounded(t *testing.T) {
 	if report(crowded, wire.MaxReportedWorkers, wire.MaxReportedWorkers+1) {
 		t.Error("more workers of one executor than a report may have")
 	}
-	all.workers.Store(crowdLimit)
-	others := newLiving(&all)
+	all.workers.Store(maxSharedWorkers)
+	others := newReportedWorkers(&all)
 	if !report(others, 0, freeWorkers) {
 		t.Error("an agent is refused for the workers of another")
 	}
 	if report(others, freeWorkers, freeWorkers+1) {
 		t.Error("more workers of all than there may be")
 	}
-	crowded.forget()
-	if !report(newLiving(&all), 0, freeWorkers+1) || all.workers.Load() != crowdLimit-(wire.MaxReportedWorkers-freeWorkers)+1 {
+	crowded.close()
+	if !report(newReportedWorkers(&all), 0, freeWorkers+1) || all.workers.Load() != maxSharedWorkers-(wire.MaxReportedWorkers-freeWorkers)+1 {
 		t.Errorf("%d workers of all after one agent has gone", all.workers.Load())
 	}
 }

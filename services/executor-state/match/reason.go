@@ -9,10 +9,9 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Avoided returns the executors that the batch must not use. Those of its Avoid
-// never are. Those of its AvoidFailed are when nothing else is left: when every
-// executor that is READY, of the kind asked for and large enough is on one of the
-// two lists.
+// Avoided returns the executors that the batch must not use. It never uses those of Avoid.
+// It uses those of AvoidFailed only if no other executor is left, that is, if every
+// eligible executor that the query allows and that is large enough is on one of the lists.
 func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool {
 	hard := ix.named(k.Avoid)
 	if len(k.AvoidFailed) == 0 {
@@ -22,7 +21,7 @@ func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool 
 	w.avoided = ix.named(k.Avoid, k.AvoidFailed)
 	for a, b := range w.blocks() {
 		for at := range w.fitting(a, b) {
-			if b.executors[at].standing == Open {
+			if b.executors[at].eligibility == Eligible {
 				return w.avoided
 			}
 		}
@@ -30,7 +29,7 @@ func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool 
 	return hard
 }
 
-// named returns the executors that lists name; nil for none.
+// named returns the executors on the lists; nil for none.
 func (ix *Index) named(lists ...[]string) (found map[*Executor]bool) {
 	for _, list := range lists {
 		for _, id := range list {
@@ -54,7 +53,7 @@ func (ix *Index) reason(k constraint.Constraints, needed, fitting int) (fault.Re
 	switch ofKind := ix.OfKind(q); {
 	case ofKind > 0:
 		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", CountExecutors(ofKind), k.Resources.Canonical())
-	case k.SKU != "" && !ix.registeredSKU(k.SKU):
+	case k.SKU != "" && ix.SKU(k.SKU) == nil:
 		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
 	case len(k.Pools) > 0 && !ix.registeredPool(k.Pools):
 		return fault.ReasonNoMatchingPool, fmt.Sprintf("no executor is in %s", strings.Join(k.Pools, " or "))
@@ -62,7 +61,7 @@ func (ix *Index) reason(k constraint.Constraints, needed, fitting int) (fault.Re
 	return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
 }
 
-// largeEnough reports whether some executor, if it were idle, would take a worker.
+// largeEnough reports whether a worker would fit on an executor if all were idle.
 func (ix *Index) largeEnough(q *Query) bool {
 	w := ix.scan(q, false)
 	for a, b := range w.blocks() {
@@ -73,24 +72,24 @@ func (ix *Index) largeEnough(q *Query) bool {
 	return false
 }
 
-// OfKind counts the executors of the section and SKU, whatever they have.
+// OfKind counts the executors that the query allows, whatever resources they have.
 func (ix *Index) OfKind(q *Query) (n int) {
 	switch s := ix.skus[q.sku]; {
-	case q.section.whole() && q.sku == "":
+	case q.selection.wholeFleet() && q.sku == "":
 		return ix.executors
 	case q.sku != "" && s == nil:
 		return 0
-	case q.sku != "" && (q.section.whole() || len(s.shapes) == 0):
+	case q.selection.wholeFleet():
 		for _, shape := range s.shapes {
 			n += shape.size
 		}
 		return n
 	}
-	for _, f := range ix.forms {
-		for _, b := range f.all.blocks {
-			ix.Spent += len(b.traits)
-			for at, k := range b.traits {
-				if q.section.has(k.class) && q.hasSKU(b.executors[at].shape.sku) {
+	for _, l := range ix.layouts {
+		for _, b := range l.idle.blocks {
+			ix.Work += len(b.traits)
+			for _, t := range b.traits {
+				if q.selection.contains(t.class) && q.hasSKU(t.shape.sku) {
 					n++
 				}
 			}
@@ -99,18 +98,12 @@ func (ix *Index) OfKind(q *Query) (n int) {
 	return n
 }
 
-// registeredSKU reports whether an executor of the SKU is registered.
-func (ix *Index) registeredSKU(name string) bool {
-	s := ix.skus[constraint.Fold(name)]
-	return s != nil && len(s.shapes) > 0
-}
-
 // registeredPool reports whether an executor is in one of the pools.
 func (ix *Index) registeredPool(pools []string) bool {
 	return slices.ContainsFunc(pools, func(pool string) bool { return ix.pools[constraint.Fold(pool)] != nil })
 }
 
-// CountExecutors returns a number of executors in words.
+// CountExecutors returns a number of executors with the noun: "1 executor".
 func CountExecutors(n int) string {
 	if n == 1 {
 		return "1 executor"

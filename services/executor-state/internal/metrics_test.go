@@ -84,7 +84,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		s.Used[fmt.Sprintf("r-%03d", i)] = 1
 	}
 	text := read(t, s)
-	if n := strings.Count(text, "berth_executor_state_executors{"); n != maxLabels+1 {
+	if n := strings.Count(text, "berth_executor_state_executors{"); n != maxLabelValues+1 {
 		t.Errorf("%d series of executors", n)
 	}
 	for _, want := range []string{

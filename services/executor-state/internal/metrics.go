@@ -1,0 +1,124 @@
+package internal
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/replica"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// maxLabelValues limits the values of a label that users choose. The largest are reported
+// as they are, the others summed as otherLabel.
+const (
+	maxLabelValues = 100
+	otherLabel     = "other"
+)
+
+// CollectMetrics reports the metrics of the inventory while the replica leads.
+func CollectMetrics(r *replica.Replica, l *loop.Loop[*inventory.Core]) {
+	replica.CollectMetrics(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
+}
+
+func show(f process.Figures, s inventory.Metrics) {
+	const prefix = "berth_executor_state_"
+	sizes := map[string]float64{}
+	for key, n := range s.Executors {
+		sizes[key.SKU] += float64(n)
+	}
+	shown := largest(sizes)
+	executors := map[[2]string]float64{}
+	for key, n := range s.Executors {
+		executors[[2]string{shown(key.SKU), key.State.String()}] += float64(n)
+	}
+	for key, n := range executors {
+		f.Gauge(prefix+"executors", "Executors by SKU and state.", n, "sku", key[0], "state", key[1])
+	}
+	f.Gauge(prefix+"executors_disabled", "Executors that are disabled by a request.", float64(s.Disabled))
+	f.Gauge(prefix+"leases", "Leases that hold a worker.", float64(s.Leases))
+
+	shown = largest(s.Capacity)
+	amounts(f, prefix+"capacity", "Capacity of executors that are not LOST, by resource in base units.", shown, s.Capacity)
+	amounts(f, prefix+"used", "Capacity that leases use, by resource in base units.", shown, s.Used)
+
+	for key, n := range s.Attempts {
+		f.Counter(prefix+"lease_attempts_total", "Attempts to lease, by result and reason.", n,
+			"result", strings.ToUpper(key.Result.String()), "reason", string(key.Reason))
+	}
+	f.Histogram(prefix+"lease_duration_seconds", "Duration of leases that have ended.", &s.Held)
+	f.Counter(prefix+"executors_lost_total", "Executors that were declared LOST.", s.Losses)
+	for kind, n := range s.Findings {
+		f.Gauge(prefix+"findings", "Conditions that an operator should check, by kind.", float64(n), "kind", kind)
+	}
+}
+
+func amounts(f process.Figures, name, help string, shown func(string) string, amounts map[string]float64) {
+	sums := map[string]float64{}
+	for resource, amount := range amounts {
+		sums[shown(resource)] += amount
+	}
+	for resource, sum := range sums {
+		f.Gauge(name, help, sum, "resource", resource)
+	}
+}
+
+// largest returns a function from names to labels. Names with the largest values are their
+// own labels, the others share one.
+func largest(values map[string]float64) func(name string) string {
+	if len(values) <= maxLabelValues {
+		return func(name string) string { return name }
+	}
+	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+		return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b))
+	})
+	shown := make(map[string]bool, maxLabelValues)
+	for _, name := range names[:maxLabelValues] {
+		shown[name] = true
+	}
+	return func(name string) string {
+		if shown[name] {
+			return name
+		}
+		return otherLabel
+	}
+}
+
+// streamMetrics counts the streams of agents on this replica and their heartbeats, whether
+// or not it leads. The zero value is ready.
+type streamMetrics struct {
+	mu    sync.Mutex
+	count int
+	late  model.Histogram
+}
+
+func (m *streamMetrics) add(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count += n
+}
+
+// heartbeat counts a heartbeat by the time since the one before. An early one, which an agent
+// sends with a report, is not late.
+func (m *streamMetrics) heartbeat(after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.late.Observe(after - HeartbeatEvery)
+}
+
+// Show reports the metrics of the heartbeats; process.Metrics collects it.
+func (h *Heartbeats) Show(f process.Figures) {
+	m := &h.streams
+	m.mu.Lock()
+	count, late := m.count, m.late
+	m.mu.Unlock()
+	const prefix = "berth_executor_state_heartbeat_"
+	f.Gauge(prefix+"streams", "Agents whose heartbeats this replica handles.", float64(count))
+	f.Histogram(prefix+"lateness_seconds", "Time by which the interval between two heartbeats of an agent exceeds the interval that it should keep.", &late)
+}

@@ -1,0 +1,67 @@
+package match
+
+import "slices"
+
+// maxChanges is how many entries a changeLog keeps at least.
+const maxChanges = 1 << 12
+
+// changeLog is the newest entries of a numbered sequence.
+type changeLog[T any] struct {
+	// first is the number of the first entry that is kept.
+	first   uint64
+	entries []T
+}
+
+// next returns the number of the next entry.
+func (l *changeLog[T]) next() uint64 { return l.first + uint64(len(l.entries)) }
+
+// add appends an entry, and returns its number.
+func (l *changeLog[T]) add(entry T) uint64 {
+	if len(l.entries) == 2*maxChanges {
+		l.entries = slices.Delete(l.entries, 0, maxChanges)
+		l.first += maxChanges
+	}
+	l.entries = append(l.entries, entry)
+	return l.next() - 1
+}
+
+// covers reports whether the entries from a number on are kept.
+func (l *changeLog[T]) covers(number uint64) bool { return number >= l.first }
+
+// since returns the entries from a number on, which the log must cover.
+func (l *changeLog[T]) since(number uint64) []T { return l.entries[number-l.first:] }
+
+// invalidate deletes all entries, and skips a number so that the log covers no number that
+// was given out before.
+func (l *changeLog[T]) invalidate() { l.first, l.entries = l.next()+1, l.entries[:0] }
+
+// change is an executor that has more free than before or, with kind, one that came, went
+// or changed what it is. Class and shape are those of the executor at that time.
+type change struct {
+	executor *Executor
+	class    *Class
+	shape    *Shape
+	kind     bool
+}
+
+func (ix *Index) recordChange(e *Executor, kind bool) {
+	number := ix.changes.add(change{e, e.class, e.shape, kind})
+	if kind {
+		ix.lastKindChange = number
+	} else {
+		e.lastFreed = number
+	}
+}
+
+// move is an executor that became eligible with an amount free, or that no longer is. An
+// executor that changes what it has free moves out and in.
+type move struct {
+	layout     *layout
+	class, sku int32
+	point      []int64
+	in         bool
+}
+
+func (ix *Index) recordMove(e *Executor, in bool) {
+	ix.moves.add(move{e.shape.layout, e.class.index, e.shape.sku.number, slices.Clone(e.free), in})
+}
