@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/leader"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
@@ -169,6 +170,11 @@ func (n *node[C]) round(blind bool) {
 		return
 	}
 	n.renew()
+	if _, leads := n.driver.Leader(n.service); n.w.calm && leads != n.term && !n.behind() {
+		// A real leader watches its key. Faults may delay that watch for any time.
+		n.end(leader.ErrDeposed)
+		return
+	}
 	if n.asked() {
 		n.w.meet(n.service, n.ask)
 	}
