@@ -28,8 +28,8 @@ func hangs(id string, released <-chan struct{}) func() *toy {
 	}
 }
 
-// A core that hangs is told of, whoever leads, and no more once it has come back: it
-// was only slow.
+// Alive reports a core that hangs, on a leader and on a standby. Once the core returns, it is alive
+// again: it was only slow.
 func TestHungCoreIsNotAlive(t *testing.T) {
 	for name, leads := range map[string]bool{"leader": true, "standby": false} {
 		t.Run(name, func(t *testing.T) {
@@ -65,9 +65,8 @@ func TestHungCoreIsNotAlive(t *testing.T) {
 	}
 }
 
-// Who has nothing to do for long, much to do, or an etcd that does not answer, is
-// alive all the time.
-func TestWhoWaitsOrWorksIsAlive(t *testing.T) {
+// A loop that is idle, busy, or waits for an etcd that does not answer is alive all the time.
+func TestIdleOrBusyLoopIsAlive(t *testing.T) {
 	alive := func(t *testing.T, replicas ...*replica) {
 		t.Helper()
 		for range 600 {

@@ -12,8 +12,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// scribe is a core that decides what it is asked for, so that what the loop does
-// around a core can be measured.
+// scribe is a core that writes whatever a request contains, to measure the loop around a core.
 type scribe struct{ owed []uint64 }
 
 func (c *scribe) NextDeadline() time.Time { return time.Time{} }
@@ -97,7 +96,7 @@ func BenchmarkRoundOf64(b *testing.B) {
 	}
 }
 
-// What another service has committed at once: 64 leases and as many events.
+// One commit of another service: 64 leases and as many events.
 func BenchmarkEventsOf64(b *testing.B) {
 	driver := newScribe(b)
 	batch := store.Batch{Revision: 2}

@@ -14,13 +14,13 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// watched is a store that counts open watches, and can compact what they have
-// not seen or win after its caller has gone.
+// watched is a store that counts open watches. It can compact changes that they have not delivered,
+// and let a campaign win after its caller has left.
 type watched struct {
 	store.Store
 	open      atomic.Int64
 	compacted atomic.Bool
-	// stalled has watches of everything show nothing.
+	// stalled makes watches of the whole prefix deliver nothing.
 	stalled atomic.Bool
 	// afterTxn, when set, is called after a transaction that succeeded.
 	afterTxn atomic.Pointer[func(store.Txn)]

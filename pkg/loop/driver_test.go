@@ -162,7 +162,7 @@ func TestEffectsOfEffects(t *testing.T) {
 	}
 }
 
-// What another service decided first is told, and the input decided again.
+// The core receives the earlier decision of another service and decides the input again.
 func TestConflictIsDecidedAgain(t *testing.T) {
 	r := newRig(t)
 	r.shut("g")
@@ -209,8 +209,8 @@ func TestConflictsWithoutEndEndTheTerm(t *testing.T) {
 	}
 }
 
-// A write that the store refuses is answered to who asked for it alone.
-func TestRefusedWriteAnswersTheGuilty(t *testing.T) {
+// If the store refuses a write, only the request that caused it fails.
+func TestRefusedWriteFailsItsRequestOnly(t *testing.T) {
 	huge := executor("huge")
 	huge.Host = strings.Repeat("x", 2<<20)
 	for reason, guilty := range map[fault.Reason]model.Record{
@@ -257,7 +257,7 @@ func TestFencedEndsTheTerm(t *testing.T) {
 	}
 }
 
-// Without a write there is no proof of the term, so it is asked for.
+// Without a write nothing proves the term, so the driver confirms it.
 func TestAnswerWithoutAWriteConfirmsTheTerm(t *testing.T) {
 	r := newRig(t)
 	if replies, err := r.round(get{executor("a").Ref()}); err != nil || len(replies) != 1 || r.confirmed != 1 {
@@ -281,8 +281,7 @@ func TestADeposedLeaderAnswersNothing(t *testing.T) {
 	}
 }
 
-// One that rests on no write waits for the term to be confirmed where the writes of
-// its round are refused for want of room.
+// If a full store refuses the writes of a round, the term is confirmed before any answer.
 func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
@@ -300,9 +299,9 @@ func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 	}
 }
 
-// The core has moved with its own commits already; what others change, and what
-// goes with an etcd lease, it is told.
-func TestOwnCommitsAreNotTold(t *testing.T) {
+// The core has applied its own commits already. It receives the changes of others and the deletion of
+// keys whose etcd lease ends.
+func TestCoreDoesNotReceiveOwnCommits(t *testing.T) {
 	r := newRig(t)
 	lease, err := r.fake.Grant(t.Context(), time.Minute)
 	if err != nil {

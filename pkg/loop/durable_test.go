@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Whoever listens hears of job events when they are durable, in order, with the
-// request that they came of; and never of those that were taken back.
+// The receiver of job events gets them once they are durable, in order, with the request that caused
+// them. It never gets events that were taken back.
 func TestDurableEventsAreTold(t *testing.T) {
 	r := newRig(t)
 	var told []string

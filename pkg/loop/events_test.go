@@ -194,7 +194,7 @@ func (s *shore) matches() {
 var three = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
 
 // A segment's mark is there from its first revision on and goes with it; the
-// numbers go on over terms, and one key names the newest.
+// numbers continue over terms, and one key names the newest.
 func TestSegmentsAreMarked(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]
@@ -251,8 +251,8 @@ func TestAMarkIsWrittenWithTheFirstEventThatIs(t *testing.T) {
 	}
 }
 
-// A leader whose newest segment ran out begins another, although there is
-// nothing to tell of: else a reader could not know since when nothing was.
+// The newest segment is marked even if there are no events. Otherwise a reader could not know since when
+// there have been none.
 func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceRegistry)
 	s.drivers[model.ServiceRegistry].tell("j", 1)
@@ -260,7 +260,7 @@ func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 		s.now = s.now.Add(2 * time.Hour)
 		s.fake.Tick()
 		ranOut := s.fake.Revision()
-		s.write(store.Put(space.Key(gate("g")), nil)) // others go on
+		s.write(store.Put(space.Key(gate("g")), nil)) // others continue
 		s.settle()
 		if _, _, segments := s.kept(); !slices.Equal(segments, []string{fmt.Sprintf("registry %d", want)}) {
 			t.Errorf("segments are %v, want %d", segments, want)
@@ -359,7 +359,7 @@ func TestTheOldestSegmentGoesFirst(t *testing.T) {
 	if bytes < most*9/10 {
 		t.Errorf("only %d bytes are kept of %d", bytes, most)
 	}
-	// What was kept is newer than all that was not.
+	// Every event that is kept is newer than all deleted ones.
 	var gone, oldest int64
 	for _, r := range s.fake.History() {
 		for _, c := range r.Changes {
@@ -378,7 +378,7 @@ func TestTheOldestSegmentGoesFirst(t *testing.T) {
 	}
 }
 
-// What a service without a leader wrote stays, and the others make room for it.
+// The events of a service without a leader remain, and the other services delete theirs instead.
 func TestAServiceWithoutALeaderDoesNotMakeItGrow(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
@@ -408,8 +408,7 @@ func TestAServiceWithoutALeaderDoesNotMakeItGrow(t *testing.T) {
 	}
 }
 
-// An etcd lease that cannot be revoked now is revoked later, and the loop goes
-// on meanwhile.
+// An etcd lease that cannot be revoked is revoked later, and the loop continues meanwhile.
 func TestWhatCannotBeRevokedIsTriedAgain(t *testing.T) {
 	const most = 8 << 10
 	s := newShore(t, bySize(most), model.ServiceRegistry)
@@ -454,7 +453,7 @@ func TestCountingWhileEventsComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	late.follow()
-	// What is counted is what there was before all that, or some of it.
+	// The index counts only events from before the snapshot.
 	s.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 		if call.Method == store.MethodPage && strings.HasPrefix(call.Key, space.Events()) {
 			s.fake.SetHook(nil)
@@ -486,8 +485,8 @@ func (s stale) Page(ctx context.Context, req store.PageRequest) (store.Page, err
 	return s.Store.Page(ctx, req)
 }
 
-// What a replica spends on an event that it is told of.
-func BenchmarkKeptEvent(b *testing.B) {
+// The cost of one event in the index.
+func BenchmarkEventIndex(b *testing.B) {
 	driver := loop.NewDriver(newToy(), model.ServiceRegistry, space, loop.DefaultEventLimits(), time.Now)
 	mark := store.Change{KV: store.KV{Key: space.Segment(model.ServiceAssigner, 1), Create: 1, Mod: 1, Lease: 7}}
 	if _, err := driver.Events(store.Batch{Revision: 1, Changes: []store.Change{mark}}); err != nil {

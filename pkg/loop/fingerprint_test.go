@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// What is kept of a request that made the core panic shows no secret of its task, and
-// tasks that differ only in a secret are told apart.
+// The stored content of a poisonous request contains no secret of its task, and the fingerprints of tasks
+// that differ only in a secret differ.
 func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 	type upsert struct {
 		Job  string

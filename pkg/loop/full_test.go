@@ -24,9 +24,9 @@ func fill(f *store.Fake) (room func()) {
 	return func() { f.SetHook(nil) }
 }
 
-// In a store that is full, decisions are taken back: who asked for them is told so,
-// and the core is given again, later, what it has not had.
-func TestAFullStoreHoldsNothingUp(t *testing.T) {
+// If the store is full, decisions are taken back. The requests fail with that reason, and the core receives
+// the remaining events later.
+func TestFullStoreBlocksNothing(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
@@ -43,7 +43,7 @@ func TestAFullStoreHoldsNothingUp(t *testing.T) {
 	if len(r.core.records) != 1 { // who leads
 		t.Errorf("the core believes in %v", r.core.records)
 	}
-	// What comes before, and needs no write, is done.
+	// Events before the first write are done.
 	r.wantTold("pong 7", "put a", "put b", "abandoned")
 	if due := r.driver.NextDeadline(); due.IsZero() {
 		t.Error("it is never tried again")
@@ -59,9 +59,8 @@ func TestAFullStoreHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// What the core is given behind a decision that could not be written, it is given
-// again, and no request with it.
-func TestWhatAFullStoreCameBeforeIsGivenAgain(t *testing.T) {
+// The core receives events again that follow a decision which could not be written, but no request.
+func TestFullStoreDefersEvents(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
 	if _, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("a")}}, ping{n: 7}}); err != nil {
@@ -84,8 +83,8 @@ func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
 	}
 }
 
-// The core may go on with a request that it has not decided: the answer leaves the
-// outcome open, and nothing is carried out once the caller has it.
+// The core may still work on an undecided request. So the answer leaves the outcome open, and nothing is
+// carried out after it.
 func TestAFullStoreLeavesOpenWhatIsUndecided(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
@@ -196,8 +195,8 @@ func TestReadsGoOnInAFullStore(t *testing.T) {
 	})
 }
 
-// Where an attempt at a write was lost before, its outcome stays open: who waits is
-// told that it is perhaps applied, and it is once there is room.
+// If an earlier attempt at a write was lost, its outcome remains open: the answer is that it may have been
+// applied, and it is applied once there is space.
 func TestAnOpenWriteInAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

@@ -82,8 +82,8 @@ func takeOver(t *testing.T, s store.Store, ttl time.Duration) {
 	b.end()
 }
 
-// Whoever waits is answered when the leadership is lost, reads included.
-func TestLostLeadershipAnswersWhoWaits(t *testing.T) {
+// All pending requests and reads are answered when the leadership is lost.
+func TestLostLeadershipAnswersPendingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		release := make(chan struct{})
@@ -141,7 +141,7 @@ func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 		if err := a.Read(t.Context(), true, func(*toy) {}); err != nil {
 			t.Fatal(err)
 		}
-		// Its watches learn nothing; the key is gone.
+		// The key is deleted, but its watches do not learn that.
 		fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 			if call.Method == store.MethodGet {
 				fake.SetHook(nil)
@@ -155,8 +155,8 @@ func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 	})
 }
 
-// What a reader has given up does not touch what it holds.
-func TestNoReadAfterItsCallerHasGone(t *testing.T) {
+// A read whose caller has left is not executed.
+func TestNoReadAfterItsCallerHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		a := run(t, s, "a", nil)
@@ -255,7 +255,7 @@ func TestWonWhileStopping(t *testing.T) {
 	})
 }
 
-// A job's events wait for an etcd lease to stand on; the term goes on.
+// A job's events wait for an etcd lease. The term continues.
 func TestEventsWaitForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

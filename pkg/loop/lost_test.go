@@ -14,7 +14,7 @@ import (
 )
 
 // A term that is lost before it began, since etcd was too slow, costs nothing that
-// the replica knows: it goes on following, and stands again.
+// the replica knows: it continues to follow, and campaigns again.
 func TestATermThatNeverBeganCostsNoView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

@@ -41,7 +41,7 @@ func striking(strike func(*toy, model.Event)) func() *toy {
 	}
 }
 
-// onGate panics when it is told of a gate, while it leads or while it does not.
+// onGate panics when it receives a change of a gate, either while it leads or while it does not.
 func onGate(name string, leads bool) func() *toy {
 	return striking(func(c *toy, event model.Event) {
 		if changed, ok := event.(model.Changed); ok && changed.Ref == gate(name) && (c.term != 0) == leads {
@@ -50,7 +50,7 @@ func onGate(name string, leads bool) func() *toy {
 	})
 }
 
-// told is what the core that serves was told.
+// told returns the events that the serving core has received.
 func told(t *testing.T, r *replica) []string {
 	t.Helper()
 	var told []string
@@ -177,9 +177,8 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 	})
 }
 
-// A record that makes a leader panic is left alone by whoever leads next, until
-// the record is another.
-func TestPoisonRecordIsLeftAlone(t *testing.T) {
+// The next leader quarantines a record that made a leader panic, until the record changes.
+func TestPoisonRecordIsQuarantined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		core := onGate("g", true)
@@ -233,7 +232,7 @@ func TestStandbyLeavesAloneWhatItMet(t *testing.T) {
 	})
 }
 
-// What the core decides by itself is blamed on what it decides about.
+// If the core panics without an input, the object of its decision is blamed.
 func TestPoisonWorkHoldsItsSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -280,8 +279,8 @@ func TestAnotherVersionTriesAgain(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is left alone, and taken up again once it can.
-func TestUnreadableRecordIsLeftAlone(t *testing.T) {
+// A record that cannot be read is quarantined until it can be read.
+func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		a := run(t, s, "a", nil)
@@ -301,8 +300,8 @@ func TestUnreadableRecordIsLeftAlone(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is shown once, whatever takes its place, and the term
-// goes on when another that cannot be read does.
+// An unreadable record is listed once, also after another unreadable version has replaced it. That does
+// not end the term.
 func TestUnreadableRecordIsShownOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -359,8 +358,8 @@ func TestManyUnreadableRecordsAreCounted(t *testing.T) {
 	})
 }
 
-// What a service would be wrong without, it does not serve without.
-func TestWhatCannotBeMissedKeepsTheServiceDown(t *testing.T) {
+// A service does not serve without a record that it needs.
+func TestNeededRecordKeepsTheServiceDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		a := run(t, s, "a", nil)
@@ -419,7 +418,7 @@ func TestReadThatPanics(t *testing.T) {
 	})
 }
 
-// What panics at everything is a broken program, and is not hidden.
+// A program that panics at every input is broken, and its process ends.
 func TestTooMuchPoisonEndsTheProcess(t *testing.T) {
 	r := newRig(t)
 	met := map[string]*model.Poison{}

@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Who is asked to resign does so once, in the term that was named.
+// A leader resigns once on request, in the term that the request names.
 func TestResignOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -121,8 +121,8 @@ func TestStopsThoughTheStoreIsSilent(t *testing.T) {
 	})
 }
 
-// Who asks while a term winds up is sent away at once, however long that takes:
-// another may lead by then, and the caller has a deadline.
+// Requests during the end of a term are refused at once, however long the end takes: another replica may
+// lead by then, and the caller has a deadline.
 func TestWhoAsksWhileATermWindsUpIsSentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

@@ -104,8 +104,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// What is printed is read back as it was, where plain numbers are cores and
-// where they are base units.
+// A formatted quantity parses to the same amount, whether plain numbers are in cores or in base units.
 func TestParseReadsWhatStringWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"cpu", "memory", "disk", "gpu", "slots"}).Draw(t, "name")

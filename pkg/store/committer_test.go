@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// writes says whether a call would write something.
+// writes reports whether a call would write something.
 func writes(call store.Call) bool { return call.Method == store.MethodTxn && len(call.Txn.Then) > 0 }
 
 // script is the fate of one writing transaction after the other; those after it
@@ -86,8 +86,7 @@ func TestAmbiguousOutcomes(t *testing.T) {
 	}
 }
 
-// A batch that is in the chain was committed, although its leader is gone by the
-// time that it finds out.
+// A batch that the chain names was committed, even if its leader has been deposed when it finds that out.
 func TestCommittedThoughDeposed(t *testing.T) {
 	f, c := newTerm(t)
 	n := 0
@@ -111,8 +110,8 @@ func TestCommittedThoughDeposed(t *testing.T) {
 	}
 }
 
-// A lost attempt must not be applied after its batch was called refused, even
-// when the key it compares for absence is gone again.
+// A lost attempt must not be applied after its batch was refused, even if the key that it compares for
+// absence has been deleted.
 func TestRefusedStaysRefused(t *testing.T) {
 	f, c := newTerm(t)
 	n := 0
@@ -236,9 +235,9 @@ func TestSlowEtcdIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Whatever happens to single attempts, what the committer says is what the
-// store's history shows: told writes at their revision, others nowhere.
-func TestCommitterTellsTheTruth(t *testing.T) {
+// The committer's results match the store's history, whatever happens to single attempts: committed writes
+// are at their revision, all others nowhere.
+func TestCommitterMatchesHistory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f, c := newTerm(t)
 		// told are the writes that are said to be durable, open those of which nothing
@@ -341,8 +340,8 @@ func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// The write that fills the store is answered so, and a successor writes before it is
-// found out that it was applied: nobody is told that it was not.
+// The write that fills the store gets ErrFull although it is applied. A successor writes before the
+// committer finds that out. The committer must not report that the write did not happen.
 func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 	f, c := newTerm(t)
 	fills := true

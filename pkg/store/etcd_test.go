@@ -13,9 +13,8 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-// A member of etcd that is cut off from the others answers, and knows nothing. It is
-// told at once to say so, since the next attempt is at another: it would keep every
-// third call until its deadline, for as long as the cut lasts.
+// A member that is cut off from the others refuses calls at once, so that the next attempt reaches
+// another member. Otherwise every third call would last until its deadline while the cut lasts.
 func TestMemberThatKnowsNoLeader(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 2)
 	whole := cluster.Store(t)

@@ -32,7 +32,7 @@ func TestWatchOfEtcdOutOfReach(t *testing.T) {
 	}
 }
 
-// A watch goes on where it was when its member of etcd is left out.
+// A watch continues at the same place when its etcd member is excluded.
 func TestWatchMovesOn(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	writer := cluster.Store(t)

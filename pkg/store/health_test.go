@@ -64,11 +64,11 @@ func TestInspectTellsHowEtcdIs(t *testing.T) {
 		t.Errorf("by one endpoint: up %v, gone %v", up, gone)
 	}
 
-	// Two of three are gone: what is left tells so, and that nothing can be read.
+	// Two of three members have stopped: the last one reports that, and that reads fail.
 	c.Kill(1)
 	c.Kill(2)
-	// Those that are gone take all of the time, so it is short, and longer where what is
-	// left is slow.
+	// Stopped members use up the timeout, so it is short at first, and longer if the last
+	// member is slow.
 	for patience := 500 * time.Millisecond; patience < time.Minute; patience *= 3 {
 		h = s.Inspect(t.Context(), patience)
 		if up, _, _ := names(h); len(up) > 0 {

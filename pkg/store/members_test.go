@@ -63,8 +63,8 @@ func (d *monitored) fallSilent(members ...string) {
 // aLook is how long a look takes at most, and the pause after it.
 const aLook = probeTimeout + settleTime + probeEvery
 
-// Who does not answer is left out from when a call is suspicious until it answers.
-func TestSilentMemberIsLeftOut(t *testing.T) {
+// A member that does not answer is excluded after a suspicious call, until it answers.
+func TestSilentMemberIsExcluded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b", "c")
 		d.fallSilent("b")

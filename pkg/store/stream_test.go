@@ -8,9 +8,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// streaming answers what it is told to, one after the other.
+// streaming returns a list of answers, one after the other.
 type streaming struct {
-	store.Store // none: no page is asked for
+	store.Store // nil: no page is requested
 	answers     []streamed
 	asked       []store.PageRequest
 }

@@ -47,7 +47,7 @@ func (w *mutedWatch) Next(ctx context.Context) (store.Batch, error) {
 	return w.Watch.Next(ctx)
 }
 
-// toldByTheSecond says that a view tells of one change, by its second watch, and soon.
+// toldByTheSecond checks that a view soon delivers one change from its second watch.
 func toldByTheSecond(t *testing.T, v *store.View, opened *int) {
 	t.Helper()
 	began := time.Now()
@@ -215,7 +215,7 @@ func (w *splitWatch) Next(ctx context.Context) (store.Batch, error) {
 	return b, err
 }
 
-// The rest of a revision that comes late is never told as a change.
+// A late rest of a revision is never delivered as a change.
 func TestViewOfSplitRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})

@@ -30,7 +30,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// What cannot be meant is refused, with the option named.
+// Invalid options are rejected by name.
 func TestRefuses(t *testing.T) {
 	for _, c := range []struct {
 		field    string

@@ -181,7 +181,7 @@ func TestNobodyWaits(t *testing.T) {
 	traces.Close()
 }
 
-// A collector that fails is told of once, and its spans are counted.
+// A failing collector is logged once, and its spans are counted.
 func TestFailuresAreCounted(t *testing.T) {
 	var text bytes.Buffer
 	exporter := &blocked{release: make(chan struct{}), err: errors.New("no")}

@@ -40,8 +40,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// beChild listens, tells where, and ends with SIGTERM. Who connects learns of
-// its end by the connection's.
+// beChild listens, reports its address, and ends with SIGTERM. A client notices the end by its connection.
 func beChild() {
 	flags := flag.NewFlagSet("child", flag.ExitOnError)
 	listen := flags.String("listen", "127.0.0.1:0", "")

@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// Whoever names the port may listen there, once at a time, and again.
-func TestWhoNamesThePortListensThere(t *testing.T) {
+// A process that names the port can listen there, repeatedly, but only one at a time.
+func TestNamedPortCanBeListenedOn(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
 		t.Run(host, func(t *testing.T) {
 			held, err := port.Hold(host)
