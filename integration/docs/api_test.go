@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// slack is by how much a time that the document promises may be exceeded
-	// here, on a machine that does much else.
+	// slack is the factor by which documented times may be exceeded here, on a machine with
+	// other load.
 	slack = 10
-	// patience bounds what has no time in the document. It is long: only a failure
-	// ever takes it.
+	// patience bounds steps without a documented time. Only a failure takes so long.
 	patience = time.Minute
 	lookEach = 20 * time.Millisecond
 )
 
-// The commands of the document, in their order, against a real Berth.
-func TestAPIDocumentIsTrue(t *testing.T) {
+// TestAPIDocument executes the commands of the document in their order against a real
+// Berth.
+func TestAPIDocument(t *testing.T) {
 	w := walk{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 	defer w.client.CloseIdleConnections()
 	steps, err := parse(read(t, "docs/api.md"))
@@ -43,11 +43,11 @@ func TestAPIDocumentIsTrue(t *testing.T) {
 	}
 }
 
-// walk is a reader who types what the document says.
+// walk is a reader who types the commands of the document.
 type walk struct {
 	t    *testing.T
 	vars map[string]string
-	// said is the address in the document, real the one in its place.
+	// said is the address in the document, real the actual one.
 	said, real string
 	client     *http.Client
 }
@@ -75,8 +75,8 @@ func (w *walk) do(s step) error {
 	return fmt.Errorf("%s is no command that this test knows", args[0])
 }
 
-// curl makes the call until its answer is the documented one, where the document
-// says that this may take a moment; otherwise once.
+// curl makes the call once, or until it has the documented answer if the document gives it
+// time.
 func (w *walk) curl(s step, call curl) error {
 	limit, once := patience, true
 	for _, e := range s.expect {
@@ -97,7 +97,7 @@ func (w *walk) curl(s step, call curl) error {
 		case once:
 			return fmt.Errorf("wants %s\ngot   %s (%v)", want, got, err)
 		case err == nil:
-			// What was asked last before the time is over may be cut short.
+			// The time limit may cut the last answer short.
 			missing, answer = want, got
 		}
 		select {
@@ -108,8 +108,8 @@ func (w *walk) curl(s step, call curl) error {
 	}
 }
 
-// ask makes the call once, and reads its answer until all that is expected was
-// in it: streams have no end.
+// ask makes the call once and reads its answer until it has everything that is expected:
+// streams do not end.
 func (w *walk) ask(ctx context.Context, s step, call curl) (answer, missing string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,8 +154,8 @@ func (w *walk) ask(ctx context.Context, s step, call curl) (answer, missing stri
 	}
 }
 
-// dev starts `berth dev` as it is documented, but on a free port, and waits until
-// it says where it listens.
+// dev starts `berth dev` as documented, but on a free port, and waits until it prints its
+// address.
 func (w *walk) dev(args []string) error {
 	for i, arg := range args {
 		if arg == "--listen" && i+1 < len(args) {
@@ -172,8 +172,8 @@ func (w *walk) dev(args []string) error {
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = patience
-	// The kernel kills the child when the thread that started it ends, so that
-	// thread waits for the child.
+	// The kernel kills the child when the thread that started it ends, so that the thread
+	// waits for the child.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	go func() {
@@ -196,7 +196,7 @@ func (w *walk) dev(args []string) error {
 	return nil
 }
 
-// banner is the output of berth dev: it tells the address in it.
+// banner waits for the address in the output of berth dev.
 type banner struct {
 	text    bytes.Buffer
 	address chan string

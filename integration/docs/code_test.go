@@ -8,8 +8,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
 
-// Go code that a document shows is that of the example which is run as a test.
-func TestCodeIsThatOfTheExamples(t *testing.T) {
+// TestCodeInDocuments checks that Go code in documents is the code of the tested example.
+func TestCodeInDocuments(t *testing.T) {
 	example := read(t, "examples/jobservice/main.go")
 	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/job-services.md"), -1)
 	if len(blocks) == 0 {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A dashboard asks for figures that there are: Prometheus answers nothing at all
-// for one that was renamed, and nobody notices.
-func TestDashboardShowsFiguresThatThereAre(t *testing.T) {
+// TestDashboardMetrics checks that the dashboard uses existing metrics: Prometheus returns
+// nothing for one that was renamed.
+func TestDashboardMetrics(t *testing.T) {
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -19,7 +19,7 @@ func TestDashboardShowsFiguresThatThereAre(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/berth.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	// The leaders' figures of events and those of calls stand outside the tables.
+	// The metrics of events and of calls are outside the tables.
 	told, prose := figuresTold(t), read(t, "docs/operating.md")
 	name := regexp.MustCompile(`\b(?:berth_|rpc_(?:server|client)_)[a-z_]+`)
 	shown := map[string]bool{}

@@ -9,9 +9,9 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// The states of a worker in which somebody is waited for are told with what the
-// assigner's table says of them, and no others are.
-func TestDeadlinesAreTheTable(t *testing.T) {
+// TestDeadlines checks that the documented states of a worker with a deadline are those of
+// the assigner's table, with the same texts.
+func TestDeadlines(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, e := range dispatch.Edges {
 		if e.Deadline == 0 {

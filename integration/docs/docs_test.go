@@ -1,15 +1,15 @@
-// Package docs keeps the documents true: what they say can be done is done,
-// what they list is what the code has, and what they point to is there.
+// Package docs keeps the documents correct: their commands work, their lists match the
+// code, and their links have targets.
 //
 //	docs/api.md      every sh block is executed against a real `berth dev`
-//	docs/options.md  is written from the options of the processes (-rewrite)
-//	docs/reasons.md  has every reason that the code has, and no other
+//	docs/options.md  is generated from the options of the processes (-rewrite)
+//	docs/reasons.md  has exactly the reasons of the code
 //	docs/operating.md, docs/concepts.md
-//	                 have every figure and every kind of finding, and no other
-//	deploy/grafana   shows figures that are in that list
+//	                 have exactly the metrics and the kinds of findings of the code
+//	deploy/grafana   uses only metrics of that list
 //	docs/job-services.md
 //	                 shows Go code that is part of the examples
-//	every *.md       links to what exists
+//	every *.md       has links to existing targets
 package docs
 
 import (
@@ -30,9 +30,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write docs/options.md anew")
 
-// root of the repository. It is a link, because go test looks only at files
-// below the module when it decides whether a result is still good: by the plain
-// path, a document or a program that has changed would be "(cached)".
+// root of the repository. It is a symbolic link, because go test caches a result by the
+// files below the module alone: with the plain path a changed document or program would be
+// "(cached)".
 const root = "testdata/root"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n") //nolint:errcheck // nothing else is left to tell
+			os.Stderr.WriteString(err.Error() + "\n") //nolint:errcheck // the exit code reports it too
 			code = 1
 		}
 	}
@@ -76,7 +76,7 @@ func berth(t *testing.T) string {
 	return binary.path
 }
 
-// read reads a file of the repository.
+// read returns a file of the repository.
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
@@ -86,8 +86,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// files of the repository, by their paths with slashes. What is hidden or built
-// is left out.
+// files returns the files of the repository, with slashes in their paths, without hidden
+// and built ones.
 func files(t *testing.T) []string {
 	t.Helper()
 	var list []string
@@ -117,11 +117,11 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```")
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	// unanchored is what GitHub drops from a heading to make its anchor.
+	// unanchored matches the characters of a heading that GitHub removes in its anchor.
 	unanchored = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are the places in a document that a link can point to.
+// anchors returns the anchors of a document.
 func anchors(text string) map[string]bool {
 	list := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -131,7 +131,7 @@ func anchors(text string) map[string]bool {
 	return list
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinks(t *testing.T) {
 	links := 0
 	for _, name := range files(t) {
 		if path.Ext(name) != ".md" {
@@ -161,7 +161,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestEveryDecisionIsListed(t *testing.T) {
+func TestDecisionsAreListed(t *testing.T) {
 	index := read(t, "docs/adr/README.md")
 	for _, name := range files(t) {
 		base, ok := strings.CutPrefix(name, "docs/adr/")
@@ -174,8 +174,8 @@ func TestEveryDecisionIsListed(t *testing.T) {
 	}
 }
 
-// A path of somebody's machine in the repository helps nobody else. The words
-// are put together here so that this file does not hold them.
+// A path of one machine is useless to others. The words are composed here so that this file
+// does not contain them.
 func TestNoPathsOfOneMachine(t *testing.T) {
 	private := regexp.MustCompile(`(^|[\s"'` + "`" + `(=])(/wo` + `rk/|/tmp/w` + `t|\.\./sha` + `red)`)
 	for _, name := range files(t) {

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Figures of the code: a whole name, or what follows the prefix of its file.
+// Metrics in the code: a whole name, or the part after the prefix of its file.
 var (
 	figure       = regexp.MustCompile(`"(berth_[a-z_]*[a-z])"`)
 	figurePrefix = regexp.MustCompile(`prefix = "(berth_[a-z_]+_)"`)
 	figureAfter  = regexp.MustCompile(`prefix\+"([a-z_]+)"`)
 )
 
-func TestFiguresAreTheList(t *testing.T) {
+func TestDocumentedMetrics(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
 		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || !strings.HasPrefix(name, "services/") {
@@ -37,8 +37,8 @@ func TestFiguresAreTheList(t *testing.T) {
 	same(t, "docs/operating.md", "figure", inCode, figuresTold(t))
 }
 
-// figuresTold are the figures of docs/operating.md: a table names the prefix in
-// its head, and the rest in the first column.
+// figuresTold returns the metrics in docs/operating.md: a table has the prefix in its
+// header, and the rest in the first column.
 func figuresTold(t *testing.T) map[string]bool {
 	t.Helper()
 	head := regexp.MustCompile("^\\| [a-z-]+: `(berth_[a-z_]+_)…` \\|")
@@ -59,7 +59,7 @@ func figuresTold(t *testing.T) map[string]bool {
 	return told
 }
 
-func TestFindingsAreTheList(t *testing.T) {
+func TestDocumentedFindings(t *testing.T) {
 	kind := regexp.MustCompile(`(?m)^\s*(?:Finding\w+|const kindUnavailable) += "([A-Z_]+)"`)
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
@@ -82,7 +82,7 @@ func TestFindingsAreTheList(t *testing.T) {
 	same(t, "docs/concepts.md", "finding", inCode, told)
 }
 
-// same has the test fail for what only one of the two lists has.
+// same fails for entries that only one of the two lists has.
 func same(t *testing.T, document, thing string, inCode, told map[string]bool) {
 	t.Helper()
 	for name := range inCode {

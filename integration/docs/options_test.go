@@ -29,8 +29,7 @@ Written from the code by ` + "`go test ./integration/docs -rewrite`" + `; do not
 // option is one line of a command's help: flag, type, usage, variable, default.
 var option = regexp.MustCompile(`^ +(?:-\w, )?--([a-z-]+)(?: (\w+))? {2,}(.*?)(?: \[(BERTH_\w+)\])?(?: \(default (.*)\))?$`)
 
-// options asks the program itself: what its help says of a process is what the
-// reference says.
+// options returns the options in the help of a process, for comparison with the reference.
 func options(t *testing.T, process string) string {
 	t.Helper()
 	help, err := exec.Command(berth(t), process, "--help").Output()
@@ -73,7 +72,7 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-func TestOptionsAreThoseOfTheCode(t *testing.T) {
+func TestDocumentedOptions(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(optionsHead)
 	for _, p := range processes {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// row is a reason with what it means.
+// row matches a reason and its meaning.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*) \\|$")
 
-func TestReasonsAreTheList(t *testing.T) {
+func TestDocumentedReasons(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api/fault/reason.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)

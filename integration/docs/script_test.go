@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// step is one command of a document, with what the document says of its answer.
+// step is one command of a document and the documented answer.
 type step struct {
 	line    int
 	command string
 	expect  []expectation
 }
 
-// expectation is a part of the answer. $NAME in it stands for the value of that
-// variable, and gives it one if it has none.
+// expectation is a part of the answer. $NAME in it is the value of that variable, which it
+// sets if the variable has none.
 type expectation struct {
 	text   string
 	within time.Duration
@@ -30,7 +30,7 @@ const (
 	within = "within "
 )
 
-// parse reads the sh blocks of a document.
+// parse returns the steps of the sh blocks of a document.
 func parse(text string) ([]step, error) {
 	var steps []step
 	inside := false
@@ -74,8 +74,8 @@ func assignment(command string) (name, value string, ok bool) {
 
 var variable = regexp.MustCompile(`\$([A-Z]+)`)
 
-// words splits a command as a shell does, as far as documents need it: quotes,
-// and variables where quotes allow them.
+// words splits a command like a shell, as far as documents need it: quotes, and variables
+// where quotes allow them.
 func words(command string, vars map[string]string) ([]string, error) {
 	var list []string
 	var word strings.Builder
@@ -135,7 +135,7 @@ func expand(text string, vars map[string]string) (string, error) {
 	return text, err
 }
 
-// curl is a command line of curl, in the few options that the document uses.
+// curl is a command line of curl with the options that the document uses.
 type curl struct {
 	method, url, data string
 	header            http.Header
@@ -181,9 +181,8 @@ func parseCurl(args []string) (curl, error) {
 	return c, nil
 }
 
-// match looks for the expectations in an answer, one behind the other. It answers
-// the variables with those that got a value, and the first expectation that is
-// not there.
+// match finds the expectations in an answer, in their order. It returns the variables
+// including those that it has set, and the first missing expectation.
 func match(answer string, expect []expectation, vars map[string]string) (_ map[string]string, missing string) {
 	vars = maps.Clone(vars)
 	rest := squeeze(answer)
@@ -217,8 +216,7 @@ func match(answer string, expect []expectation, vars map[string]string) (_ map[s
 	return vars, ""
 }
 
-// squeeze drops the spaces outside of JSON strings: protojson leaves open where
-// it writes some.
+// squeeze removes spaces outside of JSON strings, because protojson varies them.
 func squeeze(text string) string {
 	var b strings.Builder
 	inside := false
@@ -239,7 +237,7 @@ func squeeze(text string) string {
 	return b.String()
 }
 
-func TestWordsAreThoseOfAShell(t *testing.T) {
+func TestWords(t *testing.T) {
 	vars := map[string]string{"API": "http://h", "C": "1-2"}
 	for _, c := range []struct{ command, want string }{
 		{`curl $API/x`, `curl|http://h/x`},
@@ -258,8 +256,8 @@ func TestWordsAreThoseOfAShell(t *testing.T) {
 	}
 }
 
-// An expectation that is not met must be found, or the document proves nothing.
-func TestMatchFindsWhatIsMissing(t *testing.T) {
+// An unmet expectation must be found.
+func TestMatch(t *testing.T) {
 	const answer = `{"uid": "1-1", "state":"ACTIVE","message":"12 needed, 8 \"fit\" now"}`
 	for _, c := range []struct {
 		expect  []string
@@ -286,7 +284,7 @@ func TestMatchFindsWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestParseReadsBlocksAndTimes(t *testing.T) {
+func TestParse(t *testing.T) {
 	text := "```sh\ncurl a\n# → b\n# → within 1s: c\n```\n```console\n$ no\n```\n```sh\ncurl d\n```\n"
 	steps, err := parse(text)
 	if err != nil || len(steps) != 2 || steps[1].command != "curl d" || steps[0].line != 2 {

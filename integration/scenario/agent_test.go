@@ -97,7 +97,7 @@ func outlivesItsAgent(t *testing.T, w *world) {
 	lease := w.presenceOf("host")
 	agent.Kill()
 	if gone(pid) {
-		t.Fatal("the worker went with its agent")
+		t.Fatal("the worker ended with its agent")
 	}
 	// The executor's host refuses connections, so that it is UNREACHABLE long before its
 	// etcd lease expires.
@@ -140,7 +140,7 @@ func outlivesItsAgent(t *testing.T, w *world) {
 	}
 	failed := w.awaitWorkers("adopt", berthv1.Event_WORKER_FAILED, 1)[0]
 	if failed.ExitCode == nil || failed.GetExitCode() != 7 {
-		t.Errorf("the end is told as %v", failed)
+		t.Errorf("the end is reported as %v", failed)
 	}
 	if r := w.await(r, berthv1.Reservation_COMPLETED); r.GetWorkerCounts()["FAILED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
@@ -163,10 +163,10 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 		t.Errorf("it was gone after %v, its grace is %v, and that of who says nothing %v", took, grace, model.DefaultStopGrace)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "asked")); err != nil {
-		t.Errorf("it was killed without being asked: %v", err)
+		t.Errorf("it was killed without SIGTERM: %v", err)
 	}
 	if !gone(pid) || evicted.GetExitCode() != 128+9 {
-		t.Errorf("gone: %v; the end is told as %v", gone(pid), evicted)
+		t.Errorf("ended: %v; the end is reported as %v", gone(pid), evicted)
 	}
 	if r := w.await(r, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())

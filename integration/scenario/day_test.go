@@ -114,7 +114,7 @@ func TestDayOverREST(t *testing.T) {
 	w.await(asked, berthv1.Reservation_CANCELLED)
 	web.ok("DELETE", first, "", &cancelled)
 	if cancelled.GetCancelled() != 0 {
-		t.Errorf("DELETE of what is gone cancelled %d", cancelled.GetCancelled())
+		t.Errorf("DELETE after the end cancelled %d", cancelled.GetCancelled())
 	}
 	web.ok("DELETE", "/v1/jobs/day", "", &cancelled)
 	if w.await(waiting, berthv1.Reservation_CANCELLED); cancelled.GetCancelled() != 1 {

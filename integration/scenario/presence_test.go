@@ -17,12 +17,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// presenceTTL is how long an executor is taken for present without a heartbeat.
+// presenceTTL is how long an executor is present without a heartbeat.
 const presenceTTL = 15 * time.Second
 
-// A replica that held agents' streams is killed, whether or not it leads: they go
-// on at another before their presence runs out, and no executor is unreachable
-// for a moment.
+// A replica that has agents' streams is killed, leader or not. The agents continue at
+// another replica before their presence expires, and no executor is UNREACHABLE for a
+// moment.
 func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{TTL: 2 * time.Second})
@@ -31,8 +31,8 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	w.startSim("sim", simulated, 1)
 	w.awaitReady(agents)
 	leader, other := w.executorStates()
-	// An agent goes where the fewest are of the replicas that answer by then, and
-	// stays there: until both have some, another one comes.
+	// An agent chooses the replica with the fewest streams of those that answer, and stays
+	// there: new agents start until both replicas have some.
 	for l, o := 0, 0; agents < simulated+hosts || l == 0 || o == 0; {
 		if agents == simulated+most {
 			t.Fatalf("the leader holds %d streams, the other %d", l, o)
@@ -61,20 +61,19 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	w.restart(other)
 	moved(leader, other)
 
-	// What stood on an etcd lease that nobody has renewed since is gone when this
-	// has run out.
+	// An etcd lease that was not renewed since then has expired when this one has.
 	w.awaitRunOut("/witness", presenceTTL)
 	for _, change := range w.history() {
 		if ref, ok := space.Parse(change.Key); ok && ref.Kind == model.KindLive && change.Deleted {
-			t.Errorf("the presence of %s was gone at revision %d", ref.ID, change.Mod)
+			t.Errorf("the presence of %s was deleted at revision %d", ref.ID, change.Mod)
 		}
 	}
 	w.awaitReady(agents)
 }
 
-// All gateways are gone for 30 s, by real clocks and with the TTL and lostAfter
-// that are the defaults: every executor is unreachable by then. When they are back,
-// so are the executors; the workers have run on, and none was given up.
+// All gateways are down for 30 s of real time with the default TTL and lostAfter, so that
+// every executor is UNREACHABLE. When the gateways are back, so are the executors; the
+// workers have kept running and none was declared lost.
 func TestAllGatewaysDown(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})
@@ -104,7 +103,7 @@ func TestAllGatewaysDown(t *testing.T) {
 	w.quiesce()
 }
 
-// executorStates are the replica of executor-state that leads, and the other.
+// executorStates returns the leader of executor-state and the other replica.
 func (w *world) executorStates() (leader, other *child.Process) {
 	w.Helper()
 	leader, _ = w.leader(model.ServiceExecutorState)
@@ -116,13 +115,13 @@ func (w *world) executorStates() (leader, other *child.Process) {
 	return leader, other
 }
 
-// streams is how many agents' heartbeats a replica takes, by its own metrics.
+// streams returns the number of heartbeat streams of a replica, from its metrics.
 func (w *world) streams(p *child.Process) int {
 	w.Helper()
 	return w.gauge(p, "berth_executor_state_heartbeat_streams")
 }
 
-// gauge reads a gauge without labels from the metrics of a process.
+// gauge returns a gauge without labels from the metrics of a process.
 func (w *world) gauge(p *child.Process, name string) int {
 	w.Helper()
 	_, text := newWeb(w.T, p.Addresses().HTTP).call("GET", "/metrics", "")
@@ -139,7 +138,7 @@ func (w *world) gauge(p *child.Process, name string) int {
 	return 0
 }
 
-// awaitRunOut puts a key that nobody renews, and waits until it is gone.
+// awaitRunOut puts a key on a lease that is not renewed, and waits until it is deleted.
 func (w *world) awaitRunOut(key string, ttl time.Duration) {
 	w.Helper()
 	lease, err := w.store.Grant(w.ctx, ttl)
@@ -157,8 +156,8 @@ func (w *world) awaitRunOut(key string, ttl time.Duration) {
 	})
 }
 
-// awaitUnreachable waits until etcd holds no presence of the executors whose ids
-// begin so.
+// awaitUnreachable waits until etcd has no presence of the executors whose IDs have a
+// prefix.
 func (w *world) awaitUnreachable(prefix string) {
 	w.Helper()
 	until(w.T, func() string {
@@ -179,7 +178,7 @@ func (w *world) awaitState(id string, state berthv1.Executor_State) {
 	})
 }
 
-// running is a batch whose workers have told their process ids.
+// running is a batch and the process IDs of its workers.
 type running struct {
 	reservation *berthv1.Reservation
 	pids        []int
@@ -199,13 +198,13 @@ func (w *world) runHere(job string, n int) running {
 	return ran
 }
 
-// ranOn checks that the workers are the processes that they were, and that nobody
-// thought otherwise for a moment.
+// ranOn checks that the workers are still the same processes, and that no record ever had
+// one of them LOST.
 func (w *world) ranOn(ran running) {
 	w.Helper()
 	for i, pid := range ran.pids {
 		if env := environment(pid); env["BERTH_EPOCH"] != fmt.Sprint(ran.reservation.GetEpoch()) || env["BERTH_WORKER_INDEX"] != strconv.Itoa(i) {
-			w.Errorf("worker %d was process %d, which is not it any more: %v", i, pid, env)
+			w.Errorf("worker %d was process %d, which has exited or is another: %v", i, pid, env)
 		}
 	}
 	n := 0

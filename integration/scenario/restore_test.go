@@ -79,7 +79,7 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	w.await(cancelled, berthv1.Reservation_COMPLETED)
 	for key := range before {
 		if now := w.keys(key); len(now) != 1 || now[key] <= w.restored {
-			t.Errorf("%s: %v, and it was restored at %d", key, now, w.restored)
+			t.Errorf("%s: %v, want revisions after %d", key, now, w.restored)
 		}
 	}
 	if _, err := w.client.Pending(w.ctx); !fault.Is(err, fault.ReasonRegistryNotReady) {
@@ -150,7 +150,7 @@ func TestFaultTwoRestoresOfOneBackup(t *testing.T) {
 		w.awaitReady(1)
 		again := w.single("again", 1)
 		if answer := w.upsert(again); answer.GetEpoch() <= w.restored {
-			t.Errorf("it has epoch %d, and the history began at %d", answer.GetEpoch(), w.restored)
+			t.Errorf("the epoch is %d, but the history began at %d", answer.GetEpoch(), w.restored)
 		}
 		w.awaitWorkers("again", berthv1.Event_WORKER_RUNNING, 1)
 		w.cancel(again)
@@ -162,7 +162,7 @@ func TestFaultTwoRestoresOfOneBackup(t *testing.T) {
 // ending returns the file that makes the workers of a job end.
 func (w *world) ending(job string) string { return filepath.Join(w.dir, "end-"+job) }
 
-// single returns a batch whose workers run until they are told to end, and record if two
+// single returns a batch whose workers run until a file exists, and record if two
 // with one name run at the same time.
 func (w *world) single(job string, n int) *berthv1.Reservation {
 	name := filepath.Join(w.dir, "alone-$BERTH_JOB-$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER")

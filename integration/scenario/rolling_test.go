@@ -55,9 +55,9 @@ func TestRollingRestart(t *testing.T) {
 					return ""
 				})
 				if took := time.Since(stopped); took > sooner {
-					t.Errorf("%s leads %v after %s was told to stop", other.Name, took, p.Name)
+					t.Errorf("%s leads %v after %s got SIGTERM", other.Name, took, p.Name)
 				} else {
-					t.Logf("%s leads %v after %s was told to stop", other.Name, took.Round(time.Millisecond), p.Name)
+					t.Logf("%s leads %v after %s got SIGTERM", other.Name, took.Round(time.Millisecond), p.Name)
 				}
 			}
 			select {

@@ -197,7 +197,7 @@ func (f *foreground) awaitLine(t *testing.T, words string) string {
 			return f.lines.Text()
 		}
 	}
-	t.Fatalf("it ended without saying %q:\n%s", words, strings.Join(said, "\n"))
+	t.Fatalf("it ended without the line %q:\n%s", words, strings.Join(said, "\n"))
 	return ""
 }
 
@@ -255,7 +255,7 @@ func TestCtrlCOfDev(t *testing.T) {
 		t.Fatalf("%d processes run", n)
 	}
 	if !dev.interrupt(t) {
-		t.Error("it had ended by itself")
+		t.Error("it ended before Ctrl-C")
 	}
 	noneLeft(t, dir)
 }
