@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -206,7 +208,13 @@ func TestFaultDefragmentation(t *testing.T) {
 func TestFaultMemberChanges(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
-		if err := w.fleet.AddMember(w.ctx); err != nil {
+		err := w.fleet.AddMember(w.ctx, func(peerURL string) error {
+			return w.changeMembers(func() error {
+				_, err := w.store.Client().MemberAdd(w.ctx, []string{peerURL})
+				return err
+			})
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		leader, err := w.fleet.EtcdLeader(w.ctx)
@@ -216,11 +224,30 @@ func TestFaultMemberChanges(t *testing.T) {
 		if leader == 0 {
 			leader = 1 // the first endpoint, which the test itself uses
 		}
-		if err := w.fleet.RemoveMember(w.ctx, leader); err != nil {
+		status, err := w.store.Client().Status(w.ctx, w.fleet.Etcd()[leader])
+		if err != nil {
 			t.Fatal(err)
 		}
+		if err := w.changeMembers(func() error {
+			_, err := w.store.Client().MemberRemove(w.ctx, status.Header.MemberId)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.fleet.Member(leader).Kill()
 	})
 	w.quiesce()
+}
+
+// changeMembers retries a change of etcd's members until etcd accepts it: etcd rejects
+// changes until its members have been connected for five seconds.
+func (w *world) changeMembers(change func() error) error {
+	for {
+		err := change()
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) || store.Sleep(w.ctx, 100*time.Millisecond) != nil {
+			return err
+		}
+	}
 }
 
 // An etcd that takes 300 ms for every answer slows calls down and costs no leadership.

@@ -168,16 +168,6 @@ func (w *world) awaitUnreachable(prefix string) {
 	})
 }
 
-func (w *world) awaitState(id string, state berthv1.Executor_State) {
-	w.Helper()
-	until(w.T, func() string {
-		if e, err := w.client.Executor(w.ctx, id); err != nil || e.GetState() != state {
-			return fmt.Sprintf("%s is %v, want %v, %v", id, e.GetState(), state, err)
-		}
-		return ""
-	})
-}
-
 // running is a batch and the process IDs of its workers.
 type running struct {
 	reservation *berthv1.Reservation
