@@ -28,11 +28,7 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	var peers, cluster []string
 	for i := range f.config.Etcd {
 		name := fmt.Sprintf("etcd-%d", i)
-		listen, err := f.address(name, 0)
-		if err != nil {
-			return err
-		}
-		peer, err := f.address(name, 1)
+		listen, peer, err := f.memberAddresses(name)
 		if err != nil {
 			return err
 		}
@@ -66,15 +62,19 @@ func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error
 	return err
 }
 
+// memberAddresses returns the addresses of a member for clients and for other members.
+func (f *Fleet) memberAddresses(name string) (listen, peer string, err error) {
+	if listen, err = f.address(name, 0); err == nil {
+		peer, err = f.address(name, 1)
+	}
+	return listen, peer, err
+}
+
 // AddMember starts one more member of etcd once join has added its peer URL to the cluster.
 // The services continue with the endpoints that they were started with.
 func (f *Fleet) AddMember(ctx context.Context, join func(peerURL string) error) error {
 	name := fmt.Sprintf("etcd-%d", len(f.members))
-	listen, err := f.address(name, 0)
-	if err != nil {
-		return err
-	}
-	peer, err := f.address(name, 1)
+	listen, peer, err := f.memberAddresses(name)
 	if err != nil {
 		return err
 	}
