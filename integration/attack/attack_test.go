@@ -37,8 +37,8 @@ func (w *target) call(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// unserved checks that a listener does not serve a method, and that the answer
-// names the option of the listener that does.
+// unserved checks that a listener does not serve a method, and that the error names the
+// option of the listener that does.
 func (w *target) unserved(what string, err error, option string) {
 	w.Helper()
 	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), option) {
@@ -46,7 +46,7 @@ func (w *target) unserved(what string, err error, option string) {
 	}
 }
 
-// cycle sends a scheduling cycle as only a registry does.
+// cycle sends a scheduling cycle like a registry.
 func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
 	return w.call(func(ctx context.Context) error {
 		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.CycleRequest{Term: term, Cycle: number})
@@ -78,7 +78,7 @@ func TestHighestTermA1(t *testing.T) {
 				w.Errorf("%s accepts cycle number %d", name, number)
 			}
 		}
-		// A number that is possible poisons nothing either: the registry goes on above.
+		// A possible number does no harm either: the registry continues above it.
 		_ = w.cycle(conn, term, 1<<40)
 	}
 	for name, address := range map[string]string{
@@ -102,7 +102,7 @@ func TestHighestTermA1(t *testing.T) {
 	}
 }
 
-// A stranger speaks for an executor that is not its own.
+// A stranger acts for an executor that is not its own.
 func TestForeignExecutorA2(t *testing.T) {
 	w := attack(t)
 	host, err := w.client.Executor(w.ctx, "host")
@@ -144,7 +144,7 @@ func TestForeignExecutorA2(t *testing.T) {
 		return err
 	}), "--listen")
 
-	// On the listener of agents it can only try another's ID.
+	// On the listener of agents it can only use the ID of another executor.
 	if err := w.call(func(ctx context.Context) error {
 		_, err := controlv1.NewAgentsClient(agents).Register(ctx, register)
 		return err
@@ -168,8 +168,8 @@ func TestForeignExecutorA2(t *testing.T) {
 	}
 }
 
-// heartbeat sends one heartbeat of a stranger and returns what the stream ends
-// with; nil if the heartbeat is answered.
+// heartbeat sends one heartbeat of a stranger and returns the error of the stream, or nil
+// if the heartbeat is answered.
 func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.HeartbeatRequest) error {
 	return w.call(func(ctx context.Context) error {
 		stream, err := controlv1.NewHeartbeatsClient(conn).Heartbeat(ctx)
@@ -184,7 +184,7 @@ func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.Heartbeat
 			if err != nil {
 				return err
 			}
-			// A report is accepted once it is answered.
+			// An answer to a report means that it is accepted.
 			if m.GetReport() == nil || answer.GetReport() != nil {
 				return nil
 			}
@@ -192,7 +192,7 @@ func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.Heartbeat
 	})
 }
 
-// workerOn is the bystander's worker on an executor.
+// workerOn returns the bystander's worker on an executor.
 func (w *target) workerOn(executor string) *berthv1.Assignment {
 	w.Helper()
 	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Executor: executor, Job: "bystander"}) {
@@ -206,7 +206,7 @@ func (w *target) workerOn(executor string) *berthv1.Assignment {
 }
 
 // A stranger calls an agent itself, with the highest term.
-func TestForeignRequestsToAnAgentA4(t *testing.T) {
+func TestForeignRequestsToAgentA4(t *testing.T) {
 	w := attack(t)
 	host, err := w.client.Executor(w.ctx, "host")
 	if err != nil {
@@ -250,7 +250,7 @@ func TestForeignRequestsToAnAgentA4(t *testing.T) {
 			t.Errorf("start requests of several: %v", err)
 		}
 	}
-	// The real leader is still obeyed.
+	// The real leader's requests are still accepted.
 	r := &berthv1.Reservation{Job: "obeyed", Stage: "s", Count: 1, Task: task, Constraints: &berthv1.Constraints{Sku: "host"}}
 	if _, err := w.client.Reserve(w.ctx, r); err != nil {
 		t.Fatal(err)
@@ -271,8 +271,8 @@ func TestForeignRequestsToAnAgentA4(t *testing.T) {
 	}
 }
 
-// A caller puts variables into a worker's environment that make any allowed
-// command run other code.
+// A caller sets environment variables that make any allowed command of a worker run other
+// code.
 func TestEnvironmentA5(t *testing.T) {
 	w := attack(t)
 	reserve := func(name string, env map[string]string) (*berthv1.Reservation, error) {
@@ -318,7 +318,7 @@ func TestEnvironmentA5(t *testing.T) {
 	}
 }
 
-// An operator's page, or any other, floods the list of disabled executors.
+// A page or another caller floods the list of disabled executors.
 func TestDisableFloodA8(t *testing.T) {
 	w := attack(t)
 	refused := 0
@@ -356,7 +356,7 @@ func TestDisableFloodA8(t *testing.T) {
 	}
 }
 
-// spare is a simulated executor on which no bystander runs.
+// spare returns a simulated executor without a bystander's worker.
 func (w *target) spare() string {
 	for i := range simulatedExecutors {
 		id := fmt.Sprintf("sim-%d", i)
@@ -372,7 +372,7 @@ func (w *target) spare() string {
 	return ""
 }
 
-// A web page that an operator has open posts to the gateway.
+// A web page in an operator's browser posts to the gateway.
 func TestBrowserA10(t *testing.T) {
 	w := attack(t)
 	gateway := w.fleet.Gateway()
@@ -413,7 +413,7 @@ func TestBrowserA10(t *testing.T) {
 	if e, err := w.client.Executor(w.ctx, "sim-0"); err != nil || len(e.GetDisabled()) != 0 {
 		t.Errorf("sim-0 is %v, %v", e, err)
 	}
-	// What curl sends goes through.
+	// Requests of curl are accepted.
 	if got := send(http.MethodPost, "/v1/executors:enable", "", nil, `{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
 		t.Errorf("a post without a content type: status %d, want 200", got)
 	}
@@ -425,8 +425,8 @@ func TestBrowserA10(t *testing.T) {
 	}
 }
 
-// An agent answers start and stop requests with what no agent can mean, and reports
-// what it cannot know.
+// An agent answers start and stop requests with impossible answers and reports impossible
+// facts.
 func TestLyingAgentA3(t *testing.T) {
 	w := attack(t)
 	gateway := w.stranger(w.fleet.AgentsGateways()[0])
@@ -446,9 +446,9 @@ func TestLyingAgentA3(t *testing.T) {
 		liar := agenttest.Serve(t, lie.Script)
 		sku := fmt.Sprintf("liar-%d", i)
 		joined.Go(func() {
-			for lies := reports; ctx.Err() == nil; lies = nil { // a stream that brought nonsense is ended
+			for lies := reports; ctx.Err() == nil; lies = nil { // an invalid report ends its stream
 				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku, Resources: map[string]int64{"slots": 2}, Secret: sku}, lies...)
-				_ = store.Sleep(ctx, 100*time.Millisecond) // ctx is looked at next
+				_ = store.Sleep(ctx, 100*time.Millisecond) // the loop checks ctx next
 			}
 		})
 		r := &berthv1.Reservation{
@@ -469,8 +469,8 @@ func TestLyingAgentA3(t *testing.T) {
 	}
 }
 
-// Reports of very many workers cost others nothing: those of a stranger are not
-// decoded, and an agent that has registered may invent so many workers and no more.
+// Reports of very many workers do not affect others: those of a stranger are not decoded,
+// and a registered agent can invent only a bounded number of workers.
 func TestLargeReportsA3(t *testing.T) {
 	w := attack(t)
 	address := w.fleet.AgentsGateways()[0]
@@ -530,7 +530,7 @@ func TestLargeReportsA3(t *testing.T) {
 	}
 }
 
-// Strangers and careless callers register, catalog and queue without end.
+// Strangers and careless callers register, catalog and queue without bound.
 func TestUnboundedRequestsA9(t *testing.T) {
 	w := attack(t)
 	agents := controlv1.NewAgentsClient(w.stranger(w.fleet.AgentsGateways()[0]))

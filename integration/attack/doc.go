@@ -1,4 +1,4 @@
-// Package attack plays hostile peers against real processes: strangers on every
+// Package attack tests real processes against hostile peers: strangers on every
 // listener of a gateway, agents that lie, values in etcd that no service wrote, and
 // floods.
 //
@@ -8,6 +8,6 @@
 //	                       lying agent ◀───┘
 //
 // After each attack the same promises hold: no process has restarted, the workers of
-// every other executor run on, a new gang is leased and started, and the history in
+// every other executor keep running, a new gang is leased and started, and the history in
 // etcd keeps every invariant. docs/explanation/security.md lists the attacks by the same numbers.
 package attack

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// floods has tests send as much as an attacker would; `make attack` sets it.
+	// floods makes tests send as much as an attacker would; `make attack` sets it.
 	floods = flag.Bool("floods", false, "flood with as much as an attacker would")
 	// acceptance asserts how soon leasing works again; `make acceptance` sets it.
 	acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")

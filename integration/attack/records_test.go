@@ -21,15 +21,15 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// recordsPatience bounds every wait. Only a failure ever takes it.
+// recordsPatience bounds every wait. Only a failure takes so long.
 const recordsPatience = 90 * time.Second
 
-// hugeValue is nearly as much as etcd takes by default.
+// hugeValue is nearly the maximum of etcd's default.
 const hugeValue = 1400 << 10
 
-// Whatever is written under keys of every kind, no process ends, and what the records
-// are not about is served: workers run on, others start, events come.
-func TestMutatedRecordsStopOnlyTheirObjectsA6(t *testing.T) {
+// With any value under keys of every kind, no process ends, and everything that the
+// records are not about is served: workers keep running, others start, and events arrive.
+func TestMutatedRecordsA6(t *testing.T) {
 	n := 400
 	if *floods {
 		n = 10_000
@@ -93,7 +93,7 @@ func startRecords(t *testing.T) *records {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Close() // etcd waits for those who still watch, when it is told to stop
+		s.Close() // a stopping etcd waits for open watches
 		if err := f.Close(); err != nil {
 			t.Errorf("stopping the fleet: %v", err)
 		}
@@ -140,7 +140,7 @@ func (r *records) run(job, sku string) *berthv1.Reservation {
 	return nil
 }
 
-// alive is a process and the id that it has.
+// alive is a process and its process ID.
 type alive struct {
 	process *child.Process
 	pid     int
@@ -156,8 +156,8 @@ func (r *records) processes() map[string]alive {
 	return all
 }
 
-// attack writes n mutated values: under every key about the victim or about nobody,
-// and under keys of their own. It answers of how many kinds of key they are.
+// attack writes n mutated values: under keys about the victim or about nothing, and under
+// keys of its own. It returns the number of kinds of keys.
 func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	r.Helper()
 	kvs, _, err := store.Range(r.ctx, r.store, r.space.Prefix())
@@ -184,7 +184,7 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 			damage(kv.Key, kv)
 		case strings.HasPrefix(rest, "leaders/"), strings.HasPrefix(rest, "segments/") && strings.Count(rest, "/") == 1,
 			rest == "registry/ready", strings.HasSuffix(rest, "/chain"):
-			// Of these there is one, which all depend on.
+			// The whole cluster depends on the only record of these kinds.
 			damage(kv.Key, kv)
 		default:
 			continue
@@ -231,7 +231,7 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	return len(kinds)
 }
 
-// write writes what fits into one transaction at a time, each key once in each.
+// write writes the operations in transactions of the maximum size, each key once in each.
 func (r *records) write(ops []store.Op) {
 	r.Helper()
 	for len(ops) > 0 {
@@ -251,8 +251,8 @@ func (r *records) write(ops []store.Op) {
 	}
 }
 
-// findings waits until all services answer, and says that each object is left alone
-// once.
+// findings waits until all services answer, and checks that each quarantined object has one
+// finding.
 func (r *records) findings() {
 	r.Helper()
 	tick, timeout := time.NewTicker(20*time.Millisecond), time.NewTimer(recordsPatience)
@@ -292,8 +292,8 @@ func (r *records) findings() {
 	}
 }
 
-// mutate damages a value: it cuts or empties it, flips bits, removes or repeats a
-// part, or puts a number without bound in.
+// mutate damages a value: it cuts or empties it, flips bits, removes or repeats a part, or
+// inserts a number without bound.
 func mutate(rng *rand.Rand, value []byte) []byte {
 	mutated := append([]byte(nil), value...)
 	for range 1 + rng.IntN(3) {

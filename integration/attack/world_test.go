@@ -26,16 +26,16 @@ import (
 )
 
 const (
-	// patience bounds every wait. It is long: only a failure takes all of it.
+	// patience bounds every wait. Only a failure takes so long.
 	patience = 90 * time.Second
-	// simulatedExecutors is how many of the executors are simulated, sim-0 and so on.
+	// simulatedExecutors is the number of simulated executors, sim-0 and so on.
 	simulatedExecutors = 4
-	// recovery is how soon leasing works after an attack. Only -acceptance asserts
-	// it, for a slow machine may take longer.
+	// recovery bounds the time until leasing works after an attack. Only -acceptance
+	// asserts it, because a slow machine may take longer.
 	recovery = time.Second
 )
 
-// shared is the fleet that all attacks which leave it whole share.
+// shared is the fleet of all attacks that leave it intact.
 var shared sharedFleet
 
 type sharedFleet struct {
@@ -45,7 +45,7 @@ type sharedFleet struct {
 	fleet    *fleet.Fleet
 	store    *store.Etcd
 	pids     map[string]int
-	bystands map[string]string // what the bystanders' workers were when they had started
+	bystands map[string]string // the bystanders' workers at the start
 }
 
 // limits are lower than the defaults, so that an attack reaches them in seconds.
@@ -110,8 +110,8 @@ func (s *sharedFleet) start() (err error) {
 	}
 }
 
-// bystanders lists where the bystanders' workers run; a worker that does not run
-// has an empty place.
+// bystanders returns where the bystanders' workers run, with an empty place for a worker
+// that does not run.
 func bystanders(ctx context.Context, c *client.Client) (map[string]string, error) {
 	list := map[string]string{}
 	for a, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Job: "bystander"}) {
@@ -140,7 +140,7 @@ func (s *sharedFleet) close() error {
 			err = fmt.Errorf("the history in etcd: %v", v)
 		}
 	}
-	s.store.Close() // etcd waits for watchers when it stops
+	s.store.Close() // a stopping etcd waits for open watches
 	if failed := s.fleet.Close(); err == nil {
 		err = failed
 	}
@@ -155,8 +155,8 @@ type target struct {
 	client *client.Client
 }
 
-// attack starts the shared fleet if it does not run. When the test ends, it checks
-// that the attack has harmed nobody.
+// attack starts the shared fleet if it does not run. At the end of the test it checks that
+// the attack had no effect on others.
 func attack(t *testing.T) *target {
 	t.Helper()
 	shared.once.Do(func() { shared.err = shared.start() })
@@ -170,7 +170,7 @@ func attack(t *testing.T) *target {
 	return w
 }
 
-// unharmed checks that leasing works, that the bystanders run where they ran and
+// unharmed checks that leasing works, that the bystanders' workers are where they were and
 // that no process has restarted.
 func (w *target) unharmed() {
 	w.Helper()
@@ -221,7 +221,7 @@ func (w *target) showLogs() {
 	}
 }
 
-// leader is the process that leads a service, and its term.
+// leader returns the process of a service's leader and its term.
 func (w *target) leader(service string) (*child.Process, int64) {
 	w.Helper()
 	p, term, err := w.fleet.Leader(w.ctx, service)
@@ -231,7 +231,7 @@ func (w *target) leader(service string) (*child.Process, int64) {
 	return p, term
 }
 
-// stranger connects to an address as somebody whom nobody knows.
+// stranger connects to an address without credentials.
 func (w *target) stranger(address string) *grpc.ClientConn {
 	w.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -242,7 +242,7 @@ func (w *target) stranger(address string) *grpc.ClientConn {
 	return conn
 }
 
-// until waits for something that gives no signal; what says what is missing.
+// until polls a condition without a signal: what returns what is missing, or nothing.
 func (w *target) until(what func() string) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); ; {

@@ -14,7 +14,7 @@ import (
 func fair() *Report {
 	return &Report{
 		Duration: longRun,
-		Faults:   []Applied{{Fault: Fault{Kind: Kill}}, {Fault: Fault{Kind: Kill}, Skipped: "nobody leads etcd"}, {Fault: Fault{Kind: Compact}}},
+		Faults:   []Applied{{Fault: Fault{Kind: Kill}}, {Fault: Fault{Kind: Kill}, Skipped: "etcd has no leader"}, {Fault: Fault{Kind: Compact}}},
 		Calls:    map[verb]int{upsert: 40, cancel: 20, get: many},
 		Unknown:  map[verb]int{upsert: 20, get: many / 2},
 		Longest:  deadline + grace,
@@ -50,7 +50,7 @@ func TestFloors(t *testing.T) {
 		{"no takeovers", func(r *Report) { r.Takeovers = nil }, ""},
 		{"keys that were not judged", func(r *Report) { r.Open++ }, "2 of 100 keys took more than"},
 		{"of few keys, one", func(r *Report) { r.Keys-- }, "1 of 99 keys took more than"},
-		{"a service without leader", func(r *Report) { delete(r.Terms, model.ServiceAssigner) }, "nobody leads assigner"},
+		{"a service without leader", func(r *Report) { delete(r.Terms, model.ServiceAssigner) }, "assigner has no leader"},
 		{"no versions", func(r *Report) { r.Audited.Reservations = 0 }, "no version was accepted"},
 		{"no leases", func(r *Report) { r.Audited.LeasesGranted = 0 }, "no lease was granted"},
 		{"no workers", func(r *Report) { r.Audited.WorkersRunning = 0 }, "no worker ran"},

@@ -1,5 +1,5 @@
-// Package consumer holds the test of what a program gets that imports the client from
-// outside the repository.
+// Package consumer tests what a program outside the repository gets that imports the
+// client.
 package consumer
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const root = "../.."
 
-// built are the modules that the packages of a program with the client may be from.
+// built are the modules of the packages that a program with the client may contain.
 var built = []string{
 	"berth.dev/api", "berth.dev/client",
 	"google.golang.org/grpc", "google.golang.org/protobuf",
@@ -31,16 +31,16 @@ var built = []string{
 	"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
 }
 
-// kept are the beginnings of modules that must not even be in the module graph.
+// kept are the prefixes of modules that must not be in the module graph.
 var kept = []string{
 	"berth.dev/pkg", "berth.dev/services", "berth.dev/cmd", "berth.dev/testkit",
 	"go.etcd.io/", "github.com/spf13/", "github.com/prometheus/", "k8s.io/",
 }
 
-// TestAConsumerNeedsOnlyTheClient builds a program in a module of its own, without the
+// TestConsumerNeedsOnlyTheClient builds a program in a module of its own, without the
 // workspace and without replace directives, with the client and the API from a module
 // proxy.
-func TestAConsumerNeedsOnlyTheClient(t *testing.T) {
+func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 	proxy := t.TempDir()
 	file, err := os.ReadFile(filepath.Join(root, "VERSION"))
 	if err != nil {
@@ -60,9 +60,9 @@ func TestAConsumerNeedsOnlyTheClient(t *testing.T) {
 	machine := strings.Fields(run(t, ".", nil, "go", "env", "GOMODCACHE", "GOPROXY"))
 	env := []string{
 		"GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOSUMDB=off", "GOTOOLCHAIN=local",
-		// A cache of the test's own: the versions published here must not get into another.
+		// The test has its own cache, which gets the versions published here.
 		"GOMODCACHE=" + t.TempDir(),
-		// Other modules are in the machine's cache, since this repository needs them too.
+		// Other modules are in the machine's cache, because this repository needs them too.
 		fmt.Sprintf("GOPROXY=file://%s,file://%s/cache/download,%s", proxy, machine[0], machine[1]),
 	}
 	run(t, dir, env, "go", "build", "-o", "consumer", ".")
@@ -85,7 +85,7 @@ func TestAConsumerNeedsOnlyTheClient(t *testing.T) {
 	}
 }
 
-// publish adds a module of the repository to the folder of a proxy.
+// publish adds a module of the repository to the directory of a proxy.
 func publish(t *testing.T, proxy, dir, version string) {
 	t.Helper()
 	v := module.Version{Path: "berth.dev/" + dir, Version: version}
@@ -146,9 +146,9 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return string(out)
 }
 
-// TestClientKeepsVersionsAsLongAsTheServer compares the two constants: neither of their
+// TestRetentionOfClientAndServer compares the two constants: neither of their
 // modules may import the other.
-func TestClientKeepsVersionsAsLongAsTheServer(t *testing.T) {
+func TestRetentionOfClientAndServer(t *testing.T) {
 	if client.KeepEnded != model.KeepTerminal {
 		t.Errorf("the client keeps versions that ended for %v, the registry for %v", client.KeepEnded, model.KeepTerminal)
 	}

@@ -20,7 +20,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// What becomes of workers, whatever becomes of their agent.
+// Workers while their agent runs, is killed, or rejects them.
 func TestWorkersOfAnAgent(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -42,7 +42,7 @@ func TestWorkersOfAnAgent(t *testing.T) {
 	w.nothingHeld()
 }
 
-// pidOf waits until a worker has left its process id in a file.
+// pidOf waits until a worker has written its process ID to a file.
 func pidOf(t *testing.T, file string) int {
 	t.Helper()
 	var pid int
@@ -65,7 +65,7 @@ func gone(pid int) bool {
 	return err != nil
 }
 
-// presenceOf answers the etcd lease that an executor's presence stands on.
+// presenceOf returns the etcd lease of an executor's presence.
 func (w *world) presenceOf(id string) int64 {
 	w.Helper()
 	kvs, _, err := store.Range(w.ctx, w.store, space.Key(model.Ref{Kind: model.KindLive, ID: id}))
@@ -75,8 +75,8 @@ func (w *world) presenceOf(id string) int64 {
 	return kvs[0].Lease
 }
 
-// A worker whose agent is killed runs on, is adopted by the next agent, and its
-// end arrives.
+// A worker whose agent is killed keeps running, the next agent adopts it, and its end is
+// reported.
 func outlivesItsAgent(t *testing.T, w *world) {
 	dir := t.TempDir()
 	r := shell("adopt", "s", 1, `echo $$ > "$DIR/pid"; echo said; read line < "$DIR/gate"; exit 7`)
@@ -97,10 +97,10 @@ func outlivesItsAgent(t *testing.T, w *world) {
 	lease := w.presenceOf("host")
 	agent.Kill()
 	if gone(pid) {
-		t.Fatal("the worker went with its agent")
+		t.Fatal("the worker ended with its agent")
 	}
-	// Its host refuses connections, so its death is known long before its etcd
-	// lease runs out.
+	// The executor's host refuses connections, so that it is UNREACHABLE long before its
+	// etcd lease expires.
 	until(t, func() string {
 		if e, err := w.client.Executor(w.ctx, "host"); err != nil || e.GetState() != berthv1.Executor_UNREACHABLE {
 			return fmt.Sprintf("the executor is %v, %v", e.GetState(), err)
@@ -134,23 +134,23 @@ func outlivesItsAgent(t *testing.T, w *world) {
 		t.Errorf("the worker's output is in %v", output)
 	}
 
-	// The worker is told to end, and how it ends is known.
+	// The worker ends, and its exit code is reported.
 	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
 		t.Fatal(err)
 	}
 	failed := w.awaitWorkers("adopt", berthv1.Event_WORKER_FAILED, 1)[0]
 	if failed.ExitCode == nil || failed.GetExitCode() != 7 {
-		t.Errorf("the end is told as %v", failed)
+		t.Errorf("the end is reported as %v", failed)
 	}
 	if r := w.await(r, berthv1.Reservation_COMPLETED); r.GetWorkerCounts()["FAILED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
 	}
 }
 
-// A worker that does not want to end is killed once its grace is over.
+// A worker that ignores SIGTERM is killed after its grace period.
 func doesNotWantToEnd(t *testing.T, w *world) {
 	dir := t.TempDir()
-	const grace = 3 * time.Second // the worker notices in far less that it is asked
+	const grace = 3 * time.Second // the worker gets SIGTERM much earlier
 	r := shell("stubborn", "s", 1, `trap 'echo asked > "$DIR/asked"' TERM; echo $$ > "$DIR/pid"; while :; do sleep 0.05 || :; done`)
 	r.Task.Env, r.Task.StopGrace = map[string]string{"DIR": dir}, durationpb.New(grace)
 	r = w.upsert(r)
@@ -163,20 +163,19 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 		t.Errorf("it was gone after %v, its grace is %v, and that of who says nothing %v", took, grace, model.DefaultStopGrace)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "asked")); err != nil {
-		t.Errorf("it was killed without being asked: %v", err)
+		t.Errorf("it was killed without SIGTERM: %v", err)
 	}
 	if !gone(pid) || evicted.GetExitCode() != 128+9 {
-		t.Errorf("gone: %v; the end is told as %v", gone(pid), evicted)
+		t.Errorf("ended: %v; the end is reported as %v", gone(pid), evicted)
 	}
 	if r := w.await(r, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
 	}
 }
 
-// A command that is not on the agent's list is tried as often as was said, and
-// not once more.
+// A command that is not on the agent's list has exactly the configured number of attempts.
 func isNotAllowed(t *testing.T, w *world) {
-	wanted := fmt.Sprint(100_000 + os.Getpid()) // nobody else's
+	wanted := fmt.Sprint(100_000 + os.Getpid()) // unique to this test
 	r := &berthv1.Reservation{
 		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
 		Task: &berthv1.Task{Command: "sleep", Args: []string{wanted}},
@@ -194,7 +193,7 @@ func isNotAllowed(t *testing.T, w *world) {
 	}
 }
 
-// A command that fails is not tried again.
+// A command that fails is not started again.
 func fails(t *testing.T, w *world) {
 	r := w.upsert(shell("fails", "s", 2, `echo why >&2; exit $((3 + BERTH_WORKER_INDEX))`))
 	failed := w.awaitWorkers("fails", berthv1.Event_WORKER_FAILED, 2)

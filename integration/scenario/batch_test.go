@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Batches far beyond what etcd takes a key each for.
+// Batches with far more workers than keys in a transaction of etcd.
 func TestLargeBatches(t *testing.T) {
 	w := start(t, fleet.Config{LogLevel: "warn"})
 	w.startSim("sim", 200, 64)
@@ -23,7 +23,7 @@ func TestLargeBatches(t *testing.T) {
 		return &berthv1.Reservation{Job: "large", Stage: stage, Count: n}
 	}
 
-	// One worker too many is refused, and leaves no trace.
+	// One worker too many is rejected and changes nothing.
 	before := w.keys(space.Prefix())
 	_, err := w.client.Reserve(w.ctx, batch("huge", model.MaxWorkers+1))
 	refusal(t, err, fault.Invalid, fault.ReasonTooLarge, "count")
@@ -33,14 +33,14 @@ func TestLargeBatches(t *testing.T) {
 	}
 	w.unchanged(before)
 
-	// A thousand workers are leased in one step of at most four keys.
+	// The lease of a thousand workers is one step of at most four keys.
 	thousand := w.upsert(batch("thousand", 1000))
 	w.awaitWorkers("large", berthv1.Event_WORKER_RUNNING, 1000)
 	w.leasedAtOnce(thousand.GetUid(), 1000, 4)
 	w.cancel(thousand)
 	w.await(thousand, berthv1.Reservation_CANCELLED)
 
-	// Ten thousand go all the way, and all the way back.
+	// Ten thousand workers are started and stopped.
 	many := w.upsert(batch("many", 10_000))
 	running := map[int32]bool{}
 	w.awaitEvents("large", func(e *berthv1.Event) bool {
@@ -61,8 +61,8 @@ func TestLargeBatches(t *testing.T) {
 	w.nothingHeld()
 }
 
-// unchanged fails if a key has changed that changes with requests. Leaders may
-// change, and executors be absent for a moment, where the machine stands still.
+// unchanged fails if a key has changed that requests change. On a slow machine leaders may
+// change and executors be absent for a moment.
 func (w *world) unchanged(before map[string]int64) {
 	w.Helper()
 	after := w.keys(space.Prefix())
@@ -82,8 +82,7 @@ func (w *world) unchanged(before map[string]int64) {
 	}
 }
 
-// leasedAtOnce checks that the whole lease came in one revision, of at most so
-// many changes.
+// leasedAtOnce checks that one revision has the whole lease, with at most so many changes.
 func (w *world) leasedAtOnce(uid string, workers, most int) {
 	w.Helper()
 	byRevision := map[int64][]store.Change{}
@@ -97,7 +96,7 @@ func (w *world) leasedAtOnce(uid string, workers, most int) {
 	leased, n := 0, 0
 	for _, c := range byRevision[first] {
 		if strings.HasPrefix(c.Key, space.Segments()) {
-			continue // the first events of a service begin a segment of them
+			continue // the first events of a service begin a segment
 		}
 		n++
 		if chunk, ok := decode(w, c, model.KindLeaseChunk).(*model.LeaseChunk); ok && chunk.UID == uid {
@@ -109,7 +108,7 @@ func (w *world) leasedAtOnce(uid string, workers, most int) {
 	}
 }
 
-// stateOf is the stored state of a version.
+// stateOf returns the stored state of a version.
 func (w *world) stateOf(uid string) model.State {
 	for _, r := range records[*model.Reservation](w, model.KindReservation) {
 		if r.UID == uid {
@@ -119,7 +118,7 @@ func (w *world) stateOf(uid string) model.State {
 	return model.StateUnset
 }
 
-// nothingHeld checks that no executor is used and no task is left.
+// nothingHeld checks that no executor is in use and no task is left.
 func (w *world) nothingHeld() {
 	w.Helper()
 	until(w.T, func() string {

@@ -16,7 +16,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// collector takes traces over OTLP, as a real one does.
+// collector receives traces over OTLP.
 type collector struct {
 	collectorpb.UnimplementedTraceServiceServer
 	address string
@@ -25,7 +25,7 @@ type collector struct {
 	spans []span
 }
 
-// span is one that a process has sent.
+// span is a span that a process has sent.
 type span struct {
 	*tracepb.Span
 	service, replica string
@@ -69,7 +69,7 @@ func (c *collector) Export(_ context.Context, req *collectorpb.ExportTraceServic
 	return &collectorpb.ExportTraceServiceResponse{}, nil
 }
 
-// all are the spans that have come so far.
+// all returns the spans received so far.
 func (c *collector) all() []span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// The job service's day, as curl would spend it.
-func TestADayOverREST(t *testing.T) {
+// The calls of a job service during a day, over REST.
+func TestDayOverREST(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 16, 1)
@@ -27,7 +27,7 @@ func TestADayOverREST(t *testing.T) {
 		return ""
 	})
 
-	// Eight workers are asked for, and followed until they run.
+	// Eight workers are requested and run.
 	const first, second = "/v1/jobs/day/stages/map/reservation", "/v1/jobs/day/stages/reduce/reservation"
 	asked := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`)
 	if asked.GetUid() == "" || asked.GetEpoch() == 0 || asked.GetChange() != berthv1.UpsertReservationRequest_CREATED || asked.GetName() != "main" {
@@ -58,7 +58,7 @@ func TestADayOverREST(t *testing.T) {
 		t.Errorf("%d assignments run", n)
 	}
 
-	// A reader that was cut off goes on behind the last event it saw.
+	// A reader that was disconnected resumes after the last event that it has.
 	for _, cut := range []int{0, len(seen) / 2, len(seen) - 2} {
 		rest := seen[cut+1:]
 		again := web.events("day", []string{"Accept", "text/event-stream", "Last-Event-ID", seen[cut].GetCursor()},
@@ -74,16 +74,16 @@ func TestADayOverREST(t *testing.T) {
 		}
 	}
 
-	// The same again changes nothing.
+	// Repeating the request changes nothing.
 	if same := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`); same.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || same.GetUid() != asked.GetUid() {
 		t.Errorf("the same PUT again: %v", same)
 	}
 
-	// Twelve do not fit beside eight: all of them wait, and say why.
+	// Twelve workers do not fit next to eight: all of them are queued, with a reason.
 	waiting := web.reservation("PUT", second, `{"count": 12}`)
 	until(t, func() string {
 		waiting = web.reservation("GET", second, "")
-		// It is LEASING for as long as a cycle with it is under way.
+		// It is LEASING while it is in a cycle.
 		if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetReason() != "INSUFFICIENT_CAPACITY" ||
 			waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
 			return fmt.Sprintf("the one that waits: %v", waiting)
@@ -99,7 +99,7 @@ func TestADayOverREST(t *testing.T) {
 		return ""
 	})
 
-	// The first goes, and the second has its turn.
+	// After the cancel of the first, the second is leased.
 	var cancelled berthv1.CancelAnswer
 	freed := time.Now()
 	web.ok("DELETE", first, "", &cancelled)
@@ -114,7 +114,7 @@ func TestADayOverREST(t *testing.T) {
 	w.await(asked, berthv1.Reservation_CANCELLED)
 	web.ok("DELETE", first, "", &cancelled)
 	if cancelled.GetCancelled() != 0 {
-		t.Errorf("DELETE of what is gone cancelled %d", cancelled.GetCancelled())
+		t.Errorf("DELETE after the end cancelled %d", cancelled.GetCancelled())
 	}
 	web.ok("DELETE", "/v1/jobs/day", "", &cancelled)
 	if w.await(waiting, berthv1.Reservation_CANCELLED); cancelled.GetCancelled() != 1 {
@@ -126,7 +126,7 @@ func TestADayOverREST(t *testing.T) {
 	w.quiesce()
 }
 
-// checkLeaders looks at who leads, until all replicas have told.
+// checkLeaders waits until the leaders are those of the metrics of all replicas.
 func checkLeaders(t *testing.T, web *web) {
 	t.Helper()
 	until(t, func() string {
@@ -152,7 +152,7 @@ func checkLeaders(t *testing.T, web *web) {
 	})
 }
 
-// checkOps asks every process what operators ask, until it says that all is well.
+// checkOps checks the probes and metrics of every process until all are healthy.
 func checkOps(t *testing.T, w *world) {
 	t.Helper()
 	says := func(web *web, who string, of map[string]string) {

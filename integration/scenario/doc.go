@@ -1,9 +1,8 @@
-// Package scenario plays what users and operators live through on the real
-// thing: processes of the binary `berth`, real sockets, real etcd, real workers.
+// Package scenario runs the situations of users and operators on real processes of the
+// binary `berth`, with real sockets, real etcd and real workers.
 //
-// Every test ends with the audit of all that etcd ever held, from its first
-// revision on, and with a look for processes that were left behind. The tests
-// wait for what they wait for, and a time-out is a failure.
+// Every test ends with an audit of the whole history of etcd and a check for leftover
+// processes. The tests wait for conditions; a timeout is a failure.
 //
-// BERTH_BINARY names the binary; it is built when that is not set.
+// BERTH_BINARY names the binary. If it is not set, the tests build it.
 package scenario

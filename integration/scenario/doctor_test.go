@@ -15,8 +15,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// What berth doctor says of a cluster that lacks nothing, of one that lacks
-// something, and of one that can write nothing.
+// The findings of berth doctor in a healthy cluster, in one with a fault, and in one that
+// cannot write.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Replicas: 3, Etcd: 3})
@@ -41,8 +41,8 @@ func TestDoctor(t *testing.T) {
 	w.diagnosis(rpc.ExitDone, nil)
 }
 
-// What runs without spares is healthy, and told that it has none.
-func TestDoctorOfWhatHasNoSpares(t *testing.T) {
+// A cluster without standbys is healthy, and berth doctor reports that it has none.
+func TestDoctorWithoutStandbys(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.diagnosis(rpc.ExitDone, map[string]string{
@@ -53,8 +53,8 @@ func TestDoctorOfWhatHasNoSpares(t *testing.T) {
 	})
 }
 
-// diagnosis waits until berth doctor says exactly this of what is not in order, by
-// verdict and check, and ends with the exit code.
+// diagnosis waits until berth doctor reports exactly these findings by verdict and check,
+// with the exit code.
 func (w *world) diagnosis(exit int, want map[string]string) {
 	w.Helper()
 	until(w.T, func() string {
@@ -70,7 +70,7 @@ func (w *world) diagnosis(exit int, want map[string]string) {
 		var wrong []string
 		found := map[string]bool{}
 		for _, c := range said.Checks {
-			// On a machine that is slow these are as they are.
+			// These depend on the speed of the machine.
 			if c.Verdict == "OK" || c.Verdict == "SKIP" || slices.Contains([]string{"clocks", "etcd latency"}, c.Check) {
 				continue
 			}
@@ -90,7 +90,7 @@ func (w *world) diagnosis(exit int, want map[string]string) {
 	})
 }
 
-// alarm raises or ends the alarm that etcd is full.
+// alarm raises or clears the NOSPACE alarm of etcd.
 func (w *world) alarm(action etcdserverpb.AlarmRequest_AlarmAction) {
 	w.Helper()
 	maintenance := etcdserverpb.NewMaintenanceClient(w.store.Client().ActiveConnection())

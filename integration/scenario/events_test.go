@@ -15,12 +15,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// followed is how many jobs have a reader.
+// followed is the number of jobs with a reader.
 const followed = 3
 
-// A reader that resumes sees each event of its job exactly once and in order,
-// whatever is killed: what it saw is what etcd's history says.
-func TestEventsAreSeenOnceWhateverIsKilled(t *testing.T) {
+// A reader that resumes sees each event of its job exactly once and in order while
+// processes are killed: its events are those of etcd's history.
+func TestEventsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2, TTL: 2 * time.Second})
 	history := w.store.Watch(space.Events(), 1)
@@ -53,13 +53,13 @@ func TestEventsAreSeenOnceWhateverIsKilled(t *testing.T) {
 				w.upsert(&berthv1.Reservation{Job: job(i), Stage: fmt.Sprintf("s%d", n), Count: 5, Task: &berthv1.Task{Payload: []byte(`{"runFor": "200ms"}`)}})
 				select {
 				case <-calls.Done():
-				case <-time.After(100 * time.Millisecond): // batches come and go
+				case <-time.After(100 * time.Millisecond): // the interval between batches
 				}
 			}
 		})
 	}
-	// goOn waits until every reader has seen some more, so that what is killed
-	// next is what brings it events now.
+	// goOn waits until every reader has more events, so that the next kill hits the process
+	// that serves it.
 	goOn := func() {
 		before := map[string]int{}
 		mu.Lock()
@@ -123,8 +123,7 @@ func TestEventsAreSeenOnceWhateverIsKilled(t *testing.T) {
 	}
 }
 
-// eventsUpTo reads events as they were written, by job and in order, until the
-// watch has reached a revision.
+// eventsUpTo reads events from a watch, by job and in order, up to a revision.
 func (w *world) eventsUpTo(watch store.Watch, revision int64) map[string][]string {
 	w.Helper()
 	type placed struct {

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -24,8 +26,7 @@ import (
 
 var faults = flag.Bool("faults", false, "play faults of etcd, which takes a minute")
 
-// startForFaults starts a fleet with some executors for a test that plays only when it is
-// asked for.
+// startForFaults starts a fleet with some executors for a test that runs only with -faults.
 func startForFaults(t *testing.T, config fleet.Config) *world {
 	t.Helper()
 	if !*faults {
@@ -40,7 +41,7 @@ func startForFaults(t *testing.T, config fleet.Config) *world {
 	return w
 }
 
-// works has a batch dispatched, and ended.
+// works checks that a batch is dispatched and ends.
 func (w *world) works(job string) {
 	w.Helper()
 	r := &berthv1.Reservation{Job: job, Stage: "s", Count: 4}
@@ -50,7 +51,7 @@ func (w *world) works(job string) {
 	w.await(r, berthv1.Reservation_CANCELLED)
 }
 
-// terms are the present terms of all services.
+// terms returns the current terms of all services.
 func (w *world) terms() map[string]int64 {
 	w.Helper()
 	terms := map[string]int64{}
@@ -60,8 +61,8 @@ func (w *world) terms() map[string]int64 {
 	return terms
 }
 
-// Without a quorum calls wait, workers run on, and nothing is lost; with one they
-// are answered.
+// Without a quorum calls wait, workers keep running, and nothing is lost. With one the
+// calls are answered.
 func TestFaultNoQuorum(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3})
 	r := &berthv1.Reservation{Job: "stays", Stage: "s", Count: 8}
@@ -100,26 +101,26 @@ func TestFaultNoQuorum(t *testing.T) {
 	w.quiesce()
 }
 
-// Under NOSPACE reads go on, and writes say why they do not; the steps of the
-// documentation make room.
+// Under NOSPACE reads succeed and the errors of writes name the reason. The documented
+// steps free space.
 func TestFaultNoSpace(t *testing.T) {
 	const quota = 16 << 20
 	w := startForFaults(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
 	w.works("before")
 	terms := w.terms()
-	// Something else fills it.
+	// Another client fills etcd.
 	ballast := []byte(strings.Repeat("x", 1<<20))
 	until(t, func() string {
 		full, cancel := context.WithTimeout(w.ctx, time.Second)
-		_, _ = w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}}) // one may fail for want of time
+		_, _ = w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}}) // some of them time out
 		cancel()
-		// The write that raises the alarm is answered before it is up.
+		// The write that raises the alarm is answered before the alarm is visible.
 		if alarms, err := w.store.Alarms(w.ctx); err != nil || len(alarms) == 0 {
 			return fmt.Sprintf("alarms %v, %v", alarms, err)
 		}
 		return ""
 	})
-	// A write that waits would hold up what is read behind it.
+	// A blocked write would delay the reads after it.
 	for _, key := range []client.Key{{Job: "full", Stage: "s", Name: "main"}, {Job: "before", Stage: "s", Name: "main"}} {
 		short, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 		if _, err := w.client.Reserve(short, &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1}); !fault.Is(err, fault.ReasonStoreFull) {
@@ -137,7 +138,7 @@ func TestFaultNoSpace(t *testing.T) {
 		t.Errorf("doctor:\n%s", out)
 	}
 
-	// As documented: compact, defragment, disarm. The audit reads on from there.
+	// The documented steps: compact, defragment, disarm. The audit continues from there.
 	w.restored = w.revision()
 	for _, step := range []func() error{
 		func() error { _, err := w.store.Client().Compact(w.ctx, w.restored); return err },
@@ -163,9 +164,9 @@ func TestFaultNoSpace(t *testing.T) {
 	w.quiesce()
 }
 
-// A standby that sleeps while its past is compacted reads all again, and leads
-// when it has to.
-func TestFaultCompactionUnderASleeper(t *testing.T) {
+// A standby that is frozen while its revisions are compacted reads everything again and can
+// become the leader.
+func TestFaultCompactionDuringFreeze(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 1})
 	for _, service := range fleet.Services {
 		leader, _ := w.leader(service)
@@ -190,7 +191,7 @@ func TestFaultCompactionUnderASleeper(t *testing.T) {
 	w.quiesce()
 }
 
-// A defragmentation stops a member for a while: callers see a pause.
+// A defragmentation blocks a member for a while: callers see a pause.
 func TestFaultDefragmentation(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
@@ -203,11 +204,17 @@ func TestFaultDefragmentation(t *testing.T) {
 	w.quiesce()
 }
 
-// Members come and go, one at a time, under load.
-func TestFaultMembersComeAndGo(t *testing.T) {
+// Members are added and removed one at a time, under load.
+func TestFaultMemberChanges(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
-		if err := w.fleet.AddMember(w.ctx); err != nil {
+		err := w.fleet.AddMember(w.ctx, func(peerURL string) error {
+			return w.changeMembers(func() error {
+				_, err := w.store.Client().MemberAdd(w.ctx, []string{peerURL})
+				return err
+			})
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		leader, err := w.fleet.EtcdLeader(w.ctx)
@@ -215,19 +222,38 @@ func TestFaultMembersComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		if leader == 0 {
-			leader = 1 // what the test itself asks is the first
+			leader = 1 // the first endpoint, which the test itself uses
 		}
-		if err := w.fleet.RemoveMember(w.ctx, leader); err != nil {
+		status, err := w.store.Client().Status(w.ctx, w.fleet.Etcd()[leader])
+		if err != nil {
 			t.Fatal(err)
 		}
+		if err := w.changeMembers(func() error {
+			_, err := w.store.Client().MemberRemove(w.ctx, status.Header.MemberId)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.fleet.Member(leader).Kill()
 	})
 	w.quiesce()
 }
 
-// An etcd that takes 300 ms for every answer costs patience and no leadership.
+// changeMembers retries a change of etcd's members until etcd accepts it: etcd rejects
+// changes until its members have been connected for five seconds.
+func (w *world) changeMembers(change func() error) error {
+	for {
+		err := change()
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) || store.Sleep(w.ctx, 100*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// An etcd that takes 300 ms for every answer slows calls down and costs no leadership.
 func TestFaultSlow(t *testing.T) {
 	links := proxy.New()
-	t.Cleanup(links.Close) // after the fleet, which stops over them
+	t.Cleanup(links.Close) // after the fleet, which stops through them
 	w := startForFaults(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
 	terms := w.terms()
 	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") }, wiring.Condition{Delay: 150 * time.Millisecond})
@@ -241,13 +267,13 @@ func TestFaultSlow(t *testing.T) {
 	w.quiesce()
 }
 
-// An etcd whose leader stands still for two thirds of the time, 200 ms each, as on a
-// disk that is busy, costs patience and no leadership: callers are answered, and who
-// leads goes on. The other members do not elect another for so short a pause.
+// An etcd whose leader is frozen for two thirds of the time, 200 ms each, as on a busy
+// disk, slows calls down and costs no leadership: callers are answered, and the leaders
+// stay. The other members do not elect another for so short a pause.
 func TestFaultSlowLeader(t *testing.T) {
 	const (
 		slowFor = 10 * time.Second
-		// stopped and running alternate; etcd's members elect after a second at least.
+		// Freezes alternate with pauses; etcd's members elect after at least a second.
 		stopped, running = 200 * time.Millisecond, 100 * time.Millisecond
 	)
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
@@ -265,7 +291,7 @@ func TestFaultSlowLeader(t *testing.T) {
 			took := make(chan time.Duration, 1)
 			go func() {
 				asked := time.Now()
-				_, _, _ = w.store.Get(w.ctx, "/slow") // it takes a round, whatever comes of it
+				_, _, _ = w.store.Get(w.ctx, "/slow") // it takes a round, whatever its result
 				took <- time.Since(asked)
 			}()
 			<-time.After(stopped)
@@ -281,7 +307,7 @@ func TestFaultSlowLeader(t *testing.T) {
 	case err != nil:
 		t.Error(err)
 	case now != leads:
-		// The machine had no time for it: nothing is lost all the same.
+		// The machine was too slow. Nothing is lost nevertheless.
 		t.Logf("%s led etcd, and now %s does", leader.Name, w.fleet.Member(now).Name)
 	case slow < rounds*9/10:
 		t.Errorf("%s led etcd, and of %d reads only %d were slow", leader.Name, rounds, slow)
@@ -292,11 +318,11 @@ func TestFaultSlowLeader(t *testing.T) {
 	w.quiesce()
 }
 
-// A member of etcd whom the others do not hear takes calls and watches, knows who
-// leads and answers nothing. Work goes on beside it.
-func TestFaultMemberThatNobodyHears(t *testing.T) {
+// A member of etcd whose messages do not reach the others accepts calls and watches, knows
+// the leader, and answers nothing. Berth keeps working through the others.
+func TestFaultMuteMember(t *testing.T) {
 	links := proxy.New()
-	t.Cleanup(links.Close) // after the fleet, which stops over them
+	t.Cleanup(links.Close) // after the fleet, which stops through them
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
 	leads, err := w.fleet.EtcdLeader(w.ctx)
 	if err != nil {
@@ -312,7 +338,7 @@ func TestFaultMemberThatNobodyHears(t *testing.T) {
 	w.quiesce()
 }
 
-// underLoad does something while callers go on, none of whom may see an error.
+// underLoad runs a function while callers send requests, none of which may fail.
 func (w *world) underLoad(do func()) {
 	w.Helper()
 	ctx, stop := context.WithCancel(w.ctx)
@@ -325,7 +351,7 @@ func (w *world) underLoad(do func()) {
 	do()
 }
 
-// doctor answers what berth doctor says, and whether nothing fails.
+// doctor returns the output of berth doctor and whether no check failed.
 func (w *world) doctor(args ...string) (out string, ok bool) {
 	w.Helper()
 	return w.try(append([]string{"doctor", "--gateway", w.fleet.Gateway()}, args...)...)
@@ -340,7 +366,7 @@ func (w *world) revision() int64 {
 	return page.Revision
 }
 
-// other is a replica of a service that does not lead it.
+// other returns a standby of a service.
 func (w *world) other(service string, leader *child.Process) *child.Process {
 	if p := w.fleet.Replica(service, 0); p != leader {
 		return p

@@ -20,11 +20,11 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// The job service of the examples keeps its workers running, whatever becomes of
-// them, of their hosts and of itself, and never asks for one too many.
+// The job service of the examples keeps its workers running while they, their hosts and the
+// service itself fail, and never requests one too many.
 func TestJobService(t *testing.T) {
 	t.Parallel()
-	program := buildJobService(t) // which may take longer than all that follows
+	program := buildJobService(t) // may take longer than the rest of the test
 	w := start(t, fleet.Config{})
 	if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(0)}); err != nil {
 		t.Fatal(err)
@@ -39,19 +39,19 @@ func TestJobService(t *testing.T) {
 	s.say("5")
 	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
 
-	// One that is killed has failed, and the next takes its index.
+	// A killed worker has failed, and the next number takes its index.
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "1" })
 	s.settles(map[int32]int32{0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
 
-	// The service is killed, and so is a worker meanwhile. The next one knows
-	// nothing but what there is: it asks for that worker alone.
+	// The service and a worker are killed. The next service knows only the current workers,
+	// and requests that worker alone.
 	s.kill()
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "3" })
 	s = w.startJobService(program, 5)
 	want := map[int32]int32{0: 1, 1: 2, 2: 1, 3: 2, 4: 1}
 	workers := s.settles(want)
 
-	// A host dies with what runs on it.
+	// A host fails with its workers.
 	host := workers[0].Executor
 	for index, worker := range workers {
 		if worker.Executor == host {
@@ -77,17 +77,17 @@ func TestJobService(t *testing.T) {
 	w.quiesce()
 }
 
-// served is a job whose workers are told from those of any other test.
+// served is a job with a unique name.
 var served = fmt.Sprintf("web-%d", os.Getpid())
 
-// jobService is the example as a process.
+// jobService is a process of the example.
 type jobService struct {
 	*world
 	process *exec.Cmd
 	input   io.WriteCloser
 }
 
-// buildJobService answers the path of the program.
+// buildJobService returns the path of the program.
 func buildJobService(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "jobservice")
@@ -126,13 +126,13 @@ func (s *jobService) say(line string) {
 	}
 }
 
-// kill ends the process without a warning; one that has ended stays so.
+// kill kills the process, unless it has ended.
 func (s *jobService) kill() {
 	s.process.Process.Kill() //nolint:errcheck // it may have ended
 	s.process.Wait()         //nolint:errcheck // it was killed
 }
 
-// killWorkers kills those processes of workers whose environment is chosen.
+// killWorkers kills the processes of workers that are chosen by their environment.
 func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 	s.Helper()
 	killed := 0
@@ -151,8 +151,8 @@ func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 	}
 }
 
-// settles waits until the workers that have not ended are those, by number of
-// each worker index, and all of them run; and answers them.
+// settles waits until exactly these workers, by number of each index, have not ended and
+// run, and returns them.
 func (s *jobService) settles(want map[int32]int32) map[int32]client.Worker {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)

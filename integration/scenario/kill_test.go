@@ -34,9 +34,9 @@ const (
 	sims      = 200
 )
 
-// Whatever is killed, and whenever: what was acknowledged stands, nothing is
-// started twice, and in the end everything is as the records say.
-func TestKilledAtAnyMoment(t *testing.T) {
+// While processes are killed at any moment, acknowledged changes are kept, no worker is
+// started twice, and in the end the processes match the records.
+func TestKillsAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -59,7 +59,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	stop()
 	callers.Wait()
 
-	// Nobody asks for anything any more, and nobody is killed.
+	// There are no more requests and no more kills.
 	w.awaitReady(hosts + sims)
 	w.quiesce()
 	l.standing()
@@ -75,7 +75,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	l.matching()
 }
 
-// killAround kills and restarts processes, one at a time and now and then two.
+// killAround kills and restarts processes, mostly one at a time and sometimes two.
 func (w *world) killAround(r *rand.Rand) {
 	kills := map[string]int{}
 	pick := func() *child.Process {
@@ -100,16 +100,16 @@ func (w *world) killAround(r *rand.Rand) {
 		for _, p := range victims {
 			p.Kill()
 		}
-		<-time.After(upTo(r, 300*time.Millisecond)) // so long it stays away
+		<-time.After(upTo(r, 300*time.Millisecond)) // how long it stays down
 		for _, p := range victims {
 			w.restart(p)
 		}
-		<-time.After(upTo(r, 500*time.Millisecond)) // so long all is well
+		<-time.After(upTo(r, 500*time.Millisecond)) // how long nothing is killed
 	}
 	w.Logf("killed: %v", kills)
 }
 
-// load is what callers do while processes are killed, and what they were told.
+// load is the calls of clients while processes are killed, and their outcomes.
 type load struct {
 	*world
 	marks string
@@ -120,7 +120,7 @@ type load struct {
 
 func job(caller int) string { return fmt.Sprintf("job-%d", caller) }
 
-// run calls until ctx ends. Half of the callers use real hosts.
+// run makes calls until ctx ends. Half of the callers use real hosts.
 func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 	var keys []client.Key
 	for round := 0; ctx.Err() == nil; round++ {
@@ -130,7 +130,7 @@ func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 		case len(keys) == 0 || n < 5:
 			key := client.Key{Job: job(caller), Stage: fmt.Sprintf("s%d", round), Name: "main"}
 			if len(keys) > 0 && n == 0 {
-				key = keys[r.IntN(len(keys))] // over one there is
+				key = keys[r.IntN(len(keys))] // an existing key
 			} else {
 				keys = append(keys, key)
 			}
@@ -143,14 +143,14 @@ func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 			_, err = l.client.WaitFor(wait, keys[r.IntN(len(keys))], berthv1.Reservation_ACTIVE)
 			stop()
 			if f := fault.Of(err); err != nil && (f.Kind == fault.Precondition || errors.Is(err, context.DeadlineExceeded)) {
-				err = nil // it ended, or the wait did
+				err = nil // the batch or the wait has ended
 			}
 		}
 		cancel()
 		if err != nil {
 			l.Errorf("caller %d, round %d: %v", caller, round, err)
 		}
-		<-time.After(upTo(r, 50*time.Millisecond)) // callers have other things to do
+		<-time.After(upTo(r, 50*time.Millisecond)) // callers pause between calls
 	}
 }
 
@@ -179,7 +179,7 @@ func (l *load) ask(ctx context.Context, key client.Key, r *berthv1.Reservation) 
 	return nil
 }
 
-// task says in one line how far a task is, and on what executors.
+// task returns the state of a task and its executors on one line.
 func (w *world) task(uid string) string {
 	executors := map[uint32]*model.Executor{}
 	for _, e := range records[*model.Executor](w, model.KindExecutor) {
@@ -207,7 +207,7 @@ func (w *world) task(uid string) string {
 	return b.String()
 }
 
-// standing checks that everything that was acknowledged ended well or waits.
+// standing checks that everything acknowledged ended properly or is queued.
 func (l *load) standing() {
 	l.Helper()
 	var counts map[model.State]int
@@ -235,7 +235,7 @@ func (l *load) standing() {
 	l.Logf("acknowledged: %d, of which %v", len(l.acked), counts)
 }
 
-// matching waits until the processes on the hosts are those of the records.
+// matching waits until the processes on the hosts match the records.
 func (l *load) matching() {
 	l.Helper()
 	until(l.T, func() string {
@@ -263,7 +263,7 @@ func (l *load) matching() {
 	})
 }
 
-// startedOnce reads the marks that workers left.
+// startedOnce checks the marks that workers left.
 func (l *load) startedOnce() {
 	l.Helper()
 	text, err := os.ReadFile(l.marks)
@@ -281,7 +281,7 @@ func (l *load) startedOnce() {
 	l.Logf("%d real workers left a mark", len(marks))
 }
 
-// upTo is a random time shorter than most.
+// upTo returns a random time, mostly a short one.
 func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
 }

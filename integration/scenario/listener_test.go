@@ -16,10 +16,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A leader that stops in order gives its leadership up before it closes its port: a
-// port that refuses is half of a proof of death, and nobody shall prove a process dead
-// that is still giving up. Here it cannot, for as long as etcd is frozen.
-func TestAPortOutlivesALeadership(t *testing.T) {
+// A leader that stops orderly gives up its leadership before it closes its port, because a
+// closed port looks like a dead leader to a liveness probe. Here it cannot give up while
+// etcd is frozen.
+func TestPortClosesAfterLeadership(t *testing.T) {
 	w := start(t, fleet.Config{Etcd: 1})
 	leader, _ := w.leader(model.ServiceRegistry)
 	address := leader.Addresses().Listen
@@ -41,7 +41,7 @@ func TestAPortOutlivesALeadership(t *testing.T) {
 	w.signal(w.fleet.Member(0), syscall.SIGSTOP)
 	w.signal(leader, syscall.SIGTERM)
 	told := time.Now()
-	// It tries for two seconds to give up, and closes its port then all the same.
+	// It tries for two seconds to give up, and closes its port then nevertheless.
 	refuses := func() bool {
 		other, err := net.Dial("tcp", address)
 		if err == nil {

@@ -13,9 +13,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A record that nobody can read: its workers run on, everything else goes on,
-// and once it can be read again it is as it was.
-func TestUnreadableRecordIsLeftAlone(t *testing.T) {
+// A record that cannot be decoded is quarantined: its workers keep running, everything else
+// continues, and once it can be decoded again it is as before.
+func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 4, 4)
@@ -66,7 +66,7 @@ func TestUnreadableRecordIsLeftAlone(t *testing.T) {
 	w.nothingHeld()
 }
 
-// tamper writes what no service would.
+// tamper writes a value that no service writes.
 func (w *world) tamper(key string, value []byte) {
 	w.Helper()
 	res, err := w.store.Txn(w.ctx, store.Txn{Then: []store.Op{store.Put(key, value)}})
@@ -76,8 +76,7 @@ func (w *world) tamper(key string, value []byte) {
 	w.tampered[res.Revision] = true
 }
 
-// awaitPoison waits until exactly these services tell of an object, and all
-// answer.
+// awaitPoison waits until exactly these services report an object and all of them answer.
 func (w *world) awaitPoison(object string, services ...string) {
 	w.Helper()
 	until(w.T, func() string {

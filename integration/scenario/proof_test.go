@@ -10,16 +10,16 @@ import (
 	"berth.dev/integration/proxy"
 )
 
-// A leader that lives looks dead to its standby: connections to its address are
-// reset and refused, as by a firewall. So it is evicted by a proof that is wrong. That
-// costs a change of leader, and nothing else: callers and workers go on, and the
-// leader that was stands by.
-func TestAFalseProofOfDeathLosesNothing(t *testing.T) {
+// A running leader looks dead to its standby: connections to its address are reset and
+// refused, as by a firewall. So a false liveness probe evicts it. That costs a change of
+// leader and nothing else: callers and workers continue, and the old leader becomes a
+// standby.
+func TestFalseLivenessProbe(t *testing.T) {
 	t.Parallel()
 	links := proxy.New()
-	t.Cleanup(links.Close) // after the fleet, which stops over them
+	t.Cleanup(links.Close) // after the fleet, which stops through them
 	w := start(t, fleet.Config{
-		TTL: longest, // so that nobody leads next because that has run out
+		TTL: longest, // so that the lease does not expire meanwhile
 		Via: func(from, to, address string) (string, error) {
 			if from != "proof" {
 				return address, nil

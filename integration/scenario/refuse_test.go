@@ -20,9 +20,9 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// What is wrong is refused by name, over REST and gRPC alike, and changes
-// nothing.
-func TestWhatIsWrongIsRefused(t *testing.T) {
+// Wrong requests fail with an error that names the field, the same over REST and gRPC, and
+// change nothing.
+func TestWrongRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 1, 1)
@@ -36,7 +36,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	for _, c := range []struct {
 		name string
-		// path, when given, stands for a job named bad and a stage named s.
+		// path, if set, replaces the one of job bad and stage s.
 		path, body    string
 		reason, field string
 	}{
@@ -177,7 +177,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	w.unchanged(before)
 }
 
-// commandLine checks exit codes and what is said.
+// commandLine checks exit codes and messages.
 func commandLine(t *testing.T, w *world) {
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
 	const jobs = "job: bad\nstage: one\ncount: 1\n---\njob: bad\nstage: two\ncount: 1\nreplicas: 3\n"
@@ -217,7 +217,7 @@ func commandLine(t *testing.T, w *world) {
 	}
 }
 
-// berth runs the binary to its end and answers the exit code and all it said.
+// berth runs the binary and returns its exit code and output.
 func berth(t *testing.T, ctx context.Context, binary string, env []string, args ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -16,11 +16,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// etcd is lost, and restored from a backup that is older than what has happened
-// since: workers were started that it does not know, and others that it knows have
-// ended; an executor registered anew. Agents obey all the same, what runs is
-// stopped only when everybody has asked again, and nothing runs twice.
-func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
+// etcd is lost and restored from an older backup: workers were started that it does not
+// have, others that it has running have ended, and an executor has registered again. Agents
+// accept requests nevertheless, workers are stopped only after all job services have
+// repeated their requests, and no worker runs twice.
+func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	if !*faults {
 		t.Skip("make faults")
 	}
@@ -38,7 +38,7 @@ func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
 	backup := filepath.Join(w.dir, "backup.db")
 	w.berth("backup", backup, "--etcd-endpoints", w.fleet.Etcd()[1])
 
-	// What the backup does not know of.
+	// The backup does not have this.
 	w.upsert(later)
 	w.awaitWorkers("later", berthv1.Event_WORKER_RUNNING, 2)
 	if err := os.WriteFile(w.ending("ends"), nil, 0o600); err != nil {
@@ -64,8 +64,8 @@ func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
 	}
 	w.startServices()
 
-	// An executor counts as present only once its agent has reported its workers since
-	// the restore: host-0 is READY, and host-1 has two that no record knows.
+	// An executor is present only once its agent has reported its workers since the
+	// restore: host-0 is READY, and host-1 has two without a record.
 	w.awaitReady(1)
 	assigner, _ := w.leader(model.ServiceAssigner)
 	until(t, func() string {
@@ -79,7 +79,7 @@ func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
 	w.await(cancelled, berthv1.Reservation_COMPLETED)
 	for key := range before {
 		if now := w.keys(key); len(now) != 1 || now[key] <= w.restored {
-			t.Errorf("%s: %v, and it was restored at %d", key, now, w.restored)
+			t.Errorf("%s: %v, want revisions after %d", key, now, w.restored)
 		}
 	}
 	if _, err := w.client.Pending(w.ctx); !fault.Is(err, fault.ReasonRegistryNotReady) {
@@ -89,7 +89,7 @@ func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
 		t.Errorf("%v run, and %v did", now, ran)
 	}
 
-	// Everybody asks again.
+	// The job services repeat their requests.
 	if answer := w.upsert(kept); answer.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED {
 		t.Errorf("kept is %v", answer.GetChange())
 	}
@@ -125,11 +125,11 @@ func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
 	}
 }
 
-// etcd is lost, and lost again soon after it was restored: the second history comes
-// from the same backup as the first, and the agent has lived through both. What the
-// first gave away, terms, epochs and incarnations, is not given again: the worker
-// that was stopped in the first starts in the second, under the same name.
-func TestFaultRestoredTwiceFromOneBackup(t *testing.T) {
+// etcd is lost again soon after it was restored: the second history comes from the same
+// backup, and the agent has seen both. Terms, epochs and incarnations of the first history
+// are not used again: the worker that was stopped in the first one starts in the second,
+// with the same name.
+func TestFaultTwoRestoresOfOneBackup(t *testing.T) {
 	if !*faults {
 		t.Skip("make faults")
 	}
@@ -150,7 +150,7 @@ func TestFaultRestoredTwiceFromOneBackup(t *testing.T) {
 		w.awaitReady(1)
 		again := w.single("again", 1)
 		if answer := w.upsert(again); answer.GetEpoch() <= w.restored {
-			t.Errorf("it has epoch %d, and the history began at %d", answer.GetEpoch(), w.restored)
+			t.Errorf("the epoch is %d, but the history began at %d", answer.GetEpoch(), w.restored)
 		}
 		w.awaitWorkers("again", berthv1.Event_WORKER_RUNNING, 1)
 		w.cancel(again)
@@ -159,11 +159,11 @@ func TestFaultRestoredTwiceFromOneBackup(t *testing.T) {
 	w.quiesce()
 }
 
-// ending is the file that has the workers of a job end.
+// ending returns the file that makes the workers of a job end.
 func (w *world) ending(job string) string { return filepath.Join(w.dir, "end-"+job) }
 
-// single is a batch whose workers run until they are told to end, and tell on
-// themselves when two with one name run at a time.
+// single returns a batch whose workers run until a file exists, and record if two
+// with one name run at the same time.
 func (w *world) single(job string, n int) *berthv1.Reservation {
 	name := filepath.Join(w.dir, "alone-$BERTH_JOB-$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER")
 	return shell(job, "s", n, fmt.Sprintf(`
@@ -173,8 +173,7 @@ func (w *world) single(job string, n int) *berthv1.Reservation {
 		rmdir %[1]s`, name, filepath.Join(w.dir, "twice"), w.ending(job)))
 }
 
-// running are the workers whose processes live, job/index.number, and the epoch of
-// each.
+// running returns the running workers as job/index.number, and the epoch of each.
 func (w *world) running() map[string]int64 {
 	w.Helper()
 	found := map[string]int64{}
@@ -204,7 +203,7 @@ func (w *world) berth(args ...string) string {
 	return out
 }
 
-// try runs a command of the binary, and says whether it ended well.
+// try runs a command of the binary and reports whether it succeeded.
 func (w *world) try(args ...string) (string, bool) {
 	out, err := exec.CommandContext(w.ctx, w.binary, args...).CombinedOutput()
 	return string(out), err == nil
@@ -217,7 +216,7 @@ func (w *world) markReady() {
 	}
 }
 
-// loseEtcd stops gateways and services, and kills etcd. Agents and workers go on.
+// loseEtcd stops gateways and services and kills etcd. Agents and workers keep running.
 func (w *world) loseEtcd() {
 	w.Helper()
 	all := w.fleet.Processes()
@@ -233,7 +232,7 @@ func (w *world) loseEtcd() {
 	}
 }
 
-// restore makes the data of every member of etcd from a backup, and starts them.
+// restore creates the data of every member of etcd from a backup, and starts the members.
 func (w *world) restore(backup string, flags ...string) {
 	w.Helper()
 	for i := range w.fleet.Etcd() {
@@ -250,7 +249,7 @@ func (w *world) restore(backup string, flags ...string) {
 	w.restored = w.revision()
 }
 
-// startServices starts services and gateways again.
+// startServices starts services and gateways.
 func (w *world) startServices() {
 	w.Helper()
 	all := w.fleet.Processes()
@@ -261,7 +260,7 @@ func (w *world) startServices() {
 	}
 }
 
-// sameEverywhere checks that every member of etcd holds the same.
+// sameEverywhere checks that all members of etcd have the same data.
 func (w *world) sameEverywhere() {
 	w.Helper()
 	var first string

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// longest is the longest TTL there is.
+	// longest is the longest valid TTL.
 	longest = time.Minute
-	// sooner is within what a service is led again, and a replica ends, that do not wait
-	// for what takes longest, on a slow machine too. How fast it is, bench-failover says.
+	// sooner bounds a failover and a stop that do not wait for the TTL, also on a slow
+	// machine. bench-failover measures how fast they are.
 	sooner = longest / 2
 )
 
-// All replicas of all services are restarted, one after the other, while
-// callers go on: none of them sees an error.
-func TestARollingRestartIsAPause(t *testing.T) {
+// All replicas of all services are restarted one after another while callers send requests:
+// none of them sees an error.
+func TestRollingRestart(t *testing.T) {
 	w := start(t, fleet.Config{
 		TTL:   longest,
 		Flags: map[string][]string{"": {"--stop-timeout", longest.String()}},
@@ -39,7 +39,7 @@ func TestARollingRestartIsAPause(t *testing.T) {
 	callers.Go(func() { w.callSteadily(ctx, "rest", w.overREST()) })
 
 	for _, service := range fleet.Services {
-		w.leader(service) // from here on somebody leads, and hands over
+		w.leader(service) // a leader that will give up its leadership
 		for i := range 2 {
 			p, other := w.fleet.Replica(service, i), w.fleet.Replica(service, 1-i)
 			leads := leading(t, p)
@@ -55,9 +55,9 @@ func TestARollingRestartIsAPause(t *testing.T) {
 					return ""
 				})
 				if took := time.Since(stopped); took > sooner {
-					t.Errorf("%s leads %v after %s was told to stop", other.Name, took, p.Name)
+					t.Errorf("%s leads %v after %s got SIGTERM", other.Name, took, p.Name)
 				} else {
-					t.Logf("%s leads %v after %s was told to stop", other.Name, took.Round(time.Millisecond), p.Name)
+					t.Logf("%s leads %v after %s got SIGTERM", other.Name, took.Round(time.Millisecond), p.Name)
 				}
 			}
 			select {
@@ -85,7 +85,7 @@ func TestARollingRestartIsAPause(t *testing.T) {
 	w.quiesce()
 }
 
-// resign has the leader of a service give way, as an operator asks for it.
+// resign makes the leader of a service resign, as an operator does.
 func (w *world) resign(service string) {
 	w.Helper()
 	leader, term := w.leader(service)
@@ -105,7 +105,7 @@ func leading(t *testing.T, p *child.Process) bool {
 	return status == http.StatusOK
 }
 
-// callSteadily makes one round of calls after the other until ctx ends.
+// callSteadily makes one round of calls after another until ctx ends.
 func (w *world) callSteadily(ctx context.Context, job string, round func(ctx context.Context, job, stage string) error) {
 	slowest, rounds := time.Duration(0), 0
 	for ; ctx.Err() == nil; rounds++ {
@@ -137,7 +137,7 @@ func (w *world) overGRPC(ctx context.Context, job, stage string) error {
 	return err
 }
 
-// overREST calls as curl does, which repeats nothing.
+// overREST makes calls like curl, without retries.
 func (w *world) overREST() func(ctx context.Context, job, stage string) error {
 	web := newWeb(w.T, w.fleet.Gateway())
 	return func(_ context.Context, job, stage string) error {

@@ -27,8 +27,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A replica that finds no etcd waits for it, and says so.
-func TestAReplicaWaitsForEtcd(t *testing.T) {
+// A replica without etcd waits for it and logs that.
+func TestReplicaWaitsForEtcd(t *testing.T) {
 	t.Parallel()
 	starting, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -67,7 +67,7 @@ func TestAReplicaWaitsForEtcd(t *testing.T) {
 	expect("/readyz", http.StatusOK, `"ready":true`)
 	expect("/leaderz", http.StatusOK, `"leading":true`)
 
-	// It stays when etcd goes, does not lead without it, and leads again after.
+	// It keeps running without etcd, has no leadership, and leads again afterwards.
 	stopEtcd()
 	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`)
 	expect("/healthz", http.StatusOK, "alive")
@@ -84,8 +84,8 @@ func TestAReplicaWaitsForEtcd(t *testing.T) {
 	checkHistory(t, connect(t, address), 0, nil)
 }
 
-// startEtcd starts an etcd at an address, with its data in dir, and answers
-// what stops it.
+// startEtcd starts an etcd at an address with its data in dir, and returns a function that
+// stops it.
 func startEtcd(t *testing.T, address, dir string) (stop func()) {
 	t.Helper()
 	config := embed.NewConfig()
@@ -112,8 +112,8 @@ func startEtcd(t *testing.T, address, dir string) (stop func()) {
 	return stop
 }
 
-// What cannot start says what is wrong, in the words of who configured it.
-func TestWhatCannotStartSaysWhy(t *testing.T) {
+// A process that cannot start names the wrong option.
+func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	own := ownBinary(t, dir)
@@ -161,7 +161,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 	noneLeft(t, dir)
 }
 
-// foreground is a command with a terminal's process group of its own.
+// foreground is a command in a process group of its own, as a terminal starts it.
 type foreground struct {
 	*exec.Cmd
 	lines *bufio.Scanner
@@ -187,7 +187,7 @@ func startForeground(t *testing.T, binary string, args ...string) *foreground {
 	return f
 }
 
-// awaitLine reads until a line holds the words.
+// awaitLine reads until a line has the words.
 func (f *foreground) awaitLine(t *testing.T, words string) string {
 	t.Helper()
 	var said []string
@@ -197,16 +197,16 @@ func (f *foreground) awaitLine(t *testing.T, words string) string {
 			return f.lines.Text()
 		}
 	}
-	t.Fatalf("it ended without saying %q:\n%s", words, strings.Join(said, "\n"))
+	t.Fatalf("it ended without the line %q:\n%s", words, strings.Join(said, "\n"))
 	return ""
 }
 
-// interrupt sends what Ctrl-C does and waits for the end. It answers whether the
-// command was still there.
+// interrupt sends SIGINT like Ctrl-C and waits for the end. It returns whether the command
+// was still running.
 func (f *foreground) interrupt(t *testing.T) bool {
 	t.Helper()
 	go func() {
-		for f.lines.Scan() { // what it says now does not hold it up
+		for f.lines.Scan() { // its output must not block it
 		}
 	}()
 	err := syscall.Kill(-f.Process.Pid, syscall.SIGINT)
@@ -221,7 +221,7 @@ func (f *foreground) interrupt(t *testing.T) bool {
 	return err == nil
 }
 
-// Ctrl-C leaves nothing behind: no process of Berth and no worker.
+// Ctrl-C leaves no process of Berth and no worker.
 func TestCtrlCOfDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -255,7 +255,7 @@ func TestCtrlCOfDev(t *testing.T) {
 		t.Fatalf("%d processes run", n)
 	}
 	if !dev.interrupt(t) {
-		t.Error("it had ended by itself")
+		t.Error("it ended before Ctrl-C")
 	}
 	noneLeft(t, dir)
 }
@@ -273,11 +273,11 @@ func TestCtrlCOfTheDemo(t *testing.T) {
 		}
 	}
 	binary := ownBinary(t, dir)
-	// It has a second or two to go when it is interrupted. Where the test is held up for
-	// so long there is nothing to interrupt any more, and another one is begun.
+	// The demo runs for a second or two more when it is interrupted. If the test is slower,
+	// there is nothing to interrupt, and it starts another one.
 	for tries := 5; ; tries-- {
 		demo := startForeground(t, binary, "demo", "--docs", docs, "--dir", filepath.Join(dir, fmt.Sprintf("demo-%d", tries)))
-		// In the middle: ten workers sleep, a leader has just been killed.
+		// Ten workers sleep, and a leader was just killed.
 		demo.awaitLine(t, "kill -9")
 		if there := demo.interrupt(t); there && !demo.ProcessState.Success() {
 			break

@@ -18,10 +18,10 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// A stranger who reaches the public listener cannot speak as an agent or as a
-// service, and one who reaches the agents listener cannot speak as a service: the
-// executor stays what it is, its worker runs on, and leasing goes on.
-func TestAStrangerSpeaksForNoAgentAndNoService(t *testing.T) {
+// A caller of the public listener cannot act as an agent or a service, and a caller of the
+// agents listener cannot act as a service: the executor does not change, its worker keeps
+// running, and leasing continues.
+func TestSurfacesAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})
 	w.startSim("sim", 1, 2)
@@ -104,9 +104,9 @@ func TestAStrangerSpeaksForNoAgentAndNoService(t *testing.T) {
 	}
 }
 
-// Executors that are given the wrong listener do not come up, and their log says
-// which one they need; berth doctor says so too.
-func TestTheWrongListenerIsNamed(t *testing.T) {
+// Executors with the address of the wrong listener do not register, and their log names the
+// right one; berth doctor does too.
+func TestWrongListener(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	lost := child.New("lost", w.binary, w.dir, nil, "sim", "--executors", "1", "--prefix", "lost", "--gateways", w.fleet.Gateway())
@@ -123,7 +123,7 @@ func TestTheWrongListenerIsNamed(t *testing.T) {
 	lost.Kill()
 
 	doctor := func(agents, internal string) string {
-		// What else is wrong with the cluster is not the question here.
+		// Other findings about the cluster do not matter here.
 		out, _ := exec.CommandContext(w.ctx, w.binary, "doctor", "--gateway", w.fleet.Gateway(), "--agents-gateway", agents, "--internal-gateway", internal).CombinedOutput()
 		return string(out)
 	}

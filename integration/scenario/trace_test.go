@@ -23,15 +23,15 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// traceID is the caller's own, and caller the span that it calls in.
+// traceID is the caller's trace, and caller the span of its call.
 const (
 	traceID     = "0af7651916cd43dd8448eb211c80319c"
 	caller      = "b7ad6b7169203331"
 	traceparent = "00-" + traceID + "-" + caller + "-01"
 )
 
-// startTraced starts a fleet that traces what comes with a trace, and nothing
-// else: so whatever is seen is of the one request that does.
+// startTraced starts a fleet that traces only requests with a trace, so that all spans are
+// of one request.
 func startTraced(t *testing.T, c *collector) *world {
 	t.Helper()
 	return start(t, fleet.Config{LogLevel: "debug", Flags: map[string][]string{
@@ -40,16 +40,16 @@ func startTraced(t *testing.T, c *collector) *world {
 	}})
 }
 
-// One reservation is one trace, from its request to its running workers, over
-// every process, and over a leader that is killed in the middle.
-func TestTraceOverALeaderChange(t *testing.T) {
+// One reservation is one trace, from its request to its running workers, over all processes
+// and a change of leader.
+func TestTraceOverLeaderChange(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t)
 	w := startTraced(t, c)
 	r := w.upsertTraced(shell("traced", "s", 3, "sleep 1000"))
 	c.await(t, named("reservation queued"))
 
-	// There is no capacity yet. The leader that accepted it is killed, and the
+	// There is no capacity yet. The leader that accepted the reservation is killed, and the
 	// other one leads.
 	old, term := w.leader(model.ServiceRegistry)
 	old.Kill()
@@ -63,8 +63,8 @@ func TestTraceOverALeaderChange(t *testing.T) {
 
 	spans := c.await(t, append(took("0", "1", "2", "3"),
 		named("worker evicted"), named("berth.control.v1.Executor/StopTask"), everyService, twoRegistries,
-		// The lease was granted in a cycle, and the task made in a dispatch: of
-		// which the steps tell, and of the term that took over.
+		// A cycle granted the lease and a dispatch created the task. The steps link to
+		// them, and to the new term.
 		linked("reservation leased", "call", "run scheduling cycle"),
 		linked("worker assigned", "call", "berth.control.v1.Dispatch/CreateAssignmentTasks"),
 		linked("reservation assigned", "term", "lead registry"),
@@ -74,12 +74,12 @@ func TestTraceOverALeaderChange(t *testing.T) {
 	w.logsAreOf(next.LogFile())
 }
 
-// A worker that no attempt started is queued again in the same trace.
-func TestTraceOfARequeue(t *testing.T) {
+// A worker that could not be started is requeued in the same trace.
+func TestTraceOfRequeue(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t)
 	w := startTraced(t, c)
-	// Of the two, the newer is taken first.
+	// The newer of the two is chosen first.
 	w.startAgents(
 		fleet.Agent{ID: "picky", Slots: 4, Allow: []string{"true"}, Generation: 2},
 		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sleep"}, Generation: 1},
@@ -121,10 +121,10 @@ func TestTraceOfARequeue(t *testing.T) {
 	w.eventsAreOf("again")
 }
 
-// Where nothing is configured nothing is sent, and events name no trace.
+// Without configuration no span is sent, and events have no trace.
 func TestTracingIsOff(t *testing.T) {
 	c := startCollector(t)
-	// The standard variable alone is not what turns it on.
+	// The standard variable alone does not turn it on.
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
 	w := start(t, fleet.Config{})
 	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"true"}})
@@ -142,7 +142,7 @@ func TestTracingIsOff(t *testing.T) {
 	}
 }
 
-// upsertTraced asks as a job service that has a trace of its own.
+// upsertTraced makes the request of a job service with a trace of its own.
 func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
 	w.Helper()
 	own, err := client.Dial(w.fleet.Gateways(), client.WithStatsHandler(otelgrpc.NewClientHandler(
@@ -159,10 +159,10 @@ func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
 	return answer
 }
 
-// check says what is missing of the spans.
+// check returns what is missing in the spans.
 type check func([]span) string
 
-// await waits until all that is checked for has come, and answers all spans.
+// await waits until all checks pass, and returns all spans.
 func (c *collector) await(t *testing.T, checks ...check) []span {
 	t.Helper()
 	var spans []span
@@ -187,7 +187,7 @@ func named(name string) check {
 	}
 }
 
-// everyService has spans in the trace.
+// everyService checks that every service has spans in the trace.
 func everyService(spans []span) string {
 	seen := map[string]bool{}
 	for _, s := range spans {
@@ -203,7 +203,7 @@ func everyService(spans []span) string {
 	return ""
 }
 
-// twoRegistries have taken steps of the reservation.
+// twoRegistries checks that two replicas of the registry have steps of the reservation.
 func twoRegistries(spans []span) string {
 	replicas := map[string]bool{}
 	for _, s := range spans {
@@ -217,7 +217,7 @@ func twoRegistries(spans []span) string {
 	return ""
 }
 
-// took looks for a span of each step, with a time, a reservation and a link.
+// took returns a check for a span of each step, with a time, a reservation and a link.
 func took(steps ...string) []check {
 	var checks []check
 	for _, step := range steps {
@@ -234,7 +234,7 @@ func took(steps ...string) []check {
 	return checks
 }
 
-// linked looks for a link of a kind from a span to another.
+// linked returns a check for a link of a kind from a span to another.
 func linked(from, kind, to string) check {
 	return func(spans []span) string {
 		for _, s := range spans {
@@ -250,8 +250,8 @@ func linked(from, kind, to string) check {
 	}
 }
 
-// oneTrace fails for a span of another trace than the caller's. Those of terms
-// are traces of their own, with a link.
+// oneTrace fails for a span of another trace than the caller's. Terms have traces of their
+// own, with a link.
 func oneTrace(t *testing.T, spans []span) {
 	t.Helper()
 	for _, s := range spans {
@@ -267,7 +267,7 @@ func oneTrace(t *testing.T, spans []span) {
 	}
 }
 
-// eventsAreOf reads the events of a job over REST: every one names the trace.
+// eventsAreOf checks that every event of a job over REST names the trace.
 func (w *world) eventsAreOf(job string) {
 	w.Helper()
 	web := newWeb(w.T, w.fleet.Gateway())
@@ -294,7 +294,7 @@ func (w *world) eventsAreOf(job string) {
 	}
 }
 
-// logsAreOf fails unless a log has lines of the trace.
+// logsAreOf fails unless a log has lines with the trace.
 func (w *world) logsAreOf(file string) {
 	w.Helper()
 	text, err := os.ReadFile(file)

@@ -11,8 +11,7 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// cli runs a command of berth against the fleet's gateway and returns what it
-// printed.
+// cli runs a command of berth against the fleet's gateway and returns its output.
 func (w *world) cli(input string, args ...string) string {
 	w.Helper()
 	cmd := exec.CommandContext(w.ctx, w.binary, append(args, "--gateway", "http://"+w.fleet.Gateway(), "--timeout", patience.String())...)
@@ -24,9 +23,9 @@ func (w *world) cli(input string, args ...string) string {
 	return out.String()
 }
 
-// What REST and the command line print of a reservation can be sent back as it
-// is, queued or running, and changes nothing.
-func TestWhatIsReadCanBeSentBackUnchanged(t *testing.T) {
+// The output of REST and of the command line for a reservation, queued or running, is a
+// valid request that changes nothing.
+func TestOutputIsUnchangedInput(t *testing.T) {
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 2, 1)
 	w.awaitReady(2)
@@ -67,10 +66,10 @@ func TestWhatIsReadCanBeSentBackUnchanged(t *testing.T) {
 	}
 }
 
-// What is read of a reservation of which a worker was cancelled changes nothing either,
-// as long as the others live. Once it has ended its workers are used, and berth apply
-// goes on with the next item.
-func TestWhatIsReadAfterACancelledWorkerCanBeSentBack(t *testing.T) {
+// So is the output for a reservation with a cancelled worker, as long as others have not
+// ended. Once it has ended its worker IDs are used, and berth apply continues with the next
+// item.
+func TestOutputAfterCancelledWorkerIsInput(t *testing.T) {
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 3, 1)
 	w.awaitReady(3)

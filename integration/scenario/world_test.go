@@ -22,15 +22,15 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// patience bounds every wait. It is long: only a failure ever takes it.
+// patience bounds every wait. Only a failure takes so long.
 const patience = 90 * time.Second
 
-// pollEvery is how often something is looked at that gives no signal.
+// pollEvery is the interval of polls for conditions without a signal.
 const pollEvery = 5 * time.Millisecond
 
 var space = keyspace.New("default")
 
-// world is a fleet of processes, with what a test looks at it with.
+// world is a fleet of processes and the clients of a test.
 type world struct {
 	*testing.T
 	ctx    context.Context
@@ -39,14 +39,14 @@ type world struct {
 	store  *store.Etcd
 	dir    string
 	binary string
-	// restored is the revision that the history begins at, where etcd was restored.
+	// restored is the first revision of the history after a restore of etcd.
 	restored int64
-	// tampered are the revisions that the test wrote itself, against all rules.
+	// tampered are the revisions that the test wrote itself.
 	tampered map[int64]bool
 }
 
-// start starts a fleet. When the test ends, the history of etcd is audited and
-// the fleet closed.
+// start starts a fleet. At the end of the test it audits the history of etcd and closes the
+// fleet.
 func start(t *testing.T, config fleet.Config) *world {
 	t.Helper()
 	w := &world{T: t, dir: t.TempDir(), tampered: map[int64]bool{}}
@@ -63,7 +63,7 @@ func start(t *testing.T, config fleet.Config) *world {
 	w.store = connect(t, f.Etcd()[0])
 	t.Cleanup(func() {
 		checkHistory(t, w.store, w.restored, w.tampered)
-		w.store.Close() // etcd waits for those who still watch, when it is told to stop
+		w.store.Close() // a stopping etcd waits for open watches
 		if err := f.Close(); err != nil {
 			t.Errorf("stopping the fleet: %v", err)
 		}
@@ -73,8 +73,8 @@ func start(t *testing.T, config fleet.Config) *world {
 	return w
 }
 
-// ownBinary gives a test its own name of the binary, by which its processes
-// are told from those of others.
+// ownBinary returns a link to the binary that is unique to a test, by which its processes
+// are found.
 func ownBinary(t *testing.T, dir string) string {
 	t.Helper()
 	own := filepath.Join(dir, "berth")
@@ -101,7 +101,7 @@ func connect(t *testing.T, endpoint string) *store.Etcd {
 	return s
 }
 
-// until waits for something that gives no signal; what says what is missing.
+// until polls a condition without a signal: what returns what is missing, or nothing.
 func until(t *testing.T, what func() string) {
 	t.Helper()
 	tick, timeout := time.NewTicker(pollEvery), time.NewTimer(patience)
@@ -120,8 +120,8 @@ func until(t *testing.T, what func() string) {
 	}
 }
 
-// checkHistory judges all that etcd ever held, or what it held at a revision and
-// all since, but for what the test did to it.
+// checkHistory audits the whole history of etcd, or the state at a revision and the history
+// since then, without the revisions that the test wrote.
 func checkHistory(t *testing.T, s store.Store, from int64, tampered map[int64]bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -230,13 +230,14 @@ func (w *world) startSim(prefix string, n, slots int) {
 	}
 }
 
-// leader is the process that leads a service, once somebody does, and its term.
+// leader waits until a service has a leader and returns its process and term.
 func (w *world) leader(service string) (leader *child.Process, term int64) {
 	w.Helper()
 	return w.nextLeader(service, nil, 0)
 }
 
-// nextLeader is who leads a service after a leader that is named, and its term.
+// nextLeader waits for the leader of a service after another one, and returns its process
+// and term.
 func (w *world) nextLeader(service string, before *child.Process, term int64) (leader *child.Process, now int64) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -285,8 +286,8 @@ func (w *world) await(r *berthv1.Reservation, states ...berthv1.Reservation_Stat
 	return answer
 }
 
-// awaitRunning waits until a reservation is ACTIVE and so many of its workers are
-// counted as running, which is some time after their events tell it.
+// awaitRunning waits until a reservation is ACTIVE and so many of its workers are counted
+// as running, which is some time after their events.
 func (w *world) awaitRunning(r *berthv1.Reservation, n int32) {
 	w.Helper()
 	until(w.T, func() string {
@@ -298,7 +299,7 @@ func (w *world) awaitRunning(r *berthv1.Reservation, n int32) {
 	})
 }
 
-// awaitEvents reads the events of a job until enough of them were seen.
+// awaitEvents reads the events of a job until enough returns true.
 func (w *world) awaitEvents(job string, enough func(*berthv1.Event) bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -314,8 +315,8 @@ func (w *world) awaitEvents(job string, enough func(*berthv1.Event) bool) {
 	w.Fatalf("the events of %s do not come", job)
 }
 
-// awaitWorkers waits until n workers of a job have had an event of the kind, and
-// answers them by index.
+// awaitWorkers waits until n workers of a job have an event of the kind, and returns them
+// by index.
 func (w *world) awaitWorkers(job string, kind berthv1.Event_Kind, n int) map[int32]*berthv1.EventWorker {
 	w.Helper()
 	seen := map[int32]*berthv1.EventWorker{}
@@ -330,14 +331,14 @@ func (w *world) awaitWorkers(job string, kind berthv1.Event_Kind, n int) map[int
 	return seen
 }
 
-// awaitNoted waits until the record of a job's only reservation says that it is ACTIVE,
-// which is some time after its task does.
+// awaitNoted waits until the record of a job's only reservation is ACTIVE, which is some
+// time after its task.
 func (w *world) awaitNoted(job string) {
 	w.Helper()
 	w.awaitEvents(job, func(e *berthv1.Event) bool { return e.GetKind() == berthv1.Event_RESERVATION_ASSIGNED })
 }
 
-// keys reads everything there is now, as the revision of each key.
+// keys returns the current keys with a prefix and their revisions.
 func (w *world) keys(prefix string) map[string]int64 {
 	w.Helper()
 	kvs, _, err := store.Range(w.ctx, w.store, prefix)
@@ -351,7 +352,7 @@ func (w *world) keys(prefix string) map[string]int64 {
 	return keys
 }
 
-// records reads and decodes everything of a kind there is now.
+// records returns all current records of a kind.
 func records[R model.Record](w *world, kind model.Kind) []R {
 	w.Helper()
 	kvs, _, err := store.Range(w.ctx, w.store, space.Prefix())
@@ -367,7 +368,7 @@ func records[R model.Record](w *world, kind model.Kind) []R {
 	return list
 }
 
-// decode reads one record of a kind; nil for others.
+// decode decodes a record of a kind, and returns nil for others.
 func decode(w *world, c store.Change, kind model.Kind) model.Record {
 	w.Helper()
 	ref, ok := space.Parse(c.Key)
@@ -381,7 +382,7 @@ func decode(w *world, c store.Change, kind model.Kind) model.Record {
 	return record
 }
 
-// history reads all changes there ever were.
+// history returns all changes since the first revision.
 func (w *world) history() []store.Change {
 	w.Helper()
 	page, err := w.store.Page(w.ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
@@ -406,8 +407,7 @@ func (w *world) history() []store.Change {
 	return changes
 }
 
-// lastOf finds what became of a worker, ended ones included, by the last record
-// that names it.
+// lastOf returns a worker, which may have ended, as the last record with it has it.
 func (w *world) lastOf(uid string, index int32) model.TaskWorker {
 	w.Helper()
 	var last model.TaskWorker
@@ -423,12 +423,12 @@ func (w *world) lastOf(uid string, index int32) model.TaskWorker {
 	return last
 }
 
-// shell is a batch of n workers that run a script.
+// shell returns a batch of n workers that run a script.
 func shell(job, stage string, n int, script string) *berthv1.Reservation {
 	return &berthv1.Reservation{Job: job, Stage: stage, Count: int32(n), Task: &berthv1.Task{Command: "sh", Args: []string{"-ec", script}}}
 }
 
-// refusal checks that an error is an expected refusal.
+// refusal checks that an error is the expected one.
 func refusal(t *testing.T, err error, kind fault.Kind, reason fault.Reason, field string) {
 	t.Helper()
 	f := fault.Of(err)
@@ -441,17 +441,17 @@ func refusal(t *testing.T, err error, kind fault.Kind, reason fault.Reason, fiel
 	}
 }
 
-// processes are the living processes whose program, command line or environment
-// has the text in it, with their command lines.
+// processes returns the running processes whose program, command line or environment has
+// the text, and their command lines.
 func processes(text string) map[int]string {
 	found := map[int]string{}
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	for _, entry := range entries {
 		var pid int
-		fmt.Sscanf(filepath.Base(entry), "%d", &pid) //nolint:errcheck // the pattern matches numbers
+		fmt.Sscanf(filepath.Base(entry), "%d", &pid) //nolint:errcheck // only numbers match
 		program, err := os.Readlink(filepath.Join(entry, "exe"))
 		if err != nil {
-			continue // it has gone, or is a zombie
+			continue // it has exited, or is a zombie
 		}
 		line, _ := os.ReadFile(filepath.Join(entry, "cmdline"))
 		command := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
@@ -463,7 +463,7 @@ func processes(text string) map[int]string {
 	return found
 }
 
-// environment of a process, empty when it has gone.
+// environment returns the environment of a process, or nothing if it has exited.
 func environment(pid int) map[string]string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	env := map[string]string{}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -45,12 +46,8 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if a.AllowEnv == nil {
 		a.AllowEnv = []string{"*"}
 	}
-	if a.Name == "" {
-		a.Name = a.ID
-	}
-	if a.Dir == "" {
-		a.Dir = filepath.Join(f.config.Dir, a.Name)
-	}
+	a.Name = cmp.Or(a.Name, a.ID)
+	a.Dir = cmp.Or(a.Dir, filepath.Join(f.config.Dir, a.Name))
 	gateways, err := f.via(a.Name, model.ServiceGateway, f.AgentsGateways())
 	if err != nil {
 		return err

@@ -7,9 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process/child"
@@ -31,11 +28,7 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	var peers, cluster []string
 	for i := range f.config.Etcd {
 		name := fmt.Sprintf("etcd-%d", i)
-		listen, err := f.address(name, 0)
-		if err != nil {
-			return err
-		}
-		peer, err := f.address(name, 1)
+		listen, peer, err := f.memberAddresses(name)
 		if err != nil {
 			return err
 		}
@@ -69,22 +62,23 @@ func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error
 	return err
 }
 
-// AddMember adds a member to etcd and starts it. The services continue with the endpoints
-// that they were started with.
-func (f *Fleet) AddMember(ctx context.Context) error {
+// memberAddresses returns the addresses of a member for clients and for other members.
+func (f *Fleet) memberAddresses(name string) (listen, peer string, err error) {
+	if listen, err = f.address(name, 0); err == nil {
+		peer, err = f.address(name, 1)
+	}
+	return listen, peer, err
+}
+
+// AddMember starts one more member of etcd once join has added its peer URL to the cluster.
+// The services continue with the endpoints that they were started with.
+func (f *Fleet) AddMember(ctx context.Context, join func(peerURL string) error) error {
 	name := fmt.Sprintf("etcd-%d", len(f.members))
-	listen, err := f.address(name, 0)
+	listen, peer, err := f.memberAddresses(name)
 	if err != nil {
 		return err
 	}
-	peer, err := f.address(name, 1)
-	if err != nil {
-		return err
-	}
-	if err := f.changeMembers(ctx, func(s *store.Etcd) error {
-		_, err := s.Client().MemberAdd(ctx, []string{"http://" + peer})
-		return err
-	}); err != nil {
+	if err := join("http://" + peer); err != nil {
 		return err
 	}
 	cluster := strings.ReplaceAll(f.initial, "http://", "") + "," + name + "=" + peer
@@ -93,45 +87,6 @@ func (f *Fleet) AddMember(ctx context.Context) error {
 	}
 	f.etcds = append(f.etcds, listen)
 	return f.members[len(f.members)-1].Start(ctx)
-}
-
-// RemoveMember removes the i-th member from etcd and kills it.
-func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
-	id, _, err := f.memberStatus(ctx, i)
-	if err != nil {
-		return err
-	}
-	if err := f.changeMembers(ctx, func(s *store.Etcd) error {
-		_, err := s.Client().MemberRemove(ctx, id)
-		return err
-	}); err != nil {
-		return err
-	}
-	f.members[i].Kill()
-	return nil
-}
-
-// changeMembers retries a change of the members until etcd accepts it: etcd rejects
-// changes until its members have been connected for five seconds.
-func (f *Fleet) changeMembers(ctx context.Context, change func(*store.Etcd) error) error {
-	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := change(s)
-		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
 }
 
 // StartMembers starts all members of etcd concurrently, because none is ready before a

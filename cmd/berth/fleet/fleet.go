@@ -7,6 +7,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,15 +98,7 @@ const (
 
 // Start starts etcd, the services and the gateways.
 func Start(ctx context.Context, config Config) (*Fleet, error) {
-	if config.Replicas == 0 {
-		config.Replicas = 2
-	}
-	if config.Gateways == 0 {
-		config.Gateways = 1
-	}
-	if config.LogLevel == "" {
-		config.LogLevel = "info"
-	}
+	config.Replicas, config.Gateways, config.LogLevel = cmp.Or(config.Replicas, 2), cmp.Or(config.Gateways, 1), cmp.Or(config.LogLevel, "info")
 	if config.Via == nil {
 		config.Via = func(_, _, address string) (string, error) { return address, nil }
 	}

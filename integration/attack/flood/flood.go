@@ -1,7 +1,7 @@
-// Package flood loads a listener as a stranger does who wants it to stop serving
-// others: with connections, requests and streams that never end.
+// Package flood loads a listener like a stranger who wants it to stop serving others: with
+// connections, requests and streams that never end.
 //
-// Floods speak raw HTTP/1 and HTTP/2, since clients would be too polite.
+// Floods use raw HTTP/1 and HTTP/2, because client libraries respect limits.
 package flood
 
 import (
@@ -20,21 +20,21 @@ import (
 // dialers is how many connections are opened at a time.
 const dialers = 64
 
-// Flood holds what it has opened at one address until the listener closes it.
+// Flood keeps what it has opened at one address until the listener closes it.
 type Flood struct {
 	address string
 
 	readers sync.WaitGroup // one for each connection that is open
 }
 
-// New makes a flood of the listener at an address.
+// New returns a flood of the listener at an address.
 func New(address string) *Flood { return &Flood{address: address} }
 
 // Wait waits until the listener has closed all connections.
 func (f *Flood) Wait() { f.readers.Wait() }
 
-// open makes n connections and has each send something. A connection that the
-// listener closes is no error: that is what it is for.
+// open opens n connections and sends on each. A connection that the listener closes is not
+// an error but the purpose of its limits.
 func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 	numbers := make(chan int)
 	errs := make(chan error, dialers)
@@ -68,7 +68,7 @@ func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 	}
 }
 
-// read takes what the listener answers until it closes the connection.
+// read reads the answers of the listener until it closes the connection.
 func read(c net.Conn) {
 	defer c.Close()
 	var answer [512]byte
@@ -87,8 +87,8 @@ func write(c net.Conn, text ...[]byte) {
 	}
 }
 
-// Idle opens connections that do nothing: a third says nothing at all, a third has
-// made a request of HTTP/1, and a third has begun HTTP/2.
+// Idle opens connections that do nothing: a third sends nothing, a third has made a request
+// of HTTP/1, and a third has begun HTTP/2.
 func (f *Flood) Idle(n int) error {
 	return f.open(n, func(i int, c net.Conn) {
 		switch i % 3 {
@@ -122,16 +122,15 @@ func (f *Flood) Heads(n, size int) error {
 	return f.open(n, func(_ int, c net.Conn) { go write(c, head) })
 }
 
-// Streams opens streams that stay open because nothing happens that they wait
-// for, so many on each connection.
+// Streams opens streams that wait for events that never happen, so many on each connection.
 func (f *Flood) Streams(n, each int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		return append(headers(id, "/grpc.health.v1.Health/Watch", false), data(id, message([]byte("\x0a\x07gateway"), 0), true)...)
 	})
 }
 
-// Watches opens streams with a message of so many bytes each, which the listener may
-// keep for as long as they are open. At most 60,000 bytes fit without its consent.
+// Watches opens streams with a message of so many bytes each, which the listener may keep
+// while they are open. At most 60,000 bytes fit into the initial flow-control window.
 func (f *Flood) Watches(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		name := binary.AppendUvarint([]byte{0x0a}, uint64(size))
@@ -140,8 +139,8 @@ func (f *Flood) Watches(n, each, size int) error {
 	})
 }
 
-// Headers opens streams with so many bytes of headers each, which take some bytes to
-// send: they refer to a field that the first stream of the connection has defined.
+// Headers opens streams with so many bytes of headers each, which take few bytes to send:
+// they refer to a field that the first stream of the connection has defined.
 func (f *Flood) Headers(n, each, size int) error {
 	const value = 3900 // as much as a listener keeps
 	field := []byte("\x40\x05x-bin\x7f")
@@ -157,8 +156,8 @@ func (f *Flood) Headers(n, each, size int) error {
 	})
 }
 
-// Unfinished opens streams with a message each that stays one byte short. At most
-// 60,000 bytes fit without the listener's consent.
+// Unfinished opens streams with a message each that stays one byte short. At most 60,000
+// bytes fit into the initial flow-control window.
 func (f *Flood) Unfinished(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		text := headers(id, "/berth.v1.Reservations/UpsertReservation", false)
@@ -185,9 +184,9 @@ func (f *Flood) Compressed(n, each, size int) error {
 	})
 }
 
-// Resets begins so many streams on a number of connections and resets each at once,
-// and waits until the listener has read them. A connection that the listener has
-// closed is replaced, as often as there are streams left.
+// Resets begins so many streams on a number of connections, resets each immediately, and
+// waits until the listener has read them. A connection that the listener has closed is
+// replaced while streams are left.
 func (f *Flood) Resets(n, conns int) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -235,7 +234,7 @@ func (f *Flood) streams(n, each int, begin func(id uint32) []byte) error {
 	})
 }
 
-// preface is what a client of HTTP/2 begins with.
+// preface returns the first bytes of an HTTP/2 client.
 func preface() []byte {
 	return append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0, nil)...)
 }
@@ -246,7 +245,7 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
 }
 
-// headers begin a call, with more of an encoded block.
+// headers returns the HEADERS frame of a call, with more of an encoded block.
 func headers(stream uint32, method string, end bool, more ...byte) []byte {
 	var block []byte
 	for _, h := range [][2]string{
@@ -266,12 +265,12 @@ func headers(stream uint32, method string, end bool, more ...byte) []byte {
 	return frame(1, flags, stream, append(block, more...))
 }
 
-// message is a message of gRPC that lacks so many bytes.
+// message returns a gRPC message that lacks so many bytes.
 func message(text []byte, missing int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)+missing)), text...)
 }
 
-// pieces are the frames of a message after which more could follow.
+// pieces returns the frames of a message that does not end its stream.
 func pieces(stream uint32, message []byte) []byte {
 	var text []byte
 	for piece := range slices.Chunk(message, 16_000) {

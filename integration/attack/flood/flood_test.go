@@ -25,7 +25,7 @@ import (
 
 var floods = flag.Bool("floods", false, "flood with the full numbers, which takes two minutes and the whole machine")
 
-// attacker makes this process one that floods: "address kind n each size".
+// attacker makes this process flood: "address kind n each size".
 var attacker = flag.String("attacker", "", "flood an address in place of testing")
 
 // binary is the program `berth`.
@@ -48,14 +48,14 @@ func TestMain(m *testing.M) {
 
 const patience = 2 * time.Minute
 
-// sent is what an attacker writes when all of its flood has been sent. Then it writes
-// how long the listener took from there to close all of its connections.
+// sent is the line that an attacker writes when all of its flood has been sent. Then it
+// writes how long the listener took from there to close all of its connections.
 const sent = "sent"
 
 // attack floods until its input ends.
 func attack(what string) error {
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // either way it has ended
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // in both cases the input has ended
 		os.Exit(0)
 	}()
 	var (
@@ -86,11 +86,11 @@ func attack(what string) error {
 	select {}
 }
 
-// startAttack starts an attacker and waits until it has sent all of its flood. It
-// answers the lines that the attacker writes later.
+// startAttack starts an attacker and waits until it has sent all of its flood. It returns
+// the lines that the attacker writes later.
 //
-// A stranger brings processors of its own. The attacker has none here, so it runs
-// with the lowest priority, on what the processes of Berth and the callers leave it.
+// A real attacker has processors of its own. This one shares them, so it runs with the
+// lowest priority.
 func startAttack(t *testing.T, address, kind string, n, each, size int) <-chan string {
 	t.Helper()
 	self, err := os.Executable()
@@ -132,8 +132,7 @@ func startAttack(t *testing.T, address, kind string, n, each, size int) <-chan s
 	return lines
 }
 
-// callers are others than the flood: they read over REST and gRPC, twenty times a
-// second each.
+// callers are other callers: they read over REST and gRPC, twenty times a second each.
 type callers struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -194,8 +193,8 @@ func call(t *testing.T, f *fleet.Fleet) *callers {
 	return c
 }
 
-// p95 returns the 95th percentile of the calls since it was called last, and the
-// errors of all.
+// p95 returns the 95th percentile of the calls since its last call, and the errors of all
+// calls.
 func (c *callers) p95() (time.Duration, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +206,7 @@ func (c *callers) p95() (time.Duration, int, error) {
 	return took[len(took)*95/100], len(took), errors.Join(c.fails...)
 }
 
-// memory reads a line of a process's status, bytes.
+// memory reads a line of a process's status, in bytes.
 func memory(t *testing.T, pid int, line string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -255,9 +254,9 @@ func stolen(t *testing.T) func() float64 {
 	}
 }
 
-// A gateway stays small and serves others while it is flooded, and gets rid of the
-// connections of the flood. The latency of calls is asserted only in phases in which
-// the host takes less than a twentieth of the processors.
+// A flooded gateway stays small, serves others, and closes the connections of the flood.
+// The latency of calls is asserted only in phases in which the host takes less than a
+// twentieth of the processors.
 func TestFloodsA7(t *testing.T) {
 	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers, gzip int }
 	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20, watches: 100, headers: 200, gzip: 200}

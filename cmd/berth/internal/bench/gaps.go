@@ -33,14 +33,12 @@ func (g *gaps) longest(from, to time.Time) time.Duration {
 	defer g.mu.Unlock()
 	last, longest := from, time.Duration(0)
 	for _, at := range g.at {
-		switch {
-		case at.Before(from):
-			last = at
-			continue
-		case at.After(to):
-			return max(longest, to.Sub(last))
+		if at.After(to) {
+			break
 		}
-		longest = max(longest, at.Sub(last))
+		if !at.Before(from) {
+			longest = max(longest, at.Sub(last))
+		}
 		last = at
 	}
 	return max(longest, to.Sub(last))
