@@ -43,17 +43,15 @@ func Run(ctx context.Context, config Config, listening func(process.Addresses)) 
 	}
 	renewer := liveness.NewRenewer(r.Store.Client())
 	r.Go("renewals", renewer.Run)
-	reports := internal.NewReports(r.Gateway)
-	reports.Guard = l.Guard
+	reports := internal.NewReports(r.Gateway, l.Guard)
 	r.Go("reports", reports.Run)
-	prober := internal.NewProber(r.Gateway, r.Log)
-	prober.Guard = l.Guard
+	prober := internal.NewProber(r.Gateway, l.Guard, r.Log)
 	r.Go("probes", prober.Run)
 
 	internal.CollectMetrics(r, l)
 
 	Serve(r.Server, l)
-	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, prober, r.Gateway, r.Log)
+	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, prober, controlv1.NewAgentsClient(r.Gateway), r.Log)
 	r.Go("heartbeats", heartbeats.Run)
 	r.Metrics.Collect(heartbeats.Show)
 	controlv1.RegisterHeartbeatsServer(r.Server, heartbeats)

@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// many are workers whose report is larger than what is decoded while others wait.
+// many are workers whose report is larger than largeRequest.
 func many() []*controlv1.WorkerReport {
 	indexes := make([]int32, largeRequest/8)
 	for i := range indexes {
@@ -22,8 +22,7 @@ func many() []*controlv1.WorkerReport {
 	return running(indexes...)
 }
 
-// Large and small requests of an agent are taken in the order in which they came.
-func TestLargeRequestsAreTakenInOrder(t *testing.T) {
+func TestLargeAndSmallRequestsAreHandledInOrder(t *testing.T) {
 	h, agents := heartbeats(t)
 	incarnation := register(t, agents, "a", "n").GetIncarnation()
 	s, _ := openRelay(t, h)
@@ -37,15 +36,15 @@ func TestLargeRequestsAreTakenInOrder(t *testing.T) {
 		case next:
 			next++
 		default:
-			t.Fatalf("report %d is answered before %d", a.GetReport().GetSequence(), next)
+			t.Fatalf("report %d was answered before %d", a.GetReport().GetSequence(), next)
 		}
 		return next == 3
 	})
 }
 
-// A large report is decoded for the agent that registered the executor alone. What a
-// stranger sends is not looked at: here it cannot be decoded.
-func TestLargeRequestsOfStrangersAreNotDecoded(t *testing.T) {
+// A large report is decoded only for the agent that registered the executor. The reports here
+// cannot be decoded, and only the registered agent gets that error.
+func TestLargeRequestsOfOtherAgentsAreNotDecoded(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		registered := registerAgent(t, agents, "n1", "secret")
 		for _, test := range []struct {
@@ -79,9 +78,9 @@ func TestLargeRequestsOfStrangersAreNotDecoded(t *testing.T) {
 	})
 }
 
-// An agent may have freeWorkers whatever others report. Above that there is a bound
-// for all together, and what an agent had is free once its stream has ended.
-func TestReportedWorkersAreBounded(t *testing.T) {
+// Each agent may report freeWorkers. The rest is limited for all agents together, and the share
+// of an agent is free again once its stream has ended.
+func TestReportedWorkersAreLimited(t *testing.T) {
 	var all sharedWorkers
 	report := func(l *reportedWorkers, from, to int32) bool {
 		r := &controlv1.ExecutorReport{}
@@ -102,13 +101,13 @@ func TestReportedWorkersAreBounded(t *testing.T) {
 	all.workers.Store(maxSharedWorkers)
 	others := newReportedWorkers(&all)
 	if !report(others, 0, freeWorkers) {
-		t.Error("an agent is refused for the workers of another")
+		t.Error("an agent was refused because of the workers of another")
 	}
 	if report(others, freeWorkers, freeWorkers+1) {
-		t.Error("more workers of all than there may be")
+		t.Error("more workers of all agents than the limit")
 	}
 	crowded.close()
 	if !report(newReportedWorkers(&all), 0, freeWorkers+1) || all.workers.Load() != maxSharedWorkers-(wire.MaxReportedWorkers-freeWorkers)+1 {
-		t.Errorf("%d workers of all after one agent has gone", all.workers.Load())
+		t.Errorf("%d workers of all agents after one stream has ended", all.workers.Load())
 	}
 }

@@ -18,8 +18,7 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// ready registers an executor, puts its presence into the store and answers the
-// etcd lease that it stands on.
+// ready registers an executor, puts its presence into the store, and returns the etcd lease.
 func ready(t *testing.T, s store.Store, agents *Agents, id string) int64 {
 	t.Helper()
 	lease, err := s.Grant(t.Context(), time.Minute)
@@ -77,7 +76,7 @@ func TestDisableDrainClaim(t *testing.T) {
 	if err != nil || enabled.GetUndone() != 3 || enabled.GetRequestId() == "" {
 		t.Fatal(enabled, err)
 	}
-	// A call without an id is given one, by which it can be repeated and undone.
+	// A call without an ID gets one, with which it can be repeated and undone.
 	made, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1})
 	if err != nil || made.GetRequestId() == "" {
 		t.Fatal(made, err)
@@ -225,8 +224,7 @@ func TestInventoryFindings(t *testing.T) {
 	}
 }
 
-// Agents that are refused for their secrets are many where a fleet was copied. They
-// hide no other finding.
+// In a copied fleet many agents are refused for their secrets. Their findings hide no other.
 func TestDuplicateAgentsHideNoOtherFinding(t *testing.T) {
 	const refused = 300
 	s := store.NewFake(store.FakeConfig{})

@@ -5,13 +5,10 @@ import (
 	"log/slog"
 	"time"
 
-	"google.golang.org/grpc"
-
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/store"
-	"berth.dev/services/executor-state/internal/liveness"
 	"berth.dev/services/executor-state/inventory"
 )
 
@@ -74,11 +71,7 @@ type renewer interface {
 }
 
 // NewHeartbeats returns the service; Run handles the heartbeats that it receives.
-func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer *liveness.Renewer, reports *Reports, prober *Prober, gateway grpc.ClientConnInterface, log *slog.Logger) *Heartbeats {
-	return newHeartbeats(l, s, renewer, reports, prober, controlv1.NewAgentsClient(gateway), log)
-}
-
-func newHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer, reports *Reports, prober *Prober, leader controlv1.AgentsClient, log *slog.Logger) *Heartbeats {
+func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer, reports *Reports, prober *Prober, leader controlv1.AgentsClient, log *slog.Logger) *Heartbeats {
 	return &Heartbeats{
 		loop: l, store: s, renewer: renewer, reports: reports, prober: prober, leader: leader, log: log,
 		peeks: newLimiter(maxLoopCalls), joins: newLimiter(concurrentJoins), queue: newSessionQueue(), decoding: newLimiter(1),

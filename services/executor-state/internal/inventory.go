@@ -101,15 +101,24 @@ func (s *Executors) ListExecutors(ctx context.Context, req *berthv1.ListExecutor
 
 // GetExecutor implements berth.v1.Executors.
 func (s *Executors) GetExecutor(ctx context.Context, req *berthv1.GetExecutorRequest) (*berthv1.Executor, error) {
-	var view inventory.ExecutorView
-	found := false
-	if err := s.loop.Read(ctx, true, func(c *inventory.Core) { view, found = c.Executor(req.GetId()) }); err != nil {
+	view, err := find(ctx, s.loop, (*inventory.Core).Executor, req.GetId(), "there is no executor %s")
+	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", req.GetId())
-	}
 	return executor(view), nil
+}
+
+// find reads a value with a name from the core. The message of the error for a missing one
+// contains the name.
+func find[T any](ctx context.Context, owner loop.Owner[*inventory.Core], get func(*inventory.Core, string) (T, bool), name, missing string) (value T, err error) {
+	found := false
+	if err := owner.Read(ctx, true, func(c *inventory.Core) { value, found = get(c, name) }); err != nil {
+		return value, err
+	}
+	if !found {
+		return value, fault.New(fault.NotFound, fault.ReasonNotFound, missing, name)
+	}
+	return value, nil
 }
 
 func executor(v inventory.ExecutorView) *berthv1.Executor {

@@ -110,7 +110,7 @@ func TestExecutors(t *testing.T) {
 	}
 }
 
-// direct is the leader without a gateway between.
+// direct is the leader without a gateway.
 type direct struct {
 	controlv1.AgentsClient
 	agents *Agents
@@ -156,7 +156,7 @@ func (s *pipe[In, Out]) Send(m *Out) error {
 	}
 }
 
-// heartbeats serves streams on a real etcd, whose leases they are about.
+// heartbeats serves streams with a real etcd and its leases.
 func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	t.Helper()
 	s := etcdtest.Start(t).Store(t)
@@ -170,7 +170,7 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	t.Cleanup(func() { stop(); <-ended; <-ended })
 	agents := NewAgents(l)
 	gone := &Prober{queue: make(chan brokenStream, 8)}
-	return run(t, newHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))), agents
+	return run(t, NewHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))), agents
 }
 
 // stream is the heartbeats of one agent.
@@ -186,7 +186,7 @@ func open(t *testing.T, h *Heartbeats) (*stream, context.CancelFunc) {
 	return s, cancel
 }
 
-// beat sends a heartbeat and answers what came first: an answer, or the end.
+// beat sends a heartbeat, and returns the first answer or the error of the stream.
 func (s *stream) beat(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnswer, error) {
 	select {
 	case s.in <- m:
@@ -213,9 +213,9 @@ func TestHeartbeats(t *testing.T) {
 		}
 	}
 	if h.streams.count != 1 || h.streams.late.Count() != 2 || h.streams.late.Sum != 0 {
-		t.Errorf("3 beats at once on a stream are counted as %d streams, %+v", h.streams.count, h.streams.late)
+		t.Errorf("3 heartbeats on one stream count as %d streams, %+v", h.streams.count, h.streams.late)
 	}
-	// A report is answered beside the heartbeats.
+	// A report has an answer of its own.
 	s.in <- &controlv1.HeartbeatRequest{Id: "a", Incarnation: first, Report: &controlv1.ExecutorReport{Sequence: 5}}
 	for reported := false; !reported; {
 		answer := <-s.out
@@ -231,14 +231,14 @@ func TestHeartbeats(t *testing.T) {
 		case <-s.out:
 		case err := <-s.outcome:
 			if ended = true; err != nil {
-				t.Errorf("an agent that has said all ends its stream with %v", err)
+				t.Errorf("an agent that closes its stream gets %v", err)
 			}
 		}
 	}
-	// Whoever's stream ends may be dead, and is looked after.
+	// The agent may be dead, so it is probed.
 	want := brokenStream{id: "a", address: presence.Executor.Address, incarnation: first, lease: presence.Live.EtcdLease}
 	if got := <-h.prober.queue; got != want {
-		t.Errorf("looked after is %+v, want %+v", got, want)
+		t.Errorf("probed %+v, want %+v", got, want)
 	}
 
 	s, cancel := open(t, h)
@@ -251,10 +251,10 @@ func TestHeartbeats(t *testing.T) {
 	}
 	cancel()
 
-	// Who hangs up.
+	// The agent cancels its stream.
 	s, cancel = open(t, h)
 	cancel()
 	if err := <-s.outcome; err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("hung up: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// slow is a leader that has time for one announcement after the other.
+// slow is a leader that handles one announcement at a time.
 type slow struct {
 	controlv1.AgentsClient
 	agents *Agents
@@ -36,7 +36,7 @@ func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ .
 	return answer, err
 }
 
-// grants counts etcd leases of executors. Those that lead have others.
+// grants counts the granted etcd leases of executors, not those of leaders.
 type grants struct {
 	store.Store
 	mu sync.Mutex
@@ -52,15 +52,15 @@ func (g *grants) Grant(ctx context.Context, ttl time.Duration) (store.Lease, err
 	return g.Store.Grant(ctx, ttl)
 }
 
-// So many executors join at once that it takes longer than a beat may: each is
-// granted one etcd lease, and none for nothing.
-func TestNewcomersGetThrough(t *testing.T) {
+// So many executors join at once that it takes longer than heartbeatTimeout. Each is granted one
+// etcd lease, and uses it.
+func TestManyJoinsGetThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 800
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
 		agents := NewAgents(l)
-		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newLimiter(1)}, slog.New(slog.DiscardHandler)))
+		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newLimiter(1)}, slog.New(slog.DiscardHandler)))
 		var joining sync.WaitGroup
 		for i := range n {
 			id := fmt.Sprint("e", i)
@@ -83,14 +83,14 @@ func TestNewcomersGetThrough(t *testing.T) {
 	})
 }
 
-// A heartbeat for an executor that nobody has registered, or from an agent other than
-// the one that has, costs etcd no lease.
+// No etcd lease is granted for an executor that is not registered, or to an agent that did not
+// register it.
 func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
 		agents := NewAgents(l)
-		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
+		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
 		incarnation := register(t, agents, "e", "n").GetIncarnation()
 		for _, test := range []struct {
 			id          string
@@ -111,8 +111,8 @@ func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
 	})
 }
 
-// Executors of the largest number must not fill etcd, whatever their agents register.
-func TestRegistrationIsBounded(t *testing.T) {
+// The largest fleet must not fill etcd, whatever its agents register.
+func TestRegistrationSizeIsLimited(t *testing.T) {
 	agents := NewAgents(start(t, store.NewFake(store.FakeConfig{})))
 	register := func(share string) error {
 		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{

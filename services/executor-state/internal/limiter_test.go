@@ -14,7 +14,7 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// busy is a loop whose round does not end before it is told to.
+// busy is a loop whose round ends only when the test allows it.
 type busy struct {
 	loop.Owner[*inventory.Core]
 	round chan struct{}
@@ -31,9 +31,9 @@ func (b *busy) Do(context.Context, any) (any, error) {
 	return inventory.Registered{Incarnation: 1}, nil
 }
 
-// Ten thousand agents that register at once leave the loop to others; each has
-// its turn, or leaves at its deadline.
-func TestJoiningLeavesRoomForOthers(t *testing.T) {
+// Ten thousand agents that register at once do not fill the loop. Each gets through or fails at
+// its deadline.
+func TestRegistrationsDoNotFillTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, patient = 10_000, 9_000
 		b := &busy{round: make(chan struct{})}
@@ -56,22 +56,22 @@ func TestJoiningLeavesRoomForOthers(t *testing.T) {
 		}
 		synctest.Wait()
 		if b.waiting != maxLoopCalls {
-			t.Errorf("%d agents are with the loop, want %d", b.waiting, maxLoopCalls)
+			t.Errorf("%d agents call the loop, want %d", b.waiting, maxLoopCalls)
 		}
 		time.Sleep(2 * time.Second)
 		for range agents - patient {
 			if err := <-answers; !fault.Is(err, fault.ReasonOverloaded) {
-				t.Fatalf("an agent whose deadline is over is told %v", err)
+				t.Fatalf("an agent past its deadline gets %v", err)
 			}
 		}
 		close(b.round)
 		for range patient {
 			if err := <-answers; err != nil {
-				t.Fatalf("an agent that waited is told %v", err)
+				t.Fatalf("an agent that waited gets %v", err)
 			}
 		}
 		if b.waiting != patient {
-			t.Errorf("the loop was asked %d times", b.waiting)
+			t.Errorf("the loop was called %d times", b.waiting)
 		}
 	})
 }

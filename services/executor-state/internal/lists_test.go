@@ -20,7 +20,7 @@ import (
 	"berth.dev/testkit/rpctest"
 )
 
-// attributesOf returns n attributes, each as large as it may be.
+// attributesOf returns n attributes of the maximum size.
 func attributesOf(n int) map[string]string {
 	attributes := map[string]string{}
 	for i := range n {
@@ -29,8 +29,8 @@ func attributesOf(n int) map[string]string {
 	return attributes
 }
 
-// A page is one message between replicas and gateways, however large its executors
-// are; all pages together hold every one once.
+// A page fits in one message between replicas and gateways, however large its executors are. All
+// pages together contain every executor once.
 func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 	const registered = 600
 	l := start(t, store.NewFake(store.FakeConfig{}))
@@ -74,9 +74,9 @@ func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 	}
 }
 
-// Lists of SKUs and of pools have no pages: what would make one too large for a message
-// is refused, by whichever of many callers.
-func TestCatalogIsBoundedInBytes(t *testing.T) {
+// Lists of SKUs and of pools have no pages. A record that would make its list too large for a
+// message is refused, whichever of many callers writes it.
+func TestCatalogSizeIsLimited(t *testing.T) {
 	for _, c := range []struct {
 		kind string
 		put  func(ctx context.Context, c berthv1.CatalogClient, name string, attributes map[string]string) error
@@ -127,7 +127,7 @@ func TestCatalogIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A SKU in a full catalog can be put again, in another case too, and made smaller.
+// In a full catalog an existing SKU can be written again, also in another case, and made smaller.
 func TestAFullCatalogCanBeReduced(t *testing.T) {
 	catalog := NewCatalog(start(t, store.NewFake(store.FakeConfig{})))
 	put := func(name string, attributes map[string]string) error {

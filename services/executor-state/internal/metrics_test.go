@@ -12,7 +12,7 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// scrape is what a scrape of figures answers.
+// scrape returns the text of a scrape.
 func scrape(t *testing.T, show func(process.Figures)) string {
 	t.Helper()
 	metrics, err := process.NewMetrics()
@@ -36,7 +36,7 @@ func read(t *testing.T, s *inventory.Metrics) string {
 	return scrape(t, func(f process.Figures) { show(f, *s) })
 }
 
-func TestFigures(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	s := &inventory.Metrics{
 		Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3},
 		Disabled:  1, Leases: 2, Losses: 4,
@@ -63,8 +63,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// A gauge per group was never zeroed when the group went: here it is gone.
-func TestPitfallGaugeGoesWithWhatItIsOf(t *testing.T) {
+// The gauge of a group disappears with the group. It does not keep its last value.
+func TestPitfallGaugeDisappearsWithItsGroup(t *testing.T) {
 	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3}}
 	if text := read(t, s); !strings.Contains(text, "small") {
 		t.Fatal(text)
@@ -75,8 +75,8 @@ func TestPitfallGaugeGoesWithWhatItIsOf(t *testing.T) {
 	}
 }
 
-// Names that users choose cannot make figures without end.
-func TestLabelsAreBounded(t *testing.T) {
+// Names that users choose cannot create any number of series.
+func TestLabelValuesAreLimited(t *testing.T) {
 	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{}, Used: map[string]float64{}}
 	for i := range 150 {
 		s.Executors[inventory.SKUState{SKU: fmt.Sprintf("sku-%03d", i), State: model.ExecutorReady}] = i + 1

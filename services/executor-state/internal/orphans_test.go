@@ -15,8 +15,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// assigner is the leader of a term to which every worker is a stray: it knows of
-// those that were reported to it.
+// assigner is the leader of a term that considers every reported worker orphaned.
 type assigner struct {
 	term   int64
 	strays map[int32]bool // by the worker's index
@@ -38,17 +37,17 @@ func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) 
 	return answer, nil
 }
 
-// succeed has another leader follow, who knows nothing.
+// succeed has another leader follow, that has received no report.
 func (a *assigner) succeed(term int64) { a.term, a.strays = term, map[int32]bool{} }
 
-// host is an executor whose agent a test plays.
+// host is an executor whose agent the test controls.
 type host struct {
 	t *testing.T
 	*session
 }
 
-// says has the agent send a heartbeat, and answers whether it is asked for
-// everything then.
+// says sends a heartbeat of the agent, and reports whether the answer requests a complete
+// report.
 func (h host) says(report *controlv1.ExecutorReport) (asked bool) {
 	h.t.Helper()
 	h.handle(&controlv1.HeartbeatRequest{Id: h.id, Incarnation: h.incarnation, Report: report})
@@ -65,7 +64,7 @@ func (h host) says(report *controlv1.ExecutorReport) (asked bool) {
 	}
 }
 
-// ready says whether the executor is given work.
+// ready reports whether the executor is given work.
 func (h host) ready() bool {
 	h.t.Helper()
 	var view inventory.ExecutorView
@@ -75,7 +74,7 @@ func (h host) ready() bool {
 	return view.State == model.ExecutorReady
 }
 
-// running lists workers that run, and ended such as have ended.
+// running returns reports of running workers, ended of workers that have ended.
 func running(indexes ...int32) []*controlv1.WorkerReport {
 	return workers(model.WorkerRunning, indexes)
 }
@@ -91,8 +90,8 @@ func workers(state model.WorkerState, indexes []int32) (all []*controlv1.WorkerR
 	return all
 }
 
-// hosting plays the session of an executor that came with two workers, which it has
-// told to the assigner's leader of term 1.
+// hosting runs the session of an executor that joined with two workers, and has reported them
+// to the assigner's leader of term 1.
 func hosting(t *testing.T, then func(h host, a *assigner)) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		a := &assigner{}
@@ -105,85 +104,82 @@ func hosting(t *testing.T, then func(h host, a *assigner)) {
 		defer stop()
 		h := host{t, beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())}
 		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0, 1)}) {
-			t.Error("who tells everything is asked for everything")
+			t.Error("a complete report was requested after a complete report")
 		}
 		if h.ready() {
-			t.Error("it is ready with two strays")
+			t.Error("it is ready with two orphans")
 		}
 		then(h, a)
 	})
 }
 
-// A leader of the assigner that was told a part does not know whether there are
-// strays: what its predecessor said stands until it was told everything, and that
-// is asked for with its first answer.
-func TestPitfallStraysOverAChangeOfTheAssigner(t *testing.T) {
+// A new leader of the assigner that has received only changes cannot know whether there are
+// orphans. The answer of its predecessor counts until it has received a complete report, which
+// its first answer requests.
+func TestPitfallOrphansAfterAFailoverOfTheAssigner(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		a.succeed(2)
 		if !h.says(&controlv1.ExecutorReport{Workers: ended(0)}) {
-			t.Error("it is not asked for everything")
+			t.Error("no complete report was requested")
 		}
 		if len(a.strays) != 0 || h.ready() {
-			t.Errorf("one still runs, of which the assigner knows %d; ready: %v", len(a.strays), h.ready())
+			t.Errorf("one still runs, the assigner knows %d; ready: %v", len(a.strays), h.ready())
 		}
 		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(1)}) || h.ready() || len(a.strays) != 1 {
-			t.Errorf("everything was told, and the assigner knows of %d; ready: %v", len(a.strays), h.ready())
+			t.Errorf("after a complete report the assigner knows %d; ready: %v", len(a.strays), h.ready())
 		}
 		if h.says(&controlv1.ExecutorReport{Workers: ended(1)}) || !h.ready() {
-			t.Error("the last one has ended, and it is not ready")
+			t.Error("the last worker has ended, but it is not ready")
 		}
 	})
 }
 
-// Who leads the assigner is told everything by the heartbeat after this replica has
-// seen the election, of executors on which something lives.
-func TestNewAssignerIsToldEverything(t *testing.T) {
+// After this replica has seen an election of the assigner, the next heartbeat requests a complete
+// report of executors with live workers.
+func TestNewAssignerReceivesACompleteReport(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		if time.Sleep(HeartbeatEvery); h.says(nil) {
-			t.Error("it is asked, and who leads knows everything")
+			t.Error("a complete report was requested although the leader has received one")
 		}
 		a.succeed(looptest.Write(t, h.h.store, &model.Leader{Service: model.ServiceAssigner}))
 		time.Sleep(HeartbeatEvery)
 		if !h.says(nil) {
-			t.Error("it is not asked for everything")
+			t.Error("no complete report was requested")
 		}
 		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0, 1)}); h.says(nil) || len(a.strays) != 2 {
-			t.Errorf("it was asked again, or the assigner knows of %d", len(a.strays))
+			t.Errorf("a complete report was requested again, or the assigner knows %d", len(a.strays))
 		}
 	})
 }
 
-// Where nothing lives there is nothing to tell.
-func TestIdleExecutorsAreNotAsked(t *testing.T) {
+func TestNoCompleteReportOfIdleExecutors(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		h.says(&controlv1.ExecutorReport{Workers: ended(0, 1)})
 		a.succeed(looptest.Write(t, h.h.store, &model.Leader{Service: model.ServiceAssigner}))
 		if time.Sleep(HeartbeatEvery); h.says(nil) {
-			t.Error("it is asked for everything")
+			t.Error("a complete report was requested")
 		}
 	})
 }
 
-// An assigner of an earlier version answers without a term, and is taken at its
-// word.
-func TestAssignerWithoutATerm(t *testing.T) {
+// An assigner of an earlier version answers without a term. Its answers count.
+func TestAssignerWithoutTerm(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		a.succeed(0)
 		h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0)})
 		looptest.Write(t, h.h.store, &model.Leader{Service: model.ServiceAssigner})
 		time.Sleep(HeartbeatEvery)
 		if h.says(nil) || h.says(&controlv1.ExecutorReport{Workers: ended(0)}) || !h.ready() {
-			t.Errorf("it is asked for everything, or is not ready: %v", h.ready())
+			t.Errorf("a complete report was requested, or ready is %v", h.ready())
 		}
 	})
 }
 
-// What is asked of an agent on a relay is not lost in the list of those that are
-// present and no more.
-func TestRelayAsksForEverything(t *testing.T) {
+// The request for a complete report is not lost in the list of present agents.
+func TestRelayRequestsACompleteReport(t *testing.T) {
 	r := &relay{wake: make(chan struct{}, 1)}
 	(&relayed{r: r, agent: 1}).answer(&controlv1.HeartbeatAnswer{Present: true, Everything: true})
 	if m := r.takeAll()[0]; len(m.GetPresent()) != 0 || len(m.GetAnswers()) != 1 {
-		t.Errorf("it is answered %v", m)
+		t.Errorf("the answer is %v", m)
 	}
 }

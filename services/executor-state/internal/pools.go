@@ -20,13 +20,9 @@ func (s *Catalog) ListPools(ctx context.Context, _ *berthv1.ListPoolsRequest) (*
 
 // GetPool implements berth.v1.Catalog.
 func (s *Catalog) GetPool(ctx context.Context, req *berthv1.GetPoolRequest) (*berthv1.Pool, error) {
-	var pool model.Pool
-	found := false
-	if err := s.loop.Read(ctx, true, func(c *inventory.Core) { pool, found = c.Pool(req.GetName()) }); err != nil {
+	pool, err := find(ctx, s.loop, (*inventory.Core).Pool, req.GetName(), "there is no pool %s in the catalog")
+	if err != nil {
 		return nil, err
-	}
-	if !found {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no pool %s in the catalog", req.GetName())
 	}
 	return wire.Pool(&pool), nil
 }

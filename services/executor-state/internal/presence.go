@@ -25,55 +25,52 @@ const (
 // sessionQueue is the sessions with a pending heartbeat, each at most once.
 type sessionQueue struct {
 	mu       sync.Mutex
+	changed  *sync.Cond
 	sessions []*session
-	// wake has one element while the queue is not empty.
-	wake chan struct{}
 }
 
-func newSessionQueue() *sessionQueue { return &sessionQueue{wake: make(chan struct{}, 1)} }
+func newSessionQueue() *sessionQueue {
+	q := &sessionQueue{}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
 
 func (q *sessionQueue) add(s *session) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.sessions = append(q.sessions, s)
-	q.mu.Unlock()
-	q.signal()
+	q.changed.Signal()
 }
 
-func (q *sessionQueue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+// wakeAll makes every next look at its context.
+func (q *sessionQueue) wakeAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed.Broadcast()
 }
 
-// next waits for sessions and removes a group of them; none once ctx ends.
+// next waits for sessions and removes a group of them; none once ctx ends. It needs a call of
+// wakeAll when ctx ends.
 func (q *sessionQueue) next(ctx context.Context) []*session {
-	for {
-		select {
-		case <-q.wake:
-		case <-ctx.Done():
-			return nil
-		}
-		q.mu.Lock()
-		n := min(len(q.sessions), maxGroup)
-		group := q.sessions[:n:n]
-		q.sessions = q.sessions[n:]
-		more := len(q.sessions) > 0
-		if !more {
-			q.sessions = nil
-		}
-		q.mu.Unlock()
-		if more {
-			q.signal()
-		}
-		if n > 0 {
-			return group
-		}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.sessions) == 0 && ctx.Err() == nil {
+		q.changed.Wait()
 	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	n := min(len(q.sessions), maxGroup)
+	group := q.sessions[:n:n]
+	if q.sessions = q.sessions[n:]; len(q.sessions) == 0 {
+		q.sessions = nil // so that the queue does not keep ended sessions
+	}
+	return group
 }
 
 // Run handles heartbeats until ctx ends.
 func (h *Heartbeats) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, h.queue.wakeAll)()
 	var running sync.WaitGroup
 	for range presenceWorkers {
 		running.Go(func() {
@@ -196,7 +193,6 @@ func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
-	missing := map[*session]bool{}
 	_ = h.peek(ctx, func(c *inventory.Core) {
 		for _, s := range sessions {
 			now := observation{c, c.Presences(), s.lease}
@@ -204,16 +200,13 @@ func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 				continue
 			}
 			if live := s.observe(c); live == nil || live.EtcdLease != s.lease {
-				missing[s] = true
+				s.lease = 0
 			}
 			s.seen = now
 		}
 	})
 	for _, s := range sessions {
-		if missing[s] {
-			s.lease = 0
-		}
-		s.respond(!missing[s])
+		s.respond(s.lease != 0)
 	}
 }
 

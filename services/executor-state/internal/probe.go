@@ -41,17 +41,15 @@ type Prober struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	queue  chan brokenStream
 	log    *slog.Logger
-	// Guard calls the probe of one agent, and reports whether it returned; by default it
-	// only calls it.
-	Guard func(peer string, fn func()) bool
+	guard  guard
 }
 
 // NewProber returns a prober that reports to the leader through a gateway; Run runs it.
-func NewProber(gateway grpc.ClientConnInterface, log *slog.Logger) *Prober {
+func NewProber(gateway grpc.ClientConnInterface, guard guard, log *slog.Logger) *Prober {
 	return &Prober{
 		leader: controlv1.NewAgentsClient(gateway), dial: (&net.Dialer{}).DialContext,
 		queue: make(chan brokenStream, maxQueuedProbes), log: log,
-		Guard: unguarded,
+		guard: guard,
 	}
 }
 
@@ -73,7 +71,7 @@ func (d *Prober) Run(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case s := <-d.queue:
-					d.Guard("executor "+s.id, func() { d.probe(ctx, s) })
+					d.guard("executor "+s.id, func() { d.probe(ctx, s) })
 				}
 			}
 		})

@@ -30,7 +30,7 @@ type relayStream struct {
 
 func (s *relayStream) SendHeader(metadata.MD) error { close(s.header); return nil }
 
-// openRelay opens one, which ends with the test or with hangUp.
+// openRelay opens a relay, which ends with the test or with hangUp.
 func openRelay(t *testing.T, h *Heartbeats) (s *relayStream, hangUp context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s = &relayStream{newPipe[controlv1.RelayRequest, controlv1.RelayAnswer](ctx), t, make(chan struct{})}
@@ -41,7 +41,7 @@ func openRelay(t *testing.T, h *Heartbeats) (s *relayStream, hangUp context.Canc
 	return s, cancel
 }
 
-// bring brings what an agent has sent.
+// bring sends a request of an agent.
 func (s *relayStream) bring(agent uint32, m *controlv1.HeartbeatRequest) {
 	s.t.Helper()
 	text, err := proto.Marshal(m)
@@ -51,7 +51,7 @@ func (s *relayStream) bring(agent uint32, m *controlv1.HeartbeatRequest) {
 	s.in <- &controlv1.RelayRequest{Requests: []*controlv1.RelayedRequest{{Agent: agent, Request: text}}}
 }
 
-// until takes answers until an agent is answered as it should be.
+// until receives answers until an agent has the expected one.
 func (s *relayStream) until(agent uint32, is func(*controlv1.HeartbeatAnswer) bool) {
 	s.t.Helper()
 	for {
@@ -79,7 +79,7 @@ func (s *relayStream) until(agent uint32, is func(*controlv1.HeartbeatAnswer) bo
 
 func present(a *controlv1.HeartbeatAnswer) bool { return a.GetPresent() && a.GetReport() == nil }
 
-// end takes answers until an agent's stream is to be ended, and says why.
+// end receives answers until an agent's stream ends, and returns the error.
 func (s *relayStream) end(agent uint32) *fault.Error {
 	s.t.Helper()
 	for {
@@ -96,9 +96,8 @@ func (s *relayStream) end(agent uint32) *fault.Error {
 	}
 }
 
-// Agents on a relay are what agents on streams of their own are: present by their
-// beats, answered their reports, told what is wrong, and looked after when they
-// have gone. What is wrong with one is of no consequence for another.
+// A relay serves each agent like a stream of its own: heartbeats keep executors present, reports
+// get answers, errors end the stream of one agent only, and agents whose stream ends are probed.
 func TestRelay(t *testing.T) {
 	h, agents := heartbeats(t)
 	a, b := register(t, agents, "a", "n").GetIncarnation(), register(t, agents, "b", "n").GetIncarnation()
@@ -108,7 +107,7 @@ func TestRelay(t *testing.T) {
 	s.bring(2, &controlv1.HeartbeatRequest{Id: "b", Incarnation: b})
 	s.until(2, present)
 	if h.streams.count != 2 {
-		t.Errorf("%d agents' heartbeats are taken", h.streams.count)
+		t.Errorf("%d agents send heartbeats", h.streams.count)
 	}
 	for range 3 {
 		s.in <- &controlv1.RelayRequest{Heartbeats: []uint32{1, 2, 99}}
@@ -125,35 +124,35 @@ func TestRelay(t *testing.T) {
 	} {
 		s.bring(agent, wrong)
 		if f := s.end(agent); f.Reason != fault.ReasonOtherIncarnation && f.Reason != fault.ReasonNotFound {
-			t.Errorf("%v is told %v", wrong, f)
+			t.Errorf("%v gets %v", wrong, f)
 		}
 		s.in <- &controlv1.RelayRequest{Ended: []uint32{agent}}
 	}
 	s.bring(2, &controlv1.HeartbeatRequest{Id: "a", Incarnation: a})
 	if f := s.end(2); f.Kind != fault.Invalid {
-		t.Errorf("another executor on the stream is told %v", f)
+		t.Errorf("another executor on the stream gets %v", f)
 	}
 	s.in <- &controlv1.RelayRequest{Requests: []*controlv1.RelayedRequest{{Agent: 5, Request: []byte("no message")}}}
 	if f := s.end(5); f.Kind != fault.Invalid {
-		t.Errorf("what cannot be read is told %v", f)
+		t.Errorf("an invalid message gets %v", f)
 	}
 
 	s.in <- &controlv1.RelayRequest{Ended: []uint32{2, 99}}
 	if gone := <-h.prober.queue; gone.id != "b" || gone.incarnation != b {
-		t.Errorf("looked after is %+v", gone)
+		t.Errorf("probed %+v", gone)
 	}
 	hangUp()
 	if gone := <-h.prober.queue; gone.id != "a" || gone.incarnation != a {
-		t.Errorf("looked after is %+v", gone)
+		t.Errorf("probed %+v", gone)
 	}
 	if err := <-s.outcome; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
 }
 
-// A gateway that takes no answers is cut off before they take much room, and
-// answers that are many go as several messages.
-func TestRelayIsBounded(t *testing.T) {
+// The stream of a gateway that receives no answers ends before they use much memory. Many answers
+// are sent as several messages.
+func TestRelayBacklogIsLimited(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	r := &relay{ctx: ctx, end: end, wake: make(chan struct{}, 1)}
 	one := &relayed{r: r, agent: 1}
@@ -170,19 +169,19 @@ func TestRelayIsBounded(t *testing.T) {
 		one.answer(long)
 	}
 	if ctx.Err() != nil {
-		t.Fatalf("cut off already: %v", context.Cause(ctx))
+		t.Fatalf("ended already: %v", context.Cause(ctx))
 	}
 	for range 16 {
 		one.answer(long)
 	}
 	if f := fault.Of(context.Cause(ctx)); f == nil || f.Reason != fault.ReasonOverloaded {
-		t.Errorf("the gateway is told %v", f)
+		t.Errorf("the gateway gets %v", f)
 	}
 }
 
-// A replica that has yet to read what is stored takes no agents: it could keep none
-// of them present, and a gateway would send it the most.
-func TestRelayOfAReplicaThatStillReads(t *testing.T) {
+// A replica that has not read the store yet accepts no agents: it could keep none of them
+// present, and gateways would send it the most.
+func TestRelayWaitsForTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.NewFake(store.FakeConfig{})
 		reading, read := make(chan struct{}), make(chan struct{})
@@ -195,7 +194,7 @@ func TestRelayOfAReplicaThatStillReads(t *testing.T) {
 			return store.Outcome{}
 		})
 		l := looptest.Run(t, s, model.ServiceExecutorState, func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions, func(bool) {})
-		h := newHeartbeats(l, s, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
+		h := NewHeartbeats(l, s, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
 		<-reading
 		ctx, cancel := context.WithCancel(context.Background())
 		stream := &relayStream{newPipe[controlv1.RelayRequest, controlv1.RelayAnswer](ctx), t, make(chan struct{})}
@@ -204,7 +203,7 @@ func TestRelayOfAReplicaThatStillReads(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-stream.header:
-			t.Error("it takes agents")
+			t.Error("it accepts agents")
 		default:
 		}
 		close(read)

@@ -31,9 +31,7 @@ const (
 type Reports struct {
 	dispatch controlv1.DispatchClient
 	waiting  chan pendingReport
-	// Guard calls the function that handles the assigner's answers, and reports whether it
-	// returned; by default it only calls it.
-	Guard func(peer string, fn func()) bool
+	guard    guard
 }
 
 type pendingReport struct {
@@ -41,17 +39,15 @@ type pendingReport struct {
 	answer chan *controlv1.ExecutorReportAnswer // closed without one if the report must be repeated
 }
 
-// unguarded calls fn without a guard.
-func unguarded(_ string, fn func()) bool {
-	fn()
-	return true
-}
+// guard calls a function that handles messages of a peer, and reports whether it returned or
+// panicked.
+type guard func(peer string, fn func()) (returned bool)
 
 // NewReports returns a forwarder that calls the assigner through a gateway; Run runs it.
-func NewReports(gateway grpc.ClientConnInterface) *Reports {
+func NewReports(gateway grpc.ClientConnInterface, guard guard) *Reports {
 	return &Reports{
 		dispatch: controlv1.NewDispatchClient(gateway), waiting: make(chan pendingReport, reportsWaiting),
-		Guard: unguarded,
+		guard: guard,
 	}
 }
 
@@ -85,7 +81,7 @@ func (r *Reports) Run(ctx context.Context) error {
 			for ctx.Err() == nil {
 				first := next
 				next = nil
-				r.Guard(model.ServiceAssigner, func() { next = r.call(ctx, first) })
+				r.guard(model.ServiceAssigner, func() { next = r.call(ctx, first) })
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// dispatch answers calls of reports as it is told to.
+// dispatch is an assigner whose answers a test defines.
 type dispatch struct {
 	controlv1.DispatchClient
 	report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)
@@ -27,12 +27,12 @@ func (h dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorker
 }
 
 func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)) *Reports {
-	r := NewReports(nil)
+	r := NewReports(nil, func(_ string, fn func()) bool { fn(); return true })
 	r.dispatch = dispatch{report: report}
 	return r
 }
 
-// all answers every report.
+// all returns an answer to every report.
 func all(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 	answer := &controlv1.ReportWorkersAnswer{}
 	for _, r := range req.GetReports() {
@@ -56,8 +56,8 @@ func forward(ctx context.Context, r *Reports, executor string, sequence int64) c
 	return done
 }
 
-// What waits meanwhile shares the next call; the newer report of an executor
-// takes the place of the older.
+// Reports that come during a call share the next one. The newer report of an executor replaces
+// the older.
 func TestReportsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
@@ -84,7 +84,7 @@ func TestReportsShareCalls(t *testing.T) {
 	})
 }
 
-// Reports that are large share as many calls as it takes, and none is left behind.
+// Large reports share as many calls as they need, and all are sent.
 func TestReportsFitMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
@@ -123,12 +123,11 @@ func TestReportsFitMessages(t *testing.T) {
 	})
 }
 
-// A report without an answer is to be brought again: when it is left out, when
-// the call fails, and when nothing comes at all.
+// Forward fails if the answer to a report is missing, if the call fails, and if no answer comes.
 func TestReportsWithoutAnswer(t *testing.T) {
 	for name, report := range map[string]func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error){
 		"left out": func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
-			return &controlv1.ReportWorkersAnswer{Answers: []*controlv1.ExecutorReportAnswer{{Executor: "stranger"}}}, nil
+			return &controlv1.ReportWorkersAnswer{Answers: []*controlv1.ExecutorReportAnswer{{Executor: "other"}}}, nil
 		},
 		"fails": func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 			return nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "no")
@@ -162,8 +161,8 @@ func TestReportsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Who goes away does not wait, and holds nobody up.
-func TestReportsOfWhoHasGone(t *testing.T) {
+// Forward returns when its caller cancels, and the report does not delay others.
+func TestCanceledReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReports(all)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -27,8 +27,8 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// renewals renews etcd leases of the store, keeps when each renewal began, and
-// takes so long; with err it renews none.
+// renewals renews etcd leases of the store and records when each renewal began. It takes a
+// given time; with err it renews none.
 type renewals struct {
 	db    store.Store
 	began []time.Time
@@ -49,7 +49,7 @@ func (r *renewals) Renew(ctx context.Context, leases []int64) []error {
 	return errs
 }
 
-// back is the way back to an agent, for a test to look at.
+// back is the stream of an agent that a test reads.
 type back struct {
 	answers chan *controlv1.HeartbeatAnswer
 	ended   chan error
@@ -67,8 +67,7 @@ func beating(t *testing.T, h *Heartbeats, id string, incarnation int64) *session
 	return h.begin(t.Context(), &controlv1.HeartbeatRequest{Id: id, Incarnation: incarnation}, newBack())
 }
 
-// sends has the agent send a heartbeat, and answers what came of it: an answer, or
-// the end.
+// sends sends a heartbeat of the agent, and returns the answer or the error of the stream.
 func (s *session) sends(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnswer, error) {
 	s.handle(m)
 	b := s.stream.(back)
@@ -89,31 +88,31 @@ func run(t *testing.T, h *Heartbeats) *Heartbeats {
 	return h
 }
 
-// play plays the session of one executor in time that the test moves.
+// play runs the session of one executor in synthetic time.
 func play(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents *Agents)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := store.NewFake(store.FakeConfig{})
 		l := start(t, db)
 		agents, r := NewAgents(l), &renewals{db: db}
-		h := run(t, newHeartbeats(l, db, r, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
+		h := run(t, NewHeartbeats(l, db, r, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
 		s := beating(t, h, "a", register(t, agents, "a", "first").GetIncarnation())
 		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() || s.lease == 0 {
-			t.Fatalf("the first beat: %v, %v", answer, err)
+			t.Fatalf("the first heartbeat: %v, %v", answer, err)
 		}
 		play(t, s, r, agents)
 	})
 }
 
-// However often an agent beats, its etcd lease is renewed once in renewInterval; and
-// an agent that beats as it is told to has it renewed at each beat.
-func TestRenewsOnceInAWhile(t *testing.T) {
+// However often an agent sends heartbeats, its etcd lease is renewed once in renewInterval. At
+// the regular interval each heartbeat renews it.
+func TestRenewsOnceInRenewInterval(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		granted := time.Now()
 		r.takes = 100 * time.Millisecond
 		for time.Since(granted) < 4*PresenceTTL {
 			time.Sleep(50 * time.Millisecond)
 			if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
-				t.Fatalf("a beat: %v, %v", answer, err)
+				t.Fatalf("a heartbeat: %v, %v", answer, err)
 			}
 		}
 		last := granted
@@ -130,22 +129,22 @@ func TestRenewsOnceInAWhile(t *testing.T) {
 			before := len(r.began)
 			time.Sleep(HeartbeatEvery - HeartbeatEvery/10)
 			if _, err := s.sends(nil); err != nil || len(r.began) != before+1 {
-				t.Errorf("a beat in time was answered with %d renewals, %v", len(r.began)-before, err)
+				t.Errorf("a regular heartbeat caused %d renewals, %v", len(r.began)-before, err)
 			}
 		}
 	})
 }
 
-// A renewal stands from when it began, and one that failed stands for nothing:
-// until one succeeds no beat is answered present.
-func TestPresentOnlyByARenewal(t *testing.T) {
+// A renewal counts from its begin. After a failed renewal no heartbeat is answered as present
+// until one succeeds.
+func TestPresentOnlyAfterARenewal(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		time.Sleep(renewInterval)
 		r.err = errors.New("etcd does not answer")
 		for i := range 5 {
 			answer, err := s.sends(nil)
 			if err != nil || answer.GetPresent() || len(r.began) != i+1 {
-				t.Fatalf("beat %d without etcd: %v, %v, %d renewals", i, answer, err, len(r.began))
+				t.Fatalf("heartbeat %d without etcd: %v, %v, %d renewals", i, answer, err, len(r.began))
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -155,26 +154,26 @@ func TestPresentOnlyByARenewal(t *testing.T) {
 		}
 		n := len(r.began)
 		if _, err := s.sends(nil); err != nil || len(r.began) != n+1 {
-			t.Errorf("a renewal that began %v ago still stands", renewInterval)
+			t.Errorf("a renewal that began %v ago still counts", renewInterval)
 		}
 	})
 }
 
-// An etcd lease that has run out is replaced at the beat that finds it out.
-func TestRunOutIsAnnouncedAgain(t *testing.T) {
+// The heartbeat that finds an expired etcd lease replaces it.
+func TestExpiredLeaseIsReplaced(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		time.Sleep(renewInterval)
 		old := s.lease
 		r.err = store.ErrLeaseNotFound
 		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() || s.lease == old {
-			t.Errorf("an etcd lease that ran out: %v, %v, etcd lease %d after %d", answer, err, s.lease, old)
+			t.Errorf("an expired etcd lease: %v, %v, etcd lease %d after %d", answer, err, s.lease, old)
 		}
 	})
 }
 
-// Presence that goes while its etcd lease lasts is asked for anew, however often it
-// was found to be there.
-func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
+// An executor whose presence is deleted before its etcd lease expires is announced again, however
+// often its presence was found before.
+func TestDeletedPresenceIsAnnouncedAgain(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		beat := func() bool {
 			time.Sleep(renewInterval)
@@ -194,7 +193,7 @@ func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if beat() {
-			t.Error("what has departed is present still")
+			t.Error("the executor is still present after it departed")
 		}
 		if !beat() || s.lease == old {
 			t.Errorf("it is not announced again: etcd lease %d after %d", s.lease, old)
@@ -202,9 +201,8 @@ func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
 	})
 }
 
-// The older of two copies of an agent is told as soon as its renewal does not
-// stand any more.
-func TestOlderCopyIsTold(t *testing.T) {
+// The older of two copies of an agent gets an error as soon as its renewal no longer counts.
+func TestOlderCopyGetsAnError(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		register(t, agents, "a", "second")
 		time.Sleep(renewInterval)
@@ -213,7 +211,7 @@ func TestOlderCopyIsTold(t *testing.T) {
 			_, err = s.sends(nil) // asks the leader, who says why
 		}
 		if !fault.Is(err, fault.ReasonOtherIncarnation) {
-			t.Errorf("the older copy is told %v, %v", answer, err)
+			t.Errorf("the older copy gets %v, %v", answer, err)
 		}
 	})
 }
@@ -231,12 +229,12 @@ func registerAgent(t *testing.T, agents *Agents, nonce, secret string) *controlv
 	return &controlv1.HeartbeatRequest{Id: "b", Incarnation: answer.GetIncarnation(), Nonce: nonce}
 }
 
-// Who only knows an executor's ID and incarnation keeps it not present, and nothing
-// of what it reports reaches the assigner.
-func TestAStrangersHeartbeatsAreRefused(t *testing.T) {
+// An agent that knows only an executor's ID and incarnation cannot keep it present, and none of
+// its reports reaches the assigner.
+func TestHeartbeatsOfAnotherAgentAreRefused(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		s.h.reports = newReports(func(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
-			t.Errorf("the assigner is told %v", req)
+			t.Errorf("the assigner received %v", req)
 			return nil, errors.New("not now")
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -247,35 +245,35 @@ func TestAStrangersHeartbeatsAreRefused(t *testing.T) {
 		hello := registerAgent(t, agents, "n1", "secret")
 		for _, nonce := range []string{"", "guess"} {
 			hello.Nonce, hello.Report = nonce, &controlv1.ExecutorReport{Complete: true}
-			stranger := s.h.begin(ctx, hello, newBack())
-			if _, err := stranger.sends(hello); !fault.Is(err, fault.ReasonOtherAgent) {
-				t.Errorf("with the nonce %q it is told %v", nonce, err)
+			other := s.h.begin(ctx, hello, newBack())
+			if _, err := other.sends(hello); !fault.Is(err, fault.ReasonOtherAgent) {
+				t.Errorf("with the nonce %q it gets %v", nonce, err)
 			}
 		}
 		hello.Nonce, hello.Report = "n1", nil
 		if answer, err := s.h.begin(ctx, hello, newBack()).sends(hello); err != nil || !answer.GetPresent() {
-			t.Errorf("the agent itself is told %v, %v", answer, err)
+			t.Errorf("the agent itself gets %v, %v", answer, err)
 		}
 		time.Sleep(heartbeatTimeout)
 	})
 }
 
-// An agent is told that it was superseded once the other one is present. As long as it
-// reports living workers the executor is not usable, however often it does.
-func TestASupersededAgentIsTold(t *testing.T) {
+// An agent receives superseded once the other one is present. While it reports live workers the
+// executor gets no work, however often it does.
+func TestASupersededAgentGetsSuperseded(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		hello := registerAgent(t, agents, "n1", "secret")
 		hello.Report = &controlv1.ExecutorReport{Complete: true, Workers: running(0)}
 		second := registerAgent(t, agents, "m1", "secret")
 		if answer, err := s.h.begin(t.Context(), second, newBack()).sends(second); err != nil || !answer.GetPresent() {
-			t.Fatalf("the second agent is told %v, %v", answer, err)
+			t.Fatalf("the second agent gets %v, %v", answer, err)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		first := s.h.begin(ctx, hello, newBack())
 		usable := host{t, s.h.begin(t.Context(), second, newBack())}
 		for range 2 {
 			if answer, err := first.sends(hello); err != nil || !answer.GetSuperseded() || answer.GetPresent() {
-				t.Fatalf("the first agent is told %v, %v", answer, err)
+				t.Fatalf("the first agent gets %v, %v", answer, err)
 			}
 			if usable.ready() {
 				t.Error("it is given work while a worker of the first agent lives")
@@ -284,18 +282,18 @@ func TestASupersededAgentIsTold(t *testing.T) {
 		}
 		hello.Report = &controlv1.ExecutorReport{Workers: ended(0)}
 		if answer, err := first.sends(hello); err != nil || !answer.GetSuperseded() {
-			t.Fatalf("the first agent is told %v, %v", answer, err)
+			t.Fatalf("the first agent gets %v, %v", answer, err)
 		}
 		if !usable.ready() {
-			t.Error("it is not usable although no worker of the first agent lives")
+			t.Error("it is given no work although no worker of the first agent lives")
 		}
 		leave()
 		synctest.Wait()
 	})
 }
 
-// A secret is bounded, and neither it nor its hash is in an error.
-func TestSecretsAreBounded(t *testing.T) {
+// The length of a secret is limited, and neither the secret nor its hash is in an error.
+func TestSecretsAreLimited(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, _ *renewals, agents *Agents) {
 		long := strings.Repeat("s", maxSecret+1)
 		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: long})
@@ -305,8 +303,8 @@ func TestSecretsAreBounded(t *testing.T) {
 	})
 }
 
-// The record has the hash of an agent's secret, and the secret is nowhere in the store.
-func TestTheRecordKeepsTheHashOfASecret(t *testing.T) {
+// Only the hash of an agent's secret is in the store, in the record of the executor.
+func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, r *renewals, agents *Agents) {
 		const secret = "what only this agent knows"
 		if _, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: secret}); err != nil {
@@ -331,9 +329,9 @@ func TestTheRecordKeepsTheHashOfASecret(t *testing.T) {
 	})
 }
 
-// The list of executors that the caller avoids and that of Berth, which yields where no
-// other executor is left, arrive apart: in candidates and in explanations.
-func TestTheListsOfAvoidedExecutorsArriveApart(t *testing.T) {
+// Candidates and explanations keep two lists apart: the executors that the caller avoids, and
+// those that Berth avoids while another executor is left.
+func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {
 	k := candidateOf(&controlv1.Candidate{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}}, AvoidFailed: []string{"berth"}}).Constraints
 	if !slices.Equal(k.Avoid, []string{"caller"}) || !slices.Equal(k.AvoidFailed, []string{"berth"}) {
 		t.Errorf("a candidate avoids %v, and %v for failures", k.Avoid, k.AvoidFailed)
@@ -359,9 +357,9 @@ func TestTheListsOfAvoidedExecutorsArriveApart(t *testing.T) {
 	})
 }
 
-// An executor that comes with workers is announced once the assigner has said
-// whether they should be there, and while it does not say, as if they should not.
-func TestExecutorState10StraysAreAnnounced(t *testing.T) {
+// An executor that joins with workers is announced after the assigner has answered whether they
+// are orphaned. If no answer comes it is announced with orphans.
+func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		beat := func(what string, strays bool) {
 			t.Helper()
@@ -370,7 +368,7 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 			}
 			var view inventory.ExecutorView
 			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil || view.Strays != strays {
-				t.Fatalf("%s: strays %v, want %v, %v", what, view.Strays, strays, err)
+				t.Fatalf("%s: orphans %v, want %v, %v", what, view.Strays, strays, err)
 			}
 		}
 		again := func() {
@@ -401,17 +399,16 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 		judge(0)
 		beat("they are as they should be after all", false)
 
-		// The assigner that knew of it may lead no more.
+		// The assigner that knew the worker may no longer lead.
 		judge(1)
 		time.Sleep(maxOrphaned + time.Millisecond)
 		if _, err := s.sends(nil); !fault.Is(err, fault.ReasonUnavailable) {
-			t.Errorf("it is not asked to report everything again: %v", err)
+			t.Errorf("no full report is required: %v", err)
 		}
 	})
 }
 
-// What an agent sends that cannot be is refused with the field named, before anything
-// of it is used.
+// An invalid report is refused with an error that names the field, before any of it is used.
 func TestAnInvalidReportEndsTheStream(t *testing.T) {
 	for name, m := range map[string]*controlv1.HeartbeatRequest{
 		"a negative sequence": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: -1}},
@@ -432,7 +429,7 @@ func TestAnInvalidReportEndsTheStream(t *testing.T) {
 	}
 }
 
-// An agent whose message makes the handler panic loses its stream. The replica goes on.
+// If a message makes the handler panic, only the stream of its agent ends.
 func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, _ *Agents) {
 		h := s.h
@@ -451,9 +448,8 @@ func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
 	})
 }
 
-// The figures of heartbeats are those of any replica: here of one that does not
-// even lead.
-func TestHeartbeatFigures(t *testing.T) {
+// Every replica reports the metrics of its heartbeats; this one does not lead.
+func TestHeartbeatMetrics(t *testing.T) {
 	h := &Heartbeats{}
 	for range 3 {
 		h.streams.add(1)
@@ -476,9 +472,9 @@ func TestHeartbeatFigures(t *testing.T) {
 	}
 }
 
-// What an agent reports while the assigner answers goes to it as one report, which
-// tells each change in its order; but a complete one alone.
-func TestReportsThatWaitAreOne(t *testing.T) {
+// Reports of changes that are pending together are merged into one, which contains each change in
+// order. A complete report is not merged.
+func TestPendingReportsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []*controlv1.ExecutorReport
 		next := make(chan struct{})
@@ -502,7 +498,7 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 				m.Workers = append(m.Workers, &controlv1.WorkerReport{State: state})
 			}
 			if !s.forward(m) {
-				t.Errorf("no room for report %d", sequence)
+				t.Errorf("no space for report %d", sequence)
 			}
 			synctest.Wait()
 		}
@@ -537,27 +533,27 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 	})
 }
 
-// What is joined fits a message, and what beats repeat is told once.
-func TestJoinedReportsAreBounded(t *testing.T) {
+// Merged reports fit in a message, and contain a repeated change once.
+func TestMergedReportsAreLimited(t *testing.T) {
 	worker := func(index int32, state berthv1.Assignment_State, size int) *controlv1.WorkerReport {
 		return &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Number: 1, State: state, Error: strings.Repeat("e", size)}
 	}
 	report := func(workers ...*controlv1.WorkerReport) *controlv1.ExecutorReport {
 		return &controlv1.ExecutorReport{Workers: workers}
 	}
-	waiting := report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_RUNNING, 0))
+	pending := report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_RUNNING, 0))
 	for range 10 { // beats
-		if !merge(waiting, report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_COMPLETED, 0))) {
-			t.Fatal("not joined")
+		if !merge(pending, report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_COMPLETED, 0))) {
+			t.Fatal("not merged")
 		}
 	}
-	if len(waiting.GetWorkers()) != 3 || waiting.GetWorkers()[2].GetState() != berthv1.Assignment_COMPLETED {
-		t.Errorf("joined as %v", waiting.GetWorkers())
+	if len(pending.GetWorkers()) != 3 || pending.GetWorkers()[2].GetState() != berthv1.Assignment_COMPLETED {
+		t.Errorf("merged as %v", pending.GetWorkers())
 	}
-	if !merge(waiting, report(worker(2, berthv1.Assignment_FAILED, reportCallBytes/2))) {
-		t.Error("half a message is not joined")
+	if !merge(pending, report(worker(2, berthv1.Assignment_FAILED, reportCallBytes/2))) {
+		t.Error("half a message was not merged")
 	}
-	if merge(waiting, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) || proto.Size(waiting) > reportCallBytes {
-		t.Errorf("joined to %d bytes", proto.Size(waiting))
+	if merge(pending, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) || proto.Size(pending) > reportCallBytes {
+		t.Errorf("merged to %d bytes", proto.Size(pending))
 	}
 }

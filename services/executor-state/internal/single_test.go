@@ -50,7 +50,7 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 	}
 }
 
-// single is the way back over a stream of the agent's own.
+// single is the stream of an agent without a relay.
 type single struct {
 	answers chan *controlv1.HeartbeatAnswer
 	ended   context.CancelCauseFunc

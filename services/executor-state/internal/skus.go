@@ -4,7 +4,6 @@ import (
 	"context"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
@@ -19,13 +18,9 @@ func (s *Catalog) ListSkus(ctx context.Context, _ *berthv1.ListSkusRequest) (*be
 
 // GetSku implements berth.v1.Catalog.
 func (s *Catalog) GetSku(ctx context.Context, req *berthv1.GetSkuRequest) (*berthv1.Sku, error) {
-	var sku model.SKU
-	found := false
-	if err := s.loop.Read(ctx, true, func(c *inventory.Core) { sku, found = c.SKU(req.GetName()) }); err != nil {
+	sku, err := find(ctx, s.loop, (*inventory.Core).SKU, req.GetName(), "there is no SKU %s in the catalog")
+	if err != nil {
 		return nil, err
-	}
-	if !found {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no SKU %s in the catalog", req.GetName())
 	}
 	return wire.SKU(&sku), nil
 }

@@ -244,9 +244,13 @@ func dump(c *Core) string {
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	size := c.index.Size()
 	line("classes=%d shapes=%d free=%v capacity=%v", size.Classes, size.Shapes, c.index.Free(), c.index.Capacity())
-	for _, pool := range slices.SortedFunc(c.index.AllPools(), func(a, b *match.Pool) int { return cmp.Compare(a.Name, b.Name) }) {
-		line("pool %q living=%d", pool.Name, pool.Living)
+	living := map[string]int{}
+	for class := range c.index.Classes(nil) {
+		for _, pool := range class.Pools() {
+			living[pool.Name] = pool.Living
+		}
 	}
+	line("pools with living executors %v", living)
 	line("usage %+v", c.usage.Usage(start, ""))
 	line("skus %+v", c.usage.SKUs())
 	line("requests %v", c.requests)

@@ -148,7 +148,7 @@ func (x *explainer) executor(e *Executor) {
 		r.ineligible[e.eligibility]++
 	default:
 		if at, have := r.aligned.lacks(e.free); at >= 0 {
-			x.failed[failure{kind: "free.", name: e.shape.names[at], have: have}]++
+			x.failed[failure{kind: "free.", name: e.shape.layout.names[at], have: have}]++
 		}
 	}
 }

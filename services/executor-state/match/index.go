@@ -1,9 +1,6 @@
 package match
 
 import (
-	"iter"
-	"maps"
-
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/resource"
 )
@@ -216,7 +213,7 @@ func (ix *Index) Free() resource.Vector {
 func (ix *Index) Capacity() map[string]float64 {
 	capacity := map[string]float64{}
 	for _, s := range ix.shapes.byKey {
-		for i, name := range s.names {
+		for i, name := range s.layout.names {
 			capacity[name] += float64(s.capacity[i]) * float64(s.size-s.counts[Lost])
 		}
 	}
@@ -238,6 +235,3 @@ func (ix *Index) Size() Size {
 	}
 	return s
 }
-
-// AllPools iterates over the pools with executors, in no order.
-func (ix *Index) AllPools() iter.Seq[*Pool] { return maps.Values(ix.pools) }

@@ -26,7 +26,7 @@ type share struct {
 	// role is folded.
 	role  string
 	share resource.Vector
-	// amounts are those of share, in the order of the shape's names.
+	// amounts are those of share, in the order of the layout.
 	amounts []int64
 }
 

@@ -14,12 +14,11 @@ type Shape struct {
 	key    string
 	sku    *SKU
 	layout *layout
-	// resources is the capacity of each executor; names are the resources with an amount,
-	// in order, and capacity their amounts.
+	// resources is the capacity of each executor, and capacity its amounts in the order of
+	// the layout.
 	resources resource.Vector
-	names     []string
 	capacity  []int64
-	// skuFree are the sums of its SKU, in the order of names.
+	// skuFree are the sums of its SKU, in the order of the layout.
 	skuFree []*sum
 	// shares are the parts of capacity that are set aside, by role.
 	shares []share
@@ -64,23 +63,15 @@ func (ix *Index) shapeOf(kind *Kind) *Shape {
 		return s
 	}
 	s := &Shape{key: key, sku: ix.skuOf(constraint.Fold(kind.SKU)), resources: kind.Resources, shares: shares}
-	for _, name := range kind.Resources.Names() {
-		if kind.Resources[name] == 0 {
-			continue
-		}
-		s.names = append(s.names, name)
+	names := slices.DeleteFunc(kind.Resources.Names(), func(name string) bool { return kind.Resources[name] == 0 })
+	s.layout = ix.layoutOf(names, shares)
+	s.layout.shapes++
+	for _, name := range names {
 		s.capacity = append(s.capacity, kind.Resources[name])
-	}
-	for i := range shares {
-		for _, name := range s.names {
+		s.skuFree = append(s.skuFree, sumOf(s.sku.free, name))
+		for i := range shares {
 			shares[i].amounts = append(shares[i].amounts, shares[i].share[name])
 		}
-	}
-	s.layout = ix.layoutOf(s.names, shares)
-	s.layout.shapes++
-	s.names = s.layout.names // many shapes share them
-	for _, name := range s.names {
-		s.skuFree = append(s.skuFree, sumOf(s.sku.free, name))
 	}
 	// Shares never exceed the capacity.
 	idle, _ := s.free(&Leased{})
@@ -121,14 +112,14 @@ func (ix *Index) leaveShape(s *Shape, spelling string) {
 	}
 }
 
-// free returns what is free on an executor with these leases: for each of the shape's names
+// free returns what is free on an executor with these leases: for each resource of the layout
 // the amount that any worker may use, and then for each share the amount that only its role
 // may use in addition. The result is valid until the next call. It is not ok if leases use
 // more than the capacity, or a part that is set aside for other roles.
 func (s *Shape) free(l *Leased) (free []int64, ok bool) {
 	s.scratch = append(s.scratch[:0], s.capacity...)
 	for name, amount := range l.Used {
-		i, found := slices.BinarySearch(s.names, name)
+		i, found := slices.BinarySearch(s.layout.names, name)
 		if !found || s.scratch[i] < amount {
 			return nil, false
 		}
@@ -137,7 +128,7 @@ func (s *Shape) free(l *Leased) (free []int64, ok bool) {
 	for _, share := range s.shares {
 		used := l.byRole[share.role]
 		for i, amount := range share.amounts {
-			left := max(0, amount-used[s.names[i]])
+			left := max(0, amount-used[s.layout.names[i]])
 			s.scratch = append(s.scratch, left)
 			s.scratch[i] -= left
 			if s.scratch[i] < 0 {
@@ -151,7 +142,7 @@ func (s *Shape) free(l *Leased) (free []int64, ok bool) {
 // addFree adds sign times what is free on an executor to the sums.
 func (s *Shape) addFree(free []int64, sign int64) {
 	for i, amount := range free {
-		name := i % len(s.names)
+		name := i % len(s.skuFree)
 		s.layout.fleetFree[name].add(sign * amount)
 		s.skuFree[name].add(sign * amount)
 	}
@@ -197,7 +188,7 @@ func (s *SKU) Most() resource.Vector {
 	if s.most == nil {
 		s.most = resource.Vector{}
 		for _, shape := range s.shapes {
-			for i, name := range shape.names {
+			for i, name := range shape.layout.names {
 				s.most[name] = max(s.most[name], shape.capacity[i])
 			}
 		}

@@ -30,7 +30,7 @@ func (t *Tally) Reasons() func(*match.Executor) IdleReason {
 		*match.Query
 	}
 	var groups []group
-	for _, d := range t.groups() {
+	for _, d := range inOrder(t.demand) {
 		groups = append(groups, group{d, t.index.Query(d.constraints)})
 	}
 	byKind := map[kind]IdleReason{}

@@ -2,8 +2,6 @@ package usage
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
@@ -64,15 +62,6 @@ func (t *Tally) dropUnused(s *sku) {
 	}
 }
 
-// listSKUs returns the SKUs in order of folded name.
-func (t *Tally) listSKUs() []*sku {
-	list := make([]*sku, 0, len(t.skus))
-	for _, folded := range slices.Sorted(maps.Keys(t.skus)) {
-		list = append(list, t.skus[folded])
-	}
-	return list
-}
-
 // SKU returns the record of a name, without regard to case.
 func (t *Tally) SKU(name string) (model.SKU, bool) {
 	s := t.skus[constraint.Fold(name)]
@@ -84,7 +73,7 @@ func (t *Tally) SKU(name string) (model.SKU, bool) {
 
 // SKUs returns all records, in order of name without regard to case.
 func (t *Tally) SKUs() (list []model.SKU) {
-	for _, s := range t.listSKUs() {
+	for _, s := range inOrder(t.skus) {
 		if s.record != nil {
 			list = append(list, *s.record)
 		}
@@ -138,7 +127,7 @@ type mapper struct {
 }
 
 func (t *Tally) mapper() *mapper {
-	m := &mapper{index: t.index, skus: t.listSKUs(), total: map[string]float64{}}
+	m := &mapper{index: t.index, skus: inOrder(t.skus), total: map[string]float64{}}
 	for _, s := range m.skus {
 		m.specified = append(m.specified, t.specification(s))
 		shape := t.shape(s)

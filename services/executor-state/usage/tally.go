@@ -62,11 +62,11 @@ func (t *Tally) Disabled() (n int) {
 	return n
 }
 
-// groups returns the demand in order of group.
-func (t *Tally) groups() []*demand {
-	list := make([]*demand, 0, len(t.demand))
-	for _, text := range slices.Sorted(maps.Keys(t.demand)) {
-		list = append(list, t.demand[text])
+// inOrder returns the values of a map in order of key.
+func inOrder[V any](m map[string]V) []V {
+	list := make([]V, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[key])
 	}
 	return list
 }

@@ -75,7 +75,7 @@ func (t *Tally) Usage(now time.Time, name string) Usage {
 		usage.SKUs[i] = t.row(s)
 		batches[i], excluded[i] = map[int]int{}, exclusions{}
 	}
-	for _, d := range t.groups() {
+	for _, d := range inOrder(t.demand) {
 		q := t.index.Query(d.constraints)
 		place, shape := m.find(q)
 		if place < 0 {

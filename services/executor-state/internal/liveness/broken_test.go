@@ -15,8 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// member is an etcd that treats its first streams as it is told, and answers on
-// all others.
+// member is an etcd whose first streams a test defines. It answers on all others.
 type member struct {
 	pb.UnimplementedLeaseServer
 	streams atomic.Int64
@@ -38,7 +37,7 @@ func (m *member) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
 	}
 }
 
-// startWith runs a renewer on such a member.
+// startWith runs a renewer with a member.
 func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *Renewer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,7 +66,7 @@ func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *R
 	return r
 }
 
-// renewAll renews as many etcd leases at once, and counts the failures.
+// renewAll renews a number of etcd leases at once, and returns the number of failures.
 func renewAll(t *testing.T, r *Renewer, n int) (failed int) {
 	leases := make([]int64, n)
 	for i := range leases {
@@ -84,7 +83,7 @@ func renewAll(t *testing.T, r *Renewer, n int) (failed int) {
 	return failed
 }
 
-// A stream that breaks fails those who wait on it; the next one serves.
+// If a stream breaks, its pending renewals fail. The next stream works.
 func TestBrokenStream(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, func(s pb.Lease_LeaseKeepAliveServer) error {
@@ -97,8 +96,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// A stream that takes no more and answers nothing is given up, although the
-// sending itself waits; the next one serves.
+// A stream without answers ends, even if Send blocks. The next stream works.
 func TestFrozenStream(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, func(s pb.Lease_LeaseKeepAliveServer) error {

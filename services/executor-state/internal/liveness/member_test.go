@@ -13,18 +13,17 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-// Renewals go to the member that leads, which others would pass them on to, and to
-// who leads next when it is cut off. A stream that goes to another is told so, and
-// one that goes to the leader is not.
+// Renewals go to the leading member, and to the next leader when the first is cut off. The watch
+// of a stream reports that another member leads only if the stream does not go to the leader.
 func TestRenewAtTheLeader(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	s := cluster.Store(t)
 	ctx := within(t)
-	// A machine that stands still may change its leader meanwhile, or not say in time
-	// who leads. That is not the renewer's fault, so there are a few tries.
+	// If the machine pauses, etcd may change its leader, or not answer in time which member
+	// leads. Therefore the test retries a few times.
 	for tries := 10; ; tries-- {
 		leads := leading(ctx, t, cluster)
-		wrong := toldOf(ctx, s.Client(), cluster.Endpoints()[leads], cluster.Endpoints()[(leads+1)%3])
+		wrong := checkWatch(ctx, s.Client(), cluster.Endpoints()[leads], cluster.Endpoints()[(leads+1)%3])
 		if wrong == nil {
 			break
 		}
@@ -48,14 +47,14 @@ func TestRenewAtTheLeader(t *testing.T) {
 		t.Error(err)
 	}
 	cluster.Cut(t, leading(ctx, t, cluster))
-	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // a stream that broke is told of, and asked again
+	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // a stream that broke learns of, and asked again
 	}
 	if ctx.Err() != nil {
 		t.Error("nothing was renewed after the leader was cut off")
 	}
 }
 
-// leading is the index of the member that leads, once there is one.
+// leading waits for a leading member, and returns its index.
 func leading(ctx context.Context, t *testing.T, cluster *etcdtest.Cluster) int {
 	t.Helper()
 	for ctx.Err() == nil {
@@ -70,9 +69,9 @@ func leading(ctx context.Context, t *testing.T, cluster *etcdtest.Cluster) int {
 
 var errUntold = errors.New("no member says that it leads")
 
-// toldOf says what is wrong with what a stream is told about the leader and another
-// member.
-func toldOf(ctx context.Context, client *clientv3.Client, leader, other string) error {
+// checkWatch returns an error if the watch of a stream to the leader or to another member
+// reports the wrong result.
+func checkWatch(ctx context.Context, client *clientv3.Client, leader, other string) error {
 	switch leadingMember(ctx, client) {
 	case leader:
 	case "":
@@ -81,7 +80,7 @@ func toldOf(ctx context.Context, client *clientv3.Client, leader, other string) 
 		return fmt.Errorf("%q is not known to lead", leader)
 	}
 	if !leaves(ctx, client, other, 20*time.Second) {
-		return fmt.Errorf("who renews at %q is not told that %q leads", other, leader)
+		return fmt.Errorf("the watch of %q does not report that %q leads", other, leader)
 	}
 	if leaves(ctx, client, leader, 20*time.Millisecond) {
 		return errors.New("the leader was left")
@@ -89,7 +88,8 @@ func toldOf(ctx context.Context, client *clientv3.Client, leader, other string) 
 	return nil
 }
 
-// leaves says whether a stream to a member is told within a time that another leads.
+// leaves reports whether the watch of a stream to a member reports within a time that another
+// member leads.
 func leaves(ctx context.Context, client *clientv3.Client, member string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-// start runs a renewer on an etcd of its own.
+// start runs a renewer with a new etcd.
 func start(t *testing.T) (*Renewer, *store.Etcd) {
 	t.Helper()
 	s := etcdtest.Start(t).Store(t)
@@ -35,11 +35,10 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// one renews an etcd lease by itself.
+// one renews a single etcd lease.
 func (r *Renewer) one(ctx context.Context, lease int64) error { return r.Renew(ctx, []int64{lease})[0] }
 
-// Many at once are all answered, each its own answer, whether they are asked for
-// together or one by one.
+// Of many renewals at once each gets its own answer, in one call or in many.
 func TestRenewMany(t *testing.T) {
 	r, s := start(t)
 	ctx := within(t)
@@ -79,20 +78,20 @@ func TestRenewMany(t *testing.T) {
 	over, end := context.WithCancel(ctx)
 	end()
 	for i, err := range r.Renew(over, leases) {
-		// It may have been answered all the same.
+		// The answer may have come nevertheless.
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrLeaseNotFound) {
-			t.Errorf("lease %d, of who waits no more: %v", i, err)
+			t.Errorf("lease %d of a canceled call: %v", i, err)
 		}
 	}
 }
 
-// A renewal gives the etcd lease its whole TTL; without one it runs out, and that
-// is an error.
-func TestRenewKeepsAndMissesRunOut(t *testing.T) {
+// A renewal gives the etcd lease its full TTL. Without renewals the etcd lease expires, and the
+// next renewal returns an error.
+func TestRenewExtendsAndReportsExpired(t *testing.T) {
 	r, s := start(t)
 	ctx := within(t)
-	// One that is renewed too late because the machine stood still proves nothing, so
-	// there are a few tries.
+	// A renewal that is late because the machine paused proves nothing. Therefore the test
+	// retries a few times.
 	for tries := 10; ; tries-- {
 		gap, err := keepOne(ctx, r, s, fmt.Sprint(tries))
 		if err == nil {
@@ -104,8 +103,8 @@ func TestRenewKeepsAndMissesRunOut(t *testing.T) {
 	}
 }
 
-// keepOne renews one of two etcd leases until the other runs out, and answers the
-// longest time between two renewals.
+// keepOne renews one of two etcd leases until the other expires, and returns the longest time
+// between two renewals.
 func keepOne(ctx context.Context, r *Renewer, s *store.Etcd, name string) (gap time.Duration, err error) {
 	last := time.Now()
 	kept, err := s.Grant(ctx, time.Second)
@@ -148,7 +147,7 @@ func keepOne(ctx context.Context, r *Renewer, s *store.Etcd, name string) (gap t
 				return gap, err
 			}
 			if err := r.one(ctx, missed.ID); !errors.Is(err, store.ErrLeaseNotFound) {
-				return gap, fmt.Errorf("an etcd lease that ran out: %v", err)
+				return gap, fmt.Errorf("an expired etcd lease: %v", err)
 			}
 			if _, found, err := s.Get(ctx, "kept-"+name); err != nil || !found {
 				return gap, fmt.Errorf("one that was kept: %v, %v", found, err)
