@@ -47,7 +47,7 @@ var All = []Mutant{
 	{
 		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that somebody else named",
 		Edits: []Edit{
-			{File: "services/registry/queue/cycle.go", Old: `done.Newest > c.cycles && done.Newest < highestCycle`, New: `false`},
+			{File: "services/registry/scheduler/outcome.go", Old: `done.Newest > s.cycles && done.Newest < highestCycle`, New: `false`},
 		},
 		Hunter: Sim, Expects: []string{"waits for", "come to rest"},
 	},
@@ -103,14 +103,14 @@ var All = []Mutant{
 	{
 		Name: "calls-not-remembered", Breaks: "a call that comes again is answered as the first time, and nothing is done",
 		Edits: []Edit{
-			{File: "services/registry/queue/record.go", Old: `if mark.ID == id {`, New: `if false {`},
+			{File: "services/registry/queue/repeat.go", Old: `if mark.ID == id {`, New: `if false {`},
 		},
 		Hunter: Sim, Expects: []string{"was cancelled, and", "that was acknowledged of"},
 	},
 	{
 		Name: "cancel-answered-early", Breaks: "a cancel is answered once nothing of it will be started any more",
 		Edits: []Edit{
-			{File: "services/registry/queue/cancel.go", Old: `len(wait.workers) > 0) && !wait.over() {`, New: `len(wait.workers) > 0) && false {`},
+			{File: "services/registry/queue/wait.go", Old: `len(wait.workers) > 0) && !wait.isOver() {`, New: `len(wait.workers) > 0) && false {`},
 		},
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},

@@ -12,6 +12,7 @@ import (
 	"berth.dev/pkg/resource"
 	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // drama is a world, what is asked for first, and the calls that are made while
@@ -29,7 +30,7 @@ var dramaKey = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
 type cast struct {
 	*interleaving
 	drama    drama
-	requests []*request
+	requests []*sentRequest
 	// over are the versions, and gone the workers of one, that were acknowledged
 	// as cancelled: none is sent to be started any more.
 	over map[string]bool
@@ -44,8 +45,8 @@ type lateWorker struct {
 	workerID model.WorkerID
 }
 
-// request is one that the client made; steps are those of the interleaving.
-type request struct {
+// sentRequest is a request that the client sent; steps are those of the interleaving.
+type sentRequest struct {
 	name          string
 	issued, acked int
 	// revision is that of the store when it was acknowledged.
@@ -55,7 +56,7 @@ type request struct {
 const notYet = -1
 
 // asks says whether the call may queue workers.
-func (c *request) asks() bool {
+func (c *sentRequest) asks() bool {
 	switch c.name {
 	case "start", "resend", "replace", "lower":
 		return true
@@ -109,7 +110,7 @@ func (c *cast) call(name string) {
 			return
 		}
 	}
-	made := &request{name: name, issued: c.step, acked: notYet}
+	made := &sentRequest{name: name, issued: c.step, acked: notYet}
 	c.requests = append(c.requests, made)
 	id := fmt.Sprintf("%s-%d", name, len(c.requests))
 	c.w.call(name, model.ServiceRegistry, func() bool { return true }, c.body(name, id), func(value any, err error) {
@@ -138,13 +139,13 @@ func (c *cast) body(name, id string) any {
 	}}
 	switch name {
 	case "cancel":
-		return queue.Cancel{Key: dramaKey, RequestID: id}
+		return request.Cancel{Key: dramaKey, RequestID: id}
 	case "cancel-job":
-		return queue.CancelJob{Job: dramaKey.Job, RequestID: id}
+		return request.CancelJob{Job: dramaKey.Job, RequestID: id}
 	case "cancel-worker":
-		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 1}}}
+		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 1}}}
 	case "cancel-requeue":
-		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 2}}}
+		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 2}}}
 	case "lower":
 		upsert.Count, upsert.Spec.TargetSize = 1, 1
 	case "replace":
@@ -158,15 +159,15 @@ func (c *cast) body(name, id string) any {
 
 // alone says whether every request that may queue workers, of those made up to
 // a step, was answered before this one was made.
-func (c *cast) alone(made *request, step int) bool {
-	return !slices.ContainsFunc(c.requests, func(o *request) bool {
+func (c *cast) alone(made *sentRequest, step int) bool {
+	return !slices.ContainsFunc(c.requests, func(o *sentRequest) bool {
 		return o != made && o.asks() && (o.acked == notYet || o.acked > made.issued) && o.issued <= step
 	})
 }
 
 // acknowledged holds Berth to what it has said: nothing of what was cancelled is
 // sent to be started from now on.
-func (c *cast) acknowledged(made *request) {
+func (c *cast) acknowledged(made *sentRequest) {
 	alone := c.alone(made, c.step)
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
@@ -226,7 +227,7 @@ func (c *cast) check() {
 }
 
 // checkFree: all was cancelled, so nothing is left and everything is free.
-func (c *cast) checkFree(made *request) {
+func (c *cast) checkFree(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); !r.State.Terminal() {
 			c.w.fail("at rest: %s was acknowledged, and version %s (parent %q) is %s", made.name, r.UID, r.Parent, r.State)
@@ -247,7 +248,7 @@ func (c *cast) checkFree(made *request) {
 }
 
 // checkGone: a worker was cancelled, and with it those that were queued for it.
-func (c *cast) checkGone(made *request) {
+func (c *cast) checkGone(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if number, ok := r.Workers.Number(1); ok && r.State == model.Queued {
@@ -265,7 +266,7 @@ func (c *cast) checkGone(made *request) {
 
 // checkLowered: with a lower target no worker at or above it waits, and none was
 // queued again since.
-func (c *cast) checkLowered(made *request) {
+func (c *cast) checkLowered(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue && (r.State == model.Queued || r.Epoch > made.revision) {

@@ -6,6 +6,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 // Config of a registry replica.
@@ -48,12 +49,12 @@ func Defaults() Config {
 // queue is the part of the configuration that the core is made with. A value
 // out of its range is refused with the name of its option.
 func (c Config) queue() (queue.Config, error) {
-	order, err := queue.OrderNamed(c.Order)
+	order, err := scheduler.OrderNamed(c.Order)
 	if err != nil {
 		return queue.Config{}, err
 	}
 	config := queue.Config{
-		Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay,
+		Scheduling:     scheduler.Config{Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay},
 		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
 		MaxEnded:  c.MaxEnded,
 		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored), MaxStoredPerJob: int64(c.MaxStoredPerJob),

@@ -8,6 +8,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
@@ -16,7 +17,7 @@ func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config != (queue.Config{
-		Order: queue.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond,
+		Scheduling: scheduler.Config{Order: scheduler.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond},
 		MaxQueued: 1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
 	}) {
 		t.Errorf("%+v", config)
@@ -34,8 +35,8 @@ func TestOptionsReachTheQueue(t *testing.T) {
 	}
 	if config != (queue.Config{
 		MaxQueued: 4, MaxQueuedPerJob: 3, MaxStored: 2, MaxStoredPerJob: 1,
-		Order: queue.OrderByClass{}, Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
-		Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second,
+		Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
+		Scheduling: scheduler.Config{Order: scheduler.OrderByClass{}, Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second},
 	}) {
 		t.Errorf("%+v", config)
 	}
@@ -46,7 +47,7 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		field, says string
 		set         func(*Config)
 	}{
-		{"order", `"fifo" is no order of the queues; there are: epoch, class`, func(c *Config) { c.Order = "fifo" }},
+		{"order", `must be one of epoch, class, got "fifo"`, func(c *Config) { c.Order = "fifo" }},
 		{"order", "epoch, class", func(c *Config) { c.Order = "" }},
 		{"readiness", "auto", func(c *Config) { c.Readiness = "later" }},
 		{"readiness-grace", "24h", func(c *Config) { c.Readiness, c.ReadinessGrace = "signal", -1 }},

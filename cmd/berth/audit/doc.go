@@ -54,5 +54,5 @@
 // Quiesced judges what must hold once nothing is in flight: LEASE_OWNER, every
 // leased worker is somebody's; TASK_OWNER, every task has its reservation.
 //
-// The order is the default one, of queue.OrderByEpoch: requeues before all else.
+// The order is the default one, of scheduler.OrderByEpoch: requeues before all else.
 package audit

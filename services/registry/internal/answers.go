@@ -7,6 +7,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 // What other services answer is checked here before the core sees any of it. An
@@ -20,8 +21,8 @@ const maxAnswerText = 4 << 10
 
 // refusedCycle is what a definite error leaves of a cycle: it grants nothing, and every
 // candidate waits for the next cycle. A nil error leaves no outcomes.
-func refusedCycle(cycle model.Cycle, err error) queue.CycleDone {
-	done := queue.CycleDone{Cycle: cycle.Number}
+func refusedCycle(cycle model.Cycle, err error) scheduler.CycleDone {
+	done := scheduler.CycleDone{Cycle: cycle.Number}
 	if err == nil {
 		return done
 	}
@@ -32,11 +33,11 @@ func refusedCycle(cycle model.Cycle, err error) queue.CycleDone {
 }
 
 // cycleOf reads the answer to a cycle. With an error it is as that of a refused cycle.
-func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer) (queue.CycleDone, error) {
+func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer) (scheduler.CycleDone, error) {
 	if err := checkCycle(cycle, answer); err != nil {
 		return refusedCycle(cycle, err), err
 	}
-	done := queue.CycleDone{Cycle: cycle.Number}
+	done := scheduler.CycleDone{Cycle: cycle.Number}
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.Outcome{
 			UID: o.GetUid(), Lease: o.GetLease(),

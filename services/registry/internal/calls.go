@@ -89,7 +89,7 @@ func newestCycle(err error) (newest int64, tooHigh bool) {
 	return newest, f.Reason != fault.ReasonLowerCycle
 }
 
-// candidateOf is a candidate as it is sent, of at most queue.CandidateBytes(e) bytes.
+// candidateOf is a candidate as it is sent, of at most request.CandidateSize(e) bytes.
 func candidateOf(e model.Candidate) *controlv1.Candidate {
 	if e.Again {
 		return &controlv1.Candidate{Uid: e.UID, Again: e.Mod, Group: e.Group}

@@ -12,7 +12,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
-	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // What a candidate takes in a message is never more than its cycle is told that it does.
@@ -33,8 +33,8 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "runs") {
 			e.Workers = append(e.Workers, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
 		}
-		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > queue.CandidateBytes(e) {
-			t.Fatalf("%d bytes, and not %d: %+v", size, queue.CandidateBytes(e), e)
+		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > request.CandidateSize(e) {
+			t.Fatalf("%d bytes, and not %d: %+v", size, request.CandidateSize(e), e)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 // maxGroups bounds the queues that have figures of their own: the largest. The
@@ -91,7 +92,7 @@ func showCounts(f process.Figures, counts queue.Counts) {
 		f.Counter("berth_registry_candidates_total", "Candidates in scheduling cycles, by outcome.", counts.Candidates[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by what triggered them; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by what triggered them; one may have several causes.", n, "cause", scheduler.WakeCause(cause).String())
 	}
 	f.Counter("berth_registry_dispatches_total", "Leases dispatched, by what the assigner answered.", counts.Taken, "outcome", "taken")
 	f.Counter("berth_registry_dispatches_total", "Leases dispatched, by what the assigner answered.", counts.Refused, "outcome", "refused")

@@ -9,6 +9,8 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 // txnBytes is what etcd takes in one request.
@@ -50,21 +52,21 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})
 	w.input(large("s0", 600<<10))
 	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
-	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
 	if n := len(w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}]); n != 2 {
 		t.Fatalf("it was not split: %d versions", n)
 	}
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("s%d", i+1), 600<<10))
 	}
-	w.input(Flush{Job: "j"})
+	w.input(request.Flush{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
 		t.Errorf("after the flush there waits %+v", groups)
 	}
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("t%d", i), 600<<10))
 	}
-	w.input(CancelJob{Job: "j"})
+	w.input(request.CancelJob{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
 		t.Errorf("after the cancel there waits %+v", groups)
 	}
@@ -73,23 +75,6 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	err := replies[len(replies)-1].(model.Reply).Err
 	if f := fault.Of(err); err == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != "labels" {
 		t.Errorf("900 KiB of labels: %v", err)
-	}
-}
-
-// No request names a number that leaves no other for requeues.
-func TestTheHighestNumberIsRefusedAtTheDoor(t *testing.T) {
-	u := good()
-	u.Count, u.Workers = 0, []model.WorkerID{{Index: model.MaxIndex, Number: model.MaxRequested}}
-	if err := Validate(u); err != nil {
-		t.Errorf("the highest index and number that are allowed: %v", err)
-	}
-	u.Workers[0].Number++
-	want := "workers[0].number: must be between 1 and 1000000000, got 1000000001"
-	if f := fault.Of(Validate(u)); f == nil || f.Reason != fault.ReasonTooLarge || f.Message != want {
-		t.Errorf("a number above: %v, want %s", f, want)
-	}
-	if model.MaxNumber-model.MaxRequested < 1_000*model.MaxMaxAttempts {
-		t.Error("requeues have few numbers left")
 	}
 }
 
@@ -117,7 +102,7 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	if n := len(w.core.byKey[key]); n != 1 {
 		t.Errorf("there are %d versions", n)
 	}
-	w.input(Cancel{Key: key})
+	w.input(request.Cancel{Key: key})
 	replies := w.input(model.Upsert{Key: key, Count: 1})
 	if err := replies[len(replies)-1].(model.Reply).Err; !fault.Is(err, fault.ReasonWorkerIDUsed) {
 		t.Errorf("a count over an index without numbers left: %v", err)
@@ -135,8 +120,8 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 		}})
 	}
 	ask("x", "sim", &first)
-	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
-	w.now = w.now.Add(w.core.config.MinDelay)
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
+	w.now = w.now.Add(w.core.config.Scheduling.MinDelay)
 	ask("y", "", &second)
 	var tried []string
 	for _, e := range w.cycle.Candidates {

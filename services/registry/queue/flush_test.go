@@ -6,6 +6,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
 // A flush of many goes in effects that a transaction takes. When some of them
@@ -17,7 +18,7 @@ func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
 	for i := range many {
 		w.input(ask(fmt.Sprintf("j%03d", i), 1))
 	}
-	flush := Flush{Group: withDefaults(ask("j", 1)).Spec.Constraints.Group(), RequestID: "f"}
+	flush := request.Flush{Group: request.WithDefaults(ask("j", 1)).Spec.Constraints.Group(), RequestID: "f"}
 	w.hold = true
 	if effects := actionsOf[model.Effect](w.input(flush)); len(effects) != 4 {
 		t.Fatalf("%d effects", len(effects))
@@ -55,7 +56,7 @@ func TestFlushLeavesWhatWasDispatched(t *testing.T) {
 	task := &model.TaskHeader{UID: "a-1", Complete: true}
 	unseen := model.Changed{Ref: task.Ref(), Record: task}
 	w.write(unseen)
-	flush := Flush{Group: w.core.versions["a-1"].group}
+	flush := request.Flush{Group: request.WithDefaults(ask("a", 1)).Spec.Constraints.Group()}
 	if actions := w.input(flush); len(actionsOf[model.Abandoned](actions)) != 1 {
 		t.Fatalf("not abandoned:\n%s", show(actions))
 	}

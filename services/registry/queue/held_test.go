@@ -6,6 +6,8 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 // without is a successor that is told to leave records alone in place of them.
@@ -45,7 +47,7 @@ func TestHeldReservation(t *testing.T) {
 	w.input(one("a", "s"))
 	w.input(one("b", "s"))
 	w.input(one("a", "other"))
-	w.input(Cancel{Key: one("a", "other").Key})
+	w.input(request.Cancel{Key: one("a", "other").Key})
 	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: "a", Stage: "s"}}
 	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.Key == one("a", "s").Key })
 
@@ -53,17 +55,17 @@ func TestHeldReservation(t *testing.T) {
 		t.Errorf("the cycle has %+v, want b alone", w.cycle.Candidates)
 	}
 	for name, request := range map[string]any{
-		"upsert": one("a", "s"), "cancel": Cancel{Key: one("a", "s").Key}, "job": CancelJob{Job: "a"},
-		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": Flush{Job: "a"},
+		"upsert": one("a", "s"), "cancel": request.Cancel{Key: one("a", "s").Key}, "job": request.CancelJob{Job: "a"},
+		"workers": request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": request.Flush{Job: "a"},
 	} {
 		if !refused(w.input(request)) {
 			t.Errorf("%s is not refused", name)
 		}
 	}
-	if refused(w.input(one("a", "other"))) || refused(w.input(CancelJob{Job: "b"})) {
+	if refused(w.input(one("a", "other"))) || refused(w.input(request.CancelJob{Job: "b"})) {
 		t.Error("what has nothing to do with it is refused")
 	}
-	w.input(Cancel{Key: one("a", "other").Key})
+	w.input(request.Cancel{Key: one("a", "other").Key})
 	w.now = w.now.Add(2 * model.KeepTerminal)
 	w.step(nil)
 	if _, there := w.records[stage]; !there {
@@ -103,13 +105,13 @@ func TestHeldTaskEndsNothing(t *testing.T) {
 }
 
 // order panics when a lease was refused.
-type order struct{ OrderByEpoch }
+type order struct{ scheduler.OrderByEpoch }
 
 func (order) Refused(*model.Reservation) model.Priority { panic("no idea") }
 
 // What the queue decides by itself is about a reservation, and that is to blame.
 func TestSubjectOfADecision(t *testing.T) {
-	w := newWorld(Config{Order: order{}})
+	w := newWorld(Config{Scheduling: scheduler.Config{Order: order{}}})
 	w.successor(7)
 	w.input(one("a", "s"))
 	entry := w.cycle.Candidates[0]

@@ -6,6 +6,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
 // asked sends an upsert of some workers and answers how it was refused, if it was.
@@ -52,7 +53,7 @@ func TestQueuedReservationsAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "a", "1", 7, nil))
 	wantTaken(t, asked(w, "b", "1", 1, nil))
 	wantOverLimit(t, asked(w, "b", "2", 1, nil), "max-queued")
-	w.input(Cancel{Key: model.Key{Job: "a", Stage: "s", Name: "2"}})
+	w.input(request.Cancel{Key: model.Key{Job: "a", Stage: "s", Name: "2"}})
 	wantTaken(t, asked(w, "b", "2", 1, nil))
 }
 
@@ -67,7 +68,7 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "b", "1", 1, payload))
 	wantOverLimit(t, asked(w, "b", "2", 1, payload), "max-stored")
 	// What has ended takes space until it is forgotten.
-	w.input(CancelJob{Job: "a"})
+	w.input(request.CancelJob{Job: "a"})
 	wantOverLimit(t, asked(w, "a", "4", 1, payload), "max-stored-per-job")
 	w.now = w.now.Add(model.KeepTerminal)
 	w.step(nil)
@@ -82,7 +83,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "1", 1000, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
 	cancel := func(index int32) *fault.Error {
-		for _, action := range w.input(CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
+		for _, action := range w.input(request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
 			if reply, ok := action.(model.Reply); ok {
 				return fault.Of(reply.Err)
 			}
@@ -105,7 +106,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	}
 	wantOverLimit(t, asked(w, "b", "1", 1, nil), "max-stored")
 	// A cancel of everything leaves no other version behind.
-	w.input(CancelJob{Job: "a"})
+	w.input(request.CancelJob{Job: "a"})
 	if n := w.core.stored.queued; n != 0 {
 		t.Errorf("%d reservations are queued after the job was cancelled", n)
 	}

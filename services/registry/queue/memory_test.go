@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 // traffic drives a core as fast as it goes: what it decides is durable soon
@@ -109,16 +111,16 @@ func (d *traffic) round(round, n int) {
 		case i%16 == 2:
 			d.run(uid)
 		case i%16 == 3:
-			d.ask(Cancel{Key: key(i), RequestID: "c"})
+			d.ask(request.Cancel{Key: key(i), RequestID: "c"})
 		case i%16 == 7:
-			d.ask(Flush{Job: job, RequestID: "f"})
+			d.ask(request.Flush{Job: job, RequestID: "f"})
 		case i%32 == 15:
-			d.ask(CancelJob{Job: job, RequestID: "k"})
+			d.ask(request.CancelJob{Job: job, RequestID: "k"})
 		}
 	}
 	d.commit()
 	d.now = d.now.Add(time.Minute)
-	d.step(CycleDone{Cycle: d.core.cycles})
+	d.step(scheduler.CycleDone{Cycle: int64(d.core.Stats().Cycles)})
 	d.forget()
 }
 
@@ -176,8 +178,8 @@ func leavesNothing(t *testing.T, c *Core) {
 	t.Helper()
 	for index, left := range map[string]int{
 		"versions": len(c.versions), "keys": c.keys.Len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.Len(),
-		"groups": len(c.groups), "leased": c.leased.Len(), "deadlines": c.deadlines.Len(), "unsettled": len(c.unsettled),
-		"pending": len(c.pending), "pendingOf": len(c.pendingOf), "due": len(c.due), "taken": len(c.taken), "granted": len(c.granted),
+		"groups": len(c.scheduler.Groups()), "leased": c.leased.Len(), "expiring": c.expiring.Len(), "ended": c.ended.Len(), "unsettled": len(c.unsettled),
+		"pending": len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),
 		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
 	} {
 		if left != 0 {

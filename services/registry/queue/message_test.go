@@ -8,6 +8,8 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 // cycles plays executor-state for so long, which has room for whom it may grant alone,
@@ -20,7 +22,7 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 		var event model.Event
 		if len(sent) > 0 {
 			cycle := sent[len(sent)-1]
-			done := CycleDone{Cycle: cycle.Number}
+			done := scheduler.CycleDone{Cycle: cycle.Number}
 			for i, e := range cycle.Candidates {
 				switch {
 				case grants(e.UID):
@@ -48,12 +50,11 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 func TestACycleIsOneMessage(t *testing.T) {
 	const groups, limit = 2000, 200_000
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(groups, groups, now)
-	c.config.CycleBytes = limit
+	c := standby(scheduler.Config{CycleBytes: limit}, groups, groups, now)
 	var last string
 	order := map[string]int{}
-	for _, g := range c.groups {
-		r := g.order.At(0)
+	for _, g := range c.scheduler.Groups() {
+		r, _ := g.Head()
 		order[r.UID] = int(r.Place)
 		if r.Place == groups {
 			last = r.UID
@@ -64,7 +65,7 @@ func TestACycleIsOneMessage(t *testing.T) {
 	for _, cycle := range all {
 		bytes := 0
 		for i, e := range cycle.Candidates {
-			bytes += CandidateBytes(e)
+			bytes += request.CandidateSize(e)
 			if order[e.UID] != i+1 {
 				t.Fatalf("cycle %d has %s at %d", cycle.Number, e.UID, i)
 			}
@@ -86,8 +87,7 @@ func TestACycleIsOneMessage(t *testing.T) {
 	t.Run("or waits", func(t *testing.T) {
 		// Where even their names are too many, the last are not sent, and the others
 		// no more often than without them.
-		c := standby(groups, groups, now)
-		c.config.CycleBytes = limit / 10
+		c := standby(scheduler.Config{CycleBytes: limit / 10}, groups, groups, now)
 		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 		all := cycles(c, elected, now, 5*time.Second, func(string) bool { return false })
 		longest := slices.MaxFunc(all, func(a, b model.Cycle) int { return len(a.Candidates) - len(b.Candidates) })
@@ -100,8 +100,7 @@ func TestACycleIsOneMessage(t *testing.T) {
 // A candidate that is too large for a cycle is sent alone.
 func TestACandidateLargerThanACycle(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(3, 3, now)
-	c.config.CycleBytes = 1
+	c := standby(scheduler.Config{CycleBytes: 1}, 3, 3, now)
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 	all := cycles(c, elected, now, 100*time.Millisecond, func(string) bool { return true })
 	if len(all) != 3 || len(c.granted) != 3 {
@@ -114,9 +113,10 @@ func TestACandidateLargerThanACycle(t *testing.T) {
 func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
 	const avoids = 3 * time.Second
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(1, 1, now)
-	for _, g := range c.groups {
-		failed := *g.order.At(0)
+	c := standby(scheduler.Config{}, 1, 1, now)
+	for _, g := range c.scheduler.Groups() {
+		head, _ := g.Head()
+		failed := *head
 		failed.Failed = []model.FailedOn{{Executor: "h", At: now.Add(avoids - model.AvoidFor)}}
 		c.Step(now, model.Changed{Ref: failed.Ref(), Record: &failed, Create: failed.Epoch, Mod: 1000})
 	}

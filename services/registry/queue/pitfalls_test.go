@@ -9,6 +9,8 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 // What went wrong in the systems before this one, each as a test.
@@ -62,7 +64,7 @@ func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 	if w.position("a") != 1 || w.position("b") != 2 {
 		t.Fatalf("a is at %d and b at %d", w.position("a"), w.position("b"))
 	}
-	w.input(Cancel{Key: ask("a", 1).Key})
+	w.input(request.Cancel{Key: ask("a", 1).Key})
 	if w.position("b") != 1 {
 		t.Errorf("with a gone, b is at %d", w.position("b"))
 	}
@@ -76,10 +78,10 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	w.now = w.now.Add(time.Millisecond)
 	for _, actions := range [][]model.Action{
 		w.input(ask("b", 1)),
-		w.input(Cancel{Key: ask("b", 1).Key}),
+		w.input(request.Cancel{Key: ask("b", 1).Key}),
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
-		w.step(CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
+		w.step(scheduler.CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
 		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
 		w.step(nil),
 	} {
@@ -100,7 +102,7 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 	for range 5 {
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
-		w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 		w.input(ask("a", 1))
 	}
 	if w.position("a") != 1 || w.position("b") != 2 {
@@ -112,7 +114,7 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 // loop, and nobody got an answer.
 func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
-	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), Cancel{}, CancelJob{}, nil, 7} {
+	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), request.Cancel{}, request.CancelJob{}, nil, 7} {
 		actions := w.input(request)
 		if replies := actionsOf[model.Reply](actions); len(replies) != 1 || len(actions) != 1 {
 			t.Errorf("%#v: %s", request, show(actions))
@@ -132,7 +134,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.write(w.leaseOf("a-1"))
-	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
 	w.show(w.leaseOf("a-1"))
 	for range 3 {
 		w.now = w.now.Add(time.Minute)
@@ -191,21 +193,21 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	refused := func() {
-		w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 	}
 	refused()
 	timer := w.core.NextDeadline()
-	if wait := timer.Sub(w.now); wait <= 0 || wait > w.core.config.RetryEvery {
+	if wait := timer.Sub(w.now); wait <= 0 || wait > w.core.config.Scheduling.RetryEvery {
 		t.Fatalf("the timer is in %v", wait)
 	}
 
-	w.now = w.now.Add(w.core.config.RetryEvery / 2)
+	w.now = w.now.Add(w.core.config.Scheduling.RetryEvery / 2)
 	e := &model.Executor{ID: "new"}
 	w.foreign(model.Changed{Ref: e.Ref(), Record: e})
-	if wait := w.core.NextDeadline().Sub(w.now); wait != w.core.config.Debounce {
+	if wait := w.core.NextDeadline().Sub(w.now); wait != w.core.config.Scheduling.Debounce {
 		t.Errorf("an executor came, and is used in %v", wait)
 	}
-	w.now = w.now.Add(w.core.config.Debounce)
+	w.now = w.now.Add(w.core.config.Scheduling.Debounce)
 	if cycles := actionsOf[model.Cycle](w.step(nil)); len(cycles) != 1 {
 		t.Fatalf("%d cycles after the inventory changed", len(cycles))
 	}
@@ -231,7 +233,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 		if len(cycle.Candidates) != groups-turn {
 			t.Fatalf("turn %d tries %d groups in one cycle, want all %d", turn, len(cycle.Candidates), groups-turn)
 		}
-		done := CycleDone{Cycle: cycle.Number}
+		done := scheduler.CycleDone{Cycle: cycle.Number}
 		for i, e := range cycle.Candidates {
 			outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Fitting: 2}
 			if i == len(cycle.Candidates)-1 { // the last in the order, and it is served
@@ -247,7 +249,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 				t.Fatalf("a batch that did not fit left a mark: %+v", g)
 			}
 		}
-		w.now = w.now.Add(w.core.config.RetryEvery)
+		w.now = w.now.Add(w.core.config.Scheduling.RetryEvery)
 		cycle = actionsOf[model.Cycle](w.step(nil))[0]
 	}
 }
@@ -259,11 +261,11 @@ func TestPitfallGaugeOfAGroupThatWent(t *testing.T) {
 	if stats := w.core.Stats(); len(stats.Groups) != 1 || stats.Groups[0].Workers != 3 {
 		t.Fatalf("one reservation makes %+v", stats)
 	}
-	w.input(Cancel{Key: ask("a", 1).Key})
+	w.input(request.Cancel{Key: ask("a", 1).Key})
 	if stats := w.core.Stats(); len(stats.Groups) != 0 || stats.States[model.Queued] != 0 {
 		t.Errorf("the group stays: %+v", stats)
 	}
-	if len(w.core.due) != 0 || len(w.core.groups) != 0 {
+	if !w.core.scheduler.NextCycle().IsZero() || len(w.core.scheduler.Groups()) != 0 {
 		t.Errorf("it stays inside")
 	}
 }
@@ -299,7 +301,7 @@ func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
 		w.input(u)
 	}
 	w.hold = true
-	w.input(CancelJob{Job: "a", RequestID: "kill"})
+	w.input(request.CancelJob{Job: "a", RequestID: "kill"})
 	if len(w.held) != 3 {
 		t.Fatalf("%d effects", len(w.held))
 	}
@@ -308,7 +310,7 @@ func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
 	w.step(model.Abandoned{})
 	w.hold = false
 	w.successor(20)
-	reply := actionsOf[model.Reply](w.input(CancelJob{Job: "a", RequestID: "kill"}))[0]
+	reply := actionsOf[model.Reply](w.input(request.CancelJob{Job: "a", RequestID: "kill"}))[0]
 	if got := reply.Value.(Cancelled).Count; got != names-effectReservations {
 		t.Errorf("the repeat cancelled %d", got)
 	}
@@ -324,7 +326,7 @@ func TestAnInputGivenAgainIsAnsweredOnce(t *testing.T) {
 	w.input(ask("a", 1))
 	header := &model.TaskHeader{UID: "a-1", Complete: true}
 	w.foreign(w.leaseOf("a-1"), model.Changed{Ref: header.Ref(), Record: header})
-	cancel := model.Input{Token: 77, Request: Cancel{Key: ask("a", 1).Key, RequestID: "c"}}
+	cancel := model.Input{Token: 77, Request: request.Cancel{Key: ask("a", 1).Key, RequestID: "c"}}
 	for range 3 {
 		if replies := actionsOf[model.Reply](w.step(cancel)); len(replies) != 0 {
 			t.Fatalf("answered before the assigner took the stop: %+v", replies)
@@ -401,7 +403,7 @@ func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	if got := upserted(); got.Change != model.Unchanged {
 		t.Fatalf("the same again: %v", got.Change)
 	}
-	w.input(Cancel{Key: again.Key})
+	w.input(request.Cancel{Key: again.Key})
 	if late := upserted(); late.Change != model.Unchanged || late.Reservation.State != model.Cancelled {
 		t.Errorf("a late copy: %v, %v", late.Change, late.Reservation.State)
 	}
@@ -416,7 +418,7 @@ func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
 			w.failing = true
-			return w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
+			return w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
 		},
 		"requeue": func(w *world) []model.Action {
 			w.input(ask("j", 4))

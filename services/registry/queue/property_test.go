@@ -13,6 +13,8 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 func drawKey(t *rapid.T) model.Key {
@@ -78,18 +80,18 @@ func drawRequest(t *rapid.T) any {
 	id := rapid.SampledFrom([]string{"", "", "r1", "r2", "r3"}).Draw(t, "request")
 	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
-		return Cancel{Key: drawKey(t), RequestID: id}
+		return request.Cancel{Key: drawKey(t), RequestID: id}
 	case 6:
 		key := drawKey(t)
 		workerID := model.WorkerID{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
-		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
+		return request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
 	case 1:
-		return CancelJob{Job: drawKey(t).Job, RequestID: id}
+		return request.CancelJob{Job: drawKey(t).Job, RequestID: id}
 	case 2:
 		if rapid.Bool().Draw(t, "job") {
-			return Flush{Job: drawKey(t).Job, RequestID: id}
+			return request.Flush{Job: drawKey(t).Job, RequestID: id}
 		}
-		return Flush{Group: withDefaults(drawUpsert(t)).Spec.Constraints.Group(), RequestID: id}
+		return request.Flush{Group: request.WithDefaults(drawUpsert(t)).Spec.Constraints.Group(), RequestID: id}
 	}
 	u := drawUpsert(t)
 	u.RequestID = id
@@ -176,9 +178,9 @@ func (w *world) compareAfresh(t *rapid.T) {
 			if record.State == model.Queued {
 				all.queued, u.queued = all.queued+1, u.queued+1
 			}
-			all.bytes, u.bytes = all.bytes+int64(size(record)), u.bytes+int64(size(record))
+			all.bytes, u.bytes = all.bytes+int64(request.Size(record)), u.bytes+int64(request.Size(record))
 		case *model.Stage:
-			all.bytes, u.bytes = all.bytes+sizeOfStage(record), u.bytes+sizeOfStage(record)
+			all.bytes, u.bytes = all.bytes+usageOfStage(record).bytes, u.bytes+usageOfStage(record).bytes
 		default:
 			continue
 		}
@@ -393,7 +395,7 @@ func TestQueueIsASortedList(t *testing.T) {
 		m := &twin{used: map[string]map[int32]int32{}, byClass: rapid.Bool().Draw(t, "by class")}
 		config := Config{BestEffort: rapid.Bool().Draw(t, "best effort")}
 		if m.byClass {
-			config.Order = OrderByClass{}
+			config.Scheduling.Order = scheduler.OrderByClass{}
 		}
 		w := newWorld(config)
 		p := &player{t: t, w: w, twin: m}
@@ -474,7 +476,7 @@ func (p *player) requeue() {
 	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
 		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
 			p.twin.drop(e)
-			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
+			p.see(p.w.input(request.CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
 			if got := p.reply.Value.(WorkersCancelled).Count; got != 1 {
 				p.t.Fatalf("%d workers are cancelled with %s", got, e.uid)
 			}
@@ -545,7 +547,7 @@ func (p *player) play() {
 			p.twin.drop(e)
 		}
 		want := len(gone)
-		p.see(p.w.input(Cancel{Key: key}))
+		p.see(p.w.input(request.Cancel{Key: key}))
 		if got := p.reply.Value.(Cancelled).Count; got != want {
 			p.t.Fatalf("cancel of %v ended %d, want %d", key, got, want)
 		}
@@ -573,7 +575,7 @@ func (p *player) finishCycle() {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := CycleDone{Cycle: p.cycle.Number}
+	done := scheduler.CycleDone{Cycle: p.cycle.Number}
 	stopped, later := map[string]bool{}, false
 	p.refused = map[string]int64{}
 	var leases []model.Changed

@@ -60,9 +60,9 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 				tried[entry.UID] = true
 			}
 		}
-		for id, g := range w.core.groups {
-			if head := g.order.At(0); !tried[head.UID] {
-				t.Fatalf("%s is the head of %s, and is not tried", head.UID, id)
+		for _, g := range w.core.scheduler.Groups() {
+			if head, _ := g.Head(); !tried[head.UID] {
+				t.Fatalf("%s is the head of %s, and is not tried", head.UID, g.ID)
 			}
 		}
 		if w.core.leased.Len() > 0 && w.core.dispatching == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
 // stage is where a reservation has come to when the next upsert arrives.
@@ -109,8 +110,8 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 						t.Errorf("the record moved: %+v", r)
 					}
 				case same:
-					if r.Place != old.Place || epochOf(r) != epochOf(old) {
-						t.Errorf("at place %d of %d, not %d of %d", r.Place, epochOf(r), old.Place, epochOf(old))
+					if r.Place != old.Place || w.core.placeEpoch(r) != w.core.placeEpoch(old) {
+						t.Errorf("at place %d of %d, not %d of %d", r.Place, w.core.placeEpoch(r), old.Place, w.core.placeEpoch(old))
 					}
 				case tail:
 					if r.Place <= other.Reservation.Place || r.PlaceEpoch != 0 {
@@ -178,7 +179,7 @@ func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
-			w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
+			w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
 			return u
 		},
 	}

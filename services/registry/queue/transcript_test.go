@@ -11,6 +11,8 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 	"berth.dev/testkit/transcript"
 )
 
@@ -147,7 +149,7 @@ func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
 	case "config":
-		config := Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}
+		config := Config{Scheduling: scheduler.Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}}
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
@@ -157,12 +159,12 @@ func (w *world) command(t *testing.T, line string) string {
 	case "upsert":
 		return show(w.input(a.upsert()))
 	case "cancel":
-		return show(w.input(Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
+		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
 	case "cancel-workers":
 		key := a.key(a.bare[0])
-		return show(w.input(CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]), RequestID: a.named["request"]}))
+		return show(w.input(request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]), RequestID: a.named["request"]}))
 	case "cancel-job":
-		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
+		return show(w.input(request.CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
 	case "cycle-done":
 		return show(w.step(w.outcome(a)))
 	case "dispatch-done":
@@ -282,8 +284,8 @@ func (a args) chunk() *model.TaskChunk {
 
 // outcome of the cycle in flight: UID=granted, nofit, poison, stale, behind or later; a grant
 // stores the lease, which the core is not shown.
-func (w *world) outcome(a args) CycleDone {
-	done := CycleDone{Cycle: w.core.cycles}
+func (w *world) outcome(a args) scheduler.CycleDone {
+	done := scheduler.CycleDone{Cycle: w.cycle.Number}
 	if cycle := a.number("cycle"); cycle != 0 {
 		done.Cycle = cycle
 	}

@@ -15,14 +15,15 @@ func TestRulesOfExecutorsWakeTheQueue(t *testing.T) {
 		for _, gone := range []bool{false, true} {
 			w := newWorld(Config{})
 			w.step(model.Elected{Term: 101, Revision: 101})
-			before := w.core.wakeAt
+			before, _ := w.core.scheduler.Deadlines()
 			change := model.Changed{Ref: record.Ref(), Record: record}
 			if gone {
 				change.Record = nil
 			}
 			w.foreign(change)
-			if want := w.now.Add(w.core.config.Debounce); !before.IsZero() || !w.core.wakeAt.Equal(want) {
-				t.Errorf("%s, gone %v: woken at %v, want %v", name, gone, w.core.wakeAt, want)
+			after, _ := w.core.scheduler.Deadlines()
+			if want := w.now.Add(w.core.config.Scheduling.Debounce); !before.IsZero() || !after.Equal(want) {
+				t.Errorf("%s, deleted %v: woken at %v, want %v", name, gone, after, want)
 			}
 		}
 	}
