@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"time"
 
 	"berth.dev/api/fault"
@@ -66,34 +67,27 @@ func (c Config) queue() (queue.Config, error) {
 	default:
 		return config, fault.BadField(fault.ReasonInvalid, "readiness", "%q is neither %s nor %s", c.Readiness, readinessAuto, readinessSignal)
 	}
-	for _, option := range []struct {
-		name               string
-		value, least, most time.Duration
-	}{
-		{"readiness-grace", c.ReadinessGrace, 0, 24 * time.Hour},
-		{"debounce", c.Debounce, time.Millisecond, 10 * time.Second},
-		{"retry-every", c.RetryEvery, 10 * time.Millisecond, 10 * time.Minute},
-		{"min-delay", c.MinDelay, time.Millisecond, time.Second},
-	} {
-		if option.value < option.least || option.value > option.most {
-			return config, fault.BadField(fault.ReasonInvalid, option.name, "%v is not within %v and %v", option.value, option.least, option.most)
-		}
-	}
-	for _, option := range []struct {
-		name        string
-		value, most int64
-	}{
-		{"max-queued", int64(c.MaxQueued), 100_000_000},
-		{"max-queued-per-job", int64(c.MaxQueuedPerJob), 100_000_000},
-		{"max-stored", int64(c.MaxStored), 1 << 40},
-		{"max-stored-per-job", int64(c.MaxStoredPerJob), 1 << 40},
-	} {
-		if option.value < 1 || option.value > option.most {
-			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most, option.value)
-		}
+	if err := cmp.Or(
+		within("readiness-grace", c.ReadinessGrace, 0, 24*time.Hour),
+		within("debounce", c.Debounce, time.Millisecond, 10*time.Second),
+		within("retry-every", c.RetryEvery, 10*time.Millisecond, 10*time.Minute),
+		within("min-delay", c.MinDelay, time.Millisecond, time.Second),
+		within("max-queued", c.MaxQueued, 1, 100_000_000),
+		within("max-queued-per-job", c.MaxQueuedPerJob, 1, 100_000_000),
+		within("max-stored", c.MaxStored, 1, 1<<40),
+		within("max-stored-per-job", c.MaxStoredPerJob, 1, 1<<40),
+	); err != nil {
+		return config, err
 	}
 	if c.ReadinessGrace > 0 && c.Readiness != readinessSignal {
 		return config, fault.BadField(fault.ReasonInvalid, "readiness-grace", "is given with readiness %s, which waits for nothing", c.Readiness)
 	}
 	return config, nil
+}
+
+func within[T cmp.Ordered](option string, value, least, most T) error {
+	if value < least || value > most {
+		return fault.BadField(fault.ReasonInvalid, option, "must be between %v and %v, got %v", least, most, value)
+	}
+	return nil
 }

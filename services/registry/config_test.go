@@ -18,7 +18,7 @@ func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
 	}
 	if config != (queue.Config{
 		Scheduling: scheduler.Config{Order: scheduler.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond},
-		MaxQueued: 1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
+		MaxQueued:  1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
 	}) {
 		t.Errorf("%+v", config)
 	}

@@ -26,7 +26,7 @@ func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 		"long message":     {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := cycleOf(cycle, answer)
+			done, err := cycleOf(cycle, answer, nil)
 			if err == nil || done.Cycle != 4 || len(done.Outcomes) != 2 {
 				t.Fatalf("%+v, %v", done, err)
 			}
@@ -37,11 +37,11 @@ func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 			}
 		})
 	}
-	done, err := cycleOf(cycle, &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{granted("b")}})
+	done, err := cycleOf(cycle, &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{granted("b")}}, nil)
 	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != model.Granted || done.Outcomes[0].Lease != 9 {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
-	if done, err := cycleOf(cycle, nil); err != nil || len(done.Outcomes) != 0 {
+	if done, err := cycleOf(cycle, nil, nil); err != nil || len(done.Outcomes) != 0 {
 		t.Errorf("no outcomes are %+v, %v", done, err)
 	}
 }
@@ -58,13 +58,13 @@ func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
 		"no result": {taken("a"), {Uid: "b"}}, "unknown result": {taken("a"), {Uid: "b", Result: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
+			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes}, nil)
 			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
 				t.Errorf("%+v, %v", done, err)
 			}
 		})
 	}
-	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
+	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}}, nil)
 	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Taken || done.Outcomes[0].UID != "b" {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}

@@ -13,7 +13,7 @@ import (
 func (c *Core) cancel(token uint64, r request.Cancel) error {
 	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
 	versions := c.byKey[r.Key]
-	count, repeated, err := c.earlier(slices.Values([]model.Key{r.Key}), r.Key, mark.ID, mark.Call)
+	count, repeated, err := c.earlier(r.Key, mark)
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,8 @@ func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 // cancelJob ends every living version of a job.
 func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
 	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
-	job := model.Key{Job: r.Job}
-	versions := c.versionsOf(job)
-	count, repeated, err := c.earlier(within(&c.keys, job, model.Key{}), job, mark.ID, mark.Call)
+	versions := c.versionsOf(request.Scope(r))
+	count, repeated, err := c.earlier(request.Scope(r), mark)
 	switch {
 	case err != nil:
 		return err
@@ -90,13 +89,12 @@ func (c *Core) cancelOne(effect *model.Effect, v *version) *model.Reservation {
 // flush cancels queued versions.
 func (c *Core) flush(token uint64, r request.Flush) error {
 	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
-	job := model.Key{Job: r.Job}
-	count, repeated, err := c.earlier(within(&c.keys, job, model.Key{}), job, mark.ID, mark.Call)
+	count, repeated, err := c.earlier(request.Scope(r), mark)
 	if err != nil {
 		return err
 	}
 	if !repeated {
-		queued := slices.DeleteFunc(c.versionsOf(job), func(v *version) bool {
+		queued := slices.DeleteFunc(c.versionsOf(request.Scope(r)), func(v *version) bool {
 			return !v.is(model.Queued) || v.header != nil || v.accepted || r.Group != "" && v.entry.GroupID(v.r) != r.Group
 		})
 		message := "an operator flushed the queue of its group"
@@ -124,8 +122,8 @@ type removal struct {
 // evicts them.
 func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
-	stage := model.Key{Job: r.Job, Stage: r.Stage}
-	count, repeated, err := c.earlier(within(&c.keys, stage, model.Key{}), stage, mark.ID, mark.Call)
+	stage := request.Scope(r)
+	count, repeated, err := c.earlier(stage, mark)
 	if err != nil {
 		return err
 	}

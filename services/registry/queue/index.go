@@ -108,7 +108,7 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 		}
 		c.states[r.State]++
 		if relist {
-			c.list(v)
+			c.enlist(v)
 		}
 		c.place = max(c.place, r.Place)
 	})
@@ -145,8 +145,8 @@ func (c *Core) unlist(v *version) {
 	c.keys.Delete(key)
 }
 
-// list adds a version to those of its key, the newest last.
-func (c *Core) list(v *version) {
+// enlist adds a version to those of its key, the newest last.
+func (c *Core) enlist(v *version) {
 	key := v.r.Key
 	versions := c.byKey[key]
 	if len(versions) == 0 {
@@ -167,20 +167,21 @@ func byAge(a, b *version) int {
 	)
 }
 
-// within returns the keys of a job, or of one of its stages, in order and from a key on.
-// Without a job it returns all keys. The set must not change meanwhile.
+// within returns the keys of a job, of one of its stages or of one name, in order and
+// from a key on. Without a job it returns all keys. The set must not change meanwhile.
 func within(keys *core.Ordered[model.Key], of, from model.Key) iter.Seq[model.Key] {
 	return func(yield func(model.Key) bool) {
 		for key := range keys.From(slices.MaxFunc([]model.Key{of, from}, model.Key.Compare)) {
-			if of.Job != "" && key.Job != of.Job || of.Stage != "" && key.Stage != of.Stage || !yield(key) {
+			in := (of.Job == "" || key.Job == of.Job) && (of.Stage == "" || key.Stage == of.Stage) && (of.Name == "" || key.Name == of.Name)
+			if !in || !yield(key) {
 				return
 			}
 		}
 	}
 }
 
-// versionsOf returns the versions of a job or of one of its stages, in order of their
-// keys, the oldest of each key first.
+// versionsOf returns the versions within a scope, in order of their keys, the oldest of
+// each key first.
 func (c *Core) versionsOf(of model.Key) []*version {
 	var versions []*version
 	for key := range within(&c.keys, of, model.Key{}) {

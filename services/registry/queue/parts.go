@@ -12,13 +12,8 @@ import (
 // evaluated when it matters and never stored, so the cluster's mode may change while
 // reservations are pending.
 func (c *Core) isBestEffort(spec model.Spec) bool {
-	if spec.Start == model.StartTogether {
-		return false
-	}
-	if spec.Batch == model.BatchUnset {
-		return c.config.BestEffort
-	}
-	return spec.Batch == model.BatchBestEffort
+	return spec.Start != model.StartTogether &&
+		(spec.Batch == model.BatchBestEffort || spec.Batch == model.BatchUnset && c.config.BestEffort)
 }
 
 // splits reports whether a part of a version is to go ahead: a cycle refused exactly the

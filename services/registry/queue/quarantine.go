@@ -59,19 +59,7 @@ func (c *Core) hasQuarantine(job string) bool {
 
 // checkQuarantine rejects a request for a quarantined stage, or for a job that has one.
 func (c *Core) checkQuarantine(in any) error {
-	var stage model.Key
-	switch r := in.(type) {
-	case model.Upsert:
-		stage = stageKey(r.Key)
-	case request.Cancel:
-		stage = stageKey(r.Key)
-	case request.CancelWorkers:
-		stage = model.Key{Job: r.Job, Stage: r.Stage}
-	case request.CancelJob:
-		stage.Job = r.Job
-	case request.Flush:
-		stage.Job = r.Job
-	}
+	stage := stageKey(request.Scope(in))
 	if c.quarantine.stages[stage] || stage.Stage == "" && c.hasQuarantine(stage.Job) {
 		return fault.New(fault.Internal, fault.ReasonPoison, "a record of %s/%s is quarantined, so its stage cannot be changed: see the findings", stage.Job, stage.Stage)
 	}

@@ -30,24 +30,18 @@ type View struct {
 // Get shows the version that represents those of a key that have not ended, or the newest
 // one if all have ended.
 func (c *Core) Get(key model.Key) (View, bool) {
-	versions := c.byKey[key]
-	if len(versions) == 0 {
+	if len(c.byKey[key]) == 0 {
 		return View{}, false
 	}
-	v := representative(slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() }))
-	if v == nil {
-		v = versions[len(versions)-1]
-	}
-	return c.view(v), true
+	return c.view(c.shown(key)), true
 }
 
-// GetUID shows one version.
-func (c *Core) GetUID(uid string) (View, bool) {
-	v := c.versions[uid]
-	if v == nil || v.r == nil {
-		return View{}, false
+func (c *Core) shown(key model.Key) *version {
+	versions := c.byKey[key]
+	if v := representative(slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })); v != nil {
+		return v
 	}
-	return c.view(v), true
+	return versions[len(versions)-1]
 }
 
 // durableView shows a version as it is stored. The result of later effects is not shown,
@@ -144,40 +138,39 @@ type Filter struct {
 	State      model.State
 }
 
-func (f Filter) matches(v View) bool {
-	return (f.Stage == "" || v.Reservation.Key.Stage == f.Stage) && (f.State == model.StateUnset || v.State == f.State)
-}
-
 // List shows what Get shows, in order of the keys: those after a key, at most limit of
 // them. It reports whether there are more.
 func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
-	for key := range within(&c.keys, model.Key{Job: filter.Job}, after) {
-		view, _ := c.Get(key)
-		switch {
-		case key == after || !filter.matches(view):
-			continue
-		case len(views) == limit:
-			return views, true
+	return c.list(filter, after, limit, func(key model.Key) []*version {
+		if key == after {
+			return nil
 		}
-		views = append(views, view)
-	}
-	return views, false
+		return []*version{c.shown(key)}
+	})
 }
 
 // Versions shows every version of a job that has a record, those of one key in the order
 // in which they were accepted: those after a key and UID, at most limit of them. It
 // reports whether there are more.
 func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
-	for key := range within(&c.keys, model.Key{Job: filter.Job}, after) {
+	return c.list(filter, after, limit, func(key model.Key) []*version {
 		versions := c.byKey[key]
 		if key == after {
-			at := slices.IndexFunc(versions, func(v *version) bool { return v.uid == uid })
-			versions = versions[at+1:]
+			versions = versions[slices.IndexFunc(versions, func(v *version) bool { return v.uid == uid })+1:]
 		}
-		for _, v := range versions {
+		return versions
+	})
+}
+
+func (c *Core) list(filter Filter, from model.Key, limit int, versions func(model.Key) []*version) (views []View, more bool) {
+	for key := range within(&c.keys, model.Key{Job: filter.Job}, from) {
+		if filter.Stage != "" && key.Stage != filter.Stage {
+			continue
+		}
+		for _, v := range versions(key) {
 			view := c.view(v)
 			switch {
-			case !filter.matches(view):
+			case filter.State != model.StateUnset && view.State != filter.State:
 				continue
 			case len(views) == limit:
 				return views, true

@@ -30,16 +30,9 @@ type MarkedReady struct {
 	Since time.Time
 }
 
-// Ready returns since when the registry is ready; zero if it is not. Until then it
-// accepts requests, and nothing is tried, dispatched or counted.
-func (c *Core) Ready() time.Time {
-	if c.ready == nil {
-		return time.Time{}
-	}
-	return c.ready.Since
-}
-
-func (c *Core) isReady() bool { return !c.Ready().IsZero() }
+// isReady reports whether the registry is ready. Until then it accepts requests, and
+// nothing is tried, dispatched or counted.
+func (c *Core) isReady() bool { return c.ready != nil && !c.ready.Since.IsZero() }
 
 // getReady makes the registry ready if that needs no signal, and otherwise begins to wait
 // for it. It looks at the record alone, so any leader continues where the last one
@@ -80,7 +73,7 @@ func (c *Core) markReady(token uint64) {
 	if !c.isReady() {
 		c.becomeReady("signal")
 	}
-	c.reply(token, func() any { return MarkedReady{Since: c.Ready()} })
+	c.reply(token, func() any { return MarkedReady{Since: c.ready.Since} })
 }
 
 // notReady is the error for a view of the whole queue that might lack a part of it.

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"iter"
 	"slices"
 
 	"berth.dev/pkg/model"
@@ -60,29 +59,26 @@ func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
 }
 
 // earlier returns how many versions or workers an earlier call of the same request
-// cancelled, of any of the keys; found is false if there was none. A stage, if given, is
-// asked for a call that changed nothing. It returns an error if the ID was used for
-// another request.
-func (c *Core) earlier(keys iter.Seq[model.Key], stage model.Key, id string, fingerprint uint64) (count int, found bool, err error) {
-	if id == "" {
+// cancelled within a scope, and whether there was one. It returns an error if the ID was
+// used for another request.
+func (c *Core) earlier(of model.Key, mark model.RequestMark) (count int, found bool, err error) {
+	if mark.ID == "" {
 		return 0, false, nil
 	}
-	for key := range keys {
-		switch v, mark := c.remembered(key, id); {
+	for key := range within(&c.keys, of, model.Key{}) {
+		switch v, known := c.remembered(key, mark.ID); {
 		case v == nil:
-		case !request.Repeats(mark.Call, fingerprint):
-			err = request.OtherUnderID(id)
-		case mark.Cancelled > 0:
-			return int(mark.Cancelled), true, nil
+		case !request.Repeats(known.Call, mark.Call):
+			err = request.OtherUnderID(mark.ID)
+		case known.Cancelled > 0:
+			return int(known.Cancelled), true, nil
 		}
 	}
-	if mark, ok := c.idle(stage, id); ok && err == nil {
-		if request.Repeats(mark.Call, fingerprint) {
-			return 0, true, nil
-		}
-		err = request.OtherUnderID(id)
+	idle, found := c.idle(of, mark.ID)
+	if found && !request.Repeats(idle.Call, mark.Call) {
+		err = request.OtherUnderID(mark.ID)
 	}
-	return 0, false, err
+	return 0, found, err
 }
 
 // changeAll changes items in as many effects as they need. Only the record of the last

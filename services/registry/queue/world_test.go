@@ -179,6 +179,15 @@ func (w *world) input(request any) []model.Action {
 	return w.step(model.Input{Token: w.token, Request: request})
 }
 
+// GetUID shows one version.
+func (c *Core) GetUID(uid string) (View, bool) {
+	v := c.versions[uid]
+	if v == nil || v.r == nil {
+		return View{}, false
+	}
+	return c.view(v), true
+}
+
 // show prints actions, one a line.
 func show(actions []model.Action) string {
 	var b strings.Builder

@@ -38,3 +38,20 @@ type Flush struct {
 	// RequestID is not remembered if the flush found no reservation.
 	RequestID string
 }
+
+// Scope returns the key, stage or job that a request may change; all if it is empty.
+func Scope(request any) model.Key {
+	switch r := request.(type) {
+	case model.Upsert:
+		return r.Key
+	case Cancel:
+		return r.Key
+	case CancelJob:
+		return model.Key{Job: r.Job}
+	case CancelWorkers:
+		return model.Key{Job: r.Job, Stage: r.Stage}
+	case Flush:
+		return model.Key{Job: r.Job}
+	}
+	return model.Key{}
+}

@@ -65,34 +65,27 @@ func validateUpsert(u model.Upsert) error {
 
 func validateWorkers(u model.Upsert) error {
 	switch {
-	case u.Count < 0:
-		return notNegative("count", u.Count)
 	case len(u.Workers) > 0 && u.Count > 0:
 		return fault.BadField(fault.ReasonInvalid, "count", "must not be set together with workers")
 	case len(u.Workers) == 0 && u.Count == 0:
 		return fault.BadField(fault.ReasonRequired, "workers", "must not be empty without a count")
-	case u.Count > model.MaxWorkers:
-		return atMost("count", int(u.Count), model.MaxWorkers, "")
-	case len(u.Workers) > model.MaxWorkers:
-		return atMost("workers", len(u.Workers), model.MaxWorkers, "entries")
 	}
-	seen := make(map[int32]struct{}, len(u.Workers))
+	if err := cmp.Or(inRange("count", u.Count, 0, model.MaxWorkers), atMost("workers", len(u.Workers), model.MaxWorkers, "entries")); err != nil {
+		return err
+	}
+	seen := make(map[int32]bool, len(u.Workers))
 	for i, workerID := range u.Workers {
 		field := func(name string) string { return fmt.Sprintf("workers[%d].%s", i, name) }
-		_, twice := seen[workerID.Index]
+		index, number := workerID.Index, workerID.Number
 		switch {
-		case workerID.Index < 0:
-			return notNegative(field("index"), workerID.Index)
-		case workerID.Index > model.MaxIndex:
-			return fault.BadField(fault.ReasonTooLarge, field("index"), "must be between 0 and %d, got %d", model.MaxIndex, workerID.Index)
-		case workerID.Number > model.MaxRequested:
-			return fault.BadField(fault.ReasonTooLarge, field("number"), "must be between 1 and %d, got %d", model.MaxRequested, workerID.Number)
-		case workerID.Number < 1:
-			return fault.BadField(fault.ReasonInvalid, field("number"), "must be between 1 and %d, got %d", model.MaxRequested, workerID.Number)
-		case twice:
-			return fault.BadField(fault.ReasonDuplicate, field("index"), "must not repeat, got %d twice", workerID.Index)
+		case index < 0 || index > model.MaxIndex:
+			return inRange(field("index"), index, 0, model.MaxIndex)
+		case number < 1 || number > model.MaxRequested:
+			return inRange(field("number"), number, 1, model.MaxRequested)
+		case seen[index]:
+			return fault.BadField(fault.ReasonDuplicate, field("index"), "must not repeat, got %d twice", index)
 		}
-		seen[workerID.Index] = struct{}{}
+		seen[index] = true
 	}
 	return nil
 }
@@ -123,14 +116,13 @@ func validateConstraints(c constraint.Constraints) error {
 		optionalName("constraints.spread.by", c.Spread.By),
 		validNames("constraints.pools", c.Pools, maxName),
 		validNames("constraints.avoid", c.Avoid, maxExecutorID),
+		notNegative("constraints.spread.max", c.Spread.Max),
 		validateSpread(c.Spread),
 	)
 }
 
 func validateSpread(s constraint.Spread) error {
 	switch {
-	case s.Max < 0:
-		return notNegative("constraints.spread.max", s.Max)
 	case s.Max == 0 && s.By != "":
 		return fault.BadField(fault.ReasonRequired, "constraints.spread.max", "must be at least 1 if spread.by is set: how many workers may share one value")
 	case s.Max > 0 && s.By == "":
@@ -158,8 +150,7 @@ func validateSpec(u model.Upsert) error {
 		notNegative("task.stopGrace", s.Task.StopGrace),
 		validateEnv(s.Task.Env),
 		notNegative("targetSize", s.TargetSize),
-		notNegative("maxAttempts", s.MaxAttempts),
-		atMost("maxAttempts", int(s.MaxAttempts), model.MaxMaxAttempts, ""),
+		inRange("maxAttempts", s.MaxAttempts, 1, model.MaxMaxAttempts),
 		atMost("task.payload", len(s.Task.Payload), model.MaxPayload, "bytes"),
 		atMost("labels", len(s.Labels), model.MaxLabels, "entries"),
 	)
@@ -234,15 +225,22 @@ func notNegative[T int32 | int64 | time.Duration](field string, value T) error {
 	return nil
 }
 
-// atMost rejects a value, or a number of units, that is above the highest allowed.
-func atMost(field string, got, most int, unit string) error {
+func inRange(field string, value, least, most int32) error {
 	switch {
-	case got <= most:
-		return nil
-	case unit == "":
-		return fault.BadField(fault.ReasonTooLarge, field, "must be at most %d, got %d", most, got)
+	case value < least:
+		return fault.BadField(fault.ReasonInvalid, field, "must be between %d and %d, got %d", least, most, value)
+	case value > most:
+		return fault.BadField(fault.ReasonTooLarge, field, "must be between %d and %d, got %d", least, most, value)
 	}
-	return fault.BadField(fault.ReasonTooLarge, field, "must have at most %d %s, got %d", most, unit, got)
+	return nil
+}
+
+// atMost rejects too many units in a field.
+func atMost(field string, got, most int, unit string) error {
+	if got > most {
+		return fault.BadField(fault.ReasonTooLarge, field, "must have at most %d %s, got %d", most, unit, got)
+	}
+	return nil
 }
 
 func validNames(field string, names []string, longest int) error {

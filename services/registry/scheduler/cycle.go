@@ -1,31 +1,20 @@
 package scheduler
 
 import (
-	"slices"
+	"container/heap"
 	"time"
 
-	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
 )
 
 // flight is the scheduling cycle in flight.
 type flight struct {
-	number, wakes int64
-	candidates    []candidate
+	cycle   model.Cycle
+	entries []*Entry // of its candidates
+	wakes   int64
 	// unsent are the IDs of the groups whose heads did not fit into the message.
 	unsent []string
-}
-
-// candidate is one candidate of the cycle in flight.
-type candidate struct {
-	entry    *Entry
-	uid      string
-	group    string
-	revision int64
-	// again reports that only its name was sent, avoids that it avoids executors for a
-	// time. The latter is sent whole each time, since it changes by itself.
-	again, avoids bool
 }
 
 // firstBehind bounds the candidates behind heads in the first cycle of a term. Which
@@ -55,22 +44,24 @@ func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle
 	if s.flight != nil || len(s.due) == 0 || now.Before(s.notBefore) {
 		return model.Cycle{}, false
 	}
-	f := s.frontier()
+	front := s.frontier()
 	s.begin(now)
-	cycle = model.Cycle{Number: s.cycles, Term: s.term, Cut: revision, Candidates: make([]model.Candidate, 0, len(f.heads))}
-	s.flight = &flight{number: s.cycles, wakes: s.wakes, candidates: make([]candidate, 0, len(f.heads))}
-	for at := f.next(); at != nil; at = f.next() {
+	f := &flight{cycle: model.Cycle{Number: s.cycles, Term: s.term, Cut: revision}, wakes: s.wakes}
+	f.cycle.Candidates = make([]model.Candidate, 0, len(front.cursors))
+	for at := front.next(); at != nil; at = front.next() {
 		next := s.candidate(at.next, now)
-		if f.bytes -= request.CandidateSize(next); f.bytes < 0 && len(cycle.Candidates) > 0 {
-			s.flight.unsent = f.groupsFrom(at)
+		if front.bytes -= request.CandidateSize(next); front.bytes < 0 && len(f.entries) > 0 {
+			f.unsent = front.heads()
 			break
 		}
-		s.send(at.next, next)
-		cycle.Candidates = append(cycle.Candidates, next)
-		f.advance(at)
+		at.next.InCycle = true
+		f.entries = append(f.entries, at.next)
+		f.cycle.Candidates = append(f.cycle.Candidates, next)
+		front.advance()
 	}
+	s.flight = f
 	s.Subject = model.Ref{}
-	return cycle, true
+	return f.cycle, true
 }
 
 // begin numbers the next cycle and counts what triggered it.
@@ -104,15 +95,6 @@ func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	}
 }
 
-// send adds a candidate to the cycle in flight.
-func (s *Scheduler) send(e *Entry, sent model.Candidate) {
-	e.InCycle = true
-	s.flight.candidates = append(s.flight.candidates, candidate{
-		entry: e, uid: sent.UID, group: sent.Group, revision: sent.Mod, again: sent.Again,
-		avoids: len(sent.Constraints.AvoidFailed) > 0,
-	})
-}
-
 // cursor is the next candidate of one group.
 type cursor struct {
 	group *Group
@@ -123,73 +105,76 @@ type cursor struct {
 }
 
 // frontier is how far the next cycle has got in each group, and what is left of the
-// bounds of a cycle.
+// bounds of a cycle. It is a heap: the first cursor is at the next candidate.
 type frontier struct {
 	compare func(a, b *Entry) int
-	heads   []cursor              // of groups that it has not reached, in order
-	behind  core.Ordered[*cursor] // of all others
+	cursors []cursor
 	// candidates and workers are for candidates behind heads, bytes are for all.
 	candidates, workers, bytes int
+}
+
+func (f *frontier) Len() int           { return len(f.cursors) }
+func (f *frontier) Less(i, j int) bool { return f.compare(f.cursors[i].next, f.cursors[j].next) < 0 }
+func (f *frontier) Swap(i, j int)      { f.cursors[i], f.cursors[j] = f.cursors[j], f.cursors[i] }
+func (f *frontier) Push(any)           { panic("scheduler: a cycle got another group") }
+func (f *frontier) Pop() any {
+	f.cursors = f.cursors[:len(f.cursors)-1]
+	return nil
 }
 
 // frontier returns that of an empty cycle.
 func (s *Scheduler) frontier() *frontier {
 	f := &frontier{
-		compare:    s.compareEntries,
-		heads:      make([]cursor, 0, len(s.groups)),
-		behind:     core.NewOrdered(func(a, b *cursor) int { return s.compareEntries(a.next, b.next) }),
+		compare: s.compareEntries, cursors: make([]cursor, 0, len(s.groups)),
 		candidates: s.config.CycleCandidates, workers: s.config.CycleWorkers, bytes: s.config.CycleBytes,
 	}
 	if s.cycles == 0 {
 		f.candidates = min(f.candidates, firstBehind)
 	}
-	for id, g := range s.groups { // sorted next, and no two are equal
-		f.heads = append(f.heads, cursor{group: g, next: g.order.At(0), alone: s.due[id] == nil})
+	for id, g := range s.groups { // no two are equal
+		f.cursors = append(f.cursors, cursor{group: g, next: g.order.At(0), alone: s.due[id] == nil})
 	}
-	slices.SortFunc(f.heads, func(a, b cursor) int { return s.compareEntries(a.next, b.next) })
+	heap.Init(f)
 	return f
 }
 
-// next returns the cursor at the next candidate in the order of all groups; nil if
-// there is none within the bounds.
+// next returns the cursor at the next candidate in the order of all groups; nil if there
+// is none within the bounds.
 func (f *frontier) next() *cursor {
-	for {
-		at, ok := f.behind.First()
-		switch {
-		case len(f.heads) > 0 && (!ok || f.compare(f.heads[0].next, at.next) < 0):
-			at, f.heads = &f.heads[0], f.heads[1:]
+	for ; f.Len() > 0; heap.Pop(f) {
+		at := &f.cursors[0]
+		if at.rank == 0 {
 			return at
-		case !ok:
-			return nil
 		}
-		f.behind.Delete(at)
 		if workers := at.next.reservation.Workers.Len(); f.candidates > 0 && workers <= f.workers {
 			f.candidates--
 			f.workers -= workers
 			return at
 		}
 	}
+	return nil
 }
 
-// advance moves a cursor to the next reservation of its group, if that may be a
+// advance moves the first cursor to the next reservation of its group, if that may be a
 // candidate.
-func (f *frontier) advance(at *cursor) {
+func (f *frontier) advance() {
+	at := &f.cursors[0]
 	at.rank++
 	if at.alone || at.rank == at.group.Len() || at.rank == at.group.depth {
+		heap.Pop(f)
 		return
 	}
 	at.next = at.group.order.At(at.rank)
-	f.behind.Insert(at)
+	heap.Fix(f, 0)
 }
 
-// groupsFrom returns the groups whose heads are not in a cycle that ends before a cursor.
-func (f *frontier) groupsFrom(at *cursor) []string {
+// heads returns the groups whose heads are not in the cycle.
+func (f *frontier) heads() []string {
 	var ids []string
-	if at.rank == 0 {
-		ids = append(ids, at.group.ID)
-	}
-	for _, head := range f.heads {
-		ids = append(ids, head.group.ID)
+	for _, at := range f.cursors {
+		if at.rank == 0 {
+			ids = append(ids, at.group.ID)
+		}
 	}
 	return ids
 }

@@ -28,20 +28,20 @@ const highestCycle = model.HighestJump + 1<<61
 // new outcome that found no capacity. That may add and remove reservations.
 func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid string, o *model.Outcome)) {
 	f := s.flight
-	if f == nil || f.number != done.Cycle {
+	if f == nil || f.cycle.Number != done.Cycle {
 		return
 	}
 	s.flight = nil
-	for _, sent := range f.candidates {
-		sent.entry.InCycle = false
+	for _, e := range f.entries {
+		e.InCycle = false
 	}
 	if s.renumber(done) {
 		s.retry(f)
 		return
 	}
 	outcomes, progress := f.outcomes(done), false
-	for i, sent := range f.candidates {
-		if o := outcomes[i]; o != nil && s.apply(f, sent, o, now, decided) {
+	for i, o := range outcomes {
+		if o != nil && s.apply(f, i, o, now, decided) {
 			progress = true
 		}
 	}
@@ -75,8 +75,8 @@ func (s *Scheduler) renumber(done CycleDone) bool {
 
 // retry makes the candidates of a cycle those of the next one.
 func (s *Scheduler) retry(f *flight) {
-	for _, sent := range f.candidates {
-		if g := s.groups[sent.group]; g != nil {
+	for _, sent := range f.cycle.Candidates {
+		if g := s.groups[sent.Group]; g != nil {
 			s.due[g.ID] = g
 		}
 	}
@@ -99,11 +99,11 @@ func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 	for i := range done.Outcomes {
 		answered[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
-	outcomes := make([]*model.Outcome, len(f.candidates))
-	for i, sent := range f.candidates {
-		outcomes[i] = answered[sent.uid]
-		if outcomes[i] == nil && sent.again {
-			outcomes[i] = sent.entry.Outcome
+	outcomes := make([]*model.Outcome, len(f.entries))
+	for i, sent := range f.cycle.Candidates {
+		outcomes[i] = answered[sent.UID]
+		if outcomes[i] == nil && sent.Again {
+			outcomes[i] = f.entries[i].Outcome
 		}
 	}
 	return outcomes
@@ -112,21 +112,21 @@ func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 // apply applies one outcome and reports whether the next cycle can get further for it.
 // A head that does not fit waits for the next wake-up, unless one came while the cycle
 // was in flight. A candidate that the cycle did not reach is in the next one.
-func (s *Scheduler) apply(f *flight, sent candidate, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (progress bool) {
+func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (progress bool) {
 	if int(o.Result) < len(s.Counts.Candidates) {
 		s.Counts.Candidates[o.Result]++
 	}
 	progress = o.Result == model.Granted
-	e := sent.entry
+	e := f.entries[i]
 	if e.Group == nil { // no longer pending
 		return progress
 	}
 	s.Subject = e.reservation.Ref()
 	switch o.Result {
 	case model.Granted:
-		decided(sent.uid, o)
+		decided(o.UID, o)
 	case model.NoFit:
-		progress = s.noFit(f, sent, o, now, decided)
+		progress = s.noFit(f, i, o, now, decided)
 	case model.Later:
 		// Consecutive cycles do not start in vain: executor-state ends a cycle by what
 		// it has looked at, never before the first candidate, and a candidate that it
@@ -140,17 +140,17 @@ func (s *Scheduler) apply(f *flight, sent candidate, o *model.Outcome, now time.
 
 // noFit notes that a cycle found no capacity for a candidate. It reports whether the
 // candidate is smaller in the next cycle, which only names it.
-func (s *Scheduler) noFit(f *flight, sent candidate, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (smaller bool) {
-	e := sent.entry
-	if !hopeless(o) && !sent.avoids {
-		e.refusedIn, e.refusedMod = f.number, sent.revision
-		smaller = !sent.again
+func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (smaller bool) {
+	e, sent := f.entries[i], &f.cycle.Candidates[i]
+	if !hopeless(o) && len(sent.Constraints.AvoidFailed) == 0 { // which changes as time passes
+		e.refusedIn, e.refusedMod = f.cycle.Number, sent.Mod
+		smaller = !sent.Again
 	}
 	e.TriedAt = now
 	if e.Outcome != o {
 		kept := *o // and not a pointer into the whole answer
 		e.Outcome, e.TriedWorkers = &kept, e.reservation.Workers.Len()
-		decided(sent.uid, o)
+		decided(o.UID, o)
 	}
 	if f.wakes == s.wakes && e.Group.order.At(0) == e {
 		delete(s.due, e.Group.ID)
@@ -164,28 +164,36 @@ func hopeless(o *model.Outcome) bool {
 }
 
 // reach is how far a cycle got in one group: past a number of candidates that have
-// capacity or never can. Then one was refused, or the cycle ended, or neither.
+// capacity or never can, and then to one with another result, if there is one.
 type reach struct {
-	passed                 int
-	granted, blocked, left bool
+	passed  int
+	granted bool
+	end     model.Result
 }
 
-// setDepths sets how many candidates each group has in the next cycle. Behind the
-// granted ones, and those that can never have capacity, the group goes on at once.
+// setDepths sets how many candidates each group has in the next cycle: those with
+// capacity and one more, or twice as many if all had capacity. Behind granted ones, and
+// those that can never have capacity, the group continues at once.
 func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
 	reaches := map[string]reach{}
-	for i, sent := range f.candidates {
-		if o := outcomes[i]; o != nil {
-			reaches[sent.group] = reaches[sent.group].past(o)
+	for i, o := range outcomes {
+		if id := f.cycle.Candidates[i].Group; o != nil {
+			reaches[id] = reaches[id].past(o)
 		}
 	}
 	for id, r := range reaches {
 		g := s.groups[id]
-		if g == nil {
+		switch {
+		case g == nil || r.end == model.Later:
+			continue
+		case r.end != model.ResultUnset:
+			g.depth = r.passed + 1
 			continue
 		}
-		g.depth = r.depth(g.depth, s.config.CycleCandidates)
-		if r.granted && !r.blocked && !r.left {
+		if g.depth *= 2; g.depth > s.config.CycleCandidates {
+			g.depth = 0
+		}
+		if r.granted {
 			s.makeDue(g)
 		}
 	}
@@ -194,29 +202,12 @@ func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
 // past returns the reach after the outcome of the next candidate.
 func (r reach) past(o *model.Outcome) reach {
 	switch {
-	case r.blocked || r.left:
+	case r.end != model.ResultUnset:
 	case o.Result == model.Granted, hopeless(o):
 		r.passed++
 		r.granted = r.granted || o.Result == model.Granted
-	case o.Result == model.Later:
-		r.left = true
 	default:
-		r.blocked = true
+		r.end = o.Result
 	}
 	return r
-}
-
-// depth returns how many candidates the group has in the next cycle, if it has so many:
-// those with capacity and one more, or twice as many if all had capacity.
-func (r reach) depth(before, most int) int {
-	switch {
-	case r.blocked:
-		return r.passed + 1
-	case r.left:
-		return before
-	case 2*before > most:
-		return 0
-	default:
-		return 2 * before
-	}
 }

@@ -31,7 +31,7 @@ func TestCycleDoneGivesUpANumberOutOfReach(t *testing.T) {
 	} {
 		s := New(Config{})
 		s.cycles, s.reachable = 1<<62+1<<30, c.reachable
-		s.flight = &flight{number: s.cycles}
+		s.flight = &flight{cycle: model.Cycle{Number: s.cycles}}
 		s.CycleDone(time.Unix(2, 0), CycleDone{Cycle: s.cycles, Newest: c.newest, TooHigh: true}, nil)
 		if s.flight != nil || s.cycles+1 != c.want {
 			t.Errorf("after %d, and %d at the new leader, cycle %d follows, want %d", c.reachable, c.newest, s.cycles+1, c.want)
