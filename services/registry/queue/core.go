@@ -197,15 +197,12 @@ func (c *Core) handle(in model.Input) {
 
 // carryOut decides on a request and replies, or returns why the request is rejected.
 func (c *Core) carryOut(token uint64, in any) error {
-	if u, ok := in.(model.Upsert); ok {
-		in = request.WithDefaults(u)
-	}
 	if err := cmp.Or(request.Validate(in), c.checkQuarantine(in)); err != nil {
 		return err
 	}
 	switch r := in.(type) {
 	case model.Upsert:
-		return c.upsert(token, r)
+		return c.upsert(token, request.WithDefaults(r))
 	case request.Cancel:
 		return c.cancel(token, r)
 	case request.CancelJob:

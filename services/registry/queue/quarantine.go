@@ -36,6 +36,9 @@ func (c *Core) applyQuarantine() {
 			c.hold(v.r.Ref())
 		}
 	}
+	if len(c.quarantine.stages) == 0 {
+		return // a failover with many versions stays fast
+	}
 	for _, v := range c.versions {
 		if c.isQuarantined(v) {
 			c.update(v, func() {})

@@ -28,9 +28,9 @@ func WithDefaults(u model.Upsert) model.Upsert {
 }
 
 // Validate reports why a request can never be carried out, whatever is queued. The
-// error is a *fault.Error that names the field as in the JSON. An upsert must have its
-// defaults filled in. Of a Cancel or a CancelJob only the presence of the job and the ID
-// are checked: a key with an invalid name does not exist, so cancelling it succeeds.
+// error is a *fault.Error that names the field as in the JSON. Of a Cancel or a CancelJob
+// only the presence of the job and the ID are checked: a key with an invalid name does
+// not exist, so cancelling it succeeds.
 func Validate(request any) error {
 	switch r := request.(type) {
 	case model.Upsert:
@@ -54,7 +54,7 @@ func validateUpsert(u model.Upsert) error {
 	return cmp.Or(
 		validName("job", u.Key.Job),
 		validName("stage", u.Key.Stage),
-		validName("name", u.Key.Name),
+		optionalName("name", u.Key.Name),
 		optionalName("requestId", u.RequestID),
 		notNegative("ifEpoch", u.IfEpoch),
 		validateWorkers(u),
@@ -150,7 +150,7 @@ func validateSpec(u model.Upsert) error {
 		notNegative("task.stopGrace", s.Task.StopGrace),
 		validateEnv(s.Task.Env),
 		notNegative("targetSize", s.TargetSize),
-		inRange("maxAttempts", s.MaxAttempts, 1, model.MaxMaxAttempts),
+		inRange("maxAttempts", cmp.Or(s.MaxAttempts, model.DefaultAttempts), 1, model.MaxMaxAttempts),
 		atMost("task.payload", len(s.Task.Payload), model.MaxPayload, "bytes"),
 		atMost("labels", len(s.Labels), model.MaxLabels, "entries"),
 	)

@@ -34,7 +34,7 @@ func TestValidateAccepts(t *testing.T) {
 		"a name of 128":     func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
 		"64 KiB of payload": func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
 	} {
-		u := WithDefaults(good())
+		u := good()
 		change(&u)
 		if err := Validate(u); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -102,7 +102,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10+1) }, "task.payload", fault.ReasonTooLarge},
 		{func(u *model.Upsert) { u.Spec.Labels = many(65) }, "labels", fault.ReasonTooLarge},
 	} {
-		u := WithDefaults(good())
+		u := good()
 		test.change(&u)
 		err := Validate(u)
 		if err == nil {
@@ -150,7 +150,7 @@ func TestValidateFlushNeedsOneTarget(t *testing.T) {
 
 // No request names a number that leaves none for requeues.
 func TestValidateLeavesNumbersForRequeues(t *testing.T) {
-	u := WithDefaults(good())
+	u := good()
 	u.Count, u.Workers = 0, []model.WorkerID{{Index: model.MaxIndex, Number: model.MaxRequested}}
 	if err := Validate(u); err != nil {
 		t.Errorf("the highest index and number that are allowed: %v", err)
