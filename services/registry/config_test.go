@@ -51,7 +51,7 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		{"order", "epoch, class", func(c *Config) { c.Order = "" }},
 		{"readiness", "auto", func(c *Config) { c.Readiness = "later" }},
 		{"readiness-grace", "24h", func(c *Config) { c.Readiness, c.ReadinessGrace = "signal", -1 }},
-		{"readiness-grace", "waits for nothing", func(c *Config) { c.ReadinessGrace = time.Second }},
+		{"readiness-grace", "must not be set", func(c *Config) { c.ReadinessGrace = time.Second }},
 		{"debounce", "0s", func(c *Config) { c.Debounce = 0 }},
 		{"debounce", "11s", func(c *Config) { c.Debounce = 11 * time.Second }},
 		{"retry-every", "1ms", func(c *Config) { c.RetryEvery = time.Millisecond }},

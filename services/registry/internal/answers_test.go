@@ -7,9 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An answer that is not to the cycle that was sent grants nothing: its candidates wait for
-// the next one.
-func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
+// An invalid answer to a cycle grants nothing: its candidates wait for the next cycle.
+func TestInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	cycle := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
 	granted := func(uid string) *controlv1.CandidateOutcome {
 		return &controlv1.CandidateOutcome{Uid: uid, Result: controlv1.CandidateOutcome_GRANTED, Lease: 9}
@@ -46,8 +45,8 @@ func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	}
 }
 
-// An answer that is not to the dispatch that was sent takes nothing.
-func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
+// An invalid answer to a dispatch accepts no task.
+func TestInvalidAnswerToADispatchAcceptsNothing(t *testing.T) {
 	dispatch := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {
 		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}

@@ -15,8 +15,8 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// What a candidate takes in a message is never more than its cycle is told that it does.
-func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
+// A candidate takes at most request.CandidateSize bytes in a message.
+func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.StringN(0, 20, 60), rapid.Just(strings.Repeat("x", 300)))
 		list := rapid.SliceOfN(text, 0, 5)
@@ -39,9 +39,9 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 	})
 }
 
-// The list of executors that the caller avoids, and that of Berth, which may yield, are
-// sent apart.
-func TestTheListsOfAvoidedExecutorsAreSentApart(t *testing.T) {
+// The caller's list of executors to avoid, and that of Berth, which may be ignored, are
+// separate fields.
+func TestAvoidedExecutorsAreSentSeparately(t *testing.T) {
 	sent := candidateOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
 	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) || !slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
 		t.Errorf("sent %v", sent)

@@ -17,14 +17,14 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// Reservations is berth.v1.Reservations over the loop.
+// Reservations serves berth.v1.Reservations from the loop.
 type Reservations struct {
 	berthv1.UnimplementedReservationsServer
 	loop    loop.Owner[*queue.Core]
 	refused refusals
 }
 
-// NewReservations serves the loop's core.
+// NewReservations returns the server of the loop's core.
 func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservations{loop: l} }
 
 // UpsertReservation implements berth.v1.Reservations.

@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// waiting fills a world with reservations that wait in one queue.
+// waiting fills a world with pending reservations of one group.
 func waiting(b *testing.B, n int) *world {
 	b.Helper()
 	w := started()
@@ -60,8 +60,7 @@ func BenchmarkUpsertOf50000Workers(b *testing.B) {
 	}
 }
 
-// waitingInGroups fills a world with reservations that wait each in a queue of
-// its own.
+// waitingInGroups fills a world with pending reservations, each in its own group.
 func waitingInGroups(n int) *world {
 	w := started()
 	for i := range n {

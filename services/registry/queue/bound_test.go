@@ -13,10 +13,10 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// txnBytes is what etcd takes in one request.
+// txnBytes is the largest request that etcd accepts.
 const txnBytes = 1536 << 10
 
-// watched is a world whose effects are measured as the store would have them.
+// watched is a world that measures the effects as they are stored.
 func watched(t *testing.T, config Config) *world {
 	w := newWorld(config)
 	w.measure = func(effect model.Effect) {
@@ -36,7 +36,7 @@ func watched(t *testing.T, config Config) *world {
 	return w
 }
 
-// large is a request with labels of so many bytes.
+// large is a request with labels of a number of bytes.
 func large(name string, bytes int) model.Upsert {
 	u := model.Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8, Spec: model.Spec{Labels: map[string]string{}}}
 	for i := range 64 {
@@ -45,10 +45,10 @@ func large(name string, bytes int) model.Upsert {
 	return u
 }
 
-// What is taken in can be decided on, however large it is: split, refused,
-// queued again, cancelled with its job, flushed. What is too large for that is
-// refused, with the field that takes most.
-func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
+// Every accepted reservation fits later decisions, however large it is: it can be split,
+// refused, requeued, cancelled with its job, and flushed. A larger request is rejected,
+// and the error names its largest field.
+func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})
 	w.input(large("s0", 600<<10))
 	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
@@ -61,14 +61,14 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	}
 	w.input(request.Flush{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
-		t.Errorf("after the flush there waits %+v", groups)
+		t.Errorf("after the flush %+v are pending", groups)
 	}
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("t%d", i), 600<<10))
 	}
 	w.input(request.CancelJob{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
-		t.Errorf("after the cancel there waits %+v", groups)
+		t.Errorf("after the cancel %+v are pending", groups)
 	}
 
 	replies := w.input(large("u", 900<<10))
@@ -78,8 +78,8 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	}
 }
 
-// A worker index that was taken as often as it can be is not taken again: its number
-// never wraps, and nothing is queued again without end.
+// A worker index that has used all its numbers is not queued again: its number never
+// wraps, and requeues end.
 func TestNumbersDoNotWrap(t *testing.T) {
 	last := []model.WorkerID{{Index: 0, Number: model.MaxNumber}}
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
@@ -109,8 +109,8 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	}
 }
 
-// Precedence holds also while the view lags: what executor-state knows to be
-// free and this core does not is for the first of all that wait.
+// Precedence holds also while the view lags: capacity that executor-state knows to be
+// free, and this core does not, goes to the first of all pending reservations.
 func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w := watched(t, Config{})
 	first, second := int64(1), int64(2)

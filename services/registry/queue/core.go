@@ -13,7 +13,7 @@ import (
 )
 
 // maxDerived bounds how many effects one step decides without a request. The next step
-// decides the rest; NextDeadline asks for it at once.
+// decides the rest, and NextDeadline requests it at once.
 const maxDerived = 256
 
 // Core is the queue of reservations. It implements model.Core.

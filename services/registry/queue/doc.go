@@ -91,7 +91,7 @@
 // # Rounds
 //
 // If a batch that was to start together cannot, the assigner withdraws it. When all of it
-// has ended and nothing is leased to it, it is REPLACED (NOT_TOGETHER) by the whole batch
+// has ended and nothing is leased to it, it is REPLACED (NOT_TOGETHER) by the same batch
 // in its place, every worker with its next number, without the unwanted ones. After
 // maxAttempts rounds it is FAILED (ROUNDS_EXHAUSTED), and its message has the reason of
 // each.

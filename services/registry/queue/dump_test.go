@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// dump tells everything of a core that is a function of records, and the facts
-// that calls in flight have told.
+// dump shows everything in a core that is a function of records, and the answers of
+// calls in flight.
 func (c *Core) dump() string {
 	var b strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(c.versions)) {

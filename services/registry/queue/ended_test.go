@@ -9,8 +9,8 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// However many reservations end within KeepEnded, at most MaxEnded of them are
-// kept, the newest; and time forgets those as it does without the bound.
+// However many reservations end within KeepEnded, at most MaxEnded of them are kept, the
+// newest. Those are forgotten after KeepEnded as without the bound.
 func TestEndedVersionsAreBoundedByCount(t *testing.T) {
 	const most, all = 5, 60
 	w := newWorld(Config{MaxEnded: most, KeepEnded: time.Hour})

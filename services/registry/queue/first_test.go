@@ -8,8 +8,8 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// The first cycle of a term has all heads and little behind them: what it does not
-// know of is not to keep the others waiting. What has room is tried at once after.
+// The first cycle of a term has all heads and few candidates behind them, since nothing
+// is known about capacity yet. The next cycle follows at once if they were granted.
 func TestFirstCycleOfATermIsShort(t *testing.T) {
 	const waiting, groups, behind = 2000, 40, 32
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -43,8 +43,8 @@ func TestFirstCycleOfATermIsShort(t *testing.T) {
 	}
 }
 
-// commitAll has the effects of a step become durable, and theirs, and answers all
-// that was decided.
+// commitAll makes the effects of a step durable, and those that follow, and returns all
+// actions.
 func commitAll(c *Core, now time.Time, actions []model.Action) (all []model.Action) {
 	for revision := int64(300_000); len(actions) > 0; revision++ {
 		all = append(all, actions...)

@@ -9,10 +9,9 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// A flush of many goes in effects that a transaction takes. When some of them
-// became durable and the leader then went, a repeat does the rest and is
-// remembered.
-func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
+// A flush of many reservations takes several effects, each of which fits a transaction.
+// If the leader fails after some of them, a repeat does the rest and is remembered.
+func TestFlushOfManyContinuesAfterAFailover(t *testing.T) {
 	const many = 3*effectReservations + 7
 	w := started()
 	for i := range many {
@@ -46,8 +45,8 @@ func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
 	}
 }
 
-// What the assigner began with while the flush was decided is not ended: the
-// compare fails, and the flush given again leaves it alone.
+// A version that the assigner begins with while the flush is decided is not ended: the
+// compare fails, and the repeated flush skips it.
 func TestFlushLeavesWhatWasDispatched(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))

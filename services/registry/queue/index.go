@@ -309,7 +309,7 @@ func (c *Core) reindexUnsettled(v *version) {
 }
 
 // isUnsettled reports whether the records of a version, or the outcome of a cycle, call
-// for a change that no request asks for.
+// for a change without a request.
 func (c *Core) isUnsettled(v *version) bool {
 	switch {
 	case v.quarantined:

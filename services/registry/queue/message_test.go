@@ -12,10 +12,10 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// cycles plays executor-state for so long, which has room for whom it may grant alone,
-// and answers what it was sent.
+// cycles plays executor-state for a while and returns the cycles that it received. It has
+// capacity for exactly the reservations that grants selects.
 func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
-	known := map[string]bool{} // what the cycle before was told in whole, or named
+	known := map[string]bool{} // sent by the cycle before, whole or by name
 	for end := now.Add(long); ; {
 		sent := actionsOf[model.Cycle](actions)
 		all = append(all, sent...)
@@ -30,7 +30,7 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 				case !e.Again:
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInsufficientCapacity})
 				case !known[e.UID]:
-					panic("executor-state was not told of " + e.UID)
+					panic("executor-state does not know " + e.UID)
 				}
 			}
 			clear(known)
@@ -45,9 +45,9 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 	}
 }
 
-// A cycle is one message: where the heads of all queues are too large for one, those
-// that follow go on where it ended, and get to the last one at once.
-func TestACycleIsOneMessage(t *testing.T) {
+// A cycle fits in one message: if the heads of all groups do not, the next cycles continue
+// where it ended, and reach the last head at once.
+func TestCycleFitsInOneMessage(t *testing.T) {
 	const groups, limit = 2000, 200_000
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(scheduler.Config{CycleBytes: limit}, groups, groups, now)
@@ -85,8 +85,8 @@ func TestACycleIsOneMessage(t *testing.T) {
 	}
 
 	t.Run("or waits", func(t *testing.T) {
-		// Where even their names are too many, the last are not sent, and the others
-		// no more often than without them.
+		// If even their names do not fit, the last are not sent, and the others are not
+		// sent more often than without them.
 		c := standby(scheduler.Config{CycleBytes: limit / 10}, groups, groups, now)
 		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 		all := cycles(c, elected, now, 5*time.Second, func(string) bool { return false })
@@ -98,7 +98,7 @@ func TestACycleIsOneMessage(t *testing.T) {
 }
 
 // A candidate that is too large for a cycle is sent alone.
-func TestACandidateLargerThanACycle(t *testing.T) {
+func TestCandidateLargerThanACycle(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(scheduler.Config{CycleBytes: 1}, 3, 3, now)
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
@@ -108,9 +108,9 @@ func TestACandidateLargerThanACycle(t *testing.T) {
 	}
 }
 
-// One that avoids executors is told of in whole for as long as it does, since that is
-// not the same later; then once more, and by its name from then on.
-func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
+// A candidate that avoids executors is sent whole while it does, since that changes as
+// time passes; then once more, and by its name from then on.
+func TestCandidateIsSentWholeWhileItAvoidsExecutors(t *testing.T) {
 	const avoids = 3 * time.Second
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(scheduler.Config{}, 1, 1, now)
@@ -121,17 +121,17 @@ func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
 		c.Step(now, model.Changed{Ref: failed.Ref(), Record: &failed, Create: failed.Epoch, Mod: 1000})
 	}
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-	var told []string
+	var sent []string
 	for _, cycle := range cycles(c, elected, now, 2*avoids, func(string) bool { return false }) {
 		one := "named"
 		if e := cycle.Candidates[0]; !e.Again {
 			one = fmt.Sprint(e.Constraints.AvoidFailed)
 		}
-		if len(told) == 0 || told[len(told)-1] != one {
-			told = append(told, one)
+		if len(sent) == 0 || sent[len(sent)-1] != one {
+			sent = append(sent, one)
 		}
 	}
-	if want := []string{"[h]", "[]", "named"}; !slices.Equal(told, want) {
-		t.Errorf("told of as %q, want %q", told, want)
+	if want := []string{"[h]", "[]", "named"}; !slices.Equal(sent, want) {
+		t.Errorf("sent as %q, want %q", sent, want)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// A cycle that is refused because executor-state has seen a higher number goes out
-// again above that number, at once and whole. A number that leaves no room above it is
-// a lie, and is not followed.
-func TestACycleGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
+// If executor-state refuses a cycle because it has seen a higher number, the candidates
+// are sent again above that number, at once and whole. A number without enough numbers
+// above it is false, and is ignored.
+func TestCycleContinuesAboveARefusedNumber(t *testing.T) {
 	for _, c := range []struct{ newest, want int64 }{
 		{1 << 40, 1<<40 + 1}, {1 << 62, 1<<62 + 1}, {1<<62 + 1<<20, 1<<62 + 1<<20 + 1},
 		{math.MaxInt64, 0}, {math.MaxInt64 - 1, 0}, {-1, 0}, {0, 0},

@@ -12,10 +12,10 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// The commands of transcripts that operators give, or that look at the whole.
+// The commands in transcripts of operators, and those that show the whole queue.
 
-// configure reads the options of the command that begins anew. With
-// readiness=signal the cluster is one that has never been ready.
+// configure reads the options of the command that makes a new core. With
+// readiness=signal the cluster was never ready.
 func (w *world) configure(t *testing.T, a args, config *Config) {
 	if name := a.named["order"]; name != "" {
 		order, err := scheduler.OrderNamed(name)
@@ -86,7 +86,7 @@ func (w *world) showFindings() string {
 	return b.String()
 }
 
-// showCounters shows what is not zero.
+// showCounters shows the counters that are not zero.
 func (w *world) showCounters() string {
 	s := w.core.Stats()
 	var b strings.Builder

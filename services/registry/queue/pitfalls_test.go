@@ -13,7 +13,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// What went wrong in the systems before this one, each as a test.
+// Each test shows a defect of earlier systems.
 
 func ask(job string, count int32) model.Upsert {
 	return model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: count}
@@ -41,7 +41,7 @@ func actionsOf[T any](actions []model.Action) []T {
 	return picked
 }
 
-// commitAll makes all that is held durable by one transaction.
+// commitAll makes all held effects durable by one transaction.
 func (w *world) commitAll() []model.Action {
 	before := w.revision
 	for _, effect := range w.held {
@@ -94,8 +94,8 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	}
 }
 
-// A retry stamped with a new time moved an unchanged reservation to the back.
-func TestPitfallARetryLosesTheTurn(t *testing.T) {
+// A retry with a new time moved an unchanged reservation to the tail.
+func TestPitfallRetryLosesThePlace(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.input(ask("b", 1))
@@ -110,8 +110,8 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 	}
 }
 
-// An empty worker list blocked its group, a null constraint threw inside the
-// loop, and nobody got an answer.
+// An empty worker list blocked its group, a null constraint threw inside the loop, and no
+// caller got a reply.
 func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
 	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), request.Cancel{}, request.CancelJob{}, nil, 7} {
@@ -128,8 +128,8 @@ func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	}
 }
 
-// The registry forgot a reservation before its workers were assigned; what
-// failed after that had no owner.
+// The registry forgot a reservation before its workers were assigned; later failures had
+// no owner.
 func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -163,8 +163,7 @@ func TestPitfallGroupKeysByCase(t *testing.T) {
 	}
 }
 
-// Different constraints over the same executors had no order between them at
-// all.
+// Different constraints over the same executors had no order between them.
 func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	w := started()
 	w.hold = true
@@ -187,8 +186,8 @@ func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	}
 }
 
-// Retry came only by polling every 5 s, because a failed attempt re-armed the
-// timer and no signal of the inventory existed.
+// Reservations were retried only every 5 s, because a failed attempt reset the timer and
+// the inventory had no signal.
 func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -217,8 +216,8 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	}
 }
 
-// A failed batch kept what it had picked marked for a while, and many groups
-// that retried at once starved each other.
+// A failed batch kept its executors marked for a while, and many groups that retried at
+// once starved each other.
 func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 	const groups = 50
 	w := started()
@@ -254,8 +253,8 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 	}
 }
 
-// A gauge per group was never zeroed when the group went.
-func TestPitfallGaugeOfAGroupThatWent(t *testing.T) {
+// A gauge per group kept its value when the group became empty.
+func TestPitfallGaugeOfAnEmptyGroup(t *testing.T) {
 	w := started()
 	w.input(ask("a", 3))
 	if stats := w.core.Stats(); len(stats.Groups) != 1 || stats.Groups[0].Workers != 3 {
@@ -270,9 +269,9 @@ func TestPitfallGaugeOfAGroupThatWent(t *testing.T) {
 	}
 }
 
-// Shrinking must not cost the turn, not even when what shrinks is not durable
-// yet and others come in between.
-func TestThePlaceIsKeptAcrossOneCommit(t *testing.T) {
+// A reservation that shrinks keeps its place, even if it is not durable yet and others
+// come in between.
+func TestPlaceIsKeptAcrossOneCommit(t *testing.T) {
 	w := started()
 	w.hold = true
 	w.input(ask("a", 2))
@@ -290,9 +289,9 @@ func TestThePlaceIsKeptAcrossOneCommit(t *testing.T) {
 	}
 }
 
-// A cancel of more than one effect that stops half-way is taken up by its
-// repeat: the mark of the call is in the last effect alone.
-func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
+// A repeat finishes a cancel that was interrupted between two effects: only the last
+// effect has the mark of the call.
+func TestRepeatFinishesAnInterruptedCancel(t *testing.T) {
 	const names = 2*effectReservations + 10
 	w := started()
 	for i := range names {
@@ -319,9 +318,8 @@ func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
 	}
 }
 
-// An input that is given again while its first answer is still owed is answered
-// once.
-func TestAnInputGivenAgainIsAnsweredOnce(t *testing.T) {
+// An input that is given again while its first reply is pending is answered once.
+func TestRepeatedInputIsAnsweredOnce(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	header := &model.TaskHeader{UID: "a-1", Complete: true}
@@ -343,7 +341,7 @@ func TestAnInputGivenAgainIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// What ends at one moment is spread over steps, and all of it is done.
+// Versions that end at the same time are spread over steps, and all of them end.
 func TestDerivedWorkIsBounded(t *testing.T) {
 	const all = 3*maxDerived + 1
 	w := started()
@@ -366,7 +364,7 @@ func TestDerivedWorkIsBounded(t *testing.T) {
 	}
 }
 
-// Calls carry revisions, so nothing is sent of what has none yet.
+// Calls have revisions, so a record without one is not sent.
 func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -385,8 +383,8 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// A call that changed nothing and arrives once more after a cancel must not
-// bring back what was cancelled.
+// A late copy of an upsert that changed nothing does not bring back a cancelled
+// reservation.
 func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	w := started()
 	w.input(ask("a", 2))
@@ -409,9 +407,9 @@ func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	}
 }
 
-// A part, a requeue or a round that was decided and not committed is decided
-// again, from what is known.
-func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
+// A part, a requeue or a round that was decided and not committed is decided again from
+// the records.
+func TestUncommittedDecisionIsMadeAgain(t *testing.T) {
 	for name, prepare := range map[string]func(w *world) []model.Action{
 		"part": func(w *world) []model.Action {
 			u := ask("j", 4)
@@ -459,8 +457,8 @@ func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
 	}
 }
 
-// Many workers given up at once are queued again by effects that each fit a
-// transaction, large bodies or not.
+// Many workers that are returned at once are requeued by effects that each fit a
+// transaction, whatever the size of their bodies.
 func TestManyRequeuesFitTransactions(t *testing.T) {
 	const workers = 300
 	for _, payload := range []int{0, model.MaxPayload} {

@@ -44,6 +44,15 @@ func (c *Core) shown(key model.Key) *version {
 	return versions[len(versions)-1]
 }
 
+// GetUID shows one version.
+func (c *Core) GetUID(uid string) (View, bool) {
+	v := c.versions[uid]
+	if v == nil || v.r == nil {
+		return View{}, false
+	}
+	return c.view(v), true
+}
+
 // durableView shows a version as it is stored. The result of later effects is not shown,
 // and neither is the place in the queue that depends on them.
 func (c *Core) durableView(ref model.Ref) View {

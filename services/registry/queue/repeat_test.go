@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A mark of before there were fingerprints matches any call with its ID.
+// A mark without a fingerprint, of an earlier version, matches any call with its ID.
 func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)
@@ -29,7 +29,7 @@ func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	}
 }
 
-// A request ID stands for one call: the same request with another body is refused.
+// A request ID belongs to one call: another body under the same ID is rejected.
 func TestAnotherCallUnderARequestIDIsRefused(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)

@@ -7,8 +7,8 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Stats is what metrics show: the current queues, and what this leader has counted. What
-// an effect causes is counted when the effect is durable.
+// Stats are the values of metrics: the current queues, and the counts of this leader. The
+// results of an effect are counted when the effect is durable.
 type Stats struct {
 	// Ready reports whether the registry is ready.
 	Ready bool
@@ -41,7 +41,7 @@ type Counts struct {
 	TimeInQueue model.Histogram
 }
 
-// Stats returns the current figures.
+// Stats returns the current values.
 func (c *Core) Stats() Stats {
 	groups := c.scheduler.Groups()
 	stats := Stats{

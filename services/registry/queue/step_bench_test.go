@@ -9,8 +9,8 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// What a step of the queue allocates is guarded: `make bench` compares it. It does
-// not depend on how many wait, so few do here.
+// BenchmarkStep guards the allocations of a step: `make bench-guard` compares them. They
+// do not depend on the number of pending reservations, so there are few here.
 func BenchmarkStep(b *testing.B) {
 	const n = 1000
 	measure := func(name string, step func(w *world, i int)) {

@@ -16,11 +16,11 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// Each file under testdata tells of one promise: comments, commands, and after
-// `----` what came of a command, up to the next empty line.
+// Each file under testdata shows one promise: comments, commands, and after `----` the
+// result of a command, up to the next empty line.
 func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
-// play runs a transcript and answers it with the output it now has.
+// play runs a transcript and returns it with the current output.
 func play(t *testing.T, text string) string {
 	w := newWorld(Config{})
 	w.successor(10)
@@ -251,10 +251,10 @@ func (w *world) command(t *testing.T, line string) string {
 	return ""
 }
 
-// chunk is the task of a uid: ID:STATE each, the worker's index being the
-// executor's ordinal unless on= says otherwise. REQUEUE is a worker that could not
-// be started and is to be queued again, GIVEN-UP one that is not; TRIED is one that
-// was stopped while attempts to start it failed.
+// chunk is the task of a UID: ID:STATE for each worker. The ordinal of the executor is the
+// worker's index, or that of on=. REQUEUE is a worker that could not be started and is to
+// be requeued, GIVEN-UP one that is not, and TRIED one that was stopped after an attempt
+// to start it had failed.
 func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
@@ -282,8 +282,8 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the cycle in flight: UID=granted, nofit, poison, stale, behind or later; a grant
-// stores the lease, which the core is not shown.
+// outcome is that of the cycle in flight: UID:granted, nofit, poison, stale, behind or
+// later. A grant stores the lease, which the view of the core does not show yet.
 func (w *world) outcome(a args) scheduler.CycleDone {
 	done := scheduler.CycleDone{Cycle: w.cycle.Number}
 	if cycle := a.number("cycle"); cycle != 0 {
@@ -375,8 +375,8 @@ func (w *world) pendingView() string {
 	return b.String()
 }
 
-// versions lists those of a job, after=KEY and uid=UID, with their workers; and
-// what its stages have used.
+// versions lists the versions of a job, after=KEY and uid=UID, with their workers, and the
+// used numbers of its stages.
 func (w *world) versions(a args) string {
 	limit := 100
 	if n := a.number("limit"); n != 0 {

@@ -10,7 +10,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// without is a successor that is told to leave records alone in place of them.
+// without is a successor that receives Held in place of some records.
 func (w *world) without(term int64, missed func(model.Ref) bool) []model.Action {
 	w.core = New(w.core.config)
 	for _, ref := range w.refs() {
@@ -39,9 +39,9 @@ func refused(actions []model.Action) bool {
 	return false
 }
 
-// A reservation that cannot be told blocks nobody, and nothing is done beside it
-// that might contradict it.
-func TestHeldReservation(t *testing.T) {
+// A quarantined reservation blocks no other, and nothing that may contradict it changes in
+// its stage.
+func TestQuarantinedReservation(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
 	w.input(one("a", "s"))
@@ -63,22 +63,22 @@ func TestHeldReservation(t *testing.T) {
 		}
 	}
 	if refused(w.input(one("a", "other"))) || refused(w.input(request.CancelJob{Job: "b"})) {
-		t.Error("what has nothing to do with it is refused")
+		t.Error("a request for another stage is refused")
 	}
 	w.input(request.Cancel{Key: one("a", "other").Key})
 	w.now = w.now.Add(2 * model.KeepTerminal)
 	w.step(nil)
 	if _, there := w.records[stage]; !there {
-		t.Error("the numbers of its stage are forgotten")
+		t.Error("the record of its stage was deleted")
 	}
 	w.successor(11)
 	if view, ok := w.core.Get(one("a", "s").Key); !ok || view.Reservation.State != model.Queued || view.Position == 0 {
-		t.Errorf("once it can be told it is %+v", view)
+		t.Errorf("after the quarantine it is %+v", view)
 	}
 }
 
-// What a task or a lease cannot tell of is not taken for ended.
-func TestHeldTaskEndsNothing(t *testing.T) {
+// A version with a quarantined task or lease is not treated as ended.
+func TestQuarantinedTaskEndsNothing(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
 	w.input(one("a", "s"))
@@ -100,16 +100,16 @@ func TestHeldTaskEndsNothing(t *testing.T) {
 	}
 	w.write(model.Changed{Ref: header.Ref()})
 	if w.successor(11); w.records[ref].mod == before.mod {
-		t.Error("one whose task is gone is left as it is, too")
+		t.Error("a version whose task was deleted did not change")
 	}
 }
 
-// order panics when a lease was refused.
+// order panics when a lease is refused.
 type order struct{ scheduler.OrderByEpoch }
 
 func (order) Refused(*model.Reservation) model.Priority { panic("no idea") }
 
-// What the queue decides by itself is about a reservation, and that is to blame.
+// Every decision without a request has a reservation as its subject.
 func TestSubjectOfADecision(t *testing.T) {
 	w := newWorld(Config{Scheduling: scheduler.Config{Order: order{}}})
 	w.successor(7)
@@ -122,7 +122,7 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("recovered %v", what)
 		}
 		if want := (model.Ref{Kind: model.KindReservation, Key: entry.Key, ID: entry.UID}); w.core.Subject() != want {
-			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
+			t.Errorf("the subject is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
 	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
