@@ -47,8 +47,8 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		field, says string
 		set         func(*Config)
 	}{
-		{"order", `must be one of epoch, class, got "fifo"`, func(c *Config) { c.Order = "fifo" }},
-		{"order", "epoch, class", func(c *Config) { c.Order = "" }},
+		{"order", `must be one of class, epoch, got "fifo"`, func(c *Config) { c.Order = "fifo" }},
+		{"order", "class, epoch", func(c *Config) { c.Order = "" }},
 		{"readiness", "auto", func(c *Config) { c.Readiness = "later" }},
 		{"readiness-grace", "24h", func(c *Config) { c.Readiness, c.ReadinessGrace = "signal", -1 }},
 		{"readiness-grace", "must not be set", func(c *Config) { c.ReadinessGrace = time.Second }},

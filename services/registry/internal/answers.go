@@ -32,49 +32,48 @@ func refusedCycle(cycle model.Cycle, err error) scheduler.CycleDone {
 // cycleOf returns the outcome of a cycle. With an error, or if the answer is invalid, it
 // is that of a refused cycle.
 func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer, err error) (scheduler.CycleDone, error) {
+	done := scheduler.CycleDone{Cycle: cycle.Number}
 	if err == nil {
-		err = checkCycle(cycle, answer)
+		done.Outcomes, err = outcomesOf(cycle, answer)
 	}
 	if err != nil {
 		return refusedCycle(cycle, err), err
 	}
-	done := scheduler.CycleDone{Cycle: cycle.Number}
-	for _, o := range answer.GetOutcomes() {
-		done.Outcomes = append(done.Outcomes, model.Outcome{
-			UID: o.GetUid(), Lease: o.GetLease(),
-			Result: model.Result(o.GetResult()), //nolint:gosec // checkCycle rejects others
-			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
-		})
-	}
 	return done, nil
 }
 
-func checkCycle(cycle model.Cycle, answer *controlv1.CycleAnswer) error {
+func outcomesOf(cycle model.Cycle, answer *controlv1.CycleAnswer) ([]model.Outcome, error) {
 	if got, most := len(answer.GetOutcomes()), len(cycle.Candidates); got > most {
-		return badAnswer("outcomes", "must be at most %d, got %d", most, got)
+		return nil, badAnswer("outcomes", "must be at most %d, got %d", most, got)
 	}
 	sent := make(map[string]bool, len(cycle.Candidates))
 	for _, e := range cycle.Candidates {
 		sent[e.UID] = true
 	}
+	var outcomes []model.Outcome
 	for i, o := range answer.GetOutcomes() {
 		field := fmt.Sprintf("outcomes[%d]", i)
 		_, known := controlv1.CandidateOutcome_Result_name[int32(o.GetResult())]
 		switch {
 		case !sent[o.GetUid()]:
-			return badAnswer(field+".uid", "must be sent and answered once, got %.64q", o.GetUid())
+			return nil, badAnswer(field+".uid", "must be sent and answered once, got %.64q", o.GetUid())
 		case !known || o.GetResult() == controlv1.CandidateOutcome_RESULT_UNSPECIFIED:
-			return badAnswer(field+".result", "must be a known result, got %d", int32(o.GetResult()))
+			return nil, badAnswer(field+".result", "must be a known result, got %d", int32(o.GetResult()))
 		case o.GetResult() == controlv1.CandidateOutcome_GRANTED && o.GetLease() <= 0:
-			return badAnswer(field+".lease", "must be positive for a granted candidate, got %d", o.GetLease())
+			return nil, badAnswer(field+".lease", "must be positive for a granted candidate, got %d", o.GetLease())
 		case o.GetFitting() < 0:
-			return badAnswer(field+".fitting", "must not be negative, got %d", o.GetFitting())
+			return nil, badAnswer(field+".fitting", "must not be negative, got %d", o.GetFitting())
 		case len(o.GetReason())+len(o.GetMessage()) > maxAnswerText:
-			return badAnswer(field+".message", "must have at most %d bytes with its reason", maxAnswerText)
+			return nil, badAnswer(field+".message", "must have at most %d bytes with its reason", maxAnswerText)
 		}
 		delete(sent, o.GetUid())
+		outcomes = append(outcomes, model.Outcome{
+			UID: o.GetUid(), Lease: o.GetLease(),
+			Result: model.Result(o.GetResult()), //nolint:gosec // others are rejected above
+			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
+		})
 	}
-	return nil
+	return outcomes, nil
 }
 
 // refusedDispatch returns what a definite error leaves of a dispatch: the assigner has
@@ -89,43 +88,41 @@ func refusedDispatch(dispatch model.Dispatch, err error) queue.DispatchDone {
 
 // dispatchOf returns the outcome of a dispatch. With an error, or if the answer is
 // invalid, it is that of a refused dispatch.
-func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer, err error) (queue.DispatchDone, error) {
+func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer, err error) (done queue.DispatchDone, _ error) {
 	if err == nil {
-		err = checkDispatch(dispatch, answer)
+		done.Outcomes, err = tasksOf(dispatch, answer)
 	}
 	if err != nil {
 		return refusedDispatch(dispatch, err), err
 	}
-	var done queue.DispatchDone
-	for _, o := range answer.GetOutcomes() {
-		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{
-			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
-		})
-	}
 	return done, nil
 }
 
-func checkDispatch(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) error {
+func tasksOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) ([]model.DispatchOutcome, error) {
 	if got, want := len(answer.GetOutcomes()), len(dispatch.Tasks); got != want {
-		return badAnswer("outcomes", "must be %d, got %d", want, got)
+		return nil, badAnswer("outcomes", "must be %d, got %d", want, got)
 	}
 	sent := make(map[string]bool, len(dispatch.Tasks))
 	for _, task := range dispatch.Tasks {
 		sent[task.UID] = true
 	}
+	var outcomes []model.DispatchOutcome
 	for i, o := range answer.GetOutcomes() {
 		field := fmt.Sprintf("outcomes[%d]", i)
 		switch {
 		case !sent[o.GetUid()]:
-			return badAnswer(field+".uid", "must be sent and answered once, got %.64q", o.GetUid())
+			return nil, badAnswer(field+".uid", "must be sent and answered once, got %.64q", o.GetUid())
 		case o.GetResult() != controlv1.CreateOutcome_TAKEN && o.GetResult() != controlv1.CreateOutcome_REFUSED:
-			return badAnswer(field+".result", "must be a known result, got %d", int32(o.GetResult()))
+			return nil, badAnswer(field+".result", "must be a known result, got %d", int32(o.GetResult()))
 		case len(o.GetReason()) > maxAnswerText:
-			return badAnswer(field+".reason", "must have at most %d bytes", maxAnswerText)
+			return nil, badAnswer(field+".reason", "must have at most %d bytes", maxAnswerText)
 		}
 		delete(sent, o.GetUid())
+		outcomes = append(outcomes, model.DispatchOutcome{
+			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
+		})
 	}
-	return nil
+	return outcomes, nil
 }
 
 // badAnswer is the error for an answer that a defect or another version has sent. It is

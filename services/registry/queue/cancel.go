@@ -11,28 +11,36 @@ import (
 
 // cancel ends every living version of a key.
 func (c *Core) cancel(token uint64, r request.Cancel) error {
-	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
 	versions := c.byKey[r.Key]
-	count, repeated, err := c.earlier(r.Key, mark)
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
+		if r.IfEpoch != 0 {
+			running := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })
+			versions = c.ofEpoch(running, r.IfEpoch)
+			if len(running) > 0 && len(versions) == 0 {
+				return 0, epochMismatch(r.Key, r.IfEpoch)
+			}
+		}
+		if !slices.ContainsFunc(versions, (*version).alive) {
+			c.rememberIdle(r.Key, model.IdleRequest{ID: mark.ID, Call: mark.Call})
+		}
+		return c.cancelAll(mark, versions), nil
+	})
 	if err != nil {
 		return err
 	}
-	if repeated {
-		c.replyCancelled(token, versions, count)
-		return nil
-	}
-	if r.IfEpoch != 0 {
-		running := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })
-		versions = c.ofEpoch(running, r.IfEpoch)
-		if len(running) > 0 && len(versions) == 0 {
-			return epochMismatch(r.Key, r.IfEpoch)
-		}
-	}
-	if !slices.ContainsFunc(versions, (*version).alive) {
-		c.rememberIdle(r.Key, model.IdleRequest{ID: mark.ID, Call: mark.Call})
-	}
-	c.cancelAll(token, mark, versions)
+	c.replyCancelled(token, versions, count)
 	return nil
+}
+
+// unlessRepeated returns how many versions or workers a call cancels: that of an earlier
+// call of the same request if there was one, or else that of act.
+func (c *Core) unlessRepeated(r any, id string, act func(model.RequestMark) (int, error)) (count int, err error) {
+	mark := model.RequestMark{ID: id, Call: request.Fingerprint(r)}
+	count, repeated, err := c.earlier(request.Scope(r), mark)
+	if err != nil || repeated {
+		return count, err
+	}
+	return act(mark)
 }
 
 // ofEpoch returns the version of an epoch and its descendants: its parts and the
@@ -49,26 +57,23 @@ func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 
 // cancelJob ends every living version of a job.
 func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
-	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
 	versions := c.versionsOf(request.Scope(r))
-	count, repeated, err := c.earlier(request.Scope(r), mark)
-	switch {
-	case err != nil:
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
+		return c.cancelAll(mark, versions), nil
+	})
+	if err != nil {
 		return err
-	case repeated:
-		c.replyCancelled(token, versions, count)
-	default:
-		c.cancelAll(token, mark, versions)
 	}
+	c.replyCancelled(token, versions, count)
 	return nil
 }
 
-// cancelAll cancels versions and replies.
-func (c *Core) cancelAll(token uint64, mark model.RequestMark, versions []*version) {
+// cancelAll cancels the living ones of some versions and returns their number.
+func (c *Core) cancelAll(mark model.RequestMark, versions []*version) int {
 	alive := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return !v.alive() })
 	mark.Cancelled = int32(len(alive))
 	changeAll(c, alive, mark, c.cancelOne)
-	c.replyCancelled(token, versions, len(alive))
+	return len(alive)
 }
 
 // cancelOne adds the cancel of a version to an effect: it ends at once if the assigner
@@ -88,12 +93,7 @@ func (c *Core) cancelOne(effect *model.Effect, v *version) *model.Reservation {
 
 // flush cancels queued versions.
 func (c *Core) flush(token uint64, r request.Flush) error {
-	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
-	count, repeated, err := c.earlier(request.Scope(r), mark)
-	if err != nil {
-		return err
-	}
-	if !repeated {
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
 		queued := slices.DeleteFunc(c.versionsOf(request.Scope(r)), func(v *version) bool {
 			return !v.is(model.Queued) || v.header != nil || v.accepted || r.Group != "" && v.entry.GroupID(v.r) != r.Group
 		})
@@ -101,11 +101,14 @@ func (c *Core) flush(token uint64, r request.Flush) error {
 		if r.Job != "" {
 			message = "an operator flushed the queued reservations of its job"
 		}
-		count = len(queued)
-		mark.Cancelled = int32(count)
+		mark.Cancelled = int32(len(queued))
 		changeAll(c, queued, mark, func(effect *model.Effect, v *version) *model.Reservation {
 			return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonFlushed, message)
 		})
+		return len(queued), nil
+	})
+	if err != nil {
+		return err
 	}
 	c.reply(token, func() any { return Cancelled{Count: count} })
 	return nil
@@ -121,15 +124,9 @@ type removal struct {
 // place by one without them. Of a dispatched one they become unwanted, and the assigner
 // evicts them.
 func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
-	mark := model.RequestMark{ID: r.RequestID, Call: request.Fingerprint(r)}
-	stage := request.Scope(r)
-	count, repeated, err := c.earlier(stage, mark)
-	if err != nil {
-		return err
-	}
 	var waits []wait
 	var removals []removal
-	for _, v := range c.versionsOf(stage) {
+	for _, v := range c.versionsOf(request.Scope(r)) {
 		workers := v.named(r.Workers)
 		if len(workers) == 0 {
 			continue
@@ -139,18 +136,22 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 			removals = append(removals, removal{v, workers})
 		}
 	}
-	if !repeated {
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (count int, err error) {
 		if err := c.admitRemovals(r.Job, removals); err != nil {
-			return err
+			return 0, err
 		}
 		for _, r := range removals {
 			count += r.workers.Len()
 		}
+		if count == 0 {
+			c.rememberIdle(request.Scope(r), model.IdleRequest{ID: mark.ID, Call: mark.Call})
+		}
 		mark.Cancelled = int32(count)
 		c.remove(removals, mark)
-		if count == 0 {
-			c.rememberIdle(stage, model.IdleRequest{ID: mark.ID, Call: mark.Call})
-		}
+		return count, nil
+	})
+	if err != nil {
+		return err
 	}
 	c.replyStopped(token, waits, WorkersCancelled{count})
 	return nil

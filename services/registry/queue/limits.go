@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"fmt"
-
 	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
@@ -47,6 +45,10 @@ func usageOf(r *model.Reservation) usage {
 
 func usageOfStage(s *model.Stage) usage { return usage{bytes: int64(request.StageSize(s))} }
 
+// cancelReserve is the part of the limits of stored bytes, one tenth, that only calls
+// that cancel workers may use: the queue keeps the version that such a call replaces.
+const cancelReserve = 10
+
 // admit rejects an upsert that would queue a reservation beyond the limits. A version
 // that replaces queued ones needs no other place. Versions that Berth queues without a
 // request, such as requeues, are never rejected.
@@ -54,57 +56,40 @@ func (c *Core) admit(u model.Upsert, l living, workers model.WorkerSet) error {
 	if len(workers) == 0 {
 		return nil
 	}
-	job, config := c.storedOf[u.Key.Job], c.config
-	more := 1 - len(l.queued)
-	switch {
-	case more > 0 && job.queued+more > config.MaxQueuedPerJob:
-		return overLimit("max-queued-per-job", "job %s has %d queued reservations, the limit is %d", u.Key.Job, job.queued, config.MaxQueuedPerJob)
-	case more > 0 && c.stored.queued+more > config.MaxQueued:
-		return overLimit("max-queued", "%d reservations are queued, the limit is %d", c.stored.queued, config.MaxQueued)
-	}
-	return c.admitBytes(u.Key.Job, int64(request.Size(&model.Reservation{Spec: u.Spec, Workers: workers})), 0)
+	bytes := request.Size(&model.Reservation{Spec: u.Spec, Workers: workers})
+	return c.checkLimits(u.Key.Job, usage{1 - len(l.queued), int64(bytes)}, c.config.MaxStoredPerJob, c.config.MaxStored)
 }
-
-// cancelReserve is the part of the limits of stored bytes, one tenth, that only calls
-// that cancel workers may use: the queue keeps the version that such a call replaces.
-const cancelReserve = 10
 
 // admitRemovals rejects a cancel of workers if the queued versions that it replaces take
 // more than the limits and the reserve.
 func (c *Core) admitRemovals(job string, removals []removal) error {
-	var bytes int64
+	var more usage
 	for _, r := range removals {
 		if !r.v.started() && r.workers.Len() < r.v.r.Workers.Len() {
-			bytes += int64(request.Size(r.v.r))
+			more.bytes += int64(request.Size(r.v.r))
 		}
 	}
-	if bytes == 0 {
-		return nil
-	}
-	return c.admitBytes(job, bytes, cancelReserve)
+	perJob, all := c.config.MaxStoredPerJob, c.config.MaxStored
+	return c.checkLimits(job, more, perJob+perJob/cancelReserve, all+all/cancelReserve)
 }
 
-// admitBytes rejects more bytes than the limits of a job and of all, and of a reserve if
-// there is one.
-func (c *Core) admitBytes(job string, bytes, reserve int64) error {
-	stored, config := c.storedOf[job].bytes, c.config
-	withReserve := func(limit int64) int64 {
-		if reserve > 0 {
-			limit += limit / reserve
+// checkLimits rejects more usage of a job beyond the limits. Those of stored bytes are
+// given, and may include the reserve.
+func (c *Core) checkLimits(job string, more usage, perJob, all int64) error {
+	stored, config := c.storedOf[job], c.config
+	for _, l := range []struct {
+		option, message           string
+		stored, more, most, limit int64
+	}{
+		{"max-queued-per-job", "the job has %d queued reservations", int64(stored.queued), int64(more.queued), int64(config.MaxQueuedPerJob), int64(config.MaxQueuedPerJob)},
+		{"max-queued", "%d reservations are queued", int64(c.stored.queued), int64(more.queued), int64(config.MaxQueued), int64(config.MaxQueued)},
+		{"max-stored-per-job", "the reservations of the job take %d bytes", stored.bytes, more.bytes, perJob, config.MaxStoredPerJob},
+		{"max-stored", "all reservations take %d bytes", c.stored.bytes, more.bytes, all, config.MaxStored},
+	} {
+		if l.more > 0 && l.stored+l.more > l.most {
+			return fault.New(fault.Exhausted, fault.ReasonOverloaded,
+				l.message+", the limit is %d (option %s of the registry): cancel some, or wait until ended ones are forgotten", l.stored, l.limit, l.option)
 		}
-		return limit
-	}
-	switch {
-	case stored+bytes > withReserve(config.MaxStoredPerJob):
-		return overLimit("max-stored-per-job", "the reservations of job %s take %d bytes, the limit is %d", job, stored, config.MaxStoredPerJob)
-	case c.stored.bytes+bytes > withReserve(config.MaxStored):
-		return overLimit("max-stored", "all reservations take %d bytes, the limit is %d", c.stored.bytes, config.MaxStored)
 	}
 	return nil
-}
-
-// overLimit is the error for a request beyond the limit of an option.
-func overLimit(option, format string, args ...any) error {
-	return fault.New(fault.Exhausted, fault.ReasonOverloaded,
-		"%s (option %s of the registry): cancel some, or wait until ended ones are forgotten", fmt.Sprintf(format, args...), option)
 }

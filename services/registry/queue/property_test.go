@@ -45,8 +45,8 @@ func drawUpsert(t *rapid.T) model.Upsert {
 	return u
 }
 
-// Whatever is decided, committed and abandoned together, the core has the same state as a
-// new core that reads the store, and abandoned effects leave no trace.
+// After any decisions, commits and abandoned effects the core has the same state as a new
+// core that reads the store, and abandoned effects leave no trace.
 func TestCoreIsAFunctionOfTheStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(Config{})
@@ -659,7 +659,7 @@ func (p *player) finishDispatch() {
 			p.twin.seq++
 			e.epoch = 1 << 40 // the newest of all, until the revision is known
 			e.uid = ""
-			e.u.Spec.Priority.Class = model.ClassUnset // and whatever placed it before others is gone
+			e.u.Spec.Priority.Class = model.ClassUnset // and nothing places it before others
 			if !p.twin.byClass {
 				e.u.Spec.Priority.Order = nil
 			}

@@ -23,7 +23,7 @@
 // that only rises. Parts of a batch share its place and go by their lowest worker index.
 // A version that takes the place of another inherits its place and its epoch. Between its
 // decision and its commit a version has no epoch, and orders behind all that have one.
-// The strategies and their names are in order.go. To add one, add a line there.
+// The strategies and their names are in order.go.
 //
 // # Scheduling cycles
 //

@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"berth.dev/api/fault"
@@ -21,25 +23,16 @@ type Order interface {
 }
 
 // orders are the strategies by their names in the configuration. To add a strategy,
-// implement Order and add a line.
-var orders = []struct {
-	name  string
-	order Order
-}{
-	{"epoch", OrderByEpoch{}},
-	{"class", OrderByClass{}},
-}
+// implement Order and add its name.
+var orders = map[string]Order{"epoch": OrderByEpoch{}, "class": OrderByClass{}}
 
 // OrderNamed returns the strategy of a name. The error lists the known names.
 func OrderNamed(name string) (Order, error) {
-	var names []string
-	for _, o := range orders {
-		if o.name == name {
-			return o.order, nil
-		}
-		names = append(names, o.name)
+	if order, ok := orders[name]; ok {
+		return order, nil
 	}
-	return nil, fault.BadField(fault.ReasonInvalid, "order", "must be one of %s, got %q", strings.Join(names, ", "), name)
+	known := strings.Join(slices.Sorted(maps.Keys(orders)), ", ")
+	return nil, fault.BadField(fault.ReasonInvalid, "order", "must be one of %s, got %q", known, name)
 }
 
 // OrderByEpoch is the default order: by `priority.order`, which is 0 for class REPLACE
