@@ -88,6 +88,7 @@ func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
 		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
 		"berth.dev/services/executor-state/match": true, "berth.dev/services/executor-state/policy": true, "berth.dev/services/executor-state/usage": true,
+		"berth.dev/services/registry/request": true, "berth.dev/services/registry/scheduler": true,
 	}
 	cores := map[string]bool{
 		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/dispatch": true,

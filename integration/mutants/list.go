@@ -47,7 +47,7 @@ var All = []Mutant{
 	{
 		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that another sender used",
 		Edits: []Edit{
-			{File: "services/registry/queue/cycle.go", Old: `done.Newest > c.cycles && done.Newest < highestCycle`, New: `false`},
+			{File: "services/registry/scheduler/outcome.go", Old: `done.Newest > s.cycles && done.Newest < highestCycle`, New: `false`},
 		},
 		Hunter: Sim, Expects: []string{"is queued for", "come to rest"},
 	},
@@ -103,14 +103,14 @@ var All = []Mutant{
 	{
 		Name: "calls-not-remembered", Breaks: "a repeated call gets the first answer and changes nothing",
 		Edits: []Edit{
-			{File: "services/registry/queue/record.go", Old: `if mark.ID == id {`, New: `if false {`},
+			{File: "services/registry/queue/repeat.go", Old: `if mark.ID == id {`, New: `if false {`},
 		},
 		Hunter: Sim, Expects: []string{"was cancelled, but", "the last acknowledged call of"},
 	},
 	{
 		Name: "cancel-answered-early", Breaks: "a cancel is answered only after none of its workers can be started any more",
 		Edits: []Edit{
-			{File: "services/registry/queue/cancel.go", Old: `len(wait.workers) > 0) && !wait.over() {`, New: `len(wait.workers) > 0) && false {`},
+			{File: "services/registry/queue/wait.go", Old: `len(wait.workers) > 0) && !wait.isOver() {`, New: `len(wait.workers) > 0) && false {`},
 		},
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},

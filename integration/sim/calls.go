@@ -7,6 +7,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 // performRegistry sends the queue's calls to the other services, like the registry's shell.
@@ -24,7 +25,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			})
 		}
 		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {
-			done := queue.CycleDone{Cycle: a.Number}
+			done := scheduler.CycleDone{Cycle: a.Number}
 			if err != nil {
 				for _, e := range a.Candidates {
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason})

@@ -9,6 +9,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // clients are job services: they request and cancel batches, over a few names so that calls
@@ -57,7 +58,7 @@ func (c *clients) act() {
 		return
 	}
 	if cancels {
-		c.call("cancel "+key.String(), always, func(id string) any { return queue.Cancel{Key: key, RequestID: id} }, func(value any, err error) {
+		c.call("cancel "+key.String(), always, func(id string) any { return request.Cancel{Key: key, RequestID: id} }, func(value any, err error) {
 			c.busy[key] = false
 			if err != nil {
 				c.w.fail("cancel of %s: %v", key, err)
@@ -144,10 +145,10 @@ func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 	for range 1 + c.w.rng.IntN(3) {
 		workers = append(workers, model.WorkerID{Index: int32(c.w.rng.IntN(6)), Number: int32(1 + c.w.rng.IntN(4))})
 	}
-	request := func(id string) any {
-		return queue.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.WorkerSetOf(workers).List(), RequestID: id}
+	cancel := func(id string) any {
+		return request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.WorkerSetOf(workers).List(), RequestID: id}
 	}
-	c.call("cancel of workers of "+key.String(), lives, request, func(_ any, err error) {
+	c.call("cancel of workers of "+key.String(), lives, cancel, func(_ any, err error) {
 		c.busy[key] = false
 		if err != nil {
 			c.w.fail("cancel of workers of %s: %v", key, err)
@@ -157,7 +158,7 @@ func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 
 // flush cancels the queued reservations of a job.
 func (c *clients) flush(key model.Key, lives func() bool) {
-	c.call("flush of "+key.Job, lives, func(id string) any { return queue.Flush{Job: key.Job, RequestID: id} }, func(_ any, err error) {
+	c.call("flush of "+key.Job, lives, func(id string) any { return request.Flush{Job: key.Job, RequestID: id} }, func(_ any, err error) {
 		c.busy[key] = false
 		if err != nil {
 			c.w.fail("flush of %s: %v", key.Job, err)

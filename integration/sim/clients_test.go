@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
-	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // silentLeader records calls and never answers.
@@ -26,21 +26,21 @@ func TestCallsUseNewRequestIDs(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.memory = time.Second
 	began, copies := map[string]time.Time{}, map[string]int{}
-	w.replicas[model.ServiceRegistry] = []replica{silentLeader{take: func(request any, until time.Time) {
-		id := request.(queue.Flush).RequestID
+	w.replicas[model.ServiceRegistry] = []replica{silentLeader{take: func(asked any, until time.Time) {
+		id := asked.(request.Flush).RequestID
 		copies[id]++
 		if until.IsZero() || until.Sub(began[id]) > w.memory {
 			t.Errorf("a copy of %s may be executed at %v, but it began at %v", id, until, began[id])
 		}
 	}}}
-	request := func(id string) any {
+	flush := func(id string) any {
 		if !began[id].IsZero() {
 			t.Errorf("%s is used for two calls", id)
 		}
 		began[id] = w.now
-		return queue.Flush{Job: "j", RequestID: id}
+		return request.Flush{Job: "j", RequestID: id}
 	}
-	newClients(w).call("flush", func() bool { return true }, request, func(any, error) { t.Error("it was answered") })
+	newClients(w).call("flush", func() bool { return true }, flush, func(any, error) { t.Error("it was answered") })
 	if !w.until(func() bool { return len(began) == 5 }) {
 		t.Fatalf("%d IDs were used", len(began))
 	}

@@ -12,6 +12,7 @@ import (
 	"berth.dev/pkg/resource"
 	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // drama is a world, a first request, and the calls that are made while it is processed.
@@ -28,7 +29,7 @@ var dramaKey = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
 type cast struct {
 	*interleaving
 	drama    drama
-	requests []*request
+	requests []*sentRequest
 	// over are the versions, and gone the workers of one, whose cancel was acknowledged:
 	// none of them may be started any more.
 	over map[string]bool
@@ -43,8 +44,8 @@ type lateWorker struct {
 	workerID model.WorkerID
 }
 
-// request is a request of the client; its steps are those of the interleaving.
-type request struct {
+// sentRequest is a request of the client; its steps are those of the interleaving.
+type sentRequest struct {
 	name          string
 	issued, acked int
 	// revision is the revision of the store when it was acknowledged.
@@ -54,7 +55,7 @@ type request struct {
 const notYet = -1
 
 // asks reports whether the call may queue workers.
-func (c *request) asks() bool {
+func (c *sentRequest) asks() bool {
 	switch c.name {
 	case "start", "resend", "replace", "lower":
 		return true
@@ -108,7 +109,7 @@ func (c *cast) call(name string) {
 			return
 		}
 	}
-	made := &request{name: name, issued: c.step, acked: notYet}
+	made := &sentRequest{name: name, issued: c.step, acked: notYet}
 	c.requests = append(c.requests, made)
 	id := fmt.Sprintf("%s-%d", name, len(c.requests))
 	c.w.call(name, model.ServiceRegistry, func() bool { return true }, c.body(name, id), func(value any, err error) {
@@ -137,13 +138,13 @@ func (c *cast) body(name, id string) any {
 	}}
 	switch name {
 	case "cancel":
-		return queue.Cancel{Key: dramaKey, RequestID: id}
+		return request.Cancel{Key: dramaKey, RequestID: id}
 	case "cancel-job":
-		return queue.CancelJob{Job: dramaKey.Job, RequestID: id}
+		return request.CancelJob{Job: dramaKey.Job, RequestID: id}
 	case "cancel-worker":
-		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 1}}}
+		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 1}}}
 	case "cancel-requeue":
-		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 2}}}
+		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 2}}}
 	case "lower":
 		upsert.Count, upsert.Spec.TargetSize = 1, 1
 	case "replace":
@@ -157,14 +158,14 @@ func (c *cast) body(name, id string) any {
 
 // alone reports whether every request that may queue workers and was sent up to a step was
 // answered before this one was sent.
-func (c *cast) alone(made *request, step int) bool {
-	return !slices.ContainsFunc(c.requests, func(o *request) bool {
+func (c *cast) alone(made *sentRequest, step int) bool {
+	return !slices.ContainsFunc(c.requests, func(o *sentRequest) bool {
 		return o != made && o.asks() && (o.acked == notYet || o.acked > made.issued) && o.issued <= step
 	})
 }
 
 // acknowledged records that from now on no cancelled worker may be started.
-func (c *cast) acknowledged(made *request) {
+func (c *cast) acknowledged(made *sentRequest) {
 	alone := c.alone(made, c.step)
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
@@ -223,7 +224,7 @@ func (c *cast) check() {
 }
 
 // checkFree: everything was cancelled, so that no worker is left and all capacity is free.
-func (c *cast) checkFree(made *request) {
+func (c *cast) checkFree(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); !r.State.Terminal() {
 			c.w.fail("at rest: %s was acknowledged, but version %s (parent %q) is %s", made.name, r.UID, r.Parent, r.State)
@@ -244,7 +245,7 @@ func (c *cast) checkFree(made *request) {
 }
 
 // checkGone: a worker was cancelled, and with it the requeues of it.
-func (c *cast) checkGone(made *request) {
+func (c *cast) checkGone(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if number, ok := r.Workers.Number(1); ok && r.State == model.Queued {
@@ -262,7 +263,7 @@ func (c *cast) checkGone(made *request) {
 
 // checkLowered: no worker at or above a lowered target is queued, and none was requeued
 // since.
-func (c *cast) checkLowered(made *request) {
+func (c *cast) checkLowered(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue && (r.State == model.Queued || r.Epoch > made.revision) {

@@ -8,6 +8,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
 func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
@@ -16,8 +17,8 @@ func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config != (queue.Config{
-		Order: queue.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond,
-		MaxQueued: 1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
+		Scheduling: scheduler.Config{Order: scheduler.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond},
+		MaxQueued:  1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
 	}) {
 		t.Errorf("%+v", config)
 	}
@@ -34,8 +35,8 @@ func TestOptionsReachTheQueue(t *testing.T) {
 	}
 	if config != (queue.Config{
 		MaxQueued: 4, MaxQueuedPerJob: 3, MaxStored: 2, MaxStoredPerJob: 1,
-		Order: queue.OrderByClass{}, Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
-		Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second,
+		Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
+		Scheduling: scheduler.Config{Order: scheduler.OrderByClass{}, Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second},
 	}) {
 		t.Errorf("%+v", config)
 	}
@@ -46,11 +47,11 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		field, says string
 		set         func(*Config)
 	}{
-		{"order", `"fifo" is no order of the queues; there are: epoch, class`, func(c *Config) { c.Order = "fifo" }},
-		{"order", "epoch, class", func(c *Config) { c.Order = "" }},
+		{"order", `must be one of class, epoch, got "fifo"`, func(c *Config) { c.Order = "fifo" }},
+		{"order", "class, epoch", func(c *Config) { c.Order = "" }},
 		{"readiness", "auto", func(c *Config) { c.Readiness = "later" }},
 		{"readiness-grace", "24h", func(c *Config) { c.Readiness, c.ReadinessGrace = "signal", -1 }},
-		{"readiness-grace", "waits for nothing", func(c *Config) { c.ReadinessGrace = time.Second }},
+		{"readiness-grace", "must not be set", func(c *Config) { c.ReadinessGrace = time.Second }},
 		{"debounce", "0s", func(c *Config) { c.Debounce = 0 }},
 		{"debounce", "11s", func(c *Config) { c.Debounce = 11 * time.Second }},
 		{"retry-every", "1ms", func(c *Config) { c.RetryEvery = time.Millisecond }},

@@ -4,8 +4,8 @@
 //	                              cycle ─▶ gateway ─▶ executor-state
 //	                         dispatch ─▶ gateway ─▶ assigner
 //
-// It promises what package queue promises, to callers that may repeat every
-// call, on whichever of its replicas leads.
+// It gives the promises of package queue to callers that may repeat every call, whichever
+// of its replicas leads.
 package registry
 
 import (
@@ -23,7 +23,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Run runs one replica until ctx ends. Told, if given, learns where it listens.
+// Run runs one replica until ctx ends. It calls told, if set, with its addresses.
 func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
 	core, err := config.queue()
 	if err != nil {
@@ -43,8 +43,8 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	return replica.Run(r, l)
 }
 
-// Serve answers the registry's calls from the core that owner owns, and answers
-// what shows the figures of that core and of the calls.
+// Serve serves the registry's calls from the core of owner, and returns the function that
+// shows the metrics of the core and of the calls.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) (figures func(process.Figures, queue.Stats)) {
 	reservations := internal.NewReservations(owner)
 	berthv1.RegisterReservationsServer(s, reservations)

@@ -55,5 +55,5 @@
 // leased worker belongs to a reservation and a task; TASK_OWNER, every task has its
 // reservation.
 //
-// The order is the default one, queue.OrderByEpoch: requeues come before all others.
+// The order is the default one, scheduler.OrderByEpoch: requeues come before all others.
 package audit

@@ -7,9 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An answer that is not to the cycle that was sent grants nothing: its candidates wait for
-// the next one.
-func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
+// An invalid answer to a cycle grants nothing: its candidates wait for the next cycle.
+func TestInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	cycle := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
 	granted := func(uid string) *controlv1.CandidateOutcome {
 		return &controlv1.CandidateOutcome{Uid: uid, Result: controlv1.CandidateOutcome_GRANTED, Lease: 9}
@@ -26,7 +25,7 @@ func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 		"long message":     {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := cycleOf(cycle, answer)
+			done, err := cycleOf(cycle, answer, nil)
 			if err == nil || done.Cycle != 4 || len(done.Outcomes) != 2 {
 				t.Fatalf("%+v, %v", done, err)
 			}
@@ -37,17 +36,17 @@ func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 			}
 		})
 	}
-	done, err := cycleOf(cycle, &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{granted("b")}})
+	done, err := cycleOf(cycle, &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{granted("b")}}, nil)
 	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != model.Granted || done.Outcomes[0].Lease != 9 {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
-	if done, err := cycleOf(cycle, nil); err != nil || len(done.Outcomes) != 0 {
+	if done, err := cycleOf(cycle, nil, nil); err != nil || len(done.Outcomes) != 0 {
 		t.Errorf("no outcomes are %+v, %v", done, err)
 	}
 }
 
-// An answer that is not to the dispatch that was sent takes nothing.
-func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
+// An invalid answer to a dispatch accepts no task.
+func TestInvalidAnswerToADispatchAcceptsNothing(t *testing.T) {
 	dispatch := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {
 		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}
@@ -58,13 +57,13 @@ func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
 		"no result": {taken("a"), {Uid: "b"}}, "unknown result": {taken("a"), {Uid: "b", Result: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
+			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes}, nil)
 			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Accepted || done.Outcomes[1].Accepted {
 				t.Errorf("%+v, %v", done, err)
 			}
 		})
 	}
-	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
+	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}}, nil)
 	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Accepted || done.Outcomes[0].UID != "b" {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}

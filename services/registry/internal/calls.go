@@ -1,5 +1,5 @@
-// Package internal is the shell of the registry: its calls to other services
-// and its gRPC face.
+// Package internal is the shell of the registry: its calls to other services and its
+// gRPC servers.
 package internal
 
 import (
@@ -20,8 +20,8 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Calls carries out what the queue wants of other services. Each call is
-// repeated until its outcome is definite or the term ends.
+// Calls sends the cycles and dispatches of the queue to other services. It repeats each
+// call until its outcome is definite or the term ends.
 type Calls struct {
 	inventory controlv1.InventoryClient
 	assigner  controlv1.DispatchClient
@@ -29,7 +29,7 @@ type Calls struct {
 	log       *slog.Logger
 }
 
-// NewCalls makes the calls through a gateway.
+// NewCalls returns calls through a gateway.
 func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.Logger) *Calls {
 	return &Calls{
 		inventory: controlv1.NewInventoryClient(gateway), assigner: controlv1.NewDispatchClient(gateway),
@@ -62,10 +62,7 @@ func (c *Calls) schedule(ctx context.Context, t *loop.Term, cycle model.Cycle) {
 	if ctx.Err() != nil {
 		return
 	}
-	done := refusedCycle(cycle, err)
-	if err == nil {
-		done, err = cycleOf(cycle, answer)
-	}
+	done, err := cycleOf(cycle, answer, err)
 	if err != nil {
 		c.log.WarnContext(traced, "a scheduling cycle was refused", "cycle", cycle.Number, "error", err)
 		done.Newest, done.TooHigh = newestCycle(err)
@@ -78,8 +75,8 @@ func (c *Calls) schedule(ctx context.Context, t *loop.Term, cycle model.Cycle) {
 	t.Post(done)
 }
 
-// newestCycle returns the newest cycle number that executor-state has seen, if it
-// refuses a cycle for its number, and whether that number is too high for it.
+// newestCycle returns the newest cycle number that executor-state has seen, if it refused
+// a cycle for its number, and whether the cycle's number is too high for it.
 func newestCycle(err error) (newest int64, tooHigh bool) {
 	f := fault.Of(err)
 	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestCycle], 10, 64)
@@ -89,7 +86,7 @@ func newestCycle(err error) (newest int64, tooHigh bool) {
 	return newest, f.Reason != fault.ReasonLowerCycle
 }
 
-// candidateOf is a candidate as it is sent, of at most queue.CandidateBytes(e) bytes.
+// candidateOf returns a candidate as it is sent, of at most request.CandidateSize bytes.
 func candidateOf(e model.Candidate) *controlv1.Candidate {
 	if e.Again {
 		return &controlv1.Candidate{Uid: e.UID, Again: e.Mod, Group: e.Group}
@@ -114,10 +111,7 @@ func (c *Calls) dispatch(ctx context.Context, t *loop.Term, dispatch model.Dispa
 	if ctx.Err() != nil {
 		return
 	}
-	done := refusedDispatch(dispatch, err)
-	if err == nil {
-		done, err = dispatchOf(dispatch, answer)
-	}
+	done, err := dispatchOf(dispatch, answer, err)
 	if err != nil {
 		c.log.WarnContext(ctx, "a dispatch was refused", "tasks", len(dispatch.Tasks), "error", err)
 	}

@@ -12,11 +12,11 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
-	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
-// What a candidate takes in a message is never more than its cycle is told that it does.
-func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
+// A candidate takes at most request.CandidateSize bytes in a message.
+func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.StringN(0, 20, 60), rapid.Just(strings.Repeat("x", 300)))
 		list := rapid.SliceOfN(text, 0, 5)
@@ -33,15 +33,15 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(t, "runs") {
 			e.Workers = append(e.Workers, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
 		}
-		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > queue.CandidateBytes(e) {
-			t.Fatalf("%d bytes, and not %d: %+v", size, queue.CandidateBytes(e), e)
+		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > request.CandidateSize(e) {
+			t.Fatalf("%d bytes, and not %d: %+v", size, request.CandidateSize(e), e)
 		}
 	})
 }
 
-// The list of executors that the caller avoids, and that of Berth, which may yield, are
-// sent apart.
-func TestTheListsOfAvoidedExecutorsAreSentApart(t *testing.T) {
+// The caller's list of executors to avoid, and that of Berth, which may be ignored, are
+// separate fields.
+func TestAvoidedExecutorsAreSentSeparately(t *testing.T) {
 	sent := candidateOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
 	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) || !slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
 		t.Errorf("sent %v", sent)

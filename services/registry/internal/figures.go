@@ -12,24 +12,25 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/scheduler"
 )
 
-// maxGroups bounds the queues that have figures of their own: the largest. The
-// rest are summed under otherGroups, so that no number of constraints makes
-// the metrics grow.
+// maxGroups bounds the queues with metrics of their own, the largest. All others are
+// summed under otherGroups, so the number of series does not grow with the number of
+// different constraints.
 const (
 	maxGroups   = 100
 	otherGroups = "other"
 )
 
-// Figures shows what the queue counts; the labels are words of the code and
-// ids of groups, never names that users give.
+// Figures shows the metrics of the queue. Labels are words of the code and IDs of groups,
+// never names that users choose.
 func (s *Reservations) Figures(f process.Figures, stats queue.Stats) {
 	showState(f, stats, time.Now())
 	showCounts(f, stats.Counts)
 	refused := s.refused.all()
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
-		f.Counter("berth_registry_upserts_refused_total", "Upserts that this replica refused, by reason.", refused[reason], "reason", string(reason))
+		f.Counter("berth_registry_upserts_refused_total", "Upserts that this replica rejected, by reason.", refused[reason], "reason", string(reason))
 	}
 }
 
@@ -38,26 +39,26 @@ func showState(f process.Figures, stats queue.Stats, now time.Time) {
 	if stats.Ready {
 		ready = 1
 	}
-	f.Gauge("berth_registry_ready", "Whether the registry is ready: before, nothing is leased.", ready)
+	f.Gauge("berth_registry_ready", "Whether the registry is ready; nothing is leased before.", ready)
 	for state, n := range stats.States {
 		if state := model.State(state); state == model.Queued || state >= model.Active {
-			f.Gauge("berth_registry_reservations", "Reservations by stored state, those that ended a while ago included.", float64(n), "state", state.String())
+			f.Gauge("berth_registry_reservations", "Reservations by stored state, including ended ones while they are kept.", float64(n), "state", state.String())
 		}
 	}
-	f.Gauge("berth_registry_leased_reservations", "Reservations that hold a lease and are to be dispatched.", float64(stats.Leased))
+	f.Gauge("berth_registry_leased_reservations", "Reservations with a lease that are not dispatched.", float64(stats.Leased))
 	if !stats.Ready {
-		stats.Groups = nil // a part of the demand is bad advice to whoever scales by it
+		stats.Groups = nil // an autoscaler must not see a part of the demand
 	}
-	f.Gauge("berth_registry_queues", "Queues that are not empty.", float64(len(stats.Groups)))
+	f.Gauge("berth_registry_queues", "Non-empty queues.", float64(len(stats.Groups)))
 	for _, g := range largest(stats.Groups) {
-		f.Gauge("berth_registry_queue_reservations", "Reservations that wait in a queue.", float64(g.Reservations), "group", g.ID)
-		f.Gauge("berth_registry_queue_workers", "Workers that wait in a queue.", float64(g.Workers), "group", g.ID)
-		f.Gauge("berth_registry_queue_head_age_seconds", "How long the head of a queue has waited.", now.Sub(g.HeadSince).Seconds(), "group", g.ID)
+		f.Gauge("berth_registry_queue_reservations", "Pending reservations in a queue.", float64(g.Reservations), "group", g.ID)
+		f.Gauge("berth_registry_queue_workers", "Workers of the pending reservations in a queue.", float64(g.Workers), "group", g.ID)
+		f.Gauge("berth_registry_queue_head_age_seconds", "Time that the head of a queue has waited.", now.Sub(g.HeadSince).Seconds(), "group", g.ID)
 	}
 }
 
-// largest are the queues with the most workers; the last of more than maxGroups
-// stands for the rest, and its head is the oldest of theirs.
+// largest returns the queues with the most workers. If there are more than maxGroups, the
+// last one sums all others, and its head is the oldest of theirs.
 func largest(groups []queue.GroupStats) []queue.GroupStats {
 	slices.SortFunc(groups, func(a, b queue.GroupStats) int {
 		return cmp.Or(-cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.ID, b.ID))
@@ -83,29 +84,29 @@ func showCounts(f process.Figures, counts queue.Counts) {
 	}
 	for kind, n := range counts.Events {
 		if name, ok := berthv1.Event_Kind_name[int32(kind)]; ok && kind != 0 {
-			f.Counter("berth_registry_events_total", "Events of reservations: queued, requeued, cancelled, expired and so on.", n, "event", name)
+			f.Counter("berth_registry_events_total", "Events of reservations, by kind.", n, "event", name)
 		}
 	}
-	f.Counter("berth_registry_cycles_total", "Scheduling cycles that were sent to executor-state.", counts.Cycles)
+	f.Counter("berth_registry_cycles_total", "Scheduling cycles sent to executor-state.", counts.Cycles)
 	for result := model.Granted; result <= model.Later; result++ {
 		f.Counter("berth_registry_candidates_total", "Candidates in scheduling cycles, by outcome.", counts.Candidates[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by what triggered them; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; one may have several.", n, "cause", scheduler.WakeCause(cause).String())
 	}
-	f.Counter("berth_registry_dispatches_total", "Leases dispatched, by what the assigner answered.", counts.Taken, "outcome", "taken")
-	f.Counter("berth_registry_dispatches_total", "Leases dispatched, by what the assigner answered.", counts.Refused, "outcome", "refused")
+	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Taken, "outcome", "taken")
+	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Refused, "outcome", "refused")
 }
 
-// refusals counts upserts that were refused, by reason. They are counted at the
-// door, where those are refused too that never reach the core.
+// refusals counts rejected upserts by reason, including those that the server rejects
+// before the core.
 type refusals struct {
 	mu       sync.Mutex
 	byReason map[fault.Reason]uint64
 }
 
-// count counts an error that says no. One that leaves the outcome open, or
-// names the leader to ask, is no refusal.
+// count counts a definite error. An error that leaves the outcome open or names the leader
+// is not counted.
 func (r *refusals) count(err error) {
 	if err == nil {
 		return

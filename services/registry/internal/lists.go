@@ -17,7 +17,7 @@ import (
 // ListReservations implements berth.v1.Reservations.
 func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	if req.GetVersions() && req.GetJob() == "" {
-		return nil, fault.BadField(fault.ReasonRequired, "job", "is missing: versions are listed for one job")
+		return nil, fault.BadField(fault.ReasonRequired, "job", "must be set: versions are listed for one job")
 	}
 	size, err := replica.PageSize(req.GetPageSize())
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 		return nil, err
 	}
 	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: state}
-	// Read before the core is, which may know of more by then and never of less.
+	// The revision is read before the core, which may know later writes and never fewer.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListReservationsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	err = s.loop.Read(ctx, false, func(c *queue.Core) {
@@ -58,8 +58,8 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 	return answer, err
 }
 
-// tokenOf names the last reservation of a page: by its key, which no name has a
-// slash in, and by its uid where the list is of versions.
+// tokenOf returns the token of the last reservation of a page: its key, whose names have
+// no slash, and in a list of versions its UID.
 func tokenOf(r *model.Reservation, versions bool) string {
 	if versions {
 		return r.Key.String() + "/" + r.UID
@@ -76,7 +76,7 @@ func parseToken(token string, versions bool) (after model.Key, uid string, err e
 		parts, uid = parts[:3], parts[3]
 	}
 	if len(parts) != 3 || versions != (uid != "") {
-		return model.Key{}, "", fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that a list has answered")
+		return model.Key{}, "", fault.BadField(fault.ReasonInvalid, "pageToken", "must be the nextPageToken of an earlier page")
 	}
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, uid, nil
 }

@@ -6,11 +6,12 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // FlushReservations implements berth.v1.Reservations.
 func (s *Reservations) FlushReservations(ctx context.Context, req *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer, error) {
-	return s.cancel(ctx, queue.Flush{Job: req.GetJob(), Group: req.GetGroup(), RequestID: req.GetRequestId()})
+	return s.cancel(ctx, request.Flush{Job: req.GetJob(), Group: req.GetGroup(), RequestID: req.GetRequestId()})
 }
 
 // MarkReady implements berth.v1.Reservations.

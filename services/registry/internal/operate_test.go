@@ -21,7 +21,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// begin serves a registry of a configuration that no other service answers.
+// begin serves a registry with a configuration, without other services.
 func begin(t *testing.T, config queue.Config) *loop.Loop[*queue.Core] {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
 	return looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry, func() *queue.Core { return queue.New(config) }, silent)
@@ -32,7 +32,7 @@ func refusedFor(err error, kind fault.Kind, reason fault.Reason) bool {
 	return errors.As(err, &f) && f.Kind == kind && f.Reason == reason
 }
 
-// Before the signal nothing is counted in part; with it the queue is open.
+// Before the signal no part of the demand is shown; after it the queue is open.
 func TestMarkReadyOpensTheQueue(t *testing.T) {
 	l := begin(t, queue.Config{Readiness: queue.ReadyOnSignal})
 	s, q := NewReservations(l), NewQueue(l)
@@ -108,7 +108,7 @@ func TestFlushAndStanding(t *testing.T) {
 	}
 }
 
-// What is found is told with the service that found it.
+// Findings name the service that found them.
 func TestQueueFindings(t *testing.T) {
 	l := begin(t, queue.Config{Readiness: queue.ReadyOnSignal})
 	var begun []queue.Finding
@@ -124,9 +124,9 @@ func TestQueueFindings(t *testing.T) {
 	var _ controlv1.QueueServer = NewQueue(l)
 }
 
-// A queue's figures go when it does, a label is never a name that somebody
-// gave, and the number of queues does not make the metrics grow.
-func TestFiguresOfAQueueGoWithIt(t *testing.T) {
+// The metrics of a queue end with it, no label is a name that a user chose, and the number
+// of series does not grow with the number of queues.
+func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	metrics, err := process.NewMetrics()
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestFiguresOfAQueueGoWithIt(t *testing.T) {
 	}
 }
 
-// Only an answer that says no is a refusal.
+// Only a definite error is a refusal.
 func TestRefusalsAreCountedByReason(t *testing.T) {
 	var r refusals
 	for _, err := range []error{

@@ -14,17 +14,17 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Queue is control.v1.Queue over the loop: the registry's part of what the
-// gateway puts together.
+// Queue serves control.v1.Queue from the loop: the registry's part of answers that the
+// gateway combines.
 type Queue struct {
 	controlv1.UnimplementedQueueServer
 	loop loop.Owner[*queue.Core]
 }
 
-// NewQueue serves the loop's core.
+// NewQueue returns the server of the loop's core.
 func NewQueue(l loop.Owner[*queue.Core]) *Queue { return &Queue{loop: l} }
 
-// Standing implements control.v1.Queue. What is left out is what fits.
+// Standing implements control.v1.Queue. The gateway adds how many workers fit.
 func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
 	key := keyOf(req.GetJob(), req.GetStage(), req.GetName())
 	var standing queue.Standing

@@ -14,16 +14,17 @@ import (
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
-// Reservations is berth.v1.Reservations over the loop.
+// Reservations serves berth.v1.Reservations from the loop.
 type Reservations struct {
 	berthv1.UnimplementedReservationsServer
 	loop    loop.Owner[*queue.Core]
 	refused refusals
 }
 
-// NewReservations serves the loop's core.
+// NewReservations returns the server of the loop's core.
 func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservations{loop: l} }
 
 // UpsertReservation implements berth.v1.Reservations.
@@ -39,9 +40,6 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 		return nil, err
 	}
 	upsert.Trace = tracing.Of(ctx)
-	if err := queue.Validate(upsert); err != nil {
-		return nil, err
-	}
 	value, err := s.loop.Do(ctx, upsert)
 	if err != nil {
 		return nil, err
@@ -78,18 +76,18 @@ func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReser
 
 // CancelReservation implements berth.v1.Reservations.
 func (s *Reservations) CancelReservation(ctx context.Context, req *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
-	return s.cancel(ctx, queue.Cancel{
+	return s.cancel(ctx, request.Cancel{
 		Key: keyOf(req.GetJob(), req.GetStage(), req.GetName()), RequestID: req.GetRequestId(), IfEpoch: req.GetIfEpoch(),
 	})
 }
 
 // CancelJob implements berth.v1.Reservations.
 func (s *Reservations) CancelJob(ctx context.Context, req *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
-	return s.cancel(ctx, queue.CancelJob{Job: req.GetJob(), RequestID: req.GetRequestId()})
+	return s.cancel(ctx, request.CancelJob{Job: req.GetJob(), RequestID: req.GetRequestId()})
 }
 
-func (s *Reservations) cancel(ctx context.Context, request any) (*berthv1.CancelAnswer, error) {
-	value, err := s.loop.Do(ctx, request)
+func (s *Reservations) cancel(ctx context.Context, r any) (*berthv1.CancelAnswer, error) {
+	value, err := s.loop.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ import (
 	"berth.dev/testkit/rpctest"
 )
 
-// start serves a registry that no other service answers.
+// start serves a registry without other services.
 func start(t *testing.T) *Reservations {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
 	return NewReservations(looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) }, silent))
@@ -170,9 +170,9 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// All versions of a job are listed once, page by page, with their workers; the
-// worker IDs that its stages have used come with the first page, and each page says
-// which events it has in it.
+// All versions of a job are listed once, page by page, with their workers. The first page
+// has the used worker IDs of its stages, and each page has the cursor of the events that
+// it includes.
 func TestListVersions(t *testing.T) {
 	s := start(t)
 	for _, count := range []int32{3, 4} {
@@ -210,10 +210,9 @@ func TestListVersions(t *testing.T) {
 	}
 }
 
-// Whoever reads a queued reservation sees which executors it avoids because its workers
-// failed there, and until when: itself, in a list, as the head of its group, and where it
-// stands.
-func TestReadsNameWhatIsAvoidedAndUntilWhen(t *testing.T) {
+// Every read of a queued reservation shows which executors it avoids after a failure, and
+// until when: Get, List, the pending groups and the explanation.
+func TestReadsShowAvoidedExecutors(t *testing.T) {
 	db := store.NewFake(store.FakeConfig{})
 	at := time.Now().Add(-time.Minute)
 	r := &model.Reservation{
@@ -255,8 +254,8 @@ func TestReadsNameWhatIsAvoidedAndUntilWhen(t *testing.T) {
 	}
 }
 
-// A page is one message between replicas and gateways, however large its reservations
-// are; all pages together hold every one once.
+// A page fits in one message between replicas and gateways, however large its reservations
+// are. All pages together have each of them once.
 func TestPagesOfLargeReservationsFitMessages(t *testing.T) {
 	s := start(t)
 	var want []string

@@ -11,10 +11,10 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// traceCycle begins the span of a cycle and names it in the request. It is sent
-// only if granted is called: a reservation may wait for hours and be tried
-// every second, which would be all there is to see of it. The call itself is no
-// part of the trace, for its span could not be taken back.
+// traceCycle begins the span of a cycle and sets it in the request. The span is exported
+// only if granted is called: a reservation may be tried every second for hours, and these
+// spans would hide all others. The call itself has no span, since that could not be
+// dropped later.
 func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle, request *controlv1.CycleRequest) (traced context.Context, granted func()) {
 	traces := make([]model.Trace, len(cycle.Candidates))
 	for i, e := range cycle.Candidates {
@@ -27,7 +27,7 @@ func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle, request *cont
 	return traced, func() { span.End() }
 }
 
-// traceDispatch begins the span of a dispatch, which the calls belong to.
+// traceDispatch begins the span of a dispatch, which is the parent of its call.
 func (c *Calls) traceDispatch(ctx context.Context, dispatch model.Dispatch) (context.Context, trace.Span) {
 	traces := make([]model.Trace, len(dispatch.Tasks))
 	for i, task := range dispatch.Tasks {

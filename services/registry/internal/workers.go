@@ -6,18 +6,16 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/queue"
+	"berth.dev/services/registry/request"
 )
 
 // CancelWorkers implements berth.v1.Reservations.
 func (s *Reservations) CancelWorkers(ctx context.Context, req *berthv1.CancelWorkersRequest) (*berthv1.CancelWorkersAnswer, error) {
-	request := queue.CancelWorkers{Job: req.GetJob(), Stage: req.GetStage(), RequestID: req.GetRequestId()}
+	r := request.CancelWorkers{Job: req.GetJob(), Stage: req.GetStage(), RequestID: req.GetRequestId()}
 	for _, workerID := range req.GetWorkers() {
-		request.Workers = append(request.Workers, model.WorkerID{Index: workerID.GetIndex(), Number: workerID.GetNumber()})
+		r.Workers = append(r.Workers, model.WorkerID{Index: workerID.GetIndex(), Number: workerID.GetNumber()})
 	}
-	if err := queue.ValidateCancelWorkers(request); err != nil {
-		return nil, err
-	}
-	value, err := s.loop.Do(ctx, request)
+	value, err := s.loop.Do(ctx, r)
 	if err != nil {
 		return nil, err
 	}

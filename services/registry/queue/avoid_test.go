@@ -10,9 +10,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The third promise of the assigner: what a version avoids counts from when the
-// worker failed, however late that is seen, is forgotten after ten minutes, and is
-// bounded.
+// The third promise of the assigner: a version avoids an executor for ten minutes from
+// when the worker failed, however late that is seen. The number of executors is bounded.
 func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	c := New(Config{})
 	c.now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -24,7 +23,7 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	r := &model.Reservation{}
 	r.Spec.Constraints.Avoid = []string{"asked"}
 
-	seen := c.again(r, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 1, State: model.WorkerFailed, Since: ago(4 * time.Minute)}}, "")
+	seen := c.nextVersion(r, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 1, State: model.WorkerFailed, Since: ago(4 * time.Minute)}}, "")
 	for after, want := range map[time.Duration]string{0: "[asked] [h1]", 6*time.Minute - 1: "[asked] [h1]", 6 * time.Minute: "[asked] []"} {
 		if got := lists(seen.ConstraintsAt(c.now.Add(after))); got != want {
 			t.Errorf("%v later %s is avoided, and not %s", after, got, want)
@@ -35,18 +34,18 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	}
 
 	seen.Failed[0].At = ago(model.AvoidFor)
-	next := c.again(seen, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 2, State: model.WorkerLost, Since: c.now}}, "")
+	next := c.nextVersion(seen, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 2, State: model.WorkerLost, Since: c.now}}, "")
 	if len(next.Failed) != 1 || next.Failed[0] != (model.FailedOn{Executor: "h2", At: c.now}) {
 		t.Errorf("what is over is kept: %v", next.Failed)
 	}
 	for n := range uint32(20) {
-		next = c.again(next, nil, []model.TaskWorker{model.TaskWorker{Ordinal: n, State: model.WorkerFailed, Since: c.now}}, "")
+		next = c.nextVersion(next, nil, []model.TaskWorker{model.TaskWorker{Ordinal: n, State: model.WorkerFailed, Since: c.now}}, "")
 	}
 	if n := len(next.Failed); n != maxFailed || next.Failed[n-1].Executor != "h19" || next.Failed[0].Executor != "h4" {
 		t.Errorf("%d are kept: %v", n, next.Failed)
 	}
-	// Nobody is known to have failed: none is avoided for it.
-	if same := c.again(r, nil, nil, string(fault.ReasonNotTogether)); len(same.Failed) != 0 {
+	// No worker is known to have failed, so no executor is avoided.
+	if same := c.nextVersion(r, nil, nil, string(fault.ReasonNotTogether)); len(same.Failed) != 0 {
 		t.Errorf("avoided without a failure: %v", same.Failed)
 	}
 }

@@ -5,16 +5,18 @@ import (
 	"testing"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// waiting fills a world with reservations that wait in one queue.
+// waiting fills a world with pending reservations of one group.
 func waiting(b *testing.B, n int) *world {
 	b.Helper()
 	w := started()
 	for i := range n {
 		w.input(ask(fmt.Sprint("j", i), 1))
 	}
-	w.step(CycleDone{Cycle: 1})
+	w.step(scheduler.CycleDone{Cycle: 1})
 	return w
 }
 
@@ -33,7 +35,7 @@ func BenchmarkCancelAmong100000(b *testing.B) {
 	for b.Loop() {
 		i++
 		u := ask(fmt.Sprint("j", i%100_000), 1)
-		w.input(Cancel{Key: u.Key})
+		w.input(request.Cancel{Key: u.Key})
 		w.input(u)
 	}
 }
@@ -41,8 +43,8 @@ func BenchmarkCancelAmong100000(b *testing.B) {
 func BenchmarkCycleOver100000(b *testing.B) {
 	w := waiting(b, 100_000)
 	for b.Loop() {
-		w.core.flight = nil
-		w.now = w.now.Add(w.core.config.RetryEvery)
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number})
+		w.now = w.now.Add(w.core.config.Scheduling.RetryEvery)
 		if len(actionsOf[model.Cycle](w.step(nil))) == 0 {
 			b.Fatal("no cycle")
 		}
@@ -58,8 +60,7 @@ func BenchmarkUpsertOf50000Workers(b *testing.B) {
 	}
 }
 
-// waitingInGroups fills a world with reservations that wait each in a queue of
-// its own.
+// waitingInGroups fills a world with pending reservations, each in its own group.
 func waitingInGroups(n int) *world {
 	w := started()
 	for i := range n {
@@ -67,7 +68,7 @@ func waitingInGroups(n int) *world {
 		u.Spec.Constraints.SKU = fmt.Sprint("sku", i)
 		w.input(u)
 	}
-	w.step(CycleDone{Cycle: 1})
+	w.step(scheduler.CycleDone{Cycle: 1})
 	return w
 }
 

@@ -9,12 +9,14 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// txnBytes is what etcd takes in one request.
+// txnBytes is the largest request that etcd accepts.
 const txnBytes = 1536 << 10
 
-// watched is a world whose effects are measured as the store would have them.
+// watched is a world that measures the effects as they are stored.
 func watched(t *testing.T, config Config) *world {
 	w := newWorld(config)
 	w.measure = func(effect model.Effect) {
@@ -34,7 +36,7 @@ func watched(t *testing.T, config Config) *world {
 	return w
 }
 
-// large is a request with labels of so many bytes.
+// large is a request with labels of a number of bytes.
 func large(name string, bytes int) model.Upsert {
 	u := model.Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8, Spec: model.Spec{Labels: map[string]string{}}}
 	for i := range 64 {
@@ -43,30 +45,30 @@ func large(name string, bytes int) model.Upsert {
 	return u
 }
 
-// What is taken in can be decided on, however large it is: split, refused,
-// queued again, cancelled with its job, flushed. What is too large for that is
-// refused, with the field that takes most.
-func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
+// Every accepted reservation fits later decisions, however large it is: it can be split,
+// refused, requeued, cancelled with its job, and flushed. A larger request is rejected,
+// and the error names its largest field.
+func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})
 	w.input(large("s0", 600<<10))
 	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
-	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
 	if n := len(w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}]); n != 2 {
 		t.Fatalf("it was not split: %d versions", n)
 	}
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("s%d", i+1), 600<<10))
 	}
-	w.input(Flush{Job: "j"})
+	w.input(request.Flush{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
-		t.Errorf("after the flush there waits %+v", groups)
+		t.Errorf("after the flush %+v are pending", groups)
 	}
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("t%d", i), 600<<10))
 	}
-	w.input(CancelJob{Job: "j"})
+	w.input(request.CancelJob{Job: "j"})
 	if groups := w.pending(); len(groups) != 0 {
-		t.Errorf("after the cancel there waits %+v", groups)
+		t.Errorf("after the cancel %+v are pending", groups)
 	}
 
 	replies := w.input(large("u", 900<<10))
@@ -76,25 +78,8 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	}
 }
 
-// No request names a number that leaves no other for requeues.
-func TestTheHighestNumberIsRefusedAtTheDoor(t *testing.T) {
-	u := good()
-	u.Count, u.Workers = 0, []model.WorkerID{{Index: model.MaxIndex, Number: model.MaxRequested}}
-	if err := Validate(u); err != nil {
-		t.Errorf("the highest index and number that are allowed: %v", err)
-	}
-	u.Workers[0].Number++
-	want := "workers[0].number: must be between 1 and 1000000000, got 1000000001"
-	if f := fault.Of(Validate(u)); f == nil || f.Reason != fault.ReasonTooLarge || f.Message != want {
-		t.Errorf("a number above: %v, want %s", f, want)
-	}
-	if model.MaxNumber-model.MaxRequested < 1_000*model.MaxMaxAttempts {
-		t.Error("requeues have few numbers left")
-	}
-}
-
-// A worker index that was taken as often as it can be is not taken again: its number
-// never wraps, and nothing is queued again without end.
+// A worker index that has used all its numbers is not queued again: its number never
+// wraps, and requeues end.
 func TestNumbersDoNotWrap(t *testing.T) {
 	last := []model.WorkerID{{Index: 0, Number: model.MaxNumber}}
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
@@ -117,15 +102,15 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	if n := len(w.core.byKey[key]); n != 1 {
 		t.Errorf("there are %d versions", n)
 	}
-	w.input(Cancel{Key: key})
+	w.input(request.Cancel{Key: key})
 	replies := w.input(model.Upsert{Key: key, Count: 1})
 	if err := replies[len(replies)-1].(model.Reply).Err; !fault.Is(err, fault.ReasonWorkerIDUsed) {
 		t.Errorf("a count over an index without numbers left: %v", err)
 	}
 }
 
-// Precedence holds also while the view lags: what executor-state knows to be
-// free and this core does not is for the first of all that wait.
+// Precedence holds also while the view lags: capacity that executor-state knows to be
+// free, and this core does not, goes to the first of all pending reservations.
 func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w := watched(t, Config{})
 	first, second := int64(1), int64(2)
@@ -135,8 +120,8 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 		}})
 	}
 	ask("x", "sim", &first)
-	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
-	w.now = w.now.Add(w.core.config.MinDelay)
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
+	w.now = w.now.Add(w.core.config.Scheduling.MinDelay)
 	ask("y", "", &second)
 	var tried []string
 	for _, e := range w.cycle.Candidates {

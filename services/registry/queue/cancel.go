@@ -1,82 +1,49 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
-// waiter is a cancel that is answered with value when the last of what it waits
-// for is stopped.
-type waiter struct {
-	token uint64
-	value any
-	left  int
-}
-
-// wait is a version that a waiter waits for, or some workers of it.
-type wait struct {
-	*waiter
-	v       *version
-	workers model.WorkerSet // nil for all
-}
-
-// over says whether nothing that it waits for will be started any more.
-func (w wait) over() bool {
-	if w.v.stopped() || w.workers == nil {
-		return w.v.stopped()
-	}
-	if w.v.header == nil || w.v.header.Stopping || w.v.header.Ended {
-		return true
-	}
-	over := 0
-	for _, chunk := range w.v.tasks {
-		for _, worker := range chunk.Workers {
-			if worker.State >= model.WorkerEvict && w.workers.Has(worker.ID) {
-				over++
+// cancel ends every living version of a key.
+func (c *Core) cancel(token uint64, r request.Cancel) error {
+	versions := c.byKey[r.Key]
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
+		if r.IfEpoch != 0 {
+			running := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })
+			versions = c.ofEpoch(running, r.IfEpoch)
+			if len(running) > 0 && len(versions) == 0 {
+				return 0, epochMismatch(r.Key, r.IfEpoch)
 			}
 		}
-	}
-	return over == w.workers.Len()
-}
-
-// cancel ends every living version of a key in one effect.
-func (c *Core) cancel(token uint64, request Cancel) {
-	if err := validateCancel(request.Key.Job, request.RequestID); err != nil {
-		c.refuse(token, err)
-		return
-	}
-	call := request.call()
-	_, mark := c.remembered(request.Key, request.RequestID)
-	idle, wasIdle := c.idle(request.Key, request.RequestID)
-	switch {
-	case !repeats(mark.Call, call), !repeats(idle.Call, call):
-		c.refuse(token, anotherCall(request.RequestID))
-		return
-	case mark.Cancelled > 0:
-		c.replyCancelled(token, c.byKey[request.Key], int(mark.Cancelled))
-		return
-	case wasIdle:
-		c.replyCancelled(token, c.byKey[request.Key], 0)
-		return
-	}
-	versions := c.byKey[request.Key]
-	if request.IfEpoch != 0 {
-		alive := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })
-		versions = c.ofEpoch(alive, request.IfEpoch)
-		if len(alive) > 0 && len(versions) == 0 {
-			c.refuse(token, epochMismatch(request.Key, request.IfEpoch))
-			return
+		if !slices.ContainsFunc(versions, (*version).alive) {
+			c.rememberIdle(r.Key, model.IdleRequest{ID: mark.ID, Call: mark.Call})
 		}
+		return c.cancelAll(mark, versions), nil
+	})
+	if err != nil {
+		return err
 	}
-	if !slices.ContainsFunc(versions, (*version).alive) {
-		c.rememberIdle(request.Key, model.IdleRequest{ID: request.RequestID, Call: call})
-	}
-	c.cancelAll(token, model.RequestMark{ID: request.RequestID, Call: call}, versions)
+	c.replyCancelled(token, versions, count)
+	return nil
 }
 
-// ofEpoch are the version of an epoch and what came of it: its parts, and the
+// unlessRepeated returns how many versions or workers a call cancels: that of an earlier
+// call of the same request if there was one, or else that of act.
+func (c *Core) unlessRepeated(r any, id string, act func(model.RequestMark) (int, error)) (count int, err error) {
+	mark := model.RequestMark{ID: id, Call: request.Fingerprint(r)}
+	count, repeated, err := c.earlier(request.Scope(r), mark)
+	if err != nil || repeated {
+		return count, err
+	}
+	return act(mark)
+}
+
+// ofEpoch returns the version of an epoch and its descendants: its parts and the
 // requeues of its workers. The versions are given oldest first.
 func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 	var of []*version
@@ -88,89 +55,35 @@ func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 	return of
 }
 
-// alive says whether a cancel ends the version.
-func (v *version) alive() bool { return v.is(model.Queued) || v.is(model.Active) }
-
 // cancelJob ends every living version of a job.
-func (c *Core) cancelJob(token uint64, request CancelJob) {
-	if err := validateCancel(request.Job, request.RequestID); err != nil {
-		c.refuse(token, err)
-		return
+func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
+	versions := c.versionsOf(request.Scope(r))
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
+		return c.cancelAll(mark, versions), nil
+	})
+	if err != nil {
+		return err
 	}
-	call := request.call()
-	var versions []*version
-	for key := range c.keys.From(model.Key{Job: request.Job}) {
-		if key.Job != request.Job {
-			break
-		}
-		switch _, mark := c.remembered(key, request.RequestID); {
-		case !repeats(mark.Call, call):
-			c.refuse(token, anotherCall(request.RequestID))
-			return
-		case mark.Cancelled > 0:
-			c.replyCancelled(token, c.versionsOf(request.Job), int(mark.Cancelled))
-			return
-		}
-		versions = append(versions, c.byKey[key]...)
-	}
-	c.cancelAll(token, model.RequestMark{ID: request.RequestID, Call: call}, versions)
+	c.replyCancelled(token, versions, count)
+	return nil
 }
 
-// validateCancel refuses a cancel that names no job, or whose ID could not be stored.
-// A job whose name is bad is not there, and its cancel succeeds.
-func validateCancel(job, id string) error {
-	if job == "" {
-		return fault.BadField(fault.ReasonRequired, "job", "is empty")
-	}
-	if id == "" {
-		return nil
-	}
-	return checkName("requestId", id, maxName)
+// cancelAll cancels the living ones of some versions and returns their number.
+func (c *Core) cancelAll(mark model.RequestMark, versions []*version) int {
+	alive := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return !v.alive() })
+	mark.Cancelled = int32(len(alive))
+	changeAll(c, alive, mark, c.cancelOne)
+	return len(alive)
 }
 
-func (c *Core) versionsOf(job string) []*version {
-	var versions []*version
-	for key := range c.keys.From(model.Key{Job: job}) {
-		if key.Job != job {
-			break
-		}
-		versions = append(versions, c.byKey[key]...)
-	}
-	return versions
-}
-
-// cancelAll ends versions, many to an effect. The last effect alone carries the
-// mark of the call: a repeat that finds it knows that everything was done, and
-// one that does not goes on.
-func (c *Core) cancelAll(token uint64, mark model.RequestMark, versions []*version) {
-	versions = slices.Clone(versions)
-	var alive []*version
-	for _, v := range versions {
-		if v.alive() {
-			alive = append(alive, v)
-		}
-	}
-	var effect model.Effect
-	for i, v := range alive {
-		c.makeRoom(&effect)
-		next := c.cancelled(v, &effect)
-		if i == len(alive)-1 {
-			mark.Cancelled = int32(len(alive))
-			remember(next, mark)
-			c.decide(effect)
-		}
-	}
-	c.replyCancelled(token, versions, len(alive))
-}
-
-// cancelled adds to an effect that a version is cancelled: ended at once where
-// the assigner has no task for it, CANCELLING where it has.
-func (c *Core) cancelled(v *version, effect *model.Effect) *model.Reservation {
+// cancelOne adds the cancel of a version to an effect: it ends at once if the assigner
+// has no task for it, and becomes CANCELLING otherwise.
+func (c *Core) cancelOne(effect *model.Effect, v *version) *model.Reservation {
 	if !v.started() {
 		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
 	}
-	if v.dispatched() { // its record had yet to say so
-		effect.Events = append(effect.Events, c.event(model.EventReservationAssigned, c.assigned(v)))
+	if v.dispatched() { // no event has said so
+		effect.Events = append(effect.Events, c.event(model.EventReservationAssigned, c.activated(v)))
 	}
 	next := c.edit(v.r)
 	next.State, next.Reason = model.Cancelling, fault.ReasonCancelled
@@ -178,54 +91,129 @@ func (c *Core) cancelled(v *version, effect *model.Effect) *model.Reservation {
 	return next
 }
 
-// replyCancelled answers once nothing of the versions will be started any more.
-func (c *Core) replyCancelled(token uint64, versions []*version, count int) {
-	waits := make([]wait, 0, len(versions))
-	for _, v := range versions {
-		waits = append(waits, wait{v: v})
-	}
-	c.replyStopped(token, waits, Cancelled{Count: count})
-}
-
-// replyStopped answers with value once all that is waited for is over. An input
-// that is given again takes the place of the one that waits.
-func (c *Core) replyStopped(token uint64, waits []wait, value any) {
-	c.once(func() {
-		w := &waiter{token: token, value: value}
-		for _, wait := range waits {
-			wait.workers = without(wait.workers, without(wait.workers, wait.v.unwanted()))
-			if (wait.v.is(model.Cancelling) || len(wait.workers) > 0) && !wait.over() {
-				w.left++
-				wait.waiter = w
-				wait.v.waiters = append(wait.v.waiters, wait)
-			}
+// flush cancels queued versions.
+func (c *Core) flush(token uint64, r request.Flush) error {
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
+		queued := slices.DeleteFunc(c.versionsOf(request.Scope(r)), func(v *version) bool {
+			return !v.is(model.Queued) || v.header != nil || v.accepted || r.Group != "" && v.entry.GroupID(v.r) != r.Group
+		})
+		message := "an operator flushed the queue of its group"
+		if r.Job != "" {
+			message = "an operator flushed the queued reservations of its job"
 		}
-		if c.waiting[token] = w; w.left == 0 {
-			c.answer(w)
-		}
+		mark.Cancelled = int32(len(queued))
+		changeAll(c, queued, mark, func(effect *model.Effect, v *version) *model.Reservation {
+			return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonFlushed, message)
+		})
+		return len(queued), nil
 	})
+	if err != nil {
+		return err
+	}
+	c.reply(token, func() any { return Cancelled{Count: count} })
+	return nil
 }
 
-// answerFreed answers the cancels of which the last that they wait for is over.
-func (c *Core) answerFreed() {
-	for _, v := range c.freed {
-		var left []wait
-		for _, w := range v.waiters {
-			if !w.over() {
-				left = append(left, w)
-			} else if w.left--; w.left == 0 {
-				c.answer(w.waiter)
-			}
+// removal is the workers that a call removes from one version.
+type removal struct {
+	v       *version
+	workers model.WorkerSet
+}
+
+// cancelWorkers removes workers. A version that was not dispatched is replaced in its
+// place by one without them. Of a dispatched one they become unwanted, and the assigner
+// evicts them.
+func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
+	var waits []wait
+	var removals []removal
+	for _, v := range c.versionsOf(request.Scope(r)) {
+		workers := v.named(r.Workers)
+		if len(workers) == 0 {
+			continue
 		}
-		v.waiters = left
+		waits = append(waits, wait{v: v, workers: workers})
+		if workers = c.removable(v, workers); len(workers) > 0 {
+			removals = append(removals, removal{v, workers})
+		}
 	}
-	c.freed = nil
+	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (count int, err error) {
+		if err := c.admitRemovals(r.Job, removals); err != nil {
+			return 0, err
+		}
+		for _, r := range removals {
+			count += r.workers.Len()
+		}
+		if count == 0 {
+			c.rememberIdle(request.Scope(r), model.IdleRequest{ID: mark.ID, Call: mark.Call})
+		}
+		mark.Cancelled = int32(count)
+		c.remove(removals, mark)
+		return count, nil
+	})
+	if err != nil {
+		return err
+	}
+	c.replyStopped(token, waits, WorkersCancelled{count})
+	return nil
 }
 
-func (c *Core) answer(w *waiter) {
-	if c.waiting[w.token] != w {
-		return
+// named returns the workers of the version that a list names, by their numbers or by
+// earlier ones.
+func (v *version) named(workers []model.WorkerID) model.WorkerSet {
+	var list []model.WorkerID
+	for _, workerID := range workers {
+		if current, ok := v.current(workerID); ok {
+			list = append(list, current)
+		}
 	}
-	delete(c.waiting, w.token)
-	c.out = append(c.out, model.Reply{Token: w.token, Value: w.value})
+	return model.WorkerSetOf(list)
+}
+
+// removable returns the workers that a call removes from a version and no call before
+// did: all of a version that was not dispatched; otherwise those that have not ended or
+// are to be requeued.
+func (c *Core) removable(v *version, workers model.WorkerSet) model.WorkerSet {
+	if !v.alive() {
+		return nil
+	}
+	workers = without(workers, v.r.Unwanted)
+	if !v.started() {
+		return workers
+	}
+	ended := v.endedWorkers()
+	if len(v.returned) > 0 {
+		var owed []model.WorkerID
+		for w := range c.owed(v) {
+			owed = append(owed, w.ID)
+		}
+		ended = without(ended, model.WorkerSetOf(owed))
+	}
+	return without(workers, ended)
+}
+
+// remove removes workers from versions.
+func (c *Core) remove(removals []removal, mark model.RequestMark) {
+	changeAll(c, removals, mark, c.removeOne)
+}
+
+// removeOne adds the removal of workers from a version to an effect, and returns the
+// record that keeps the other workers.
+func (c *Core) removeOne(effect *model.Effect, r removal) *model.Reservation {
+	if r.v.started() {
+		next := c.edit(r.v.r)
+		next.Unwanted = next.Unwanted.Raise(r.workers)
+		effect.Puts = append(effect.Puts, next)
+		return next
+	}
+	left := without(r.v.r.Workers, r.workers)
+	if len(left) == 0 {
+		return c.finish(effect, r.v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
+	}
+	next := c.newVersion(r.v.r)
+	next.Workers, next.Unwanted, next.PlaceEpoch = left, nil, c.placeEpoch(r.v.r)
+	message := fmt.Sprintf("%s cancelled", countWorkers(r.workers.Len()))
+	c.finish(effect, r.v, model.Replaced, model.EventReservationReplaced, fault.ReasonCancelled, message)
+	effect.Puts = append(effect.Puts, next)
+	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
+	return next
 }

@@ -1,16 +1,19 @@
 package queue
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// maxDerived bounds how many effects one step decides by itself. What is left
-// over is done in the next step, which NextDeadline asks for at once.
+// maxDerived bounds how many effects one step decides without a request. The next step
+// decides the rest, and NextDeadline requests it at once.
 const maxDerived = 256
 
 // Core is the queue of reservations. It implements model.Core.
@@ -18,97 +21,95 @@ type Core struct {
 	config Config
 	now    time.Time
 	out    []model.Action
-
-	// What follows is a function of the records; set alone changes it.
-	versions  map[string]*version              // by uid
-	keys      core.Ordered[model.Key]          // every key that has a record
-	byKey     map[model.Key][]*version         // oldest first
-	children  map[string]int                   // versions that came of one, by its uid
-	stages    map[model.Key]*model.Stage       // by job and stage
-	stageKeys core.Ordered[model.Key]          // the same, in order
-	groups    map[string]*group                // queues that are not empty
-	leased    core.Ordered[*model.Reservation] // queued, with a lease to dispatch
-	executors map[string]uint32                // ordinals, by id
-	names     map[uint32]string                // and the other way round
-	// spent are the living with workers to be queued again, or that were, by
-	// stage and uid: the stage's record tells which.
-	spent     map[model.Key]map[string]*version
-	deadlines core.Ordered[deadline]  // of what expires or is forgotten
-	ended     core.Ordered[deadline]  // those of them that are forgotten
-	unsettled map[string]*version     // whose records call for a change
-	unnoted   map[string]*version     // whose record is to say that they are ACTIVE
-	states    [model.Replaced + 1]int // records by stored state
-	stored    usage                   // by all records
-	storedOf  map[string]usage        // and by those of a job
-	pending   []pending               // effects that are not durable
-	pendingOf map[model.Ref]int       // and how many of them touch a record
-	ready     *model.Ready            // nil while no registry has begun
-	held      held                    // what is left alone
-
-	// subject is what the step decides about by itself.
+	// subject is the reservation that the step decides about without a request.
 	subject model.Ref
 
-	// What follows is this leader's alone and may be lost with it.
-	term          int64
-	revision      int64 // everything durable up to it is known
-	viewed        int64 // and everything of other services up to it
-	place, serial int64
-	due           map[string]*group // whose head may be tried
-	cause         WakeCause         // of what becomes due in this step
-	causes        [wakeCauses]bool  // of what is due
-	counts        Counts
-	wakes         int64     // counts the times that all became due
-	wakeAt        time.Time // of the debounced wake-up
-	retryAt       time.Time // of the timer
-	notBefore     time.Time // of the next cycle
-	cycles        int64
-	plainCycles   int64 // the highest of those that is at most model.HighestJump
-	flight        *flight
-	dispatching   map[string]int64    // the revisions of what the dispatch in flight holds, by uid; nil without one
-	nextDispatch  time.Time           // not before
-	noteAt        time.Time           // when what is unnoted is written at the latest
-	taken         map[string]*version // taken, the task not seen yet
-	granted       map[string]*version // granted, the lease not seen yet
-	waiting       map[uint64]*waiter  // cancels to be answered, by token
-	freed         []*version          // whose cancel may be answered
+	records
+	journal
+	leadership
+	quarantine quarantine
+	scheduler  *scheduler.Scheduler // the pending reservations
+}
+
+// records are the records that the core knows, with indexes over them. Only set and
+// update change them.
+type records struct {
+	versions  map[string]*version              // by UID
+	keys      core.Ordered[model.Key]          // every key that has a record
+	byKey     map[model.Key][]*version         // oldest first
+	children  map[string]int                   // number of versions with this parent
+	stages    map[model.Key]*model.Stage       // by job and stage
+	stageKeys core.Ordered[model.Key]          // the same, in order
+	leased    core.Ordered[*model.Reservation] // queued, with a lease to dispatch
+	executors map[string]uint32                // ordinals by ID
+	names     map[uint32]string                // and IDs by ordinal
+	// returned are the living versions with workers that the assigner returned to be
+	// requeued, by stage and UID. The record of the stage shows which were requeued.
+	returned      map[model.Key]map[string]*version
+	expiring      core.Ordered[deadline]  // queued versions with a queueTimeout
+	ended         core.Ordered[deadline]  // ended versions, by when they are forgotten
+	unsettled     map[string]*version     // their records call for a change
+	pendingActive map[string]*version     // dispatched, and not yet recorded as ACTIVE
+	states        [model.Replaced + 1]int // number of records by stored state
+	stored        usage                   // of all records
+	storedOf      map[string]usage        // of those of a job
+	ready         *model.Ready            // nil until a registry waits for readiness
+	place         int64                   // the highest that a record or this core used
+}
+
+// leadership belongs to the current term. It is lost with the leader.
+type leadership struct {
+	term         int64               // 0 before the replica leads
+	serial       int64               // of the last UID
+	revision     int64               // every write up to it is known
+	viewed       int64               // the view shows every write up to it
+	counts       Counts              // without those of the scheduler
+	dispatching  map[string]int64    // revisions by UID in the dispatch in flight; nil without one
+	nextDispatch time.Time           // no dispatch before
+	noteAt       time.Time           // when pendingActive is recorded at the latest
+	accepted     map[string]*version // by the assigner, and the view has no task yet
+	granted      map[string]*version // by executor-state, and the view has no lease yet
+	waiting      map[uint64]*waiter  // cancels that are not answered, by token
+	freed        []*version          // changed versions with waiters
 }
 
 var _ model.Core = (*Core)(nil)
 
-// New makes a core that knows of nothing.
+// New returns a core that knows no records.
 func New(config Config) *Core {
 	c := &Core{
-		config:    config.withDefaults(),
-		versions:  map[string]*version{},
-		keys:      core.NewOrdered(model.Key.Compare),
-		byKey:     map[model.Key][]*version{},
-		children:  map[string]int{},
-		stages:    map[model.Key]*model.Stage{},
-		stageKeys: core.NewOrdered(model.Key.Compare),
-		groups:    map[string]*group{},
-		executors: map[string]uint32{},
-		names:     map[uint32]string{},
-		spent:     map[model.Key]map[string]*version{},
-		deadlines: core.NewOrdered(deadline.compare),
-		ended:     core.NewOrdered(deadline.compare),
-		unsettled: map[string]*version{},
-		unnoted:   map[string]*version{},
-		storedOf:  map[string]usage{},
-		pendingOf: map[model.Ref]int{},
-		due:       map[string]*group{},
-		taken:     map[string]*version{},
-		granted:   map[string]*version{},
-		waiting:   map[uint64]*waiter{},
+		config: config.withDefaults(),
+		records: records{
+			versions:      map[string]*version{},
+			keys:          core.NewOrdered(model.Key.Compare),
+			byKey:         map[model.Key][]*version{},
+			children:      map[string]int{},
+			stages:        map[model.Key]*model.Stage{},
+			stageKeys:     core.NewOrdered(model.Key.Compare),
+			executors:     map[string]uint32{},
+			names:         map[uint32]string{},
+			returned:      map[model.Key]map[string]*version{},
+			expiring:      core.NewOrdered(deadline.compare),
+			ended:         core.NewOrdered(deadline.compare),
+			unsettled:     map[string]*version{},
+			pendingActive: map[string]*version{},
+			storedOf:      map[string]usage{},
+		},
+		journal:    journal{tentative: map[model.Ref]*tentative{}},
+		leadership: leadership{accepted: map[string]*version{}, granted: map[string]*version{}, waiting: map[uint64]*waiter{}},
+		quarantine: quarantine{stages: map[model.Key]bool{}, uids: map[string]bool{}},
+		scheduler:  scheduler.New(config.Scheduling),
 	}
-	c.leased = core.NewOrdered(c.compare)
+	c.leased = core.NewOrdered(c.scheduler.Compare)
 	return c
 }
 
-// Step implements model.Core. Decisions of the core's own are taken only when
-// the view is consistent, which is not between the changes of one batch, and
-// not while it lags behind what an abandoned effect ran into.
+// Step implements model.Core. The core makes its own decisions only when the view is
+// consistent: not between the changes of one batch, and not while the view lags behind
+// what made an effect fail.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
-	c.now, c.out, c.cause, c.subject = now, nil, causeOf(event), model.Ref{}
+	c.now, c.out, c.subject = now, nil, model.Ref{}
+	c.scheduler.Cause = causeOf(event)
 	switch e := event.(type) {
 	case model.Changed:
 		c.changed(e)
@@ -127,22 +128,35 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.committed(e)
 	case model.Input:
 		c.handle(e)
-	case CycleDone:
-		c.cycleDone(e)
+	case scheduler.CycleDone:
+		c.scheduler.CycleDone(c.now, e, c.decided)
 	case DispatchDone:
 		c.dispatchDone(e)
 	}
 	if c.term != 0 {
-		c.cause = WakeChange
+		c.scheduler.Cause = scheduler.WakeChange
 		c.getReady()
 		c.settle()
-		c.note()
+		c.noteActive()
 		c.answerFreed()
 		c.wakeUp()
 		c.dispatch()
-		c.sendCycle()
+		c.startCycle()
 	}
 	return c.out
+}
+
+// causeOf returns why heads become due while an event is applied.
+func causeOf(event model.Event) scheduler.WakeCause {
+	switch e := event.(type) {
+	case model.Input:
+		if _, upsert := e.Request.(model.Upsert); !upsert {
+			return scheduler.WakeCancel
+		}
+	case model.Changed, model.Progress, scheduler.CycleDone:
+		return scheduler.WakeSuccess
+	}
+	return scheduler.WakeChange
 }
 
 // NextDeadline implements model.Core.
@@ -153,59 +167,67 @@ func (c *Core) NextDeadline() time.Time {
 	if len(c.unsettled) > 0 || c.tooManyEnded() {
 		return c.now
 	}
-	next := earliest(earliest(earliest(c.wakeAt, c.retryAt), c.readyAt()), c.noteAt)
-	if c.deadlines.Len() > 0 {
-		next = earliest(next, c.deadlines.At(0).at)
+	debounce, timer := c.scheduler.Deadlines()
+	deadlines := []time.Time{debounce, timer, c.readyAt(), c.noteAt}
+	for _, set := range []*core.Ordered[deadline]{&c.expiring, &c.ended} {
+		if first, ok := set.First(); ok {
+			deadlines = append(deadlines, first.at)
+		}
 	}
-	if c.mayStartCycle() {
-		next = earliest(next, c.notBefore)
+	if c.maySchedule() {
+		deadlines = append(deadlines, c.scheduler.NextCycle())
 	}
 	if c.mayDispatch() {
-		next = earliest(next, c.nextDispatch)
+		deadlines = append(deadlines, c.nextDispatch)
+	}
+	var next time.Time // zero means never
+	for _, at := range deadlines {
+		if next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
 	}
 	return next
 }
 
-// earliest is the earlier of two times of which zero means never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+func (c *Core) handle(in model.Input) {
+	if err := c.carryOut(in.Token, in.Request); err != nil {
+		c.once(func() { c.out = append(c.out, model.Reply{Token: in.Token, Err: err}) })
 	}
-	return a
 }
 
-func (c *Core) handle(in model.Input) {
-	if err := c.untouchable(in.Request); err != nil {
-		c.refuse(in.Token, err)
-		return
+// carryOut decides on a request and replies, or returns why the request is rejected.
+func (c *Core) carryOut(token uint64, in any) error {
+	if err := cmp.Or(request.Validate(in), c.checkQuarantine(in)); err != nil {
+		return err
 	}
-	switch request := in.Request.(type) {
+	switch r := in.(type) {
 	case model.Upsert:
-		c.upsert(in.Token, request)
-	case Cancel:
-		c.cancel(in.Token, request)
-	case CancelJob:
-		c.cancelJob(in.Token, request)
-	case Flush:
-		c.flush(in.Token, request)
+		return c.upsert(token, request.WithDefaults(r))
+	case request.Cancel:
+		return c.cancel(token, r)
+	case request.CancelJob:
+		return c.cancelJob(token, r)
+	case request.CancelWorkers:
+		return c.cancelWorkers(token, r)
+	case request.Flush:
+		return c.flush(token, r)
 	case MarkReady:
-		c.markReady(in.Token)
-	case CancelWorkers:
-		c.cancelWorkers(in.Token, request)
-	default:
-		c.refuse(in.Token, fault.New(fault.Internal, fault.ReasonInternal, "the queue knows no request %T", request))
+		c.markReady(token)
+		return nil
 	}
+	return fault.New(fault.Internal, fault.ReasonInternal, "the queue has no request %T", in)
 }
 
 func (c *Core) elected(e model.Elected) {
 	c.term = e.Term
-	c.putAside()
+	c.scheduler.Lead(e.Term)
+	c.applyQuarantine()
 	c.reached(e.Revision)
-	c.wake(WakeReady)
+	c.scheduler.Wake(scheduler.WakeReady)
 }
 
-// reached learns that the view shows everything up to a revision: leases
-// granted by then speak for themselves.
+// reached notes that the view shows every write up to a revision. Leases granted by then
+// are in the view.
 func (c *Core) reached(revision int64) {
 	c.revision = max(c.revision, revision)
 	c.viewed = max(c.viewed, revision)
@@ -217,14 +239,14 @@ func (c *Core) reached(revision int64) {
 	}
 }
 
-// changed takes a record from the view. What came before is kept when the
-// record that is held is newer: the view then shows what this core replaced.
+// changed takes a record from the view. An older reservation than the known one is
+// ignored: the view then shows what this core has replaced since.
 func (c *Core) changed(e model.Changed) {
 	if v := c.versions[e.Ref.ID]; e.Ref.Kind == model.KindReservation && v != nil && v.r != nil && e.Mod < v.r.Mod {
 		return
 	}
-	if c.term != 0 && c.freesCapacity(e) && c.wakeAt.IsZero() {
-		c.wakeAt = c.now.Add(c.config.Debounce)
+	if c.term != 0 && c.freesCapacity(e) {
+		c.scheduler.InventoryChanged(c.now)
 	}
 	switch r := e.Record.(type) {
 	case *model.Reservation:
@@ -240,9 +262,9 @@ func (c *Core) changed(e model.Changed) {
 	}
 }
 
-// freesCapacity says whether a change of the view may let something fit that
-// did not: an executor that came or changed, a lease that holds less, another
-// rule of which executors may be used.
+// freesCapacity reports whether a change of the view may let a reservation fit that did
+// not: an executor joined or changed, a lease shrank, or the rules changed which
+// executors may be used.
 func (c *Core) freesCapacity(e model.Changed) bool {
 	switch e.Ref.Kind {
 	case model.KindExecutor, model.KindLive:
@@ -256,7 +278,43 @@ func (c *Core) freesCapacity(e model.Changed) bool {
 	return false
 }
 
-// newUID names the next version: unique because terms are.
+// maySchedule reports whether the scheduler may start a cycle: every candidate must be
+// durable.
+func (c *Core) maySchedule() bool { return c.isReady() && len(c.pending) == 0 }
+
+func (c *Core) startCycle() {
+	if !c.maySchedule() {
+		return
+	}
+	if cycle, started := c.scheduler.StartCycle(c.now, c.revision); started {
+		c.out = append(c.out, cycle)
+	}
+}
+
+// decided applies what a cycle decided about a candidate.
+func (c *Core) decided(uid string, o *model.Outcome) {
+	v := c.versions[uid]
+	switch {
+	case o.Result != model.Granted:
+		c.reindexUnsettled(v)
+	case o.Lease > c.viewed:
+		c.granted[uid] = v
+		c.update(v, func() { v.granted = o.Lease })
+	}
+}
+
+// wakeUp runs the scheduler's timers. Before the registry is ready nothing is tried.
+func (c *Core) wakeUp() {
+	if !c.isReady() {
+		c.scheduler.Pause()
+		return
+	}
+	if c.scheduler.Tick(c.now, len(c.accepted) > 0) {
+		c.retryAccepted()
+	}
+}
+
+// newUID returns the UID of the next version, which is unique because terms are.
 func (c *Core) newUID() string {
 	c.serial++
 	return strconv.FormatInt(c.term, 36) + "-" + strconv.FormatInt(c.serial, 36)

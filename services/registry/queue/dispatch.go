@@ -5,8 +5,7 @@ import "berth.dev/pkg/model"
 // maxDispatch bounds the tasks of one dispatch.
 const maxDispatch = 64
 
-// dispatch dispatches leases, in the order of the queue. They are out of their
-// queues: what is leased is dispatched first, head or not.
+// dispatch dispatches leased versions in the order of the queue, head of a group or not.
 func (c *Core) dispatch() {
 	if !c.mayDispatch() || c.now.Before(c.nextDispatch) {
 		return
@@ -22,51 +21,52 @@ func (c *Core) dispatch() {
 			Key: r.Key, UID: r.UID, Mod: r.Mod, Lease: c.versions[r.UID].leaseRevision(), Trace: r.Trace,
 		})
 	}
-	c.nextDispatch = c.now.Add(c.config.MinDelay)
+	c.nextDispatch = c.now.Add(c.config.Scheduling.MinDelay)
 	c.out = append(c.out, call)
 }
 
-// mayDispatch says whether a call may be made, as soon as its time has come.
+// mayDispatch reports whether there is something to dispatch, from nextDispatch on.
 func (c *Core) mayDispatch() bool {
 	return c.isReady() && len(c.pending) == 0 && c.leased.Len() > 0 && c.dispatching == nil
 }
 
-// dispatchDone takes what the assigner answered to the call in flight. What it took is
-// ACTIVE as soon as the view shows the task. What it refused as it still is goes to the
-// tail; what changed meanwhile is dispatched again as it is now.
+// dispatchDone applies the assigner's answer to the dispatch in flight. An accepted
+// version becomes ACTIVE when the view shows its task. A refused one goes to the tail,
+// unless it has changed since: then it is dispatched again as it is now.
 func (c *Core) dispatchDone(done DispatchDone) {
-	mods := c.dispatching
+	revisions := c.dispatching
 	c.dispatching = nil
 	for _, outcome := range done.Outcomes {
-		v := c.versions[outcome.UID]
-		if v != nil && v.r != nil {
-			c.subject = v.r.Ref()
-		}
-		mod, sent := mods[outcome.UID]
-		if sent && outcome.Accepted {
-			c.counts.Taken++
-		} else if sent {
-			c.counts.Refused++
-		}
-		if !sent || v == nil || !v.is(model.Queued) || v.header != nil {
+		revision, sent := revisions[outcome.UID]
+		if !sent {
 			continue
 		}
+		if outcome.Accepted {
+			c.counts.Taken++
+		} else {
+			c.counts.Refused++
+		}
+		v := c.versions[outcome.UID]
+		if v == nil || !v.is(model.Queued) || v.header != nil {
+			continue
+		}
+		c.subject = v.r.Ref()
 		switch {
 		case outcome.Accepted:
-			c.taken[v.uid] = v
-			c.update(v, func() { v.taken = true })
-		case v.r.Mod == mod:
+			c.accepted[v.uid] = v
+			c.update(v, func() { v.accepted = true })
+		case v.r.Mod == revision:
 			c.update(v, func() { v.refused = true })
 		}
 	}
 	c.subject = model.Ref{}
 }
 
-// forgetTaken dispatches again what was taken and has no task in the view for
-// as long as the timer runs: nothing rests on an answer alone.
-func (c *Core) forgetTaken() {
-	for uid, v := range c.taken {
-		delete(c.taken, uid)
-		c.update(v, func() { v.taken = false })
+// retryAccepted dispatches accepted versions again whose task the view has not shown for
+// an interval of the timer: nothing relies on an answer alone.
+func (c *Core) retryAccepted() {
+	for uid, v := range c.accepted {
+		delete(c.accepted, uid)
+		c.update(v, func() { v.accepted = false })
 	}
 }

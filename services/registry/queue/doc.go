@@ -1,30 +1,40 @@
 // Package queue is the core of the registry: the queue of reservations, as a
 // deterministic machine without clock, I/O or goroutine (see model.Core).
 //
-//	Upsert ─▶ QUEUED ──SendCycle──▶ lease ──Dispatch──▶ task header ─▶ ACTIVE ─▶ COMPLETED
+//	Upsert ─▶ QUEUED ──StartCycle──▶ lease ──Dispatch──▶ task header ─▶ ACTIVE ─▶ COMPLETED
 //	             │   (executor-state)        (assigner)                  │
 //	             ├─▶ CANCELLED, EXPIRED, REPLACED                    CANCELLING ─▶ CANCELLED
 //	             └◀── a requeue of one worker, or a round of all ◀───────┘
 //
-// It promises: a reservation that was accepted is in its queue, in its place,
-// until it is dispatched, cancelled, replaced or expired; each queue is strict;
-// queues do not wait for each other; and everything is derived from records, so
-// that any replica goes on where another stopped.
+// It promises:
 //
-// # What an upsert does
+//   - An accepted reservation keeps its place in its queue until it is dispatched,
+//     cancelled, replaced or expired.
+//   - Each queue is strict, and queues do not block each other; see package scheduler.
+//   - Every decision is derived from records, so any replica continues where another
+//     one stopped.
 //
-// Of a key, the living versions are what is queued as it was asked for (Q: no
-// task header yet, with a lease or without; one version, or more where parts of
-// it go ahead), any number that were started (A: ACTIVE, or QUEUED with a task
-// header), and requeues of single workers, which count as workers of A whether
-// queued or started. One being cancelled is not living. The newest of what was
-// asked for stands for the others, before parts and those before requeues. The
-// first row that holds is done:
+// Package request validates requests and compares them, package scheduler orders pending
+// reservations and starts the scheduling cycles. Read core.go and version.go first, then
+// index.go and journal.go, then upsert.go with living.go, cancel.go, settle.go.
+//
+// # Upserts
+//
+// The living versions of a key are:
+//
+//   - Q, which is queued as requested: without a task header, with a lease or without
+//     one. It is one version, or several if parts of it go ahead.
+//   - A, any number of started versions: ACTIVE, or QUEUED with a task header.
+//   - Requeues of single workers. They count as workers of A, queued or started.
+//
+// A version that is being cancelled is not living. The newest requested version
+// represents the key, before parts, and parts before requeues. The first row that holds
+// decides:
 //
 //	a version or the stage knows the requestId   its first result, nothing changes
-//	ifEpoch is not that of what stands for them  EPOCH_MISMATCH
-//	same body and workers as that one, or as
-//	all living ones together:
+//	ifEpoch is not that of the representative    EPOCH_MISMATCH
+//	same body and workers as the representative,
+//	or as all living versions together:
 //	   Q's priority differs                      REORDERED: priority and labels stored
 //	   otherwise                                 UNCHANGED: only the call is remembered
 //	an explicit number was used before           WORKER_ID_USED
@@ -34,146 +44,109 @@
 //	Q, same constraints, workers ⊆ Q's           REPLACED, new uid, Q's place, its
 //	                                             parts included
 //	Q, anything else                             REPLACED, new uid, at the tail
-//	A only                                       REPLACED: new uid, at the tail, beside A
+//	A only                                       REPLACED: new uid, at the tail, A stays
 //
-// The body is compared without labels and priority. Left to queue is what is
-// asked for but for the workers of A that have not ended. Workers of A that are
-// not named are left alone, and those that live keep the body they were started
-// with. Constraints are compared like matching does, without regard to case. All
-// living ones together include what is COMPLETED of a batch as long as some of it
-// lives, and leave out what was cancelled one by one. Naming exactly the workers of
-// the version that stands for them, if it was started, is UNCHANGED even if some of
-// those were cancelled.
+// The body is compared without labels and priority, and constraints are compared as
+// matching does, without regard to case. Left to queue are the requested workers without
+// those of A that have not ended. Workers of A that the request does not name stay, and
+// living ones keep the body they were started with. All living versions together include
+// the COMPLETED workers of a batch while others of it live, and exclude workers that were
+// cancelled one by one. If the representative was started, naming exactly its workers is
+// UNCHANGED even if some of them were cancelled.
 //
 // # Workers and numbers
 //
-// The first number of a worker index is 1. A stage's record holds the highest number
-// used of each worker index: queued once is used. An explicit number is higher than
-// that, or one that Q asks for, or a worker of A that lives; anything else is
-// WORKER_ID_USED. With count: n a worker index that lives is not asked for, one that Q
-// asks for keeps its number, and any other takes the highest used + 1. A count
-// compares as the same workers with what holds exactly the worker indexes 0 to n-1,
-// whatever their numbers, ended ones included: what is sent again is UNCHANGED
-// and refills no worker index. A worker that was queued again goes by the numbers of its
-// earlier rounds, too: asked for by one of them, it is there.
+// The first number of a worker index is 1. The record of a stage has the highest used
+// number of each worker index; a number is used once it was queued. An explicit number
+// must be higher, or one that Q requests, or a living worker of A. Any other is
+// WORKER_ID_USED. With count: n, living worker indexes are not requested again, those of
+// Q keep their numbers, and all others take the highest used number + 1. A count equals a
+// set of workers that has exactly the worker indexes 0 to n-1, whatever their numbers,
+// ended ones included: a repeated request is UNCHANGED and refills no worker index. A
+// requeued worker may be named by the numbers of its earlier rounds.
 //
 // # Cancelling single workers
 //
-// CancelWorkers takes workers away wherever they are in the stage. A version that
-// was not dispatched is REPLACED in its place by one without them, or CANCELLED
-// when none is left. Of one that was, those that have not ended become unwanted:
-// the assigner evicts them, and nothing queues them again. It is answered when
-// each of them is EVICT or further in the view, or its task stopped or gone. An
-// unwanted worker is not asked for any more: its index may be filled at once.
+// CancelWorkers removes workers wherever they are in the stage. A version that was not
+// dispatched is REPLACED in its place by one without them, or CANCELLED if none is left.
+// In a dispatched version, workers that have not ended become unwanted: the assigner
+// evicts them, and they are not requeued. The reply comes when each of them is EVICT or
+// further in the view, or its task is stopped or deleted. An unwanted worker is no longer
+// requested, so its index may be filled at once.
 //
-// # Requeue
+// # Requeues
 //
-// A worker that the assigner gave up for the queue (FAILED, with Requeue) is
-// queued again as a version for itself, with its next number, one round later,
-// avoiding the executor that failed for ten minutes (model.AvoidFor) from when it
-// did, which the record keeps: any leader sends the same. Its parent is the
-// version it failed in. It is dropped unless that lives, when the worker is
-// unwanted, when its index is at or above the target size of the stage, and when
-// the stage knows a higher number of the worker index: so it is done exactly once, by
-// whichever leader, or not at all where the job service was faster. A version is
-// not COMPLETED before its requeues were made. A cancel of the key, of the
-// parent's epoch, of the job or of the worker by an earlier number includes them;
-// a lower target drops those of worker indexes at or above it. An ended version is kept as
-// long as one that came of it.
+// A worker that the assigner returned to the queue (FAILED, with Requeue) is queued again
+// as a version of its own, with its next number, one round later. It avoids the failed
+// executor for ten minutes (model.AvoidFor) from the failure on, which the record keeps,
+// so any leader sends the same. Its parent is the version that it failed in. The requeue
+// is dropped if the parent no longer lives, if the worker is unwanted, if its index is at
+// or above the target size of the stage, and if the stage has a higher number of the
+// index. So it is made exactly once, by any leader, or not at all if the job service was
+// faster. A version is COMPLETED only after its requeues were made. A cancel of the key,
+// of the parent's epoch, of the job, or of the worker by an earlier number includes them.
+// A lower target drops those of worker indexes at or above it. An ended version is kept
+// as long as any version that has it as its parent.
 //
 // # Rounds
 //
-// A batch that was to start together and could not is withdrawn by the assigner.
-// When all of it has ended and nothing is leased to it, it is REPLACED
-// (NOT_TOGETHER) by the whole of it once more, in its place, every worker with
-// its next number, but for the unwanted. Once maxAttempts rounds are spent it is
-// FAILED (ROUNDS_EXHAUSTED), and tells what each of them came to.
+// If a batch that was to start together cannot, the assigner withdraws it. When all of it
+// has ended and nothing is leased to it, it is REPLACED (NOT_TOGETHER) by the same batch
+// in its place, every worker with its next number, without the unwanted ones. After
+// maxAttempts rounds it is FAILED (ROUNDS_EXHAUSTED), and its message has the reason of
+// each.
 //
 // # Best effort
 //
-// Where a batch need not be whole (Config.BestEffort, or the request), a cycle
-// that refuses it while some of it fits splits it: that many workers, the first
-// in order of index, become a part, a version with a lease of its own; the rest
-// keeps uid and place and asks for less. Parts may be split again. The mode is
-// looked at when the answer comes and never stored, so it may change while
-// reservations wait. What is to start together is never split.
-//
-// # Order
-//
-// A queue is ordered by the Order, then the place: a sequence that only rises.
-// Requeues come before all else, among themselves by place alone, in each queue
-// and across queues. A version that takes the place of another inherits place and
-// epoch; parts share theirs with the rest of the batch, the lower worker indexes first.
-// Between
-// decision and commit a version has no epoch and orders behind all that have.
-// The strategies and their names are in order.go, and one more is a line there.
-//
-// # Scheduling cycles
-//
-// One scheduling cycle is in flight at most. One starts when a head may be tried: a new
-// head or a changed one at once; one that did not fit only after a wake-up, which is
-// the inventory's change (Config.Debounce after the first) or the timer
-// (Config.RetryEvery). Behind each head goes an ordered prefix of its queue, as
-// far as the last cycle found room there and as Config.CycleCandidates and
-// Config.CycleWorkers allow, in one order of all.
-// A STALE or BEHIND candidate needs nothing: whatever changes a head makes it due again.
-// What a cycle did not get to (LATER) is due at once, and so is what it had no room for:
-// a cycle is one message (Config.CycleBytes).
-// Between two cycles, and between two dispatches, lies at least
-// Config.MinDelay.
-//
-// Each cycle has the heads of all queues, whatever triggers it: what became
-// free goes by precedence, and not to the queue that is woken first. Counted is,
-// of each cycle, what triggered it: the inventory, the timer, a cancel or flush, a
-// grant, readiness, or a head that came or changed.
+// If a batch is not all-or-nothing (Config.BestEffort, or the request) and a cycle refuses
+// it while some of it fits, it is split. That many workers, the first in order of index,
+// become a part: a version with a lease of its own. The rest keeps UID and place and has
+// fewer workers. A part may be split again. The mode is evaluated when the outcome comes
+// and never stored, so it may change while reservations are pending. A batch that starts
+// together is never split.
 //
 // # Readiness
 //
-// Nothing is tried, dispatched or shown as the whole of what waits before
-// the ready mark is stored: once in a cluster's life, and once more after a
-// restore took it away. With ReadyAuto the first leader stores it as it begins.
-// With ReadyOnSignal it stores that it has begun to wait; MarkReady ends that,
-// or Config.ReadinessGrace counted from then, whoever leads meanwhile. Requests
-// are taken all the time, and what waits may expire.
+// Before the ready mark is stored, nothing is tried or dispatched, and the demand is not
+// shown. The mark is stored once in a cluster's life, and once more after a restore
+// removed it. With ReadyAuto, the first leader stores it as its term begins. With
+// ReadyOnSignal, it stores that it began to wait. MarkReady ends the wait, and so does
+// Config.ReadinessGrace, counted from then on, whichever replica leads. Requests are
+// accepted all the time, and pending reservations may expire.
 //
 // # Dispatch
 //
-// What holds a lease and has no task header is out of its queue and dispatched
-// first, in the queue's order, up to 64 in one call, one call in flight. A version is
-// ACTIVE when the view shows the header complete, never on an answer alone; its record says so with the next that is written, or 20 ms later by itself:
-// so every ACTIVE version has been seen with its lease and task, and a task
-// that is missing later has gone. What the assigner refuses as it still is
-// becomes REPLACED (DISPATCH_REJECTED) by a version with a new uid at the tail,
-// body, workers, createdAt and remembered calls the same: the lease then belongs
-// to an ended version and is swept like any other.
+// A version with a lease and without a task header is out of its queue. Leased versions
+// are dispatched in the order of the queue, up to 64 in one call, one call at a time. A
+// version is ACTIVE when the view shows the header complete, never on an answer alone. Its
+// record says so in the next transaction, or 20 ms later in one of its own. So the core
+// has seen every ACTIVE version with its lease and task, and a missing task was deleted.
+// If the assigner refuses a version that has not changed since, it is REPLACED
+// (DISPATCH_REJECTED) by a version with a new UID at the tail, with the same body,
+// workers, createdAt and remembered requests. The lease then belongs to an ended version
+// and is swept like any other.
 //
 // # Ends
 //
-// Whatever ends a QUEUED version compares that its task header is absent.
-// ACTIVE becomes COMPLETED, and CANCELLING CANCELLED, when the header says that
-// all workers have ended and no chunk of the lease is left; CANCELLING also when
-// its header is gone. Ended versions are kept for Config.KeepEnded, and
-// at most Config.MaxEnded of them where that is given; with a
-// job's last record go the records of its stages. queueTimeout counts from
-// createdAt and only while no lease is held; a requeue's or a round's wait begins
-// anew. A target size lower than the stage's latest cancels (TARGET_LOWERED) what
-// is queued under its other names, and of requeues those of worker indexes at or above it.
-//
-// Shown for a key is what stands for its versions that have not ended, or else
-// the newest.
-//
-// A flush ends as CANCELLED (FLUSHED) what is queued of a job or in a group, with
-// a lease or without one, and leaves what was dispatched.
+// Every effect that ends a QUEUED version requires that its task header is absent. ACTIVE
+// becomes COMPLETED, and CANCELLING becomes CANCELLED, when the header says that all
+// workers have ended and no chunk of the lease is left; CANCELLING also without a header.
+// Ended versions are kept for Config.KeepEnded, and at most Config.MaxEnded of them if
+// that is set. The records of a job's stages are deleted with its last version.
+// queueTimeout counts from createdAt, and only without a lease; it begins again with a
+// requeue or a round. A target size below the stage's latest one cancels (TARGET_LOWERED)
+// what is queued under the stage's other names, and requeues of worker indexes at or
+// above it.
 //
 // # Requests
 //
-// Every reply comes in the step in which all that was decided before it is
-// durable, so an Upserted carries its epoch. Abandoned takes the replies of what
-// it takes back along: those inputs are to be given again. An input given again
-// though its reply is still owed is answered once.
+// A reply comes in the step in which every earlier decision is durable, so an Upserted has
+// its epoch. Abandoned drops the replies of the effects that it takes back: the driver
+// gives those inputs again. An input that is given again while its reply is pending is
+// answered once.
 //
-// A version remembers the last 32 calls that made or changed it, and a stage's
-// record the last 32 that changed nothing: a late copy of one of these must not
-// be decided on what has become of the stage since. A cancel of many versions takes several
-// effects, of which the last carries the mark: found, all was done.
+// A version remembers the last 32 requests that made or changed it, and a stage the last
+// 32 that changed nothing: a late copy of such a request must not be decided by the
+// current state of the stage. A cancel of many versions takes several effects. Only the
+// last one has the mark of the request, so the mark shows that all was done.
 package queue

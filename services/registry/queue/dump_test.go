@@ -9,14 +9,18 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// dump tells everything of a core that is a function of records, and the facts
-// that calls in flight have told.
+// dump shows everything in a core that is a function of records, and the answers of
+// calls in flight.
 func (c *Core) dump() string {
 	var b strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(c.versions)) {
 		v := c.versions[uid]
-		fmt.Fprintf(&b, "version %s in %s granted=%d taken=%v refused=%v deadline=%v queued=%v leased=%v\n",
-			uid, v.group, v.granted, v.taken, v.refused, v.deadline, v.queued != nil, v.leased != nil)
+		position := 0
+		if v.entry.Group != nil {
+			position = v.entry.Position()
+		}
+		fmt.Fprintf(&b, "version %s granted=%d accepted=%v refused=%v due=%v position=%d leased=%v\n",
+			uid, v.granted, v.accepted, v.refused, v.due != nil, position, v.leased != nil)
 		if v.r != nil {
 			fmt.Fprintf(&b, "  %+v\n", *v.r)
 		}
@@ -38,32 +42,31 @@ func (c *Core) dump() string {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "children %v, executors %v, names %v\n", c.children, c.executors, c.names)
-	for _, key := range slices.SortedFunc(maps.Keys(c.spent), model.Key.Compare) {
-		fmt.Fprintf(&b, "spent in %v: %v\n", key, slices.Sorted(maps.Keys(c.spent[key])))
+	for _, key := range slices.SortedFunc(maps.Keys(c.returned), model.Key.Compare) {
+		fmt.Fprintf(&b, "returned in %v: %v\n", key, slices.Sorted(maps.Keys(c.returned[key])))
 	}
 	for key := range c.stageKeys.All() {
 		fmt.Fprintf(&b, "stage %+v\n", *c.stages[key])
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
-		g := c.groups[id]
-		fmt.Fprintf(&b, "group %s workers=%d:", id, g.workers)
-		for r := range g.order.All() {
-			b.WriteString(" " + r.UID)
-		}
-		b.WriteByte('\n')
+	for _, g := range c.scheduler.Groups() {
+		fmt.Fprintf(&b, "group %s: %d reservations, %d workers\n", g.ID, g.Len(), g.Workers)
 	}
 	b.WriteString("leased:")
 	for r := range c.leased.All() {
 		b.WriteString(" " + r.UID)
 	}
-	b.WriteString("\ndeadlines:")
-	for d := range c.deadlines.All() {
+	b.WriteString("\nexpiring:")
+	for d := range c.expiring.All() {
+		fmt.Fprintf(&b, " %s at %v", d.uid, d.at)
+	}
+	b.WriteString("\nended:")
+	for d := range c.ended.All() {
 		fmt.Fprintf(&b, " %s at %v", d.uid, d.at)
 	}
 	fmt.Fprintf(&b, "\nunsettled: %v\n", slices.Sorted(maps.Keys(c.unsettled)))
 	fmt.Fprintf(&b, "ready: %+v\n", c.ready)
 	fmt.Fprintf(&b, "stored: %+v, by job %v\n", c.stored, c.storedOf)
 	fmt.Fprintf(&b, "states: %v, %d keys, %d stages, %d pending of %d\n",
-		c.states, len(c.byKey), len(c.stages), len(c.pending), len(c.pendingOf))
+		c.states, len(c.byKey), len(c.stages), len(c.pending), len(c.tentative))
 	return b.String()
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
-// However many reservations end within KeepEnded, at most MaxEnded of them are
-// kept, the newest; and time forgets those as it does without the bound.
+// However many reservations end within KeepEnded, at most MaxEnded of them are kept, the
+// newest. Those are forgotten after KeepEnded as without the bound.
 func TestEndedVersionsAreBoundedByCount(t *testing.T) {
 	const most, all = 5, 60
 	w := newWorld(Config{MaxEnded: most, KeepEnded: time.Hour})
@@ -17,7 +18,7 @@ func TestEndedVersionsAreBoundedByCount(t *testing.T) {
 	for i := range all {
 		key := model.Key{Job: fmt.Sprintf("j%02d", i), Stage: "s", Name: "main"}
 		w.input(ask(key.Job, 1))
-		w.input(Cancel{Key: key})
+		w.input(request.Cancel{Key: key})
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
 		if kept := w.kept(); kept > most {

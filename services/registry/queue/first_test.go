@@ -5,17 +5,18 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
-// The first cycle of a term has all heads and little behind them: what it does not
-// know of is not to keep the others waiting. What has room is tried at once after.
+// The first cycle of a term has all heads and few candidates behind them, since nothing
+// is known about capacity yet. The next cycle follows at once if they were granted.
 func TestFirstCycleOfATermIsShort(t *testing.T) {
-	const waiting, groups = 2000, 40
+	const waiting, groups, behind = 2000, 40, 32
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(waiting, groups, now)
+	c := standby(scheduler.Config{}, waiting, groups, now)
 	first := actionsOf[model.Cycle](c.Step(now, model.Elected{Term: 200_000, Revision: 200_000}))
-	if len(first) != 1 || len(first[0].Candidates) != groups+firstBehind {
-		t.Fatalf("%d cycles, the first of %d candidates; want one of %d", len(first), len(first[0].Candidates), groups+firstBehind)
+	if len(first) != 1 || len(first[0].Candidates) != groups+behind {
+		t.Fatalf("%d cycles, the first of %d candidates; want one of %d", len(first), len(first[0].Candidates), groups+behind)
 	}
 	heads := map[string]bool{}
 	for _, e := range first[0].Candidates {
@@ -24,7 +25,7 @@ func TestFirstCycleOfATermIsShort(t *testing.T) {
 	if len(heads) != groups {
 		t.Errorf("%d of %d heads are candidates", len(heads), groups)
 	}
-	done := CycleDone{Cycle: first[0].Number}
+	done := scheduler.CycleDone{Cycle: first[0].Number}
 	for i, e := range first[0].Candidates {
 		outcome := model.Outcome{UID: e.UID, Result: model.Granted, Lease: 200_001 + int64(i), Fitting: 4}
 		done.Outcomes = append(done.Outcomes, outcome)
@@ -42,8 +43,8 @@ func TestFirstCycleOfATermIsShort(t *testing.T) {
 	}
 }
 
-// commitAll has the effects of a step become durable, and theirs, and answers all
-// that was decided.
+// commitAll makes the effects of a step durable, and those that follow, and returns all
+// actions.
 func commitAll(c *Core, now time.Time, actions []model.Action) (all []model.Action) {
 	for revision := int64(300_000); len(actions) > 0; revision++ {
 		all = append(all, actions...)

@@ -6,18 +6,18 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
-// A flush of many goes in effects that a transaction takes. When some of them
-// became durable and the leader then went, a repeat does the rest and is
-// remembered.
-func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
+// A flush of many reservations takes several effects, each of which fits a transaction.
+// If the leader fails after some of them, a repeat does the rest and is remembered.
+func TestFlushOfManyContinuesAfterAFailover(t *testing.T) {
 	const many = 3*effectReservations + 7
 	w := started()
 	for i := range many {
 		w.input(ask(fmt.Sprintf("j%03d", i), 1))
 	}
-	flush := Flush{Group: withDefaults(ask("j", 1)).Spec.Constraints.Group(), RequestID: "f"}
+	flush := request.Flush{Group: request.WithDefaults(ask("j", 1)).Spec.Constraints.Group(), RequestID: "f"}
 	w.hold = true
 	if effects := actionsOf[model.Effect](w.input(flush)); len(effects) != 4 {
 		t.Fatalf("%d effects", len(effects))
@@ -45,8 +45,8 @@ func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
 	}
 }
 
-// What the assigner began with while the flush was decided is not ended: the
-// compare fails, and the flush given again leaves it alone.
+// A version that the assigner begins with while the flush is decided is not ended: the
+// compare fails, and the repeated flush skips it.
 func TestFlushLeavesWhatWasDispatched(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -55,7 +55,7 @@ func TestFlushLeavesWhatWasDispatched(t *testing.T) {
 	task := &model.TaskHeader{UID: "a-1", Complete: true}
 	unseen := model.Changed{Ref: task.Ref(), Record: task}
 	w.write(unseen)
-	flush := Flush{Group: w.core.versions["a-1"].group}
+	flush := request.Flush{Group: request.WithDefaults(ask("a", 1)).Spec.Constraints.Group()}
 	if actions := w.input(flush); len(actionsOf[model.Abandoned](actions)) != 1 {
 		t.Fatalf("not abandoned:\n%s", show(actions))
 	}

@@ -2,15 +2,18 @@ package queue
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 )
 
-// set is the one function that changes what the core knows of a record,
-// whether the view tells of it, a decision makes it or a roll-back takes it
-// back; nil for a key that is not there. It keeps every index.
+// set is the one function that changes what the core knows of a record: by the view, by
+// a decision, or by taking a decision back. A nil record means that the key does not
+// exist. It maintains every index.
 func (c *Core) set(ref model.Ref, record model.Record) {
 	switch ref.Kind {
 	case model.KindReservation:
@@ -28,22 +31,22 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		v := c.version(ref.ID)
 		c.update(v, func() {
 			v.header, _ = record.(*model.TaskHeader)
-			// A task that was seen speaks for itself, and so does its end.
-			v.taken = false
-			delete(c.taken, v.uid)
+			// The view shows the task, or its end: the answer no longer matters.
+			v.accepted = false
+			delete(c.accepted, v.uid)
 		})
 	case model.KindTaskChunk:
 		v := c.version(ref.ID)
 		c.update(v, func() {
 			setChunk(&v.tasks, ref.Chunk, record)
-			v.setSpent(ref.Chunk, record)
+			v.setReturned(ref.Chunk, record)
 		})
 	}
 }
 
 func setChunk[T model.Record](chunks *map[int32]T, n int32, record model.Record) {
-	chunk, there := record.(T)
-	if !there {
+	chunk, exists := record.(T)
+	if !exists {
 		delete(*chunks, n)
 		return
 	}
@@ -53,23 +56,34 @@ func setChunk[T model.Record](chunks *map[int32]T, n int32, record model.Record)
 	(*chunks)[n] = chunk
 }
 
+// setExecutor maintains the IDs that leases and tasks have ordinals of.
+func (c *Core) setExecutor(id string, record model.Record) {
+	if ordinal, known := c.executors[id]; known {
+		delete(c.names, ordinal)
+		delete(c.executors, id)
+	}
+	if e, exists := record.(*model.Executor); exists {
+		c.executors[id], c.names[e.Ordinal] = e.Ordinal, id
+	}
+}
+
 func (c *Core) setStage(key model.Key, record model.Record) {
-	before, had := c.stages[key]
-	stage, has := record.(*model.Stage)
-	if has {
+	before := c.stages[key]
+	stage, exists := record.(*model.Stage)
+	if exists {
 		c.stages[key] = stage
 	} else {
-		drop(&c.stages, key)
+		core.Drop(&c.stages, key)
 	}
 	switch {
-	case has && !had:
+	case exists && before == nil:
 		c.stageKeys.Insert(key)
-	case had && !has:
+	case !exists && before != nil:
 		c.stageKeys.Delete(key)
 	}
-	c.account(key.Job, 0, sizeOfStage(stage)-sizeOfStage(before))
-	for _, v := range c.spent[key] {
-		c.judge(v)
+	c.account(key.Job, usageOfStage(before), usageOfStage(stage))
+	for _, v := range c.returned[key] {
+		c.reindexUnsettled(v)
 	}
 }
 
@@ -77,17 +91,11 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 	v := c.version(ref.ID)
 	before := v.r
 	r, _ := record.(*model.Reservation)
-	was := v.stored
-	v.stored = usageOf(r)
-	c.account(ref.Key.Job, v.stored.queued-was.queued, v.stored.bytes-was.bytes)
-	switch {
-	case before == nil && r != nil:
-		defer c.adopt(r.Parent, 1)
-	case before != nil && r == nil:
-		defer c.adopt(before.Parent, -1)
-	}
+	stored := usageOf(r)
+	c.account(ref.Key.Job, v.stored, stored)
+	v.stored = stored
 	c.update(v, func() {
-		// One that is alone under its key need not move when it gets its epoch.
+		// A version that is alone under its key need not move when it gets its epoch.
 		relist := before == nil || r == nil || before.Epoch != r.Epoch && len(c.byKey[r.Key]) > 1
 		if before != nil {
 			c.states[before.State]--
@@ -96,22 +104,24 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 			}
 		}
 		if v.r = r; r == nil {
-			v.group = ""
 			return
-		}
-		if v.group == "" {
-			v.group = r.Spec.Constraints.Group()
 		}
 		c.states[r.State]++
 		if relist {
-			c.list(v)
+			c.enlist(v)
 		}
 		c.place = max(c.place, r.Place)
 	})
+	switch {
+	case before == nil && r != nil:
+		c.countChild(r.Parent, 1)
+	case before != nil && r == nil:
+		c.countChild(before.Parent, -1)
+	}
 }
 
-// adopt counts the versions that came of another.
-func (c *Core) adopt(parent string, n int) {
+// countChild changes the number of versions that have a parent.
+func (c *Core) countChild(parent string, n int) {
 	if parent == "" {
 		return
 	}
@@ -123,15 +133,7 @@ func (c *Core) adopt(parent string, n int) {
 	}
 }
 
-// drop deletes from an index that may have been large. A map never shrinks, so
-// one that is empty is made anew: what came and went takes no memory.
-func drop[K comparable, V any](index *map[K]V, key K) {
-	if delete(*index, key); len(*index) == 0 {
-		*index = map[K]V{}
-	}
-}
-
-// unlist takes a version out of those of its key.
+// unlist removes a version from those of its key. Slices in byKey never change.
 func (c *Core) unlist(v *version) {
 	key := v.r.Key
 	versions := slices.DeleteFunc(slices.Clone(c.byKey[key]), func(o *version) bool { return o == v })
@@ -139,12 +141,12 @@ func (c *Core) unlist(v *version) {
 		c.byKey[key] = versions
 		return
 	}
-	drop(&c.byKey, key)
+	core.Drop(&c.byKey, key)
 	c.keys.Delete(key)
 }
 
-// list puts a version among those of its key, the newest last.
-func (c *Core) list(v *version) {
+// enlist adds a version to those of its key, the newest last.
+func (c *Core) enlist(v *version) {
 	key := v.r.Key
 	versions := c.byKey[key]
 	if len(versions) == 0 {
@@ -154,30 +156,57 @@ func (c *Core) list(v *version) {
 	c.byKey[key] = slices.Insert(slices.Clone(versions), at, v)
 }
 
-// lastOf says whether a job has no more than one version left.
-func (c *Core) lastOf(job string) bool {
-	n := 0
-	for key := range c.keys.From(model.Key{Job: job}) {
-		if key.Job != job || n > 1 {
-			break
-		}
-		n += len(c.byKey[key])
-	}
-	return n <= 1
-}
-
-// byAge orders versions by the epoch that accepted them; those not durable yet
-// come last, in the order of their uids, which are of one term.
+// byAge orders versions by the epoch that accepted them. Those that are not durable come
+// last, in the order of their UIDs, which are of one term.
 func byAge(a, b *version) int {
 	durable := func(r *model.Reservation) uint64 { return uint64(r.Epoch) - 1 } // 0 wraps to the last
 	return cmp.Or(
 		cmp.Compare(durable(a.r), durable(b.r)),
 		cmp.Compare(len(a.uid), len(b.uid)),
-		cmp.Compare(a.uid, b.uid),
+		strings.Compare(a.uid, b.uid),
 	)
 }
 
-// version finds or makes what is known of a uid.
+// within returns the keys of a job, of one of its stages or of one name, in order and
+// from a key on. Without a job it returns all keys. The set must not change meanwhile.
+func within(keys *core.Ordered[model.Key], of, from model.Key) iter.Seq[model.Key] {
+	return func(yield func(model.Key) bool) {
+		for key := range keys.From(slices.MaxFunc([]model.Key{of, from}, model.Key.Compare)) {
+			in := (of.Job == "" || key.Job == of.Job) && (of.Stage == "" || key.Stage == of.Stage) && (of.Name == "" || key.Name == of.Name)
+			if !in || !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// versionsOf returns the versions within a scope, in order of their keys, the oldest of
+// each key first.
+func (c *Core) versionsOf(of model.Key) []*version {
+	var versions []*version
+	for key := range within(&c.keys, of, model.Key{}) {
+		versions = append(versions, c.byKey[key]...)
+	}
+	return versions
+}
+
+// isLastOf reports whether a job has at most one version left.
+func (c *Core) isLastOf(job string) bool {
+	n := 0
+	for key := range within(&c.keys, model.Key{Job: job}, model.Key{}) {
+		if n += len(c.byKey[key]); n > 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// inOrder returns versions of an index in the order of the queue.
+func (c *Core) inOrder(index map[string]*version) []*version {
+	return slices.SortedFunc(maps.Values(index), func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
+}
+
+// version returns what is known of a UID, and makes it if necessary.
 func (c *Core) version(uid string) *version {
 	v := c.versions[uid]
 	if v == nil {
@@ -187,119 +216,109 @@ func (c *Core) version(uid string) *version {
 	return v
 }
 
-// update changes a version and moves it to where it now belongs.
+// update changes a version and then its places in the indexes.
 func (c *Core) update(v *version, change func()) {
-	waited := v.waits()
+	wasPending := v.isPending()
 	c.leaveIndexes(v)
 	change()
-	if waited && v.holdsLease() && c.term != 0 {
+	if wasPending && v.hasLease() && c.term != 0 {
 		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.CreatedAt))
 	}
 	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 {
-		drop(&c.versions, v.uid)
-		delete(c.taken, v.uid)
+		core.Drop(&c.versions, v.uid)
+		delete(c.accepted, v.uid)
 		delete(c.granted, v.uid)
 	}
-	v.held = c.holds(v)
+	v.quarantined = c.isQuarantined(v)
 	c.enterIndexes(v)
-	if n := len(c.freed); len(v.waiters) > 0 && (n == 0 || c.freed[n-1] != v) {
+	if n := len(c.freed); len(v.waits) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
 	}
 }
 
 func (c *Core) leaveIndexes(v *version) {
-	if v.queued != nil {
-		c.dequeue(v)
-	}
+	c.scheduler.Remove(&v.entry)
 	if v.leased != nil {
 		c.leased.Delete(v.leased)
 		v.leased = nil
 	}
-	delete(c.unsettled, v.uid)
-	delete(c.unnoted, v.uid)
-	c.leaveSpent(v)
+	if v.due != nil {
+		v.due.Delete(v.deadline)
+		v.due = nil
+	}
+	delete(c.pendingActive, v.uid)
+	if len(v.returned) > 0 && v.r != nil {
+		key := stageKey(v.r.Key)
+		if delete(c.returned[key], v.uid); len(c.returned[key]) == 0 {
+			delete(c.returned, key)
+		}
+	}
 }
 
 func (c *Core) enterIndexes(v *version) {
-	if v.waits() {
-		c.enqueue(v)
+	if v.isPending() {
+		c.scheduler.Add(&v.entry, v.r)
 	}
-	if v.is(model.Queued) && v.holdsLease() && v.header == nil && !v.taken && !v.refused && !v.held {
+	if v.toDispatch() {
 		v.leased = v.r
 		c.leased.Insert(v.r)
 	}
-	c.schedule(v)
-	if v.dispatched() && !v.goesOn() {
-		c.unnoted[v.uid] = v
+	if v.due = c.deadlineOf(v); v.due != nil {
+		v.due.Insert(v.deadline)
 	}
-	c.enterSpent(v)
-	c.judge(v)
+	if v.dispatched() && !v.hasFollowUp() {
+		c.pendingActive[v.uid] = v
+	}
+	if len(v.returned) > 0 && v.alive() && !v.quarantined {
+		key := stageKey(v.r.Key)
+		if c.returned[key] == nil {
+			c.returned[key] = map[string]*version{}
+		}
+		c.returned[key][v.uid] = v
+	}
+	c.reindexUnsettled(v)
 }
 
-// schedule keeps the indexes of what expires or is forgotten.
-func (c *Core) schedule(v *version) {
-	at := c.dueAt(v)
-	forgotten := !at.IsZero() && v.r.State.Terminal()
-	if at.Equal(v.deadline) && forgotten == v.forgotten {
-		return
+// deadlineOf sets the deadline of a version and returns the set that it belongs to; nil
+// if there is none. An ended version is kept as long as one that has it as its parent.
+func (c *Core) deadlineOf(v *version) *core.Ordered[deadline] {
+	switch {
+	case v.r == nil || v.quarantined:
+	case v.r.State.Terminal() && c.children[v.uid] == 0:
+		v.deadline = deadline{v.r.EndedAt.Add(c.config.KeepEnded), v.uid}
+		return &c.ended
+	case v.isPending() && v.r.Spec.QueueTimeout > 0:
+		v.deadline = deadline{v.r.CreatedAt.Add(v.r.Spec.QueueTimeout), v.uid}
+		return &c.expiring
 	}
-	if before := (deadline{v.deadline, v.uid}); !v.deadline.IsZero() {
-		c.deadlines.Delete(before)
-		if v.forgotten {
-			c.ended.Delete(before)
-		}
-	}
-	v.deadline, v.forgotten = at, forgotten
-	if after := (deadline{at, v.uid}); !at.IsZero() {
-		c.deadlines.Insert(after)
-		if forgotten {
-			c.ended.Insert(after)
-		}
-	}
+	return nil
 }
 
-// tooManyEnded reports whether more ended versions are kept than may be.
+// tooManyEnded reports whether more ended versions are kept than Config.MaxEnded.
 func (c *Core) tooManyEnded() bool {
 	return c.config.MaxEnded > 0 && c.ended.Len() > c.config.MaxEnded
 }
 
-// judge keeps the index of what calls for a change.
-func (c *Core) judge(v *version) {
-	if c.unsettledNow(v) {
+// reindexUnsettled maintains the index of the versions that call for a change.
+func (c *Core) reindexUnsettled(v *version) {
+	if c.isUnsettled(v) {
 		c.unsettled[v.uid] = v
 	} else {
 		delete(c.unsettled, v.uid)
 	}
 }
 
-// enqueue puts a version into its queue. A new head may be tried at once.
-func (c *Core) enqueue(v *version) {
-	g := c.groups[v.group]
-	if g == nil {
-		g = &group{id: v.group, order: core.NewOrdered(c.compare)}
-		c.groups[g.id] = g
-	}
-	v.queued = v.r
-	g.order.Insert(v.r)
-	g.workers += v.r.Workers.Len()
-	if g.order.At(0) == v.r {
-		c.makeDue(g)
-	}
-}
-
-// dequeue takes a version out of its queue. Whoever is the head then may be
-// tried at once; a queue that is empty is gone.
-func (c *Core) dequeue(v *version) {
-	g := c.groups[v.group]
-	wasHead := g.order.At(0) == v.queued
-	g.order.Delete(v.queued)
-	g.workers -= v.queued.Workers.Len()
-	v.queued = nil
+// isUnsettled reports whether the records of a version, or the outcome of a cycle, call
+// for a change without a request.
+func (c *Core) isUnsettled(v *version) bool {
 	switch {
-	case g.order.Len() == 0:
-		drop(&c.groups, g.id)
-		delete(c.due, g.id)
-	case wasHead:
-		c.makeDue(g)
+	case v.quarantined:
+	case v.is(model.Queued):
+		return v.dispatched() && v.hasFollowUp() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
+	case v.is(model.Active):
+		return c.owesRequeue(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
+	case v.is(model.Cancelling):
+		return v.header == nil || v.header.Ended && len(v.lease) == 0
 	}
+	return false
 }

@@ -1,48 +1,54 @@
 package queue
 
 import (
+	"cmp"
+	"slices"
+
 	"berth.dev/pkg/model"
 )
 
-// pending is one effect that is not durable: how to take it back, and what is
-// counted and answered once it holds.
+// journal holds the effects that are not durable.
+type journal struct {
+	pending   []pending                // oldest first
+	tentative map[model.Ref]*tentative // the records that they touch
+}
+
+// pending is one effect that is not durable, and the replies that wait for it.
 type pending struct {
-	puts    []model.Ref
-	undo    []undo
-	events  []model.EventKind
+	effect  model.Effect
 	answers []func()
 }
 
-// undo is a record as it was before an effect.
-type undo struct {
-	ref    model.Ref
-	before model.Record
+// tentative is a record that differs from the stored one.
+type tentative struct {
+	durable model.Record // as stored; nil if it is not
+	effects int          // number of pending effects that touch it
 }
 
-// decide makes an effect: memory moves at once, the store follows.
+// decide makes an effect: memory changes at once, the store follows.
 func (c *Core) decide(effect model.Effect) {
-	var p pending
 	for _, record := range effect.Puts {
-		p.puts = append(p.puts, record.Ref())
-		c.move(&p, record.Ref(), record)
+		c.change(record.Ref(), record)
 	}
 	for _, ref := range effect.Deletes {
-		c.move(&p, ref, nil)
+		c.change(ref, nil)
 	}
-	for _, event := range effect.Events {
-		p.events = append(p.events, event.Kind)
-	}
-	c.pending = append(c.pending, p)
+	c.pending = append(c.pending, pending{effect: effect})
 	c.out = append(c.out, effect)
 }
 
-func (c *Core) move(p *pending, ref model.Ref, record model.Record) {
-	p.undo = append(p.undo, undo{ref, c.record(ref)})
-	c.pendingOf[ref]++
+// change sets a record and keeps the stored one.
+func (c *Core) change(ref model.Ref, record model.Record) {
+	t := c.tentative[ref]
+	if t == nil {
+		t = &tentative{durable: c.record(ref)}
+		c.tentative[ref] = t
+	}
+	t.effects++
 	c.set(ref, record)
 }
 
-// record gives what the core writes itself.
+// record returns a record of a kind that the core writes; nil if there is none.
 func (c *Core) record(ref model.Ref) model.Record {
 	switch ref.Kind {
 	case model.KindReservation:
@@ -61,8 +67,8 @@ func (c *Core) record(ref model.Ref) model.Record {
 	return nil
 }
 
-// once runs answer as soon as everything decided so far is durable. An effect
-// that is abandoned takes its answers with it: the input is given again.
+// once calls answer as soon as every decision so far is durable. An abandoned effect
+// drops its answers: the driver gives their inputs again.
 func (c *Core) once(answer func()) {
 	if n := len(c.pending); n > 0 {
 		c.pending[n-1].answers = append(c.pending[n-1].answers, answer)
@@ -71,97 +77,76 @@ func (c *Core) once(answer func()) {
 	answer()
 }
 
+// reply answers an input once every decision so far is durable.
+func (c *Core) reply(token uint64, value func() any) {
+	c.once(func() { c.out = append(c.out, model.Reply{Token: token, Value: value()}) })
+}
+
 func (c *Core) committed(e model.Committed) {
 	durable := c.pending[:e.Effects]
 	c.pending = c.pending[e.Effects:]
 	c.revision = max(c.revision, e.Revision)
 	for _, p := range durable {
-		for _, u := range p.undo {
-			if c.pendingOf[u.ref]--; c.pendingOf[u.ref] == 0 {
-				delete(c.pendingOf, u.ref)
-			}
+		for _, record := range p.effect.Puts {
+			c.commit(record.Ref(), record, e.Revision)
+		}
+		for _, ref := range p.effect.Deletes {
+			c.commit(ref, nil, e.Revision)
 		}
 	}
 	for _, p := range durable {
-		for _, ref := range p.puts {
-			c.stamp(ref, e.Revision)
-		}
-		c.counts.countEvents(p.events)
+		c.counts.countEvents(p.effect.Events)
 		for _, answer := range p.answers {
 			answer()
 		}
 	}
 }
 
-// stamp gives a record that became durable its revisions: where it stands now,
-// or where the next effect that touches it remembers it as what came before.
-// What later effects made of it has its epoch already.
-func (c *Core) stamp(ref model.Ref, revision int64) {
-	newest := true
-	restamp := func(record model.Record) model.Record {
-		r, ok := record.(*model.Reservation)
-		if !ok {
-			return record
-		}
-		stamped := *r
-		if stamped.Epoch == 0 {
-			stamped.Epoch = revision
-		}
-		if newest {
-			stamped.Mod = revision
-			newest = false
-		}
-		return &stamped
+// commit notes that a pending record became durable. A reservation gets its revisions;
+// what later effects made of it gets its epoch.
+func (c *Core) commit(ref model.Ref, record model.Record, revision int64) {
+	t := c.tentative[ref]
+	if r, ok := record.(*model.Reservation); ok {
+		stored := *r
+		stored.Epoch, stored.Mod = cmp.Or(r.Epoch, epochIn(t.durable), revision), revision
+		record = &stored
 	}
-	if c.pendingOf[ref] > 0 {
-		for _, p := range c.pending {
-			for i := range p.undo {
-				if p.undo[i].ref == ref {
-					p.undo[i].before = restamp(p.undo[i].before)
-				}
-			}
-		}
-	}
-	if record := c.record(ref); record != nil {
-		c.set(ref, restamp(record))
+	t.durable = record
+	if t.effects--; t.effects == 0 {
+		delete(c.tentative, ref)
+		c.set(ref, record)
+	} else if v := c.versions[ref.ID]; ref.Kind == model.KindReservation && v != nil && v.r != nil && v.r.Epoch == 0 {
+		later := *v.r
+		later.Epoch = epochIn(record)
+		c.set(ref, &later)
 	}
 }
 
-// durableReservation gives a version as it is stored, whatever later effects
-// are under way.
-func (c *Core) durableReservation(ref model.Ref) *model.Reservation {
-	record := c.record(ref)
-	if c.pendingOf[ref] > 0 {
-	search:
-		for _, p := range c.pending {
-			for _, u := range p.undo {
-				if u.ref == ref {
-					record = u.before
-					break search
-				}
-			}
-		}
+// epochIn returns the epoch of a stored reservation, 0 without one.
+func epochIn(record model.Record) int64 {
+	if r, ok := record.(*model.Reservation); ok {
+		return r.Epoch
 	}
-	r, _ := record.(*model.Reservation)
-	return r
+	return 0
 }
 
+// abandoned takes all pending effects back, the newest first.
 func (c *Core) abandoned() {
-	for i := len(c.pending) - 1; i >= 0; i-- {
-		undo := c.pending[i].undo
-		for j := len(undo) - 1; j >= 0; j-- {
-			c.set(undo[j].ref, undo[j].before)
+	for _, p := range slices.Backward(c.pending) {
+		for _, ref := range slices.Backward(p.effect.Deletes) {
+			c.restore(ref)
+		}
+		for _, record := range slices.Backward(p.effect.Puts) {
+			c.restore(record.Ref())
 		}
 	}
 	c.pending = nil
-	clear(c.pendingOf)
 }
 
-// reply answers an input once everything decided so far is durable.
-func (c *Core) reply(token uint64, value func() any) {
-	c.once(func() { c.out = append(c.out, model.Reply{Token: token, Value: value()}) })
-}
-
-func (c *Core) refuse(token uint64, err error) {
-	c.once(func() { c.out = append(c.out, model.Reply{Token: token, Err: err}) })
+// restore sets a record as it is stored.
+func (c *Core) restore(ref model.Ref) {
+	if t := c.tentative[ref]; t != nil {
+		delete(c.tentative, ref)
+		c.set(ref, t.durable)
+	}
 }

@@ -6,9 +6,10 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
-// asked sends an upsert of some workers and answers how it was refused, if it was.
+// asked sends an upsert and returns the error, if any.
 func asked(w *world, job, name string, count int32, change func(*model.Upsert)) *fault.Error {
 	u := model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: name}, Count: count}
 	if change != nil {
@@ -44,15 +45,15 @@ func TestQueuedReservationsAreBoundedPerJobAndInAll(t *testing.T) {
 	before := w.core.dump()
 	wantOverLimit(t, asked(w, "a", "3", 1, nil), "max-queued-per-job")
 	if w.core.dump() != before {
-		t.Error("a refusal left something behind")
+		t.Error("a rejected request changed something")
 	}
-	// What is queued may be repeated and replaced, as it needs no other place.
+	// Queued reservations may be repeated and replaced, since they need no other place.
 	wantTaken(t, asked(w, "a", "1", 2, nil))
 	wantTaken(t, asked(w, "a", "1", 1, nil))
 	wantTaken(t, asked(w, "a", "1", 7, nil))
 	wantTaken(t, asked(w, "b", "1", 1, nil))
 	wantOverLimit(t, asked(w, "b", "2", 1, nil), "max-queued")
-	w.input(Cancel{Key: model.Key{Job: "a", Stage: "s", Name: "2"}})
+	w.input(request.Cancel{Key: model.Key{Job: "a", Stage: "s", Name: "2"}})
 	wantTaken(t, asked(w, "b", "2", 1, nil))
 }
 
@@ -66,23 +67,22 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "a", "3", 1, nil)) // it takes less
 	wantTaken(t, asked(w, "b", "1", 1, payload))
 	wantOverLimit(t, asked(w, "b", "2", 1, payload), "max-stored")
-	// What has ended takes space until it is forgotten.
-	w.input(CancelJob{Job: "a"})
+	// Ended versions take space until they are forgotten.
+	w.input(request.CancelJob{Job: "a"})
 	wantOverLimit(t, asked(w, "a", "4", 1, payload), "max-stored-per-job")
 	w.now = w.now.Add(model.KeepTerminal)
 	w.step(nil)
 	wantTaken(t, asked(w, "a", "4", 1, payload))
 }
 
-// Whoever cancels the workers of a queued reservation one by one leaves a version
-// behind with every call.
+// Each cancel of single workers of a queued reservation leaves an ended version behind.
 func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	const limit = 1 << 20
 	w := newWorld(Config{MaxStoredPerJob: limit, MaxStored: limit})
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "1", 1000, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
 	cancel := func(index int32) *fault.Error {
-		for _, action := range w.input(CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
+		for _, action := range w.input(request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
 			if reply, ok := action.(model.Reply); ok {
 				return fault.Of(reply.Err)
 			}
@@ -92,7 +92,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	index := int32(0)
 	for cancel(index) == nil {
 		if index++; index == 100 {
-			t.Fatal("100 calls were taken")
+			t.Fatal("100 calls were accepted")
 		}
 	}
 	if stored := w.core.stored.bytes; stored <= limit || stored > limit+limit/cancelReserve {
@@ -101,11 +101,11 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	before := w.core.dump()
 	wantOverLimit(t, cancel(index), "max-stored-per-job")
 	if w.core.dump() != before {
-		t.Error("a refusal left something behind")
+		t.Error("a rejected request changed something")
 	}
 	wantOverLimit(t, asked(w, "b", "1", 1, nil), "max-stored")
-	// A cancel of everything leaves no other version behind.
-	w.input(CancelJob{Job: "a"})
+	// A cancel of the job leaves no further version behind.
+	w.input(request.CancelJob{Job: "a"})
 	if n := w.core.stored.queued; n != 0 {
 		t.Errorf("%d reservations are queued after the job was cancelled", n)
 	}
@@ -114,8 +114,8 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	wantTaken(t, asked(w, "b", "1", 1, nil))
 }
 
-// Requeues and rounds are never refused: what was taken in goes on.
-func TestWhatBerthQueuesItselfIsNotBounded(t *testing.T) {
+// Requeues and rounds are never rejected, so accepted work continues.
+func TestRequeuesAreNotBounded(t *testing.T) {
 	w := newWorld(Config{MaxQueuedPerJob: 1, MaxQueued: 1, MaxStored: 4 << 10, MaxStoredPerJob: 4 << 10})
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "main", 2, func(u *model.Upsert) { u.Spec.MaxAttempts = 5 }))

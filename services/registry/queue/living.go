@@ -1,24 +1,28 @@
 package queue
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
-// living is what of a key has not ended and is not being ended.
+// living is what an upsert finds of a key: the versions that have not ended and are not
+// being cancelled.
 type living struct {
-	// queued are the versions that wait, or hold a lease nobody has taken: at
-	// most one of a strict batch, more where parts of one go ahead of the rest.
+	// queued are the versions that are pending or leased and not dispatched: at most one
+	// of a gang, more where parts of a batch go ahead.
 	queued []*version
-	// requeues are those of workers that could not be started.
+	// requeues are those of single workers that could not be started.
 	requeues []*version
-	// started are the versions the assigner has, those of requeues included.
+	// started are the versions that the assigner has, requeues included.
 	started []*version
-	// done are those that are COMPLETED, or FAILED, of batches of which others are
-	// living.
+	// done are the COMPLETED and FAILED versions of batches that have living versions.
 	done []*version
-	// newest is the one that stands for all of them.
+	// newest represents the key.
 	newest *version
 }
 
@@ -31,16 +35,14 @@ func (c *Core) living(key model.Key) living {
 			l.started = append(l.started, v)
 		case v.is(model.Completed), v.is(model.Failed):
 			ended = append(ended, v)
-			continue
 		case !v.is(model.Queued):
-			continue
 		case v.r.Origin == model.OriginRequeue:
 			l.requeues = append(l.requeues, v)
 		default:
 			l.queued = append(l.queued, v)
 		}
-		l.newest = stands(l.newest, v)
 	}
+	l.newest = representative(l.all())
 	if len(ended) > 0 {
 		roots := map[*version]bool{}
 		for _, v := range l.all() {
@@ -51,90 +53,60 @@ func (c *Core) living(key model.Key) living {
 	return l
 }
 
-// all are the living versions.
+// all returns the living versions.
 func (l living) all() []*version { return slices.Concat(l.queued, l.started, l.requeues) }
 
-// stands is which of two versions stands for their key, the older one given
-// first: what was asked for before its parts, and those before requeues; and
-// the newer one of equals.
-func stands(older, newer *version) *version {
+// representative returns the version that represents a key among some of its versions;
+// nil if there are none. Requested versions come before parts, parts before requeues,
+// and newer versions before older ones.
+func representative(versions []*version) *version {
+	if len(versions) == 0 {
+		return nil
+	}
 	rank := func(v *version) int {
 		return slices.Index([]model.Origin{model.OriginRequeue, model.OriginPart, model.OriginAsked}, v.r.Origin)
 	}
-	if older != nil && rank(newer) < rank(older) {
-		return older
-	}
-	return newer
+	return slices.MaxFunc(versions, func(a, b *version) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), byAge(a, b)) })
 }
 
-// shown is the version of a key that is shown: the one that stands for those
-// that have not ended, or else the newest.
-func (c *Core) shown(key model.Key) *version {
-	var shown *version
-	for _, v := range c.byKey[key] {
-		if !v.r.State.Terminal() {
-			shown = stands(shown, v)
-		}
-	}
-	if versions := c.byKey[key]; shown == nil && len(versions) > 0 {
-		return versions[len(versions)-1]
-	}
-	return shown
-}
-
-// queuedWorkers are the workers that an upsert may replace.
+// queuedWorkers returns the workers that an upsert may replace.
 func (l living) queuedWorkers() model.WorkerSet {
+	return union(l.queued, func(v *version) model.WorkerSet { return v.r.Workers })
+}
+
+// allQueuedLike reports whether all that an upsert may replace has its body.
+func (l living) allQueuedLike(u model.Upsert) bool {
+	return !slices.ContainsFunc(l.queued, func(v *version) bool { return !request.SameBody(u, v.r) })
+}
+
+func union(versions []*version, workers func(*version) model.WorkerSet) model.WorkerSet {
 	var all model.WorkerSet
-	for _, v := range l.queued {
-		all = all.Raise(v.r.Workers)
+	for _, v := range versions {
+		all = all.Raise(workers(v))
 	}
 	return all
 }
 
-// queuedLike says whether all that an upsert may replace has its body.
-func (l living) queuedLike(u model.Upsert) bool {
-	return !slices.ContainsFunc(l.queued, func(v *version) bool { return !sameBody(u, v.r) })
-}
-
-// wanted are all workers that were asked for and not cancelled one by one, those
-// that have ended included.
-func (l living) wanted() model.WorkerSet {
-	var all model.WorkerSet
-	for _, v := range l.all() {
-		all = all.Raise(v.wanted())
-	}
-	return all
-}
-
-// withDone adds the workers of what is done.
-func (l living) withDone(all model.WorkerSet) model.WorkerSet {
-	for _, v := range l.done {
-		all = all.Raise(v.wanted())
-	}
-	return all
-}
-
-// others is what stands for the key without what an upsert may replace.
-func (l living) others() *version {
-	var other *version
-	for _, v := range slices.Concat(l.started, l.requeues) {
-		other = stands(other, v)
-	}
-	return other
-}
-
-// newestWorkers are the workers of the version that stands for the key; while
-// that waits, of all that does with it.
-func (l living) newestWorkers() model.WorkerSet {
+// hasWorkersOf reports whether an upsert requests the workers that were requested
+// before: of the version that represents the key, or of all living versions, with or
+// without the done ones of their batches. The latter is so after an upsert added workers
+// to running ones, and after requeues. A started version is shown with the workers that
+// were cancelled one by one, so naming exactly these requests nothing new.
+func (l living) hasWorkersOf(u model.Upsert) bool {
+	shown := l.newest.wanted()
 	if slices.Contains(l.queued, l.newest) {
-		return l.queuedWorkers()
+		shown = l.queuedWorkers()
 	}
-	return l.newest.wanted()
+	if request.SameWorkers(u, shown) || u.Count == 0 && l.newest.started() && request.SameWorkers(u, l.newest.r.Workers) {
+		return true
+	}
+	u.Workers = l.renumber(u.Workers)
+	wanted := union(l.all(), (*version).wanted)
+	return request.SameWorkers(u, wanted) || request.SameWorkers(u, wanted.Raise(union(l.done, (*version).wanted)))
 }
 
-// renumbered answers the workers of an upsert, and for those that have been
-// queued again since the numbers they have now.
-func (l living) renumbered(workers []model.WorkerID) []model.WorkerID {
+// renumber returns workers with the current numbers of those that were requeued.
+func (l living) renumber(workers []model.WorkerID) []model.WorkerID {
 	now := slices.Clone(workers)
 	for _, v := range l.all() {
 		if v.r.Round == 0 {
@@ -149,18 +121,62 @@ func (l living) renumbered(workers []model.WorkerID) []model.WorkerID {
 	return now
 }
 
-// current finds a worker of the version by its number or by that of an earlier
-// round, each of which raised it by one.
-func (v *version) current(workerID model.WorkerID) (model.WorkerID, bool) {
-	number, ok := v.r.Workers.Number(workerID.Index)
-	if !ok || workerID.Number > number || workerID.Number < number-v.r.Round {
-		return model.WorkerID{}, false
+// alive returns the workers that an upsert does not queue again, a set for each version:
+// the wanted ones that were dispatched and have not ended, and the requeued ones.
+func (l living) alive() []model.WorkerSet {
+	var alive []model.WorkerSet
+	for _, v := range l.started {
+		if v.header == nil || !v.header.Ended {
+			alive = append(alive, without(v.wanted(), v.endedWorkers()))
+		}
 	}
-	return model.WorkerID{Index: workerID.Index, Number: number}, true
+	for _, v := range l.requeues {
+		alive = append(alive, v.r.Workers)
+	}
+	return alive
 }
 
-// root is the version that a version came of in the end, as a part, as the
-// requeue of a worker or as a later round; itself if of none.
+// workersToQueue returns the workers that an upsert requests and that are not alive.
+// With a count, queued workers keep their numbers and all others take the next unused
+// one. An explicit number must be queued or higher than any used one.
+func (c *Core) workersToQueue(u model.Upsert, l living) (model.WorkerSet, error) {
+	alive, queued, used := l.alive(), l.queuedWorkers(), c.stage(u.Key).Numbers
+	var list []model.WorkerID
+	for index := range u.Count {
+		if slices.ContainsFunc(alive, func(s model.WorkerSet) bool { _, has := s.Number(index); return has }) {
+			continue
+		}
+		number, ok := queued.Number(index)
+		if !ok {
+			highest, _ := used.Number(index)
+			if highest >= model.MaxRequested {
+				return nil, fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "%s", noNumberLeft(index, model.MaxRequested))
+			}
+			number = highest + 1
+		}
+		list = append(list, model.WorkerID{Index: index, Number: number})
+	}
+	for i, workerID := range l.renumber(u.Workers) {
+		if slices.ContainsFunc(alive, func(s model.WorkerSet) bool { return s.Has(workerID) }) {
+			continue
+		}
+		if highest, has := used.Number(workerID.Index); has && workerID.Number <= highest && !queued.Has(workerID) {
+			err := fault.BadField(fault.ReasonWorkerIDUsed, fmt.Sprintf("workers[%d].number", i),
+				"must be higher than %d, which worker index %d has used, got %d", highest, workerID.Index, workerID.Number)
+			err.Kind = fault.Conflict
+			return nil, err
+		}
+		list = append(list, workerID)
+	}
+	return model.WorkerSetOf(list), nil
+}
+
+func noNumberLeft(index int32, highest int) string {
+	return fmt.Sprintf("worker index %d has used all its numbers up to %d", index, highest)
+}
+
+// root returns the version that a version descends from, as a part, a requeue or a later
+// round; the version itself if it has no parent.
 func (c *Core) root(v *version) *version {
 	for {
 		parent := c.versions[v.r.Parent]
@@ -171,7 +187,7 @@ func (c *Core) root(v *version) *version {
 	}
 }
 
-// descends says whether a version came of another, over any number of others.
+// descends reports whether a version has another among its ancestors.
 func (c *Core) descends(v, from *version) bool {
 	for v != nil && v.r != nil {
 		if v.r.Parent == from.uid {
@@ -180,69 +196,4 @@ func (c *Core) descends(v, from *version) bool {
 		v = c.versions[v.r.Parent]
 	}
 	return false
-}
-
-// live are the workers that are not to be asked for again: those that have been
-// dispatched, have not ended and are wanted, and those that are queued again.
-type live []liveWorkers
-
-type liveWorkers struct {
-	workers model.WorkerSet
-	ended   map[model.WorkerID]bool
-}
-
-func (l living) live() live {
-	var all live
-	for _, v := range l.started {
-		if v.header != nil && v.header.Ended {
-			continue
-		}
-		workers := liveWorkers{v.wanted(), map[model.WorkerID]bool{}}
-		for _, chunk := range v.tasks {
-			for _, w := range chunk.Workers {
-				if w.State.Terminal() {
-					workers.ended[w.ID] = true
-				}
-			}
-		}
-		all = append(all, workers)
-	}
-	for _, v := range l.requeues {
-		all = append(all, liveWorkers{workers: v.r.Workers})
-	}
-	return all
-}
-
-// has says whether any number of the index lives.
-func (l live) has(index int32) bool {
-	for _, s := range l {
-		if number, ok := s.workers.Number(index); ok && !s.ended[model.WorkerID{Index: index, Number: number}] {
-			return true
-		}
-	}
-	return false
-}
-
-// is says whether that very worker lives.
-func (l live) is(workerID model.WorkerID) bool {
-	for _, s := range l {
-		if s.workers.Has(workerID) && !s.ended[workerID] {
-			return true
-		}
-	}
-	return false
-}
-
-// without answers the workers of which others were taken out.
-func without(workers, others model.WorkerSet) model.WorkerSet {
-	if len(others) == 0 {
-		return workers
-	}
-	var left []model.WorkerID
-	for workerID := range workers.All() {
-		if !others.Has(workerID) {
-			left = append(left, workerID)
-		}
-	}
-	return model.WorkerSetOf(left)
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// traffic drives a core as fast as it goes: what it decides is durable soon
-// after, some hundred decisions by one transaction.
+// traffic drives a core as fast as possible. Its decisions are durable soon after, about
+// a hundred by one transaction.
 type traffic struct {
 	core     *Core
 	now      time.Time
@@ -29,7 +31,7 @@ func newTraffic() *traffic {
 	return d
 }
 
-// step gives an event; commit makes durable what came of all since the last.
+// step applies an event; commit makes all effects since the last commit durable.
 func (d *traffic) step(event model.Event) {
 	for _, action := range d.core.Step(d.now, event) {
 		switch a := action.(type) {
@@ -66,7 +68,7 @@ func (d *traffic) see(ref model.Ref, record model.Record) {
 	d.step(model.Progress{Revision: d.revision})
 }
 
-// run has a worker of a version started and ended, lease and task gone.
+// run starts and ends the workers of a version, and deletes its lease and its task.
 func (d *traffic) run(uid string) {
 	lease, task := &model.LeaseChunk{UID: uid}, &model.TaskHeader{UID: uid, Complete: true}
 	d.see(lease.Ref(), lease)
@@ -76,7 +78,7 @@ func (d *traffic) run(uid string) {
 	d.see(task.Ref(), nil)
 }
 
-// forget lets time pass until nothing is left to do.
+// forget advances the clock until nothing is left to do.
 func (d *traffic) forget() {
 	d.now = d.now.Add(model.KeepTerminal + time.Minute)
 	for range 1_000_000 {
@@ -88,8 +90,8 @@ func (d *traffic) forget() {
 	}
 }
 
-// round lets n reservations of many jobs, stages and groups come and go: some
-// expire, some are cancelled, alone or with their job, some flushed, some run.
+// round creates and ends n reservations of many jobs, stages and groups: some expire,
+// some are cancelled, alone or with their job, some are flushed, some run.
 func (d *traffic) round(round, n int) {
 	d.uids = d.uids[:0]
 	key := func(i int) model.Key {
@@ -109,16 +111,16 @@ func (d *traffic) round(round, n int) {
 		case i%16 == 2:
 			d.run(uid)
 		case i%16 == 3:
-			d.ask(Cancel{Key: key(i), RequestID: "c"})
+			d.ask(request.Cancel{Key: key(i), RequestID: "c"})
 		case i%16 == 7:
-			d.ask(Flush{Job: job, RequestID: "f"})
+			d.ask(request.Flush{Job: job, RequestID: "f"})
 		case i%32 == 15:
-			d.ask(CancelJob{Job: job, RequestID: "k"})
+			d.ask(request.CancelJob{Job: job, RequestID: "k"})
 		}
 	}
 	d.commit()
 	d.now = d.now.Add(time.Minute)
-	d.step(CycleDone{Cycle: d.core.cycles})
+	d.step(scheduler.CycleDone{Cycle: int64(d.core.Stats().Cycles)})
 	d.forget()
 }
 
@@ -132,9 +134,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// A million reservations that came and went leave nothing: no index holds an
-// entry, no queue a figure, and the heap is as it was. Two cores take half of
-// them each, beside each other.
+// A million reservations that came and went leave nothing: no index has an entry, no
+// queue a metric, and the heap is as before. Two cores take half of them each, in
+// parallel.
 func TestMemoryReturnsToItsBase(t *testing.T) {
 	rounds, n := 50, 10_000
 	if testing.Short() {
@@ -176,12 +178,12 @@ func leavesNothing(t *testing.T, c *Core) {
 	t.Helper()
 	for index, left := range map[string]int{
 		"versions": len(c.versions), "keys": c.keys.Len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.Len(),
-		"groups": len(c.groups), "leased": c.leased.Len(), "deadlines": c.deadlines.Len(), "unsettled": len(c.unsettled),
-		"pending": len(c.pending), "pendingOf": len(c.pendingOf), "due": len(c.due), "taken": len(c.taken), "granted": len(c.granted),
+		"groups": len(c.scheduler.Groups()), "leased": c.leased.Len(), "expiring": c.expiring.Len(), "ended": c.ended.Len(), "unsettled": len(c.unsettled),
+		"pending": len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),
 		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
 	} {
 		if left != 0 {
-			t.Errorf("%s still holds %d", index, left)
+			t.Errorf("%s still has %d", index, left)
 		}
 	}
 	for state, left := range c.Stats().States {

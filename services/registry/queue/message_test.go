@@ -8,19 +8,21 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// cycles plays executor-state for so long, which has room for whom it may grant alone,
-// and answers what it was sent.
+// cycles plays executor-state for a while and returns the cycles that it received. It has
+// capacity for exactly the reservations that grants selects.
 func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
-	known := map[string]bool{} // what the cycle before was told in whole, or named
+	known := map[string]bool{} // sent by the cycle before, whole or by name
 	for end := now.Add(long); ; {
 		sent := actionsOf[model.Cycle](actions)
 		all = append(all, sent...)
 		var event model.Event
 		if len(sent) > 0 {
 			cycle := sent[len(sent)-1]
-			done := CycleDone{Cycle: cycle.Number}
+			done := scheduler.CycleDone{Cycle: cycle.Number}
 			for i, e := range cycle.Candidates {
 				switch {
 				case grants(e.UID):
@@ -28,7 +30,7 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 				case !e.Again:
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInsufficientCapacity})
 				case !known[e.UID]:
-					panic("executor-state was not told of " + e.UID)
+					panic("executor-state does not know " + e.UID)
 				}
 			}
 			clear(known)
@@ -43,17 +45,16 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 	}
 }
 
-// A cycle is one message: where the heads of all queues are too large for one, those
-// that follow go on where it ended, and get to the last one at once.
-func TestACycleIsOneMessage(t *testing.T) {
+// A cycle fits in one message: if the heads of all groups do not, the next cycles continue
+// where it ended, and reach the last head at once.
+func TestCycleFitsInOneMessage(t *testing.T) {
 	const groups, limit = 2000, 200_000
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(groups, groups, now)
-	c.config.CycleBytes = limit
+	c := standby(scheduler.Config{CycleBytes: limit}, groups, groups, now)
 	var last string
 	order := map[string]int{}
-	for _, g := range c.groups {
-		r := g.order.At(0)
+	for _, g := range c.scheduler.Groups() {
+		r, _ := g.Head()
 		order[r.UID] = int(r.Place)
 		if r.Place == groups {
 			last = r.UID
@@ -64,7 +65,7 @@ func TestACycleIsOneMessage(t *testing.T) {
 	for _, cycle := range all {
 		bytes := 0
 		for i, e := range cycle.Candidates {
-			bytes += CandidateBytes(e)
+			bytes += request.CandidateSize(e)
 			if order[e.UID] != i+1 {
 				t.Fatalf("cycle %d has %s at %d", cycle.Number, e.UID, i)
 			}
@@ -84,10 +85,9 @@ func TestACycleIsOneMessage(t *testing.T) {
 	}
 
 	t.Run("or waits", func(t *testing.T) {
-		// Where even their names are too many, the last are not sent, and the others
-		// no more often than without them.
-		c := standby(groups, groups, now)
-		c.config.CycleBytes = limit / 10
+		// If even their names do not fit, the last are not sent, and the others are not
+		// sent more often than without them.
+		c := standby(scheduler.Config{CycleBytes: limit / 10}, groups, groups, now)
 		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 		all := cycles(c, elected, now, 5*time.Second, func(string) bool { return false })
 		longest := slices.MaxFunc(all, func(a, b model.Cycle) int { return len(a.Candidates) - len(b.Candidates) })
@@ -98,10 +98,9 @@ func TestACycleIsOneMessage(t *testing.T) {
 }
 
 // A candidate that is too large for a cycle is sent alone.
-func TestACandidateLargerThanACycle(t *testing.T) {
+func TestCandidateLargerThanACycle(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(3, 3, now)
-	c.config.CycleBytes = 1
+	c := standby(scheduler.Config{CycleBytes: 1}, 3, 3, now)
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 	all := cycles(c, elected, now, 100*time.Millisecond, func(string) bool { return true })
 	if len(all) != 3 || len(c.granted) != 3 {
@@ -109,29 +108,30 @@ func TestACandidateLargerThanACycle(t *testing.T) {
 	}
 }
 
-// One that avoids executors is told of in whole for as long as it does, since that is
-// not the same later; then once more, and by its name from then on.
-func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
+// A candidate that avoids executors is sent whole while it does, since that changes as
+// time passes; then once more, and by its name from then on.
+func TestCandidateIsSentWholeWhileItAvoidsExecutors(t *testing.T) {
 	const avoids = 3 * time.Second
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	c := standby(1, 1, now)
-	for _, g := range c.groups {
-		failed := *g.order.At(0)
+	c := standby(scheduler.Config{}, 1, 1, now)
+	for _, g := range c.scheduler.Groups() {
+		head, _ := g.Head()
+		failed := *head
 		failed.Failed = []model.FailedOn{{Executor: "h", At: now.Add(avoids - model.AvoidFor)}}
 		c.Step(now, model.Changed{Ref: failed.Ref(), Record: &failed, Create: failed.Epoch, Mod: 1000})
 	}
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-	var told []string
+	var sent []string
 	for _, cycle := range cycles(c, elected, now, 2*avoids, func(string) bool { return false }) {
 		one := "named"
 		if e := cycle.Candidates[0]; !e.Again {
 			one = fmt.Sprint(e.Constraints.AvoidFailed)
 		}
-		if len(told) == 0 || told[len(told)-1] != one {
-			told = append(told, one)
+		if len(sent) == 0 || sent[len(sent)-1] != one {
+			sent = append(sent, one)
 		}
 	}
-	if want := []string{"[h]", "[]", "named"}; !slices.Equal(told, want) {
-		t.Errorf("told of as %q, want %q", told, want)
+	if want := []string{"[h]", "[]", "named"}; !slices.Equal(sent, want) {
+		t.Errorf("sent as %q, want %q", sent, want)
 	}
 }

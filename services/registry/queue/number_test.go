@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
-// A cycle that is refused because executor-state has seen a higher number goes out
-// again above that number, at once and whole. A number that leaves no room above it is
-// a lie, and is not followed.
-func TestACycleGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
+// If executor-state refuses a cycle because it has seen a higher number, the candidates
+// are sent again above that number, at once and whole. A number without enough numbers
+// above it is false, and is ignored.
+func TestCycleContinuesAboveARefusedNumber(t *testing.T) {
 	for _, c := range []struct{ newest, want int64 }{
 		{1 << 40, 1<<40 + 1}, {1 << 62, 1<<62 + 1}, {1<<62 + 1<<20, 1<<62 + 1<<20 + 1},
 		{math.MaxInt64, 0}, {math.MaxInt64 - 1, 0}, {-1, 0}, {0, 0},
@@ -45,9 +46,9 @@ func TestACycleGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 			}
 			first := actionsOf[model.Cycle](out)[0]
 			out = nil
-			step(CycleDone{Cycle: first.Number, Newest: c.newest, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
+			step(scheduler.CycleDone{Cycle: first.Number, Newest: c.newest, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
 			for range 3 {
-				now = now.Add(core.config.MinDelay)
+				now = now.Add(core.config.Scheduling.MinDelay)
 				step(nil)
 			}
 			cycles := actionsOf[model.Cycle](out)
@@ -61,23 +62,5 @@ func TestACycleGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 				t.Errorf("%+v follow, want cycle %d with the candidate", cycles, c.want)
 			}
 		})
-	}
-}
-
-// A new leader of executor-state has seen no cycle. If a stranger has driven the number
-// out of its reach before, the registry goes on above the highest number that was in
-// reach, and nothing that went out with a higher one can follow it.
-func TestANumberOutOfReachOfANewLeaderIsGivenUp(t *testing.T) {
-	for _, c := range []struct{ reached, newest, want int64 }{
-		{7, 0, 8}, {1 << 40, 0, 1<<40 + 1}, {1 << 62, 0, 1<<62 + 1}, {7, 20, 21},
-	} {
-		core := New(Config{})
-		core.Step(time.Unix(1, 0), model.Elected{Term: 10, Revision: 100})
-		core.cycles, core.plainCycles = 1<<62+1<<30, c.reached
-		core.flight = &flight{cycle: core.cycles}
-		core.Step(time.Unix(2, 0), CycleDone{Cycle: core.cycles, Newest: c.newest, TooHigh: true})
-		if core.flight != nil || core.cycles+1 != c.want {
-			t.Errorf("after %d, and %d at the new leader, cycle %d follows, want %d", c.reached, c.newest, core.cycles+1, c.want)
-		}
 	}
 }

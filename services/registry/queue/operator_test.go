@@ -8,21 +8,23 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// The commands of transcripts that operators give, or that look at the whole.
+// The commands in transcripts of operators, and those that show the whole queue.
 
-// configure reads the options of the command that begins anew. With
-// readiness=signal the cluster is one that has never been ready.
+// configure reads the options of the command that makes a new core. With
+// readiness=signal the cluster was never ready.
 func (w *world) configure(t *testing.T, a args, config *Config) {
 	if name := a.named["order"]; name != "" {
-		order, err := OrderNamed(name)
+		order, err := scheduler.OrderNamed(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Order = order
+		config.Scheduling.Order = order
 	}
-	config.MinDelay = a.duration(a.named["minDelay"])
+	config.Scheduling.MinDelay = a.duration(a.named["minDelay"])
 	if a.named["readiness"] == "signal" {
 		config.Readiness, config.ReadinessGrace = ReadyOnSignal, a.duration(a.named["grace"])
 		delete(w.records, (&model.Ready{}).Ref())
@@ -34,7 +36,7 @@ func (w *world) operatorCommand(name string, a args) (text string, ok bool) {
 	case "mark-ready":
 		return show(w.input(MarkReady{})), true
 	case "flush":
-		flush := Flush{Job: a.named["job"], Group: a.named["group"], RequestID: a.named["request"]}
+		flush := request.Flush{Job: a.named["job"], Group: a.named["group"], RequestID: a.named["request"]}
 		if flush.Group != "" && a.named["raw"] == "" {
 			view, _ := w.core.Get(a.key(flush.Group))
 			flush.Group = view.Reservation.Spec.Constraints.Group()
@@ -84,7 +86,7 @@ func (w *world) showFindings() string {
 	return b.String()
 }
 
-// showCounters shows what is not zero.
+// showCounters shows the counters that are not zero.
 func (w *world) showCounters() string {
 	s := w.core.Stats()
 	var b strings.Builder
@@ -107,7 +109,7 @@ func (w *world) showCounters() string {
 		counts, order = map[string]uint64{}, nil
 	}
 	for cause, n := range s.WakeUps {
-		add(WakeCause(cause).String(), n)
+		add(scheduler.WakeCause(cause).String(), n)
 	}
 	flush(fmt.Sprintf("%d cycles, for", s.Cycles))
 	for _, result := range []model.Result{model.Granted, model.NoFit, model.Stale, model.Behind} {

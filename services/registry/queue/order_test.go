@@ -8,42 +8,27 @@ import (
 
 	"pgregory.net/rapid"
 
-	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/registry/scheduler"
 )
 
-func TestOrdersGoByName(t *testing.T) {
-	for name, want := range map[string]Order{"epoch": OrderByEpoch{}, "class": OrderByClass{}} {
-		if order, err := OrderNamed(name); err != nil || order != want {
-			t.Errorf("%s: %T, %v", name, order, err)
-		}
-	}
-	for _, name := range []string{"", "Epoch", "lifo"} {
-		_, err := OrderNamed(name)
-		if f := fault.Of(err); f.Kind != fault.Invalid || f.Fields[0].Name != "order" || f.Fields[0].Problem != fmt.Sprintf("%q is no order of the queues; there are: epoch, class", name) {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
-// Each cycle is in one order across groups, whatever the strategy; behind a head
-// that is a candidate comes a prefix of its queue; and executors that several
-// groups want go by precedence: nothing of a cycle that was granted comes after
-// a candidate that would have fitted in its place.
+// Each cycle is in one order across groups, whatever the strategy. It has a prefix of each
+// group. Executors that several groups request go by precedence: no granted candidate
+// comes after one that would have fitted in its place.
 func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"epoch", "class"}).Draw(t, "strategy")
-		order, err := OrderNamed(name)
+		order, err := scheduler.OrderNamed(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(Config{Order: order, CycleCandidates: rapid.IntRange(1, 8).Draw(t, "candidates")})
+		w := newWorld(Config{Scheduling: scheduler.Config{Order: order, CycleCandidates: rapid.IntRange(1, 8).Draw(t, "candidates")}})
 		w.successor(10)
 		for i := range rapid.IntRange(2, 16).Draw(t, "reservations") {
 			u := ask(fmt.Sprint("j", i), rapid.Int32Range(1, 3).Draw(t, "workers"))
-			// All of these groups are met by the same executors.
+			// The same executors match all of these groups.
 			u.Spec.Constraints = constraint.Constraints{Resources: resource.Vector{"cpu": rapid.Int64Range(1, 4).Draw(t, "cpu")}}
 			u.Spec.Priority.Class = model.Class(rapid.IntRange(0, 3).Draw(t, "class"))
 			u.Spec.Priority.Tier = rapid.Int32Range(0, 2).Draw(t, "tier")
@@ -52,7 +37,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 			}
 			w.input(u)
 		}
-		w.step(CycleDone{Cycle: w.core.cycles})
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number})
 		w.now = w.now.Add(time.Second)
 		cycles := actionsOf[model.Cycle](w.step(nil))
 		if len(cycles) != 1 {
@@ -64,15 +49,15 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 			entries = append(entries, w.core.versions[e.UID].r)
 			heads[e.Group] = true
 		}
-		if !slices.IsSortedFunc(entries, w.core.compare) {
+		if !slices.IsSortedFunc(entries, w.core.scheduler.Compare) {
 			t.Fatalf("out of order: %s", show([]model.Action{cycles[0]}))
 		}
-		if len(heads) != len(w.core.groups) {
-			t.Fatalf("the heads of %d groups of %d", len(heads), len(w.core.groups))
+		if len(heads) != len(w.core.scheduler.Groups()) {
+			t.Fatalf("the heads of %d groups of %d", len(heads), len(w.core.scheduler.Groups()))
 		}
-		// Play the executors: some are free, each does for a worker of any group.
+		// Play the executors: some are free, and each fits a worker of any group.
 		free := rapid.IntRange(0, 20).Draw(t, "free")
-		done, stopped := CycleDone{Cycle: cycles[0].Number}, map[string]bool{}
+		done, stopped := scheduler.CycleDone{Cycle: cycles[0].Number}, map[string]bool{}
 		for i, e := range cycles[0].Candidates {
 			outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 			switch {

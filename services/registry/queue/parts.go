@@ -7,34 +7,29 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// bestEffort says whether workers may start without the others of their batch:
-// as the request says, or else the cluster. What is to start together never
-// does. It is looked at when it matters and never stored, so that the cluster's
-// mode may change while reservations wait.
-func (c *Core) bestEffort(spec model.Spec) bool {
-	if spec.Start == model.StartTogether {
-		return false
-	}
-	if spec.Batch == model.BatchUnset {
-		return c.config.BestEffort
-	}
-	return spec.Batch == model.BatchBestEffort
+// isBestEffort reports whether workers may start without the others of their batch: as
+// the request says, or else the cluster. Workers that start together never may. It is
+// evaluated when it matters and never stored, so the cluster's mode may change while
+// reservations are pending.
+func (c *Core) isBestEffort(spec model.Spec) bool {
+	return spec.Start != model.StartTogether &&
+		(spec.Batch == model.BatchBestEffort || spec.Batch == model.BatchUnset && c.config.BestEffort)
 }
 
-// splits says whether the part of a version that fitted is to go ahead: a cycle
-// refused just the workers that it has now, and some of them fitted.
+// splits reports whether a part of a version is to go ahead: a cycle refused exactly the
+// workers that the version has now, and some of them fitted.
 func (c *Core) splits(v *version) bool {
-	return v.waits() && v.outcome != nil && v.tried == v.r.Workers.Len() &&
-		0 < v.outcome.Fitting && v.outcome.Fitting < v.tried && c.bestEffort(v.r.Spec)
+	o, tried := v.entry.Outcome, v.entry.TriedWorkers
+	return v.isPending() && o != nil && tried == v.r.Workers.Len() &&
+		0 < o.Fitting && o.Fitting < tried && c.isBestEffort(v.r.Spec)
 }
 
-// split queues the workers that fitted as a part of their own, in the place of
-// the batch and before the rest of it. The rest stays what it is, but smaller,
-// which must not happen to what a later cycle has leased as a whole.
+// split queues the workers that fitted as a part, in the place of the batch and before
+// the rest of it. The rest keeps its UID and has fewer workers. That must not happen if a
+// later cycle has leased all of it.
 func (c *Core) split(v *version) {
-	fitting, all := v.outcome.Fitting, v.r.Workers.List()
-	part := c.edit(v.r)
-	part.UID, part.Epoch = c.newUID(), 0
+	fitting, all := v.entry.Outcome.Fitting, v.r.Workers.List()
+	part := c.newVersion(v.r)
 	part.Origin, part.Parent = model.OriginPart, v.uid
 	part.Workers, part.Requests = model.WorkerSetOf(all[:fitting]), nil
 	part.PlaceEpoch = c.placeEpoch(v.r)

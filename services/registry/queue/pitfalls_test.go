@@ -9,9 +9,11 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// What went wrong in the systems before this one, each as a test.
+// Each test shows a defect of earlier systems.
 
 func ask(job string, count int32) model.Upsert {
 	return model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: count}
@@ -39,7 +41,7 @@ func actionsOf[T any](actions []model.Action) []T {
 	return picked
 }
 
-// commitAll makes all that is held durable by one transaction.
+// commitAll makes all held effects durable by one transaction.
 func (w *world) commitAll() []model.Action {
 	before := w.revision
 	for _, effect := range w.held {
@@ -62,7 +64,7 @@ func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 	if w.position("a") != 1 || w.position("b") != 2 {
 		t.Fatalf("a is at %d and b at %d", w.position("a"), w.position("b"))
 	}
-	w.input(Cancel{Key: ask("a", 1).Key})
+	w.input(request.Cancel{Key: ask("a", 1).Key})
 	if w.position("b") != 1 {
 		t.Errorf("with a gone, b is at %d", w.position("b"))
 	}
@@ -76,10 +78,10 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	w.now = w.now.Add(time.Millisecond)
 	for _, actions := range [][]model.Action{
 		w.input(ask("b", 1)),
-		w.input(Cancel{Key: ask("b", 1).Key}),
+		w.input(request.Cancel{Key: ask("b", 1).Key}),
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
-		w.step(CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
+		w.step(scheduler.CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
 		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Accepted: true}}}),
 		w.step(nil),
 	} {
@@ -92,15 +94,15 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	}
 }
 
-// A retry stamped with a new time moved an unchanged reservation to the back.
-func TestPitfallARetryLosesTheTurn(t *testing.T) {
+// A retry with a new time moved an unchanged reservation to the tail.
+func TestPitfallRetryLosesThePlace(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.input(ask("b", 1))
 	for range 5 {
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
-		w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 		w.input(ask("a", 1))
 	}
 	if w.position("a") != 1 || w.position("b") != 2 {
@@ -108,11 +110,11 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 	}
 }
 
-// An empty worker list blocked its group, a null constraint threw inside the
-// loop, and nobody got an answer.
+// An empty worker list blocked its group, a null constraint threw inside the loop, and no
+// caller got a reply.
 func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
-	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), Cancel{}, CancelJob{}, nil, 7} {
+	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), request.Cancel{}, request.CancelJob{}, nil, 7} {
 		actions := w.input(request)
 		if replies := actionsOf[model.Reply](actions); len(replies) != 1 || len(actions) != 1 {
 			t.Errorf("%#v: %s", request, show(actions))
@@ -126,13 +128,13 @@ func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	}
 }
 
-// The registry forgot a reservation before its workers were assigned; what
-// failed after that had no owner.
+// The registry forgot a reservation before its workers were assigned; later failures had
+// no owner.
 func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.write(w.leaseOf("a-1"))
-	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
 	w.show(w.leaseOf("a-1"))
 	for range 3 {
 		w.now = w.now.Add(time.Minute)
@@ -161,8 +163,7 @@ func TestPitfallGroupKeysByCase(t *testing.T) {
 	}
 }
 
-// Different constraints over the same executors had no order between them at
-// all.
+// Different constraints over the same executors had no order between them.
 func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	w := started()
 	w.hold = true
@@ -185,27 +186,27 @@ func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	}
 }
 
-// Retry came only by polling every 5 s, because a failed attempt re-armed the
-// timer and no signal of the inventory existed.
+// Reservations were retried only every 5 s, because a failed attempt reset the timer and
+// the inventory had no signal.
 func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	refused := func() {
-		w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 	}
 	refused()
 	timer := w.core.NextDeadline()
-	if wait := timer.Sub(w.now); wait <= 0 || wait > w.core.config.RetryEvery {
+	if wait := timer.Sub(w.now); wait <= 0 || wait > w.core.config.Scheduling.RetryEvery {
 		t.Fatalf("the timer is in %v", wait)
 	}
 
-	w.now = w.now.Add(w.core.config.RetryEvery / 2)
+	w.now = w.now.Add(w.core.config.Scheduling.RetryEvery / 2)
 	e := &model.Executor{ID: "new"}
 	w.foreign(model.Changed{Ref: e.Ref(), Record: e})
-	if wait := w.core.NextDeadline().Sub(w.now); wait != w.core.config.Debounce {
+	if wait := w.core.NextDeadline().Sub(w.now); wait != w.core.config.Scheduling.Debounce {
 		t.Errorf("an executor came, and is used in %v", wait)
 	}
-	w.now = w.now.Add(w.core.config.Debounce)
+	w.now = w.now.Add(w.core.config.Scheduling.Debounce)
 	if cycles := actionsOf[model.Cycle](w.step(nil)); len(cycles) != 1 {
 		t.Fatalf("%d cycles after the inventory changed", len(cycles))
 	}
@@ -215,8 +216,8 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	}
 }
 
-// A failed batch kept what it had picked marked for a while, and many groups
-// that retried at once starved each other.
+// A failed batch kept its executors marked for a while, and many groups that retried at
+// once starved each other.
 func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 	const groups = 50
 	w := started()
@@ -231,7 +232,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 		if len(cycle.Candidates) != groups-turn {
 			t.Fatalf("turn %d tries %d groups in one cycle, want all %d", turn, len(cycle.Candidates), groups-turn)
 		}
-		done := CycleDone{Cycle: cycle.Number}
+		done := scheduler.CycleDone{Cycle: cycle.Number}
 		for i, e := range cycle.Candidates {
 			outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Fitting: 2}
 			if i == len(cycle.Candidates)-1 { // the last in the order, and it is served
@@ -247,30 +248,30 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 				t.Fatalf("a batch that did not fit left a mark: %+v", g)
 			}
 		}
-		w.now = w.now.Add(w.core.config.RetryEvery)
+		w.now = w.now.Add(w.core.config.Scheduling.RetryEvery)
 		cycle = actionsOf[model.Cycle](w.step(nil))[0]
 	}
 }
 
-// A gauge per group was never zeroed when the group went.
-func TestPitfallGaugeOfAGroupThatWent(t *testing.T) {
+// A gauge per group kept its value when the group became empty.
+func TestPitfallGaugeOfAnEmptyGroup(t *testing.T) {
 	w := started()
 	w.input(ask("a", 3))
 	if stats := w.core.Stats(); len(stats.Groups) != 1 || stats.Groups[0].Workers != 3 {
 		t.Fatalf("one reservation makes %+v", stats)
 	}
-	w.input(Cancel{Key: ask("a", 1).Key})
+	w.input(request.Cancel{Key: ask("a", 1).Key})
 	if stats := w.core.Stats(); len(stats.Groups) != 0 || stats.States[model.Queued] != 0 {
 		t.Errorf("the group stays: %+v", stats)
 	}
-	if len(w.core.due) != 0 || len(w.core.groups) != 0 {
+	if !w.core.scheduler.NextCycle().IsZero() || len(w.core.scheduler.Groups()) != 0 {
 		t.Errorf("it stays inside")
 	}
 }
 
-// Shrinking must not cost the turn, not even when what shrinks is not durable
-// yet and others come in between.
-func TestThePlaceIsKeptAcrossOneCommit(t *testing.T) {
+// A reservation that shrinks keeps its place, even if it is not durable yet and others
+// come in between.
+func TestPlaceIsKeptAcrossOneCommit(t *testing.T) {
 	w := started()
 	w.hold = true
 	w.input(ask("a", 2))
@@ -288,9 +289,9 @@ func TestThePlaceIsKeptAcrossOneCommit(t *testing.T) {
 	}
 }
 
-// A cancel of more than one effect that stops half-way is taken up by its
-// repeat: the mark of the call is in the last effect alone.
-func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
+// A repeat finishes a cancel that was interrupted between two effects: only the last
+// effect has the mark of the call.
+func TestRepeatFinishesAnInterruptedCancel(t *testing.T) {
 	const names = 2*effectReservations + 10
 	w := started()
 	for i := range names {
@@ -299,7 +300,7 @@ func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
 		w.input(u)
 	}
 	w.hold = true
-	w.input(CancelJob{Job: "a", RequestID: "kill"})
+	w.input(request.CancelJob{Job: "a", RequestID: "kill"})
 	if len(w.held) != 3 {
 		t.Fatalf("%d effects", len(w.held))
 	}
@@ -308,7 +309,7 @@ func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
 	w.step(model.Abandoned{})
 	w.hold = false
 	w.successor(20)
-	reply := actionsOf[model.Reply](w.input(CancelJob{Job: "a", RequestID: "kill"}))[0]
+	reply := actionsOf[model.Reply](w.input(request.CancelJob{Job: "a", RequestID: "kill"}))[0]
 	if got := reply.Value.(Cancelled).Count; got != names-effectReservations {
 		t.Errorf("the repeat cancelled %d", got)
 	}
@@ -317,14 +318,13 @@ func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
 	}
 }
 
-// An input that is given again while its first answer is still owed is answered
-// once.
-func TestAnInputGivenAgainIsAnsweredOnce(t *testing.T) {
+// An input that is given again while its first reply is pending is answered once.
+func TestRepeatedInputIsAnsweredOnce(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	header := &model.TaskHeader{UID: "a-1", Complete: true}
 	w.foreign(w.leaseOf("a-1"), model.Changed{Ref: header.Ref(), Record: header})
-	cancel := model.Input{Token: 77, Request: Cancel{Key: ask("a", 1).Key, RequestID: "c"}}
+	cancel := model.Input{Token: 77, Request: request.Cancel{Key: ask("a", 1).Key, RequestID: "c"}}
 	for range 3 {
 		if replies := actionsOf[model.Reply](w.step(cancel)); len(replies) != 0 {
 			t.Fatalf("answered before the assigner took the stop: %+v", replies)
@@ -341,7 +341,7 @@ func TestAnInputGivenAgainIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// What ends at one moment is spread over steps, and all of it is done.
+// Versions that end at the same time are spread over steps, and all of them end.
 func TestDerivedWorkIsBounded(t *testing.T) {
 	const all = 3*maxDerived + 1
 	w := started()
@@ -364,7 +364,7 @@ func TestDerivedWorkIsBounded(t *testing.T) {
 	}
 }
 
-// Calls carry revisions, so nothing is sent of what has none yet.
+// Calls have revisions, so a record without one is not sent.
 func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -383,8 +383,8 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// A call that changed nothing and arrives once more after a cancel must not
-// bring back what was cancelled.
+// A late copy of an upsert that changed nothing does not bring back a cancelled
+// reservation.
 func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	w := started()
 	w.input(ask("a", 2))
@@ -401,22 +401,22 @@ func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	if got := upserted(); got.Change != model.Unchanged {
 		t.Fatalf("the same again: %v", got.Change)
 	}
-	w.input(Cancel{Key: again.Key})
+	w.input(request.Cancel{Key: again.Key})
 	if late := upserted(); late.Change != model.Unchanged || late.Reservation.State != model.Cancelled {
 		t.Errorf("a late copy: %v, %v", late.Change, late.Reservation.State)
 	}
 }
 
-// A part, a requeue or a round that was decided and not committed is decided
-// again, from what is known.
-func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
+// A part, a requeue or a round that was decided and not committed is decided again from
+// the records.
+func TestUncommittedDecisionIsMadeAgain(t *testing.T) {
 	for name, prepare := range map[string]func(w *world) []model.Action{
 		"part": func(w *world) []model.Action {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
 			w.failing = true
-			return w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
+			return w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
 		},
 		"requeue": func(w *world) []model.Action {
 			w.input(ask("j", 4))
@@ -457,8 +457,8 @@ func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
 	}
 }
 
-// Many workers given up at once are queued again by effects that each fit a
-// transaction, large bodies or not.
+// Many workers that are returned at once are requeued by effects that each fit a
+// transaction, whatever the size of their bodies.
 func TestManyRequeuesFitTransactions(t *testing.T) {
 	const workers = 300
 	for _, payload := range []int{0, model.MaxPayload} {

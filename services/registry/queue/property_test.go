@@ -13,6 +13,8 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
 func drawKey(t *rapid.T) model.Key {
@@ -43,9 +45,8 @@ func drawUpsert(t *rapid.T) model.Upsert {
 	return u
 }
 
-// Whatever is decided together, committed together and abandoned together, the
-// core then knows what a core knows that reads the store afresh; and what was
-// abandoned leaves no trace.
+// After any decisions, commits and abandoned effects the core has the same state as a new
+// core that reads the store, and abandoned effects leave no trace.
 func TestCoreIsAFunctionOfTheStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(Config{})
@@ -78,18 +79,18 @@ func drawRequest(t *rapid.T) any {
 	id := rapid.SampledFrom([]string{"", "", "r1", "r2", "r3"}).Draw(t, "request")
 	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
-		return Cancel{Key: drawKey(t), RequestID: id}
+		return request.Cancel{Key: drawKey(t), RequestID: id}
 	case 6:
 		key := drawKey(t)
 		workerID := model.WorkerID{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
-		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
+		return request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
 	case 1:
-		return CancelJob{Job: drawKey(t).Job, RequestID: id}
+		return request.CancelJob{Job: drawKey(t).Job, RequestID: id}
 	case 2:
 		if rapid.Bool().Draw(t, "job") {
-			return Flush{Job: drawKey(t).Job, RequestID: id}
+			return request.Flush{Job: drawKey(t).Job, RequestID: id}
 		}
-		return Flush{Group: withDefaults(drawUpsert(t)).Spec.Constraints.Group(), RequestID: id}
+		return request.Flush{Group: request.WithDefaults(drawUpsert(t)).Spec.Constraints.Group(), RequestID: id}
 	}
 	u := drawUpsert(t)
 	u.RequestID = id
@@ -98,8 +99,8 @@ func drawRequest(t *rapid.T) any {
 	return u
 }
 
-// commitHeld makes the first effects durable, several to a transaction as long
-// as no record is touched twice.
+// commitHeld makes the first effects durable, several in a transaction as long as no
+// record is in two of them.
 func (w *world) commitHeld(t *rapid.T, durable int) {
 	for done := 0; done < durable; {
 		touched, n := map[model.Ref]bool{}, 0
@@ -127,7 +128,7 @@ func (w *world) commitHeld(t *rapid.T, durable int) {
 	}
 }
 
-// others moves what other services do: grants, tasks, ends.
+// others plays other services: they grant leases, and create and end tasks.
 func (w *world) others(t *rapid.T) {
 	for _, ref := range w.refs() {
 		r, ok := w.records[ref].record.(*model.Reservation)
@@ -167,7 +168,7 @@ func (w *world) compareAfresh(t *rapid.T) {
 		s := w.records[ref]
 		fresh.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
 	}
-	// What is stored, added up over the records.
+	// The usage, summed over the records.
 	all, of := usage{}, map[string]usage{}
 	for ref, s := range w.records {
 		u := of[ref.Key.Job]
@@ -176,23 +177,23 @@ func (w *world) compareAfresh(t *rapid.T) {
 			if record.State == model.Queued {
 				all.queued, u.queued = all.queued+1, u.queued+1
 			}
-			all.bytes, u.bytes = all.bytes+int64(size(record)), u.bytes+int64(size(record))
+			all.bytes, u.bytes = all.bytes+int64(request.Size(record)), u.bytes+int64(request.Size(record))
 		case *model.Stage:
-			all.bytes, u.bytes = all.bytes+sizeOfStage(record), u.bytes+sizeOfStage(record)
+			all.bytes, u.bytes = all.bytes+usageOfStage(record).bytes, u.bytes+usageOfStage(record).bytes
 		default:
 			continue
 		}
 		of[ref.Key.Job] = u
 	}
 	if all != w.core.stored || !maps.Equal(of, w.core.storedOf) {
-		t.Fatalf("stored is %+v, by job %v; the core believes in %+v, by job %v", all, of, w.core.stored, w.core.storedOf)
+		t.Fatalf("stored is %+v, by job %v; the core has %+v, by job %v", all, of, w.core.stored, w.core.storedOf)
 	}
 	if diff := gocmp.Diff(strings.Split(fresh.dump(), "\n"), strings.Split(w.core.dump(), "\n")); diff != "" {
 		t.Fatalf("the core differs from the store:\n%s", diff)
 	}
 }
 
-// twin is the obvious queue: a list of what waits, sorted when it is looked at.
+// twin is the obvious queue: a list of pending reservations, sorted when it is read.
 type twin struct {
 	byClass bool
 	waiting []*entry
@@ -201,7 +202,7 @@ type twin struct {
 	seq     int
 }
 
-// entry is one version: of what was asked for, a part of it, or a requeue.
+// entry is one version: requested, a part, or a requeue.
 type entry struct {
 	u       model.Upsert
 	uid     string
@@ -217,7 +218,7 @@ type entry struct {
 
 func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.workers)) }
 
-// before says whether one is tried before another.
+// before reports whether one is tried before another.
 func (m *twin) before(a, b *entry) bool {
 	switch {
 	case a.requeue != b.requeue:
@@ -234,7 +235,7 @@ func (m *twin) before(a, b *entry) bool {
 	return false
 }
 
-// ranks are what an entry is ordered by, the most important first.
+// ranks are the criteria of the order, the most important first.
 func (m *twin) ranks(e *entry) []int64 {
 	class, order := int64(4), e.epoch
 	if e.u.Spec.Priority.Class != model.ClassUnset {
@@ -252,7 +253,7 @@ func (m *twin) ranks(e *entry) []int64 {
 	return []int64{order, 0, 0, int64(e.seq), int64(e.indexes()[0])}
 }
 
-// all are the entries of a key that were asked for, and parts of them.
+// all are the requested entries of a key, and parts of them.
 func (m *twin) all(key model.Key) []*entry {
 	var all []*entry
 	for _, e := range slices.Concat(m.waiting, m.leased) {
@@ -304,7 +305,7 @@ func (m *twin) number(job string, index int32) int32 {
 	return m.used[job][index]
 }
 
-// upsert answers what becomes of a request.
+// upsert returns the change that a request makes.
 func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	olds := m.all(u.Key)
 	queued, asked := map[int32]int32{}, map[int32]bool{}
@@ -384,16 +385,16 @@ func (m *twin) split(e *entry, fitting int) {
 	m.waiting = append(m.waiting, &part)
 }
 
-// The queue against a sorted list: the same order inside every group whatever
-// is asked, moved, replaced, cancelled, requeued, parted, granted, refused and
-// taken over, by either order; nothing lost, nothing twice, and every cycle a
-// prefix of each queue.
+// The queue behaves like a sorted list: it has the same order in every group whatever is
+// requested, reordered, replaced, cancelled, requeued, split, granted, refused and failed
+// over, with either order. Nothing is lost or doubled, and every cycle has a prefix of
+// each group.
 func TestQueueIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &twin{used: map[string]map[int32]int32{}, byClass: rapid.Bool().Draw(t, "by class")}
 		config := Config{BestEffort: rapid.Bool().Draw(t, "best effort")}
 		if m.byClass {
-			config.Order = OrderByClass{}
+			config.Scheduling.Order = scheduler.OrderByClass{}
 		}
 		w := newWorld(config)
 		p := &player{t: t, w: w, twin: m}
@@ -411,7 +412,7 @@ type player struct {
 	w     *world
 	twin  *twin
 	cycle *model.Cycle
-	// refused are the revisions of what the last cycle refused.
+	// refused are the revisions of the candidates that the last cycle refused.
 	refused map[string]int64
 	call    *model.Dispatch
 	reply   *model.Reply
@@ -444,7 +445,7 @@ func (p *player) see(actions []model.Action) {
 	}
 }
 
-// name learns the uids of what is new: the twin knows which workers it asks for.
+// name notes the UIDs of new versions: the twin knows their workers.
 func (p *player) name(effect model.Effect) {
 	for _, record := range effect.Puts {
 		r, ok := record.(*model.Reservation)
@@ -468,13 +469,13 @@ func (e *entry) asks() model.WorkerSet {
 	return model.WorkerSetOf(workers)
 }
 
-// requeue has a worker of a batch of its own given up, or cancels one that was
-// by its first number.
+// requeue returns a worker of a separate batch, or cancels a returned one by its first
+// number.
 func (p *player) requeue() {
 	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
 		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
 			p.twin.drop(e)
-			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
+			p.see(p.w.input(request.CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
 			if got := p.reply.Value.(WorkersCancelled).Count; got != 1 {
 				p.t.Fatalf("%d workers are cancelled with %s", got, e.uid)
 			}
@@ -545,7 +546,7 @@ func (p *player) play() {
 			p.twin.drop(e)
 		}
 		want := len(gone)
-		p.see(p.w.input(Cancel{Key: key}))
+		p.see(p.w.input(request.Cancel{Key: key}))
 		if got := p.reply.Value.(Cancelled).Count; got != want {
 			p.t.Fatalf("cancel of %v ended %d, want %d", key, got, want)
 		}
@@ -567,13 +568,13 @@ func (p *player) play() {
 	}
 }
 
-// finishCycle grants a prefix of each queue, of what is still as it was sent.
+// finishCycle grants a prefix of each group, of the candidates that have not changed.
 func (p *player) finishCycle() {
 	if p.cycle == nil {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := CycleDone{Cycle: p.cycle.Number}
+	done := scheduler.CycleDone{Cycle: p.cycle.Number}
 	stopped, later := map[string]bool{}, false
 	p.refused = map[string]int64{}
 	var leases []model.Changed
@@ -629,7 +630,7 @@ func (p *player) finishCycle() {
 	}
 }
 
-// finishDispatch takes or refuses each task. What is taken runs and ends.
+// finishDispatch accepts or refuses each task. Accepted ones run and end.
 func (p *player) finishDispatch() {
 	if p.call == nil {
 		return
@@ -658,7 +659,7 @@ func (p *player) finishDispatch() {
 			p.twin.seq++
 			e.epoch = 1 << 40 // the newest of all, until the revision is known
 			e.uid = ""
-			e.u.Spec.Priority.Class = model.ClassUnset // and whatever placed it before others is gone
+			e.u.Spec.Priority.Class = model.ClassUnset // and nothing places it before others
 			if !p.twin.byClass {
 				e.u.Spec.Priority.Order = nil
 			}

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -11,33 +10,38 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// View is a reservation as it is shown: its record, and what follows from what
-// other services have stored.
+// View is a reservation as it is shown: its record, and what follows from the records of
+// other services.
 type View struct {
 	Reservation *model.Reservation
-	// State is the derived one: LEASING while a cycle with it is in flight,
-	// ASSIGNING while it holds a lease that is not ACTIVE.
+	// State is the derived one: LEASING while a cycle with it is in flight, ASSIGNING
+	// while it has a lease and is not ACTIVE.
 	State model.State
-	// Position is the place in its queue, 1 for the head, 0 when it does not
-	// queue.
+	// Position is the place in its queue, 1 for the head; 0 if it is not pending.
 	Position int
 	Reason   fault.Reason
 	Message  string
 	// Fitting is how many of its workers fitted when it was last tried.
 	Fitting int
-	// Counts are its workers by state, once they are dispatched.
+	// Counts are its workers by state, once it is dispatched.
 	Counts map[string]int32
 }
 
-// Get shows the version that stands for those of a key that have not ended: what
-// was asked for before its parts, and those before requeues, the newest of
-// equals; or the newest of all when all have ended.
+// Get shows the version that represents those of a key that have not ended, or the newest
+// one if all have ended.
 func (c *Core) Get(key model.Key) (View, bool) {
-	v := c.shown(key)
-	if v == nil {
+	if len(c.byKey[key]) == 0 {
 		return View{}, false
 	}
-	return c.view(v), true
+	return c.view(c.shown(key)), true
+}
+
+func (c *Core) shown(key model.Key) *version {
+	versions := c.byKey[key]
+	if v := representative(slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })); v != nil {
+		return v
+	}
+	return versions[len(versions)-1]
 }
 
 // GetUID shows one version.
@@ -49,13 +53,14 @@ func (c *Core) GetUID(uid string) (View, bool) {
 	return c.view(v), true
 }
 
-// durableView shows a version as it is stored. What later effects under way make
-// of it is nobody's to see yet, and where it stands in its queue goes with that.
+// durableView shows a version as it is stored. The result of later effects is not shown,
+// and neither is the place in the queue that depends on them.
 func (c *Core) durableView(ref model.Ref) View {
-	if v := c.versions[ref.ID]; v != nil && v.r != nil && c.pendingOf[ref] == 0 {
-		return c.view(v)
+	t := c.tentative[ref]
+	if t == nil {
+		return c.view(c.versions[ref.ID])
 	}
-	r := c.durableReservation(ref)
+	r := t.durable.(*model.Reservation)
 	return View{Reservation: r, State: r.State, Reason: r.Reason, Message: r.Message, Counts: r.WorkerCounts}
 }
 
@@ -64,147 +69,117 @@ func (c *Core) view(v *version) View {
 	switch {
 	case !v.is(model.Queued):
 		return view
-	case v.held:
+	case v.quarantined:
 		view.Reason = fault.ReasonPoison
 		return view
-	case v.dispatched(): // as its record is about to say
+	case v.dispatched(): // its record will say so
 		view.State, view.Reason = model.Active, ""
 		return view
-	case !v.waits():
+	case !v.isPending():
 		view.State = model.Assigning
 		return view
-	case v.inCycle:
+	case v.entry.InCycle:
 		view.State = model.Leasing
 	}
-	view.Position = c.groups[v.group].order.Rank(v.r) + 1
-	view.Reason = fault.ReasonBehindHead
-	if view.Position == 1 {
+	view.Position = v.entry.Position()
+	switch outcome := v.entry.Outcome; {
+	case view.Position > 1:
+		view.Reason = fault.ReasonBehindHead
+	case !c.isReady():
+		view.Reason = fault.ReasonRegistryNotReady
+	case outcome == nil:
 		view.Reason = fault.ReasonNotTried
-		switch {
-		case !c.isReady():
-			view.Reason = fault.ReasonRegistryNotReady
-		case v.outcome != nil:
-			view.Reason, view.Message, view.Fitting = v.outcome.Reason, v.outcome.Message, v.outcome.Fitting
-		}
+	default:
+		view.Reason, view.Message, view.Fitting = outcome.Reason, outcome.Message, outcome.Fitting
 	}
 	return view
 }
 
-// counts counts the workers by state, as the assigner has stored them.
+// counts returns the number of workers by state, as the assigner has stored them.
 func (v *version) counts() map[string]int32 {
 	if len(v.tasks) == 0 {
 		return v.r.WorkerCounts
 	}
 	counts := map[string]int32{}
-	for _, chunk := range v.tasks {
-		for _, w := range chunk.Workers {
-			counts[w.State.String()]++
-		}
+	for w := range v.taskWorkers() {
+		counts[w.State.String()]++
 	}
 	return counts
 }
 
-// failures says in a sentence how many workers failed, and why the first of
-// them did; empty when none has.
+// failures says how many workers failed, and why the first of them did; empty if none.
 func (v *version) failures() string {
 	failed := v.counts()[model.WorkerFailed.String()]
-	if failed == 0 {
-		return ""
-	}
-	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
-		for _, w := range v.tasks[n].Workers {
-			if w.State != model.WorkerFailed {
-				continue
-			}
-			why := string(w.Reason)
-			switch {
-			case w.LastError != "":
-				why = w.LastError
-			case w.ExitCode != nil:
-				why = fmt.Sprintf("exit code %d", *w.ExitCode)
-			}
-			again := ""
-			if n := v.requeued(); n > 0 {
-				again = fmt.Sprintf(", %d queued again", n)
-			}
-			return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, workers(v.r.Workers.Len()), again, w.ID, why)
+	for w := range v.taskWorkers() {
+		if w.State != model.WorkerFailed {
+			continue
 		}
+		reason := string(w.Reason)
+		switch {
+		case w.LastError != "":
+			reason = w.LastError
+		case w.ExitCode != nil:
+			reason = fmt.Sprintf("exit code %d", *w.ExitCode)
+		}
+		requeued := 0
+		for _, workers := range v.returned {
+			requeued += len(workers)
+		}
+		note := ""
+		if requeued > 0 {
+			note = fmt.Sprintf(", %d queued again", requeued)
+		}
+		return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, countWorkers(v.r.Workers.Len()), note, w.ID, reason)
 	}
 	return ""
 }
 
-func workers(n int) string {
+func countWorkers(n int) string {
 	if n == 1 {
 		return "1 worker"
 	}
 	return fmt.Sprintf("%d workers", n)
 }
 
-// requeued is how many of its workers the assigner gave back to be queued again.
-func (v *version) requeued() int {
-	n := 0
-	for _, workers := range v.spent {
-		n += len(workers)
-	}
-	return n
-}
-
-// Filter chooses reservations; what is empty matches all.
+// Filter selects reservations; an empty field matches all.
 type Filter struct {
 	Job, Stage string
 	State      model.State
 }
 
-// List shows what Get shows, in order of their keys, those after a key
-// only, at most limit of them. More says that there are others.
+// List shows what Get shows, in order of the keys: those after a key, at most limit of
+// them. It reports whether there are more.
 func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
-	for key := range c.keys.From(later(after, model.Key{Job: filter.Job})) {
+	return c.list(filter, after, limit, func(key model.Key) []*version {
 		if key == after {
-			continue
+			return nil
 		}
-		if filter.Job != "" && key.Job != filter.Job {
-			break
+		return []*version{c.shown(key)}
+	})
+}
+
+// Versions shows every version of a job that has a record, those of one key in the order
+// in which they were accepted: those after a key and UID, at most limit of them. It
+// reports whether there are more.
+func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
+	return c.list(filter, after, limit, func(key model.Key) []*version {
+		versions := c.byKey[key]
+		if key == after {
+			versions = versions[slices.IndexFunc(versions, func(v *version) bool { return v.uid == uid })+1:]
 		}
+		return versions
+	})
+}
+
+func (c *Core) list(filter Filter, from model.Key, limit int, versions func(model.Key) []*version) (views []View, more bool) {
+	for key := range within(&c.keys, model.Key{Job: filter.Job}, from) {
 		if filter.Stage != "" && key.Stage != filter.Stage {
 			continue
 		}
-		view, _ := c.Get(key)
-		if filter.State != model.StateUnset && view.State != filter.State {
-			continue
-		}
-		if len(views) == limit {
-			return views, true
-		}
-		views = append(views, view)
-	}
-	return views, false
-}
-
-// later returns the later of two keys.
-func later(a, b model.Key) model.Key {
-	if a.Compare(b) < 0 {
-		return b
-	}
-	return a
-}
-
-// Versions shows every version of a job that there is a record of, those of one
-// key in the order that accepted them; those after the key and uid given only,
-// at most limit of them. More says that there are others.
-func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
-	for key := range c.keys.From(later(after, model.Key{Job: filter.Job})) {
-		if key.Job != filter.Job {
-			break
-		}
-		versions := c.byKey[key]
-		if key == after {
-			at := slices.IndexFunc(versions, func(v *version) bool { return v.uid == uid })
-			versions = versions[at+1:]
-		}
-		for _, v := range versions {
+		for _, v := range versions(key) {
 			view := c.view(v)
 			switch {
-			case filter.Stage != "" && key.Stage != filter.Stage, filter.State != model.StateUnset && view.State != filter.State:
+			case filter.State != model.StateUnset && view.State != filter.State:
 				continue
 			case len(views) == limit:
 				return views, true
@@ -215,17 +190,12 @@ func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (
 	return views, false
 }
 
-// Stages shows the stages of a job in order, with the highest number that each
-// of their worker indexes has had; all of them, or the one that is named.
+// Stages returns the stages of a job in order, or the one with a name, with the highest
+// number that each of their worker indexes has had.
 func (c *Core) Stages(job, stage string) []model.Stage {
 	var stages []model.Stage
-	for key := range c.stageKeys.From(model.Key{Job: job}) {
-		if key.Job != job {
-			break
-		}
-		if stage == "" || stage == key.Stage {
-			stages = append(stages, *c.stages[key])
-		}
+	for key := range within(&c.stageKeys, model.Key{Job: job, Stage: stage}, model.Key{}) {
+		stages = append(stages, *c.stages[key])
 	}
 	return stages
 }
@@ -234,33 +204,30 @@ func (c *Core) Stages(job, stage string) []model.Stage {
 type PendingGroup struct {
 	ID          string
 	Constraints constraint.Constraints
-	// Reservations and Workers count what waits without a lease, what a cycle in
-	// flight holds included.
+	// Reservations and Workers count what is pending, in a cycle in flight or not.
 	Reservations, Workers int
-	// Head is tried first; it waits since HeadSince, for Reason.
+	// Head is tried first. It has waited since HeadSince, for Reason.
 	Head      model.Key
 	HeadSince time.Time
 	Reason    fault.Reason
 	Message   string
-	// Failed are the executors that the head failed on.
+	// Failed are the executors on which workers of the head failed.
 	Failed []model.FailedOn
 }
 
-// Pending shows the queues, in order of their ids. Before the registry is ready
-// it refuses with REGISTRY_NOT_READY: whoever counts demand must not take a
-// part of it for all.
+// Pending returns the queues in order of their IDs. Before the registry is ready it
+// returns REGISTRY_NOT_READY: a part of the demand must not be counted as all of it.
 func (c *Core) Pending() ([]PendingGroup, error) {
 	if !c.isReady() {
 		return nil, notReady()
 	}
-	groups := make([]PendingGroup, 0, len(c.groups))
-	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
-		g := c.groups[id]
-		head := g.order.At(0)
+	var groups []PendingGroup
+	for _, g := range c.scheduler.Groups() {
+		head, _ := g.Head()
 		view := c.view(c.versions[head.UID])
 		groups = append(groups, PendingGroup{
-			ID: id, Constraints: head.Spec.Constraints,
-			Reservations: g.order.Len(), Workers: g.workers,
+			ID: g.ID, Constraints: head.Spec.Constraints,
+			Reservations: g.Len(), Workers: g.Workers,
 			Head: head.Key, HeadSince: head.CreatedAt,
 			Reason: view.Reason, Message: view.Message, Failed: head.Failed,
 		})

@@ -5,44 +5,38 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
-// Readiness says what makes the registry ready, once in a cluster's life.
+// Readiness is what makes the registry ready, once in a cluster's life.
 type Readiness uint8
 
 // The ways to become ready.
 const (
 	// ReadyAuto: the first leader is ready as soon as it has the state.
 	ReadyAuto Readiness = iota
-	// ReadyOnSignal: MarkReady says so, or Config.ReadinessGrace has passed.
+	// ReadyOnSignal: after MarkReady, or after Config.ReadinessGrace.
 	ReadyOnSignal
 )
 
-// MarkReady is the request of a model.Input that tells that all job services
-// have asked again for what they want. It is answered by MarkedReady, and by
-// the same each time: there is nothing to remember a call for.
+// MarkReady is the request of a model.Input which says that all job services have
+// repeated their requests. It is answered by MarkedReady, by the same one each time, so a
+// repeat needs no ID.
 type MarkReady struct{}
 
 // MarkedReady answers MarkReady.
 type MarkedReady struct {
-	// Since is when the registry became ready, by whatever.
+	// Since is when the registry became ready, for whatever reason.
 	Since time.Time
 }
 
-// Ready says since when the registry is ready; zero while it is not. Before,
-// requests are taken, and nothing is tried, dispatched or counted.
-func (c *Core) Ready() time.Time {
-	if c.ready == nil {
-		return time.Time{}
-	}
-	return c.ready.Since
-}
+// isReady reports whether the registry is ready. Until then it accepts requests, and
+// nothing is tried, dispatched or counted.
+func (c *Core) isReady() bool { return c.ready != nil && !c.ready.Since.IsZero() }
 
-func (c *Core) isReady() bool { return !c.Ready().IsZero() }
-
-// getReady makes the registry ready where that needs no signal, and otherwise
-// begins to wait for it. It looks at the record alone: a successor goes on
-// where the record says, and the grace counts from when the first has begun.
+// getReady makes the registry ready if that needs no signal, and otherwise begins to wait
+// for it. It looks at the record alone, so any leader continues where the last one
+// stopped, and the grace counts from when the first one began.
 func (c *Core) getReady() {
 	switch {
 	case c.isReady():
@@ -57,7 +51,7 @@ func (c *Core) getReady() {
 	}
 }
 
-// readyAt is when the wait for the signal ends by itself; zero for never.
+// readyAt returns when the wait ends without a signal; zero for never.
 func (c *Core) readyAt() time.Time {
 	if c.isReady() || c.ready == nil || c.config.ReadinessGrace == 0 {
 		return time.Time{}
@@ -65,25 +59,24 @@ func (c *Core) readyAt() time.Time {
 	return c.ready.Begun.Add(c.config.ReadinessGrace)
 }
 
-// becomeReady opens the queues: every head may be tried as soon as it is
-// durable that they are open.
+// becomeReady opens the queues: once that is durable, every head may be tried.
 func (c *Core) becomeReady(by string) {
 	next := model.Ready{Since: c.now, By: by}
 	if c.ready != nil {
 		next.Begun = c.ready.Begun
 	}
 	c.decide(model.Effect{Puts: []model.Record{&next}})
-	c.once(func() { c.wake(WakeReady) })
+	c.once(func() { c.scheduler.Wake(scheduler.WakeReady) })
 }
 
 func (c *Core) markReady(token uint64) {
 	if !c.isReady() {
 		c.becomeReady("signal")
 	}
-	c.reply(token, func() any { return MarkedReady{Since: c.Ready()} })
+	c.reply(token, func() any { return MarkedReady{Since: c.ready.Since} })
 }
 
-// notReady refuses a view of the whole queue that might lack a part of it.
+// notReady is the error for a view of the whole queue that might lack a part of it.
 func notReady() error {
-	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry waits for the job services to have asked again, and for markReady")
+	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry waits for the job services to repeat their requests, and for markReady")
 }

@@ -18,9 +18,8 @@ func waitingWorld(grace time.Duration) *world {
 	return w
 }
 
-// Whatever is asked, granted, lost and taken over: nothing is tried,
-// dispatched or counted before the mark is stored, and everything that waits is
-// tried with it.
+// Before the mark is stored nothing is tried, dispatched or counted, whatever is
+// requested, granted, lost and failed over. With the mark, every head is tried.
 func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := waitingWorld(0)
@@ -60,9 +59,9 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 				tried[entry.UID] = true
 			}
 		}
-		for id, g := range w.core.groups {
-			if head := g.order.At(0); !tried[head.UID] {
-				t.Fatalf("%s is the head of %s, and is not tried", head.UID, id)
+		for _, g := range w.core.scheduler.Groups() {
+			if head, _ := g.Head(); !tried[head.UID] {
+				t.Fatalf("%s is the head of %s, and is not tried", head.UID, g.ID)
 			}
 		}
 		if w.core.leased.Len() > 0 && w.core.dispatching == nil {
@@ -71,7 +70,7 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	})
 }
 
-// The mark stands as it was made first, whoever leads and whatever is repeated.
+// The mark stays as it was first made, whichever replica leads and whatever is repeated.
 func TestReadyIsMarkedOnce(t *testing.T) {
 	w := waitingWorld(time.Minute)
 	begun := w.now
@@ -88,7 +87,7 @@ func TestReadyIsMarkedOnce(t *testing.T) {
 	if r := w.core.ready; *r != (model.Ready{Since: since, By: "signal", Begun: begun}) {
 		t.Errorf("%+v", r)
 	}
-	// A mark that is taken away, as a restore does, is asked for again.
+	// After the mark is deleted, as a restore does, another one is required.
 	w.foreign(model.Changed{Ref: (&model.Ready{}).Ref()})
 	if w.core.isReady() || !w.core.ready.Begun.Equal(w.now) {
 		t.Errorf("after the mark went: %+v", w.core.ready)

@@ -1,21 +1,27 @@
 package queue
 
 import (
-	"slices"
 	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// edit answers a copy of a record to change. Its Mod is 0 until it is durable.
+// edit returns a copy of a record to change. Its Mod is 0 until it is durable.
 func (c *Core) edit(r *model.Reservation) *model.Reservation {
 	next := *r
 	next.UpdatedAt, next.Mod = c.now, 0
 	return &next
 }
 
-// end answers the record in a terminal state.
+// newVersion returns a copy of a record under a new UID.
+func (c *Core) newVersion(r *model.Reservation) *model.Reservation {
+	next := c.edit(r)
+	next.UID, next.Epoch = c.newUID(), 0
+	return next
+}
+
+// end returns the record in a terminal state.
 func (c *Core) end(r *model.Reservation, state model.State, reason fault.Reason, message string) *model.Reservation {
 	next := c.edit(r)
 	next.State, next.Reason, next.Message, next.EndedAt = state, reason, message, c.now
@@ -28,7 +34,7 @@ func (c *Core) end(r *model.Reservation, state model.State, reason fault.Reason,
 	return next
 }
 
-// finish adds the end of a queued version to an effect, and answers its record.
+// finish adds the end of a queued version to an effect, and returns its record.
 func (c *Core) finish(
 	effect *model.Effect, v *version, state model.State, kind model.EventKind, reason fault.Reason, message string,
 ) *model.Reservation {
@@ -39,72 +45,26 @@ func (c *Core) finish(
 	return ended
 }
 
-// remember keeps the answer to a call with the version it made or changed.
-func remember(r *model.Reservation, mark model.RequestMark) {
-	if mark.ID == "" {
-		return
-	}
-	r.Requests = append(slices.Clone(r.Requests), mark)
-	if over := len(r.Requests) - maxRequests; over > 0 {
-		r.Requests = r.Requests[over:]
-	}
+// put decides to store one record and to emit an event for it.
+func (c *Core) put(r *model.Reservation, kind model.EventKind, expect ...model.Expect) {
+	c.decide(model.Effect{
+		Puts: []model.Record{r}, Expect: expect,
+		Events: []model.JobEvent{c.event(kind, r)},
+	})
 }
 
-// remembered finds the version of a key, ended ones included, that a call made
-// or changed, and what was answered.
-func (c *Core) remembered(key model.Key, id string) (*version, model.RequestMark) {
-	if id == "" {
-		return nil, model.RequestMark{}
-	}
-	for _, v := range slices.Backward(c.byKey[key]) {
-		for _, mark := range slices.Backward(v.r.Requests) {
-			if mark.ID == id {
-				return v, mark
-			}
-		}
-	}
-	return nil, model.RequestMark{}
-}
-
-// rememberIdle keeps a call that changed nothing with its stage, if that has a
-// record: there is none only while nothing was ever asked of it.
-func (c *Core) rememberIdle(key model.Key, request model.IdleRequest) {
-	stage := c.stages[stageKey(key)]
-	if request.ID == "" || stage == nil {
-		return
-	}
-	next := *stage
-	next.Idle = append(slices.Clone(stage.Idle), request)
-	if over := len(next.Idle) - maxRequests; over > 0 {
-		next.Idle = next.Idle[over:]
-	}
-	c.decide(model.Effect{Puts: []model.Record{&next}})
-}
-
-// idle finds a call of a stage that changed nothing before.
-func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
-	if stage := c.stages[stageKey(key)]; id != "" && stage != nil {
-		for _, request := range slices.Backward(stage.Idle) {
-			if request.ID == id {
-				return request, true
-			}
-		}
-	}
-	return model.IdleRequest{}, false
-}
-
-// noTask compares that the assigner has not begun with a uid: whatever ends a
-// queued version asks for it, so that nothing dispatched is ended by mistake.
+// noTask requires that the assigner has no task for a UID. Each effect that ends a queued
+// version requires it, so that no dispatched version is ended by mistake.
 func noTask(uid string) model.Expect {
 	return model.Expect{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}
 }
 
-// event tells of a reservation as it now is.
+// event returns the event of a reservation in its current state.
 func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent {
 	e := model.JobEvent{
 		Kind: kind, Time: c.now, Key: r.Key, UID: r.UID,
 		Count: int32(r.Workers.Len()), Reason: r.Reason, Message: r.Message,
-		Trace: r.Trace, Since: c.began(kind, r), Epoch: r.Epoch,
+		Trace: r.Trace, Since: c.beginning(kind, r), Epoch: r.Epoch,
 	}
 	if e.Count <= model.MaxEventWorkers {
 		for workerID := range r.Workers.All() {
@@ -114,9 +74,9 @@ func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent 
 	return e
 }
 
-// began is when the step that an event ends began: a dispatch with the grant of
-// the lease, all else with the version.
-func (c *Core) began(kind model.EventKind, r *model.Reservation) time.Time {
+// beginning returns when the phase began that an event ends: a dispatch with the grant
+// of the lease, all others with the version.
+func (c *Core) beginning(kind model.EventKind, r *model.Reservation) time.Time {
 	if kind == model.EventReservationAssigned {
 		for _, chunk := range c.versions[r.UID].lease { // all chunks are granted at once
 			return chunk.GrantedAt
@@ -125,6 +85,27 @@ func (c *Core) began(kind model.EventKind, r *model.Reservation) time.Time {
 	return r.CreatedAt
 }
 
-func epochMismatch(key model.Key, epoch int64) error {
-	return fault.New(fault.Conflict, fault.ReasonEpochMismatch, "%s has no living version of epoch %d", key, epoch)
+func stageKey(key model.Key) model.Key { return model.Key{Job: key.Job, Stage: key.Stage} }
+
+// stage returns a copy of the record of a stage, which is empty if there is none.
+func (c *Core) stage(key model.Key) model.Stage {
+	if stage := c.stages[stageKey(key)]; stage != nil {
+		return *stage
+	}
+	return model.Stage{Job: key.Job, Stage: key.Stage}
 }
+
+// withNumbers returns the record of a stage with more worker numbers marked as used.
+func (c *Core) withNumbers(key model.Key, workers model.WorkerSet) *model.Stage {
+	stage := c.stage(key)
+	stage.Numbers = stage.Numbers.Raise(workers)
+	return &stage
+}
+
+// An effect touches at most this many reservations, with one event and one compare each,
+// and about this many bytes. So it stays below the 120 operations and the size of a
+// transaction.
+const (
+	effectReservations = 50
+	effectBytes        = 256 << 10
+)

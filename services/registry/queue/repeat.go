@@ -1,160 +1,118 @@
 package queue
 
 import (
-	"encoding/binary"
-	"hash"
-	"hash/fnv"
-	"maps"
 	"slices"
 
-	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
 )
 
-// fingerprint tells requests apart by what they ask for. It is stored, and compared by
-// later versions: a field that is added goes in only where it is set.
-type fingerprint struct {
-	sum hash.Hash64
-	buf [8]byte
-}
+// maxRequests bounds the requests that a version or a stage remembers, the newest last.
+const maxRequests = 32
 
-func fingerprintOf(call string) *fingerprint {
-	f := &fingerprint{sum: fnv.New64a()}
-	f.text(call)
-	return f
-}
-
-func (f *fingerprint) number(n int64) {
-	binary.BigEndian.PutUint64(f.buf[:], uint64(n))
-	f.sum.Write(f.buf[:])
-}
-
-func (f *fingerprint) text(s string) {
-	f.number(int64(len(s)))
-	f.sum.Write([]byte(s))
-}
-
-func (f *fingerprint) texts(list []string) {
-	f.number(int64(len(list)))
-	for _, s := range list {
-		f.text(s)
+// remember stores the answer to a request with the version that it made or changed.
+func remember(r *model.Reservation, mark model.RequestMark) {
+	if mark.ID != "" {
+		r.Requests = newest(append(slices.Clone(r.Requests), mark))
 	}
 }
 
-func (f *fingerprint) table(m map[string]string) {
-	f.number(int64(len(m)))
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		f.text(name)
-		f.text(m[name])
+// rememberIdle stores a request that changed nothing with its stage. A stage without a
+// record never had a reservation, and remembers nothing.
+func (c *Core) rememberIdle(key model.Key, mark model.IdleRequest) {
+	stage := c.stage(key)
+	if mark.ID == "" || c.stages[stageKey(key)] == nil {
+		return
+	}
+	stage.Idle = newest(append(slices.Clone(stage.Idle), mark))
+	c.decide(model.Effect{Puts: []model.Record{&stage}})
+}
+
+func newest[T any](marks []T) []T { return marks[max(0, len(marks)-maxRequests):] }
+
+// remembered returns the version of a key, ended ones included, that a request made or
+// changed, and the answer.
+func (c *Core) remembered(key model.Key, id string) (*version, model.RequestMark) {
+	if id == "" {
+		return nil, model.RequestMark{}
+	}
+	for _, v := range slices.Backward(c.byKey[key]) {
+		for _, mark := range slices.Backward(v.r.Requests) {
+			if mark.ID == id {
+				return v, mark
+			}
+		}
+	}
+	return nil, model.RequestMark{}
+}
+
+// idle returns an earlier request to a stage that changed nothing.
+func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
+	if id != "" {
+		for _, idle := range slices.Backward(c.stage(key).Idle) {
+			if idle.ID == id {
+				return idle, true
+			}
+		}
+	}
+	return model.IdleRequest{}, false
+}
+
+// earlier returns how many versions or workers an earlier call of the same request
+// cancelled within a scope, and whether there was one. It returns an error if the ID was
+// used for another request.
+func (c *Core) earlier(of model.Key, mark model.RequestMark) (count int, found bool, err error) {
+	if mark.ID == "" {
+		return 0, false, nil
+	}
+	for key := range within(&c.keys, of, model.Key{}) {
+		switch v, known := c.remembered(key, mark.ID); {
+		case v == nil:
+		case !request.Repeats(known.Call, mark.Call):
+			err = request.OtherUnderID(mark.ID)
+		case known.Cancelled > 0:
+			return int(known.Cancelled), true, nil
+		}
+	}
+	idle, found := c.idle(of, mark.ID)
+	if found && !request.Repeats(idle.Call, mark.Call) {
+		err = request.OtherUnderID(mark.ID)
+	}
+	return 0, found, err
+}
+
+// changeAll changes items in as many effects as they need. Only the record of the last
+// item remembers the request: a repeat that finds the mark knows that all was done, and
+// one that does not changes the rest.
+func changeAll[T any](c *Core, items []T, mark model.RequestMark, change func(*model.Effect, T) *model.Reservation) {
+	var effect model.Effect
+	for i, item := range items {
+		c.makeRoom(&effect)
+		changed := change(&effect, item)
+		if i == len(items)-1 {
+			remember(changed, mark)
+			c.decide(effect)
+		}
 	}
 }
 
-func (f *fingerprint) flag(b bool) {
-	if b {
-		f.number(1)
-	} else {
-		f.number(0)
+// makeRoom decides an effect that is full and begins the next one.
+func (c *Core) makeRoom(effect *model.Effect) {
+	if isFull(*effect) {
+		c.decide(*effect)
+		*effect = model.Effect{}
 	}
 }
 
-func (f *fingerprint) key(k model.Key) {
-	f.text(k.Job)
-	f.text(k.Stage)
-	f.text(k.Name)
-}
-
-func (f *fingerprint) workers(list []model.WorkerID) {
-	f.number(int64(len(list)))
-	for _, workerID := range slices.SortedFunc(slices.Values(list), model.WorkerID.Compare) {
-		f.number(int64(workerID.Index)<<32 | int64(workerID.Number))
+func isFull(effect model.Effect) bool {
+	if len(effect.Puts)+len(effect.Events) >= 2*effectReservations {
+		return true
 	}
-}
-
-// value is the fingerprint; 0 stands for none.
-func (f *fingerprint) value() uint64 { return max(f.sum.Sum64(), 1) }
-
-// call is the fingerprint of an upsert with its defaults filled in. What one request
-// may write in two ways counts as the same; the trace does not count.
-func callOf(u model.Upsert) uint64 {
-	if u.RequestID == "" {
-		return 0
+	bytes := 0
+	for _, record := range effect.Puts {
+		if r, ok := record.(*model.Reservation); ok {
+			bytes += request.Size(r)
+		}
 	}
-	s, c := u.Spec, u.Spec.Constraints
-	f := fingerprintOf("upsert")
-	f.key(u.Key)
-	f.number(int64(u.Count))
-	f.workers(u.Workers)
-	f.number(u.IfEpoch)
-	f.number(int64(s.TargetSize))
-	f.number(int64(len(c.Resources)))
-	for _, name := range c.Resources.Names() {
-		f.text(name)
-		f.number(c.Resources[name])
-	}
-	f.text(c.SKU)
-	f.table(c.Attributes)
-	f.texts(c.Pools)
-	f.text(c.Role)
-	f.flag(c.SameShape)
-	f.text(c.Spread.By)
-	f.number(int64(c.Spread.Max))
-	f.flag(c.Pack)
-	f.texts(c.Avoid)
-	f.number(int64(s.Priority.Class))
-	f.number(int64(s.Priority.Tier))
-	f.flag(s.Priority.Order != nil)
-	if s.Priority.Order != nil {
-		f.number(*s.Priority.Order)
-	}
-	f.text(s.Task.Command)
-	f.texts(s.Task.Args)
-	f.table(s.Task.Env)
-	f.text(string(s.Task.Payload))
-	f.number(int64(s.Task.StopGrace))
-	f.number(int64(s.Batch))
-	f.number(int64(startOf(s)))
-	f.number(int64(onFailureOf(s)))
-	f.number(int64(s.MaxAttempts))
-	f.number(int64(s.QueueTimeout))
-	f.table(s.Labels)
-	return f.value()
-}
-
-func (r Cancel) call() uint64 {
-	f := fingerprintOf("cancel")
-	f.key(r.Key)
-	f.number(r.IfEpoch)
-	return f.value()
-}
-
-func (r CancelJob) call() uint64 {
-	f := fingerprintOf("cancel-job")
-	f.text(r.Job)
-	return f.value()
-}
-
-func (r CancelWorkers) call() uint64 {
-	f := fingerprintOf("cancel-workers")
-	f.text(r.Job)
-	f.text(r.Stage)
-	f.workers(r.Workers)
-	return f.value()
-}
-
-func (r Flush) call() uint64 {
-	f := fingerprintOf("flush")
-	f.text(r.Job)
-	f.text(r.Group)
-	return f.value()
-}
-
-// repeats reports whether a remembered call is the one that has come. What was
-// remembered before there were fingerprints matches any.
-func repeats(remembered, call uint64) bool { return remembered == 0 || remembered == call }
-
-// anotherCall refuses a request under the ID of a different one.
-func anotherCall(id string) error {
-	err := fault.BadField(fault.ReasonDuplicate, "requestId", "%q was used for another call", id)
-	err.Kind = fault.Conflict
-	return err
+	return bytes >= effectBytes
 }

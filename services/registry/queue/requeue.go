@@ -13,30 +13,26 @@ import (
 
 // The bounds of what rounds add to a version.
 const (
-	// maxFailed is how many executors that rounds failed on are kept, the latest.
+	// maxFailed is how many failed executors are kept, the latest.
 	maxFailed = 16
-	// maxWhy is how much of one round's reasons is kept, maxStory how much of those
-	// of all rounds, the latest, in bytes.
-	maxWhy, maxStory = 400, 4000
+	// maxReason bounds the reasons of one round in a message, maxMessage those of all
+	// rounds, of which the latest are kept; both in bytes.
+	maxReason, maxMessage = 400, 4000
 )
 
-// owed are the workers of a version that are to be queued again, in order of
-// worker indexes: given up by the assigner, still wanted, below a target of the stage
-// that was lowered since, and the last of their worker indexes. A higher number means that it was done, by this
-// queue or by the job service itself.
+// owed returns the workers of a version that are to be requeued, in order of index: the
+// assigner returned them, they are wanted, a target lowered since does not drop them, and
+// their index has no higher number. A higher number means that the queue or the job
+// service has requested the index again.
 func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
-		var used model.WorkerSet
-		var target int32
-		if stage := c.stages[stageKey(v.r.Key)]; stage != nil {
-			used, target = stage.Numbers, stage.TargetSize
-		}
-		// A target drops what it was lowered to, not what was asked for with it.
-		lowered := target > 0 && (v.r.Spec.TargetSize == 0 || target < v.r.Spec.TargetSize)
-		for _, n := range slices.Sorted(maps.Keys(v.spent)) {
-			for _, w := range v.spent[n] {
-				highest, _ := used.Number(w.ID.Index)
-				dropped := highest > w.ID.Number || v.r.Unwanted.Has(w.ID) || lowered && w.ID.Index >= target ||
+		stage := c.stage(v.r.Key)
+		// A target drops what it was lowered to, not what was requested with it.
+		lowered := stage.TargetSize > 0 && (v.r.Spec.TargetSize == 0 || stage.TargetSize < v.r.Spec.TargetSize)
+		for _, n := range slices.Sorted(maps.Keys(v.returned)) {
+			for _, w := range v.returned[n] {
+				highest, _ := stage.Numbers.Number(w.ID.Index)
+				dropped := highest > w.ID.Number || v.r.Unwanted.Has(w.ID) || lowered && w.ID.Index >= stage.TargetSize ||
 					w.ID.Number >= model.MaxNumber
 				if !dropped && !yield(w) {
 					return
@@ -46,8 +42,8 @@ func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	}
 }
 
-// owes says whether a version has workers to be queued again.
-func (c *Core) owes(v *version) bool {
+// owesRequeue reports whether a version has workers to be requeued.
+func (c *Core) owesRequeue(v *version) bool {
 	if v.alive() {
 		for range c.owed(v) {
 			return true
@@ -56,17 +52,17 @@ func (c *Core) owes(v *version) bool {
 	return false
 }
 
-// requeue queues workers that no attempt started, each as a version for itself,
-// with its next number: as many as one effect holds, the others in later steps.
+// requeue queues workers that no attempt started, each as a version of its own, with its
+// next number: as many as one effect takes, the others in later steps.
 func (c *Core) requeue(v *version) {
 	var effect model.Effect
 	var workers []model.WorkerID
 	for w := range c.owed(v) {
-		if full(effect) {
+		if isFull(effect) {
 			break
 		}
 		workerID := model.WorkerID{Index: w.ID.Index, Number: w.ID.Number + 1}
-		next := c.again(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), []model.TaskWorker{w}, c.whyNot(w))
+		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), []model.TaskWorker{w}, c.failure(w))
 		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.uid, fault.ReasonRequeued
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
@@ -76,22 +72,21 @@ func (c *Core) requeue(v *version) {
 		event.Since = w.Since
 		effect.Events = append(effect.Events, event)
 	}
-	effect.Puts = append(effect.Puts, c.numbered(v.r.Key, model.WorkerSetOf(workers)))
+	effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
 	c.decide(effect)
 }
 
-// again answers a version that queues workers of r once more, a round later: it
-// knows where those that failed did and when, to avoid their executors for a
-// while, and tells why in its message. Its wait begins now.
-func (c *Core) again(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker, why string) *model.Reservation {
-	next := c.edit(r)
-	next.UID, next.Epoch = c.newUID(), 0
+// nextVersion returns a version that queues workers of r a round later. It knows on which
+// executors workers failed and when, to avoid those for a while, and its message says
+// why. Its queueTimeout begins now.
+func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker, reason string) *model.Reservation {
+	next := c.newVersion(r)
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Workers, next.Unwanted = workers, nil
 	next.Round++
-	next.Message = roundMessage(r, why)
+	next.Message = roundMessage(r, reason)
 	next.Failed = nil
-	avoided := map[string]bool{"": true} // an executor whose record is gone has no name
+	avoided := map[string]bool{"": true} // an executor without a record has no name
 	var latest []model.FailedOn
 	for _, w := range slices.Backward(failed) { // the first last: the latest are kept
 		if id := c.names[w.Ordinal]; !avoided[id] {
@@ -109,130 +104,62 @@ func (c *Core) again(r *model.Reservation, workers model.WorkerSet, failed []mod
 	return next
 }
 
-// roundMessage adds why this round failed to what earlier ones had to tell.
-func roundMessage(r *model.Reservation, why string) string {
-	if len(why) > maxWhy {
-		why = strings.ToValidUTF8(why[:maxWhy], "") + "…"
+// roundMessage adds why this round failed to the message of earlier ones.
+func roundMessage(r *model.Reservation, reason string) string {
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
 	}
-	why = fmt.Sprintf("round %d: %s", r.Round+1, why)
+	message := fmt.Sprintf("round %d: %s", r.Round+1, reason)
 	if r.Round > 0 && r.Message != "" {
-		why = r.Message + "; " + why
+		message = r.Message + "; " + message
 	}
-	if over := len(why) - maxStory; over > 0 {
-		why = "…" + strings.ToValidUTF8(why[over:], "")
+	if over := len(message) - maxMessage; over > 0 {
+		message = "…" + strings.ToValidUTF8(message[over:], "")
 	}
-	return why
+	return message
 }
 
-// neverStarted says that Berth gave up every worker of a version that has ended:
-// no attempt started any, and none is queued again.
+// neverStarted reports whether Berth gave up every worker of an ended version: no attempt
+// started any, and none is requeued.
 func (v *version) neverStarted() bool {
-	given := 0
-	for _, chunk := range v.tasks {
-		for _, w := range chunk.Workers {
-			up := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted || w.Reason == fault.ReasonExecutorRefuses
-			if w.State != model.WorkerFailed || w.Requeue || !up {
-				return false
-			}
-			given++
+	n := 0
+	for w := range v.taskWorkers() {
+		givenUp := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted || w.Reason == fault.ReasonExecutorRefuses
+		if w.State != model.WorkerFailed || w.Requeue || !givenUp {
+			return false
 		}
+		n++
 	}
-	return given == v.r.Workers.Len()
+	return n == v.r.Workers.Len()
 }
 
-// firstReason is the reason that the first of its workers, in order of index, ended
-// with.
+// firstReason returns the reason with which the first of its workers ended.
 func (v *version) firstReason() fault.Reason {
-	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
-		for _, w := range v.tasks[n].Workers {
-			return w.Reason
-		}
+	for w := range v.taskWorkers() {
+		return w.Reason
 	}
 	return ""
 }
 
-// whyNone says why none of a version's workers could be started: each reason once,
-// with the first worker that it held for.
-func (c *Core) whyNone(v *version) string {
+// failuresByReason says why none of a version's workers could be started: each reason
+// once, with the first worker that it holds for.
+func (c *Core) failuresByReason(v *version) string {
 	var reasons []string
 	seen := map[string]bool{}
-	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
-		for _, w := range v.tasks[n].Workers {
-			if !seen[w.LastError] {
-				seen[w.LastError] = true
-				reasons = append(reasons, c.whyNot(w))
-			}
+	for w := range v.taskWorkers() {
+		if !seen[w.LastError] {
+			seen[w.LastError] = true
+			reasons = append(reasons, c.failure(w))
 		}
 	}
 	return strings.Join(reasons, "; ")
 }
 
-// whyNot says why a worker could not be started, and where.
-func (c *Core) whyNot(w model.TaskWorker) string {
-	why := w.LastError
-	if why == "" {
-		why = string(w.Reason)
+// failure says why a worker could not be started, and where.
+func (c *Core) failure(w model.TaskWorker) string {
+	reason := w.LastError
+	if reason == "" {
+		reason = string(w.Reason)
 	}
-	return fmt.Sprintf("worker %s on %s: %s", w.ID, c.names[w.Ordinal], why)
-}
-
-// numbered is a stage's record with the numbers of more workers used.
-func (c *Core) numbered(key model.Key, workers model.WorkerSet) *model.Stage {
-	after := model.Stage{Job: key.Job, Stage: key.Stage}
-	if before := c.stages[stageKey(key)]; before != nil {
-		after = *before
-	}
-	after.Numbers = after.Numbers.Raise(workers)
-	return &after
-}
-
-// setSpent keeps the workers of a task's chunk that are to be queued again.
-func (v *version) setSpent(n int32, record model.Record) {
-	delete(v.spent, n)
-	chunk, _ := record.(*model.TaskChunk)
-	if chunk == nil {
-		return
-	}
-	for _, w := range chunk.Workers {
-		if w.Requeue {
-			if v.spent == nil {
-				v.spent = map[int32][]model.TaskWorker{}
-			}
-			v.spent[n] = append(v.spent[n], w)
-		}
-	}
-}
-
-// enterSpent and leaveSpent keep the versions that a stage's record tells of
-// whether they have workers to be queued again.
-func (c *Core) enterSpent(v *version) {
-	if len(v.spent) == 0 || !v.alive() || v.held {
-		return
-	}
-	key := stageKey(v.r.Key)
-	if c.spent[key] == nil {
-		c.spent[key] = map[string]*version{}
-	}
-	c.spent[key][v.uid] = v
-}
-
-func (c *Core) leaveSpent(v *version) {
-	if len(v.spent) == 0 || v.r == nil {
-		return
-	}
-	key := stageKey(v.r.Key)
-	if delete(c.spent[key], v.uid); len(c.spent[key]) == 0 {
-		delete(c.spent, key)
-	}
-}
-
-// setExecutor keeps the names that leases have short forms of.
-func (c *Core) setExecutor(id string, record model.Record) {
-	if ordinal, known := c.executors[id]; known {
-		delete(c.names, ordinal)
-		delete(c.executors, id)
-	}
-	if e, there := record.(*model.Executor); there {
-		c.executors[id], c.names[e.Ordinal] = e.Ordinal, id
-	}
+	return fmt.Sprintf("worker %s on %s: %s", w.ID, c.names[w.Ordinal], reason)
 }

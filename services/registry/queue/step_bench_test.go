@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// What a step of the queue allocates is guarded: `make bench` compares it. It does
-// not depend on how many wait, so few do here.
+// BenchmarkStep guards the allocations of a step: `make bench-guard` compares them. They
+// do not depend on the number of pending reservations, so there are few here.
 func BenchmarkStep(b *testing.B) {
 	const n = 1000
 	measure := func(name string, step func(w *world, i int)) {
@@ -22,10 +24,10 @@ func BenchmarkStep(b *testing.B) {
 	}
 	measure("Upsert", func(w *world, i int) { w.input(ask(fmt.Sprint("k", i), 8)) })
 	measure("Unchanged", func(w *world, i int) { w.input(ask(fmt.Sprint("j", i%n), 1)) })
-	measure("Cancel", func(w *world, i int) { w.input(Cancel{Key: ask(fmt.Sprint("j", i%n), 1).Key}) })
+	measure("Cancel", func(w *world, i int) { w.input(request.Cancel{Key: ask(fmt.Sprint("j", i%n), 1).Key}) })
 	measure("Cycle", func(w *world, _ int) {
-		w.core.flight = nil
-		w.now = w.now.Add(w.core.config.RetryEvery)
+		w.step(scheduler.CycleDone{Cycle: w.cycle.Number})
+		w.now = w.now.Add(w.core.config.Scheduling.RetryEvery)
 		if len(actionsOf[model.Cycle](w.step(nil))) == 0 {
 			b.Fatal("no cycle")
 		}

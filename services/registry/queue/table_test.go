@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
-// stage is where a reservation has come to when the next upsert arrives.
+// stage is the phase of a reservation when the next upsert arrives.
 type stage int
 
 const (
@@ -18,8 +19,8 @@ const (
 	isActive
 )
 
-// Promise 1, every row of the table: what an upsert is, after one of three
-// workers, by what differs and by how far the first one has come.
+// Promise 1, every row of the table: the change that an upsert makes after one of three
+// workers, by the difference and by the phase of the first one.
 func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	two, three := int64(2), int64(3)
 	workers := func(list ...model.WorkerID) func(*model.Upsert) {
@@ -109,8 +110,8 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 						t.Errorf("the record moved: %+v", r)
 					}
 				case same:
-					if r.Place != old.Place || epochOf(r) != epochOf(old) {
-						t.Errorf("at place %d of %d, not %d of %d", r.Place, epochOf(r), old.Place, epochOf(old))
+					if r.Place != old.Place || w.core.placeEpoch(r) != w.core.placeEpoch(old) {
+						t.Errorf("at place %d of %d, not %d of %d", r.Place, w.core.placeEpoch(r), old.Place, w.core.placeEpoch(old))
 					}
 				case tail:
 					if r.Place <= other.Reservation.Place || r.PlaceEpoch != 0 {
@@ -132,7 +133,7 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	}
 }
 
-// bring takes a version as far as a stage of its life.
+// bring takes a version to a phase.
 func (w *world) bring(uid string, to stage) {
 	if to >= isLeased {
 		w.foreign(w.leaseOf(uid))
@@ -143,10 +144,9 @@ func (w *world) bring(uid string, to stage) {
 	}
 }
 
-// The same shape sent a thousand times, to whichever replica at whatever time,
-// moves nothing: not where it waits, nor where it runs, nor where one of its
-// workers was queued again or a part of it went ahead.
-func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
+// The same body sent a thousand times, to any replica at any time, changes nothing: not a
+// pending reservation, not a running one, and not one with a requeue or a part.
+func TestPromise1SameBodyChangesNothing(t *testing.T) {
 	plain := func(w *world) model.Upsert {
 		u := ask("j", 4)
 		w.input(u)
@@ -178,7 +178,7 @@ func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
-			w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
+			w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
 			return u
 		},
 	}
@@ -205,7 +205,7 @@ func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
 	}
 }
 
-// durable are the store's records as they are stored.
+// durable returns the records in the store.
 func (w *world) durable() []string {
 	var all []string
 	for _, ref := range w.refs() {
@@ -214,7 +214,7 @@ func (w *world) durable() []string {
 	return all
 }
 
-// giveUp has the assigner give up one worker of four.
+// giveUp returns one worker of four to the queue.
 func (w *world) giveUp(uid string, index int32) {
 	chunk := &model.TaskChunk{UID: uid}
 	for i := range int32(4) {
@@ -224,9 +224,9 @@ func (w *world) giveUp(uid string, index int32) {
 	w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 }
 
-// What is answered is stored: of a version that a later request of the same
-// round replaces, that it queues.
-func TestAnUpsertIsAnsweredWithWhatIsDurable(t *testing.T) {
+// The reply shows the stored record: QUEUED for a version that a later request of the same
+// transaction replaces.
+func TestUpsertedShowsTheStoredRecord(t *testing.T) {
 	c := New(Config{})
 	c.Step(time.Now(), model.Elected{Term: 2, Revision: 2})
 	c.Step(time.Now(), model.Committed{Effects: 1, Revision: 3}) // the mark that it is ready

@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// What comes of a request has its trace, and every event tells of it; the next
-// request has its own.
+// The versions that a request makes, and their events, have its trace. The next request
+// has another one.
 func TestEventsHaveTheTraceOfTheirRequest(t *testing.T) {
 	const first, second = model.Trace("first"), model.Trace("second")
 	w := newWorld(Config{})

@@ -11,14 +11,16 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 	"berth.dev/testkit/transcript"
 )
 
-// Each file under testdata tells of one promise: comments, commands, and after
-// `----` what came of a command, up to the next empty line.
+// Each file under testdata shows one promise: comments, commands, and after `----` the
+// result of a command, up to the next empty line.
 func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
-// play runs a transcript and answers it with the output it now has.
+// play runs a transcript and returns it with the current output.
 func play(t *testing.T, text string) string {
 	w := newWorld(Config{})
 	w.successor(10)
@@ -147,7 +149,7 @@ func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
 	case "config":
-		config := Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}
+		config := Config{Scheduling: scheduler.Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}}
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
@@ -157,12 +159,12 @@ func (w *world) command(t *testing.T, line string) string {
 	case "upsert":
 		return show(w.input(a.upsert()))
 	case "cancel":
-		return show(w.input(Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
+		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
 	case "cancel-workers":
 		key := a.key(a.bare[0])
-		return show(w.input(CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]), RequestID: a.named["request"]}))
+		return show(w.input(request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]), RequestID: a.named["request"]}))
 	case "cancel-job":
-		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
+		return show(w.input(request.CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
 	case "cycle-done":
 		return show(w.step(w.outcome(a)))
 	case "dispatch-done":
@@ -249,10 +251,10 @@ func (w *world) command(t *testing.T, line string) string {
 	return ""
 }
 
-// chunk is the task of a uid: ID:STATE each, the worker's index being the
-// executor's ordinal unless on= says otherwise. REQUEUE is a worker that could not
-// be started and is to be queued again, GIVEN-UP one that is not; TRIED is one that
-// was stopped while attempts to start it failed.
+// chunk is the task of a UID: ID:STATE for each worker. The ordinal of the executor is the
+// worker's index, or that of on=. REQUEUE is a worker that could not be started and is to
+// be requeued, GIVEN-UP one that is not, and TRIED one that was stopped after an attempt
+// to start it had failed.
 func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
@@ -280,10 +282,10 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the cycle in flight: UID=granted, nofit, poison, stale, behind or later; a grant
-// stores the lease, which the core is not shown.
-func (w *world) outcome(a args) CycleDone {
-	done := CycleDone{Cycle: w.core.cycles}
+// outcome is that of the cycle in flight: UID:granted, nofit, poison, stale, behind or
+// later. A grant stores the lease, which the view of the core does not show yet.
+func (w *world) outcome(a args) scheduler.CycleDone {
+	done := scheduler.CycleDone{Cycle: w.cycle.Number}
 	if cycle := a.number("cycle"); cycle != 0 {
 		done.Cycle = cycle
 	}
@@ -373,8 +375,8 @@ func (w *world) pendingView() string {
 	return b.String()
 }
 
-// versions lists those of a job, after=KEY and uid=UID, with their workers; and
-// what its stages have used.
+// versions lists the versions of a job, after=KEY and uid=UID, with their workers, and the
+// used numbers of its stages.
 func (w *world) versions(a args) string {
 	limit := 100
 	if n := a.number("limit"); n != 0 {

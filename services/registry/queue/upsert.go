@@ -1,229 +1,194 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// maxRequests bounds the calls that a version remembers, the newest last.
-const maxRequests = 32
-
 // upsert decides by the table in doc.go.
-func (c *Core) upsert(token uint64, u model.Upsert) {
-	u = withDefaults(u)
-	if err := Validate(u); err != nil {
-		c.refuse(token, err)
-		return
-	}
-	u.Fingerprint = callOf(u)
-	if v, mark := c.remembered(u.Key, u.RequestID); v != nil {
-		switch {
-		case !repeats(mark.Call, u.Fingerprint):
-			c.refuse(token, anotherCall(u.RequestID))
-			return
-		case mark.Change != model.ChangeUnset:
-			c.replyUpserted(token, v.r, mark.Change)
-			return
-		}
-	}
-	if idle, ok := c.idle(u.Key, u.RequestID); ok {
-		found := c.versions[idle.UID]
-		switch {
-		case !repeats(idle.Call, u.Fingerprint):
-			c.refuse(token, anotherCall(u.RequestID))
-			return
-		case found != nil && found.r != nil:
-			c.replyUpserted(token, found.r, model.Unchanged)
-			return
-		}
+func (c *Core) upsert(token uint64, u model.Upsert) error {
+	u.Fingerprint = request.Fingerprint(u)
+	if repeated, err := c.repeatUpsert(token, u); repeated || err != nil {
+		return err
 	}
 	l := c.living(u.Key)
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
-		c.refuse(token, epochMismatch(u.Key, u.IfEpoch))
-		return
+		return epochMismatch(u.Key, u.IfEpoch)
 	}
-	if l.newest != nil && sameBody(u, l.newest.r) && l.asked(u) {
+	if l.newest != nil && request.SameBody(u, l.newest.r) && l.hasWorkersOf(u) {
 		c.keep(token, u, l)
-		return
+		return nil
 	}
-	workers, err := c.workers(u, l)
+	workers, err := c.workersToQueue(u, l)
 	switch {
 	case err != nil:
-		c.refuse(token, err)
-	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.queuedLike(u):
+		return err
+	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.allQueuedLike(u):
 		c.keep(token, u, l)
+		return nil
 	case len(workers) == 0 && len(l.queued) == 0:
 		c.retarget(u, l)
-		c.unchanged(token, u, l.newest.r)
-	default:
-		stage := c.stageAfter(u, workers)
-		if err := c.bounded(u, workers, stage); err != nil {
-			c.refuse(token, err)
-			return
-		}
-		if err := c.admit(u, l, workers); err != nil {
-			c.refuse(token, err)
-			return
-		}
-		c.replace(token, u, l, workers, stage)
+		c.replyUnchanged(token, u, l.newest.r)
+		return nil
 	}
+	stage := c.stageAfter(u, workers)
+	if err := cmp.Or(request.CheckSize(u.Spec, workers, &stage), c.admit(u, l, workers)); err != nil {
+		return err
+	}
+	c.replace(token, u, l, workers, stage)
+	return nil
 }
 
-// withDefaults fills in what a request may leave out.
-func withDefaults(u model.Upsert) model.Upsert {
-	if u.Key.Name == "" {
-		u.Key.Name = model.MainName
-	}
-	u.Spec.Constraints.Resources = u.Spec.Constraints.Resources.WithSlots()
-	setDefault(&u.Spec.MaxAttempts, model.DefaultAttempts)
-	return u
+func epochMismatch(key model.Key, epoch int64) error {
+	return fault.New(fault.Conflict, fault.ReasonEpochMismatch, "%s has no living version of epoch %d", key, epoch)
 }
 
-// keep answers an upsert of the shape that is there: at most its priority
-// changes, and only of what still waits.
+// repeatUpsert replies to a repeat of an upsert, and reports whether it is one. It
+// returns an error if the ID was used for another request.
+func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err error) {
+	v, mark := c.remembered(u.Key, u.RequestID)
+	switch {
+	case !request.Repeats(mark.Call, u.Fingerprint):
+		return false, request.OtherUnderID(u.RequestID)
+	case mark.Change != model.ChangeUnset:
+		c.replyUpserted(token, v.r, mark.Change)
+		return true, nil
+	}
+	idle, _ := c.idle(u.Key, u.RequestID)
+	found := c.versions[idle.UID]
+	switch {
+	case !request.Repeats(idle.Call, u.Fingerprint):
+		return false, request.OtherUnderID(u.RequestID)
+	case found != nil && found.r != nil:
+		c.replyUpserted(token, found.r, model.Unchanged)
+		return true, nil
+	}
+	return false, nil
+}
+
+// keep answers an upsert that requests what there is. At most it changes the priority,
+// and only that of queued versions.
 func (c *Core) keep(token uint64, u model.Upsert, l living) {
 	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
 	if len(moving) == 0 {
-		c.unchanged(token, u, l.newest.r)
+		c.replyUnchanged(token, u, l.newest.r)
 		return
 	}
-	if at := slices.Index(moving, l.newest); at >= 0 { // the last one is answered
+	if at := slices.Index(moving, l.newest); at >= 0 { // the reply shows the last one
 		moving = append(slices.Delete(moving, at, at+1), l.newest)
 	}
-	var effect model.Effect
 	var moved *model.Reservation
-	for i, v := range moving {
-		c.makeRoom(&effect)
+	mark := model.RequestMark{ID: u.RequestID, Change: model.Reordered, Call: u.Fingerprint}
+	changeAll(c, moving, mark, func(effect *model.Effect, v *version) *model.Reservation {
 		moved = c.edit(v.r)
 		moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
-		if i == len(moving)-1 {
-			remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered, Call: u.Fingerprint})
-		}
 		effect.Puts = append(effect.Puts, moved)
 		effect.Events = append(effect.Events, c.event(model.EventReservationReordered, moved))
-	}
-	c.decide(effect)
+		return moved
+	})
 	c.replyUpserted(token, moved, model.Reordered)
 }
 
-// unchanged answers an upsert that found what it asks for. The reservation's
-// record stays as it is, so that cycles and dispatches under way stand.
-func (c *Core) unchanged(token uint64, u model.Upsert, r *model.Reservation) {
+// replyUnchanged answers an upsert that changes nothing. The record of the reservation
+// stays as it is, so that cycles and dispatches in flight remain valid.
+func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation) {
 	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.Fingerprint})
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
-// replace queues a version for workers, in place of what is queued, if anything,
-// and stores what becomes of the stage, nil if it stays.
-// Without workers only that ends. The last effect is the one of the upsert.
-func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage *model.Stage) {
+// replace queues a version for workers in place of the queued ones, if any, and stores
+// the stage. Without workers it only ends the queued versions. The last effect stores
+// what the upsert made or changed.
+func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
 		change = model.Created
 	}
-	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint}
-	effect := c.retargeted(u)
+	effect := c.lowerTarget(u)
 	for _, v := range l.queued {
 		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
 	var next *model.Reservation
 	if len(workers) == 0 {
-		next = c.edit(l.others().r)
+		next = c.edit(representative(slices.Concat(l.started, l.requeues)).r)
 	} else {
 		next = &model.Reservation{
 			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
 			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace,
 		}
-		c.takePlace(next, u, l)
+		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	}
-	remember(next, mark)
+	remember(next, model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint})
 	effect.Puts = append(effect.Puts, next)
-	if stage != nil {
-		effect.Puts = append(effect.Puts, stage)
-	}
+	c.putStage(&effect, stage)
 	c.decide(effect)
 	c.replyUpserted(token, next, change)
 }
 
-// takePlace gives a version its place: that of what it replaces, the first of
-// it, where it asks for no other executors and no more workers; or the tail.
-func (c *Core) takePlace(next *model.Reservation, u model.Upsert, l living) {
-	if len(l.queued) == 0 || !next.Workers.SubsetOf(l.queuedWorkers()) {
+// takePlace gives a version the first place of the queued ones that it replaces, if it
+// requests no other executors and no more workers. Otherwise it goes to the tail.
+func (c *Core) takePlace(next *model.Reservation, l living) {
+	inherits := len(l.queued) > 0 && next.Workers.SubsetOf(l.queuedWorkers()) && !slices.ContainsFunc(l.queued, func(v *version) bool {
+		return !request.SameConstraints(next.Spec.Constraints, v.r.Spec.Constraints)
+	})
+	if !inherits {
 		next.Place = c.newPlace()
 		return
 	}
-	first := l.queued[0].r
-	for _, v := range l.queued {
-		if !sameConstraints(u.Spec.Constraints, v.r.Spec.Constraints) {
-			next.Place = c.newPlace()
-			return
-		}
-		if c.compare(v.r, first) < 0 {
-			first = v.r
-		}
-	}
-	next.Place, next.PlaceEpoch = first.Place, c.placeEpoch(first)
+	first := slices.MinFunc(l.queued, func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
+	next.Place, next.PlaceEpoch = first.r.Place, c.placeEpoch(first.r)
 }
 
-// placeEpoch is the epoch that a version taking r's place orders by. One that
-// is not durable yet will be accepted after everything that is.
+// placeEpoch returns the epoch that orders a version in the place of r. If r is not
+// durable, it will be accepted after everything that is.
 func (c *Core) placeEpoch(r *model.Reservation) int64 {
-	switch {
-	case r.PlaceEpoch != 0:
-		return r.PlaceEpoch
-	case r.Epoch != 0:
-		return r.Epoch
-	}
-	return c.revision
+	return cmp.Or(r.PlaceEpoch, r.Epoch, c.revision)
 }
 
-// retarget stores the target size of an upsert that queues nothing: with the
-// stage, and with the version that stands for the key, so that asking for the
-// earlier one again is another request and lowers it.
+// retarget stores the target size of an upsert that queues nothing, with the stage and
+// with the version that represents the key. So a later upsert with the earlier size is
+// another request and lowers the target.
 func (c *Core) retarget(u model.Upsert, l living) {
-	effect := c.retargeted(u)
-	if v := l.newest; v.is(model.Active) && latestTarget(v.r) != u.Spec.TargetSize {
+	effect := c.lowerTarget(u)
+	if v := l.newest; v.is(model.Active) && request.LatestTarget(v.r) != u.Spec.TargetSize {
 		next := c.edit(v.r)
 		next.LatestTarget = &u.Spec.TargetSize
 		effect.Puts = append(effect.Puts, next)
 	}
-	if stage := c.stageAfter(u, nil); stage != nil {
-		effect.Puts = append(effect.Puts, stage)
-	}
+	c.putStage(&effect, c.stageAfter(u, nil))
 	if len(effect.Puts) > 0 {
 		c.decide(effect)
 	}
 }
 
-// retargeted begins the effect of an upsert by dropping what a lower target
-// drops: every other queued reservation of the stage, and of the requeues those
-// of worker indexes at or above it. Where those are many the first of them go in effects
-// of their own; the upsert's is the last.
-func (c *Core) retargeted(u model.Upsert) model.Effect {
-	stage := c.stages[stageKey(u.Key)]
-	if stage == nil || u.Spec.TargetSize == 0 || u.Spec.TargetSize >= stage.TargetSize {
-		return model.Effect{}
+// lowerTarget begins the effect of an upsert. If the upsert lowers the target size, it
+// cancels all other queued reservations of the stage, and the requeues of worker indexes
+// at or above the target. If those are many, the first are in effects of their own.
+func (c *Core) lowerTarget(u model.Upsert) model.Effect {
+	var effect model.Effect
+	before := c.stage(u.Key).TargetSize
+	if u.Spec.TargetSize == 0 || u.Spec.TargetSize >= before {
+		return effect
 	}
 	var dropped []*version
-	for key := range c.keys.From(stageKey(u.Key)) {
-		if stageKey(key) != stageKey(u.Key) {
-			break
-		}
+	for key := range within(&c.keys, stageKey(u.Key), model.Key{}) {
 		other := c.living(key)
 		if key != u.Key {
 			dropped = append(dropped, other.queued...)
 		}
 		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return firstIndex(v.r) < u.Spec.TargetSize || key == u.Key && len(v.named(u.Workers)) > 0
+			return scheduler.FirstIndex(v.r) < u.Spec.TargetSize || key == u.Key && len(v.named(u.Workers)) > 0
 		})...)
 	}
-	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", stage.TargetSize, u.Spec.TargetSize)
-	var effect model.Effect
+	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", before, u.Spec.TargetSize)
 	for _, v := range dropped {
 		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
@@ -231,24 +196,20 @@ func (c *Core) retargeted(u model.Upsert) model.Effect {
 	return effect
 }
 
-// stageAfter is the stage's record after an upsert; nil if it stays.
-func (c *Core) stageAfter(u model.Upsert, workers model.WorkerSet) *model.Stage {
-	before := c.stages[stageKey(u.Key)]
-	if before == nil {
-		before = &model.Stage{Job: u.Key.Job, Stage: u.Key.Stage}
-	}
-	after := *before
-	if u.Spec.TargetSize != 0 {
-		after.TargetSize = u.Spec.TargetSize
-	}
-	after.Numbers = before.Numbers.Raise(workers)
-	if after.TargetSize == before.TargetSize && after.Numbers.Equal(before.Numbers) {
-		return nil
-	}
-	return &after
+// stageAfter returns the record of the stage after an upsert.
+func (c *Core) stageAfter(u model.Upsert, workers model.WorkerSet) model.Stage {
+	after := c.withNumbers(u.Key, workers)
+	after.TargetSize = cmp.Or(u.Spec.TargetSize, after.TargetSize)
+	return *after
 }
 
-func stageKey(key model.Key) model.Key { return model.Key{Job: key.Job, Stage: key.Stage} }
+// putStage adds the record of a stage to an effect if it changes.
+func (c *Core) putStage(effect *model.Effect, after model.Stage) {
+	before := c.stage(model.Key{Job: after.Job, Stage: after.Stage})
+	if after.TargetSize != before.TargetSize || !after.Numbers.Equal(before.Numbers) {
+		effect.Puts = append(effect.Puts, &after)
+	}
+}
 
 func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Change) {
 	ref := r.Ref()

@@ -2,67 +2,47 @@ package queue
 
 import (
 	"cmp"
+	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/scheduler"
 )
 
-// version is all that is known of one uid: its records, what calls in flight
-// have told of it, and the indexes it stands in.
+// version is what the core knows of one UID: its records, what calls in flight have
+// answered, and its places in the indexes.
 type version struct {
 	uid    string
 	r      *model.Reservation
 	lease  map[int32]*model.LeaseChunk
 	header *model.TaskHeader
 	tasks  map[int32]*model.TaskChunk
-	// spent are the workers, by chunk of the task, that no attempt started and
-	// that are for the queue to queue again.
-	spent map[int32][]model.TaskWorker
-	// group is the queue's id, computed once: constraints never change.
-	group string
-	// stored is what r adds to what is stored of its job.
-	stored usage
+	// returned are the workers, by chunk of the task, that no attempt started and that
+	// the assigner returned to be requeued.
+	returned map[int32][]model.TaskWorker
+	// stored is what r adds to the usage of its job.
+	stored      usage
+	quarantined bool
 
-	// held: it is left alone.
-	held bool
+	// granted is the lease that a cycle granted and the view does not show yet. The
+	// assigner accepted or refused the version, and the view does not show it yet.
+	granted  int64
+	accepted bool
+	refused  bool
 
-	// granted is the lease that a cycle granted and the view does not show yet;
-	// taken and refused are what the assigner answered.
-	granted int64
-	taken   bool
-	refused bool
-	// inCycle is set while a cycle with it is in flight; outcome is the newest,
-	// of as many workers as were tried.
-	inCycle bool
-	outcome *model.Outcome
-	tried   int
-	triedAt time.Time // when the outcome came
-	// refusedIn is the cycle that found no room for it as it was at revision
-	// refusedMod, which the next names only; 0 for none.
-	refusedIn, refusedMod int64
+	waits []wait
 
-	waiters []wait
-
-	// Where it stands, to be found again when it moves.
-	queued   *model.Reservation
+	// The places in indexes: each is the item there, nil or zero without one.
+	entry    scheduler.Entry
 	leased   *model.Reservation
-	deadline time.Time
-	// forgotten says that it is to be forgotten then, and not to expire.
-	forgotten bool
+	deadline deadline
+	due      *core.Ordered[deadline] // the set that deadline is in
 }
 
-// group is one strict queue.
-type group struct {
-	id      string
-	order   core.Ordered[*model.Reservation]
-	workers int
-	// depth is how many from its head on a cycle holds at most, one more than
-	// the last found room for; zero where the bounds of a cycle are the only ones.
-	depth int
-}
-
-// deadline is when something is to be done about a version.
+// deadline is when a version expires or is forgotten.
 type deadline struct {
 	at  time.Time
 	uid string
@@ -72,86 +52,117 @@ func (d deadline) compare(o deadline) int {
 	return cmp.Or(d.at.Compare(o.at), cmp.Compare(d.uid, o.uid))
 }
 
-// is says whether the version has a record in that state.
+// is reports whether the version has a record in this state.
 func (v *version) is(state model.State) bool { return v.r != nil && v.r.State == state }
 
-// holdsLease says whether executors are leased to it, seen or just granted.
-func (v *version) holdsLease() bool { return v.granted != 0 || len(v.lease) > 0 }
+// alive reports whether a cancel would end the version.
+func (v *version) alive() bool { return v.is(model.Queued) || v.is(model.Active) }
 
-// leaseRevision is the create revision of its lease.
+// hasLease reports whether executors are leased to the version, in the view or just
+// granted.
+func (v *version) hasLease() bool { return v.granted != 0 || len(v.lease) > 0 }
+
+// leaseRevision returns the create revision of its lease.
 func (v *version) leaseRevision() int64 {
-	for _, chunk := range v.lease { // all chunks are created by one transaction
+	for _, chunk := range v.lease { // one transaction creates all chunks
 		return chunk.Create
 	}
 	return v.granted
 }
 
-// waits says whether it stands in its queue: a lease takes it out, and so does
-// a task, even one whose lease was taken from it again.
-func (v *version) waits() bool {
-	return v.is(model.Queued) && !v.holdsLease() && v.header == nil && !v.held
+// isPending reports whether the version is in its group. A lease takes it out. So does a
+// task, even if its lease was revoked since.
+func (v *version) isPending() bool {
+	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined
 }
 
-// started says whether the assigner has it: from the task header on it is
-// ACTIVE to everyone, whether or not that is written yet.
+// toDispatch reports whether the version has a lease that the assigner has not answered.
+func (v *version) toDispatch() bool {
+	return v.is(model.Queued) && v.hasLease() && v.header == nil && !v.accepted && !v.refused && !v.quarantined
+}
+
+// started reports whether the assigner has the version. From the task header on it is
+// shown as ACTIVE, whether or not its record says so yet.
 func (v *version) started() bool {
 	return v.is(model.Active) || v.is(model.Queued) && v.header != nil
 }
 
-// unsettledNow says whether its records, or what a cycle told of it, call for a
-// change that no request asks for.
-func (c *Core) unsettledNow(v *version) bool {
-	switch {
-	case v.held:
-	case v.is(model.Queued):
-		return v.dispatched() && v.goesOn() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
-	case v.is(model.Active):
-		return c.owes(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
-	case v.is(model.Cancelling):
-		return v.header == nil || v.header.Ended && len(v.lease) == 0
-	}
-	return false
-}
-
-// dispatched says whether the assigner has all of it, and its record does not say
-// so yet: that it is ACTIVE, which it is to everyone.
+// dispatched reports whether the assigner has all of the version, and its record does
+// not say ACTIVE yet.
 func (v *version) dispatched() bool {
-	return v.is(model.Queued) && v.header != nil && v.header.Complete && !v.held
+	return v.is(model.Queued) && v.header != nil && v.header.Complete && !v.quarantined
 }
 
-// goesOn says whether something follows on what was dispatched, which its record
-// has to say first.
-func (v *version) goesOn() bool {
-	return v.header.Ended || v.header.Withdrawn || len(v.spent) > 0
+// hasFollowUp reports whether a dispatched version calls for another change, which
+// requires its record to say ACTIVE first.
+func (v *version) hasFollowUp() bool {
+	return v.header.Ended || v.header.Withdrawn || len(v.returned) > 0
 }
 
-// stopped says whether nothing of it will be started any more.
+// stopped reports whether none of its workers will be started any more.
 func (v *version) stopped() bool {
 	return v.r == nil || v.r.State.Terminal() ||
 		v.r.State == model.Cancelling && (v.header == nil || v.header.Stopping || v.header.Ended)
 }
 
-// wanted are the workers that were not cancelled one by one.
+// wanted returns the workers that were not cancelled one by one.
 func (v *version) wanted() model.WorkerSet { return without(v.r.Workers, v.r.Unwanted) }
 
-// unwanted are the workers that were cancelled one by one.
-func (v *version) unwanted() model.WorkerSet {
-	if v.r == nil {
-		return nil
+// taskWorkers returns the workers of its task, in order of index.
+func (v *version) taskWorkers() iter.Seq[model.TaskWorker] {
+	return func(yield func(model.TaskWorker) bool) {
+		for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+			for _, w := range v.tasks[n].Workers {
+				if !yield(w) {
+					return
+				}
+			}
+		}
 	}
-	return v.r.Unwanted
 }
 
-// dueAt is when a version expires or is forgotten; zero for never. While there
-// is one that came of it, it is kept.
-func (c *Core) dueAt(v *version) time.Time {
-	switch {
-	case v.r == nil, v.held, v.r.State.Terminal() && c.children[v.uid] > 0:
-		return time.Time{}
-	case v.r.State.Terminal():
-		return v.r.EndedAt.Add(c.config.KeepEnded)
-	case v.waits() && v.r.Spec.QueueTimeout > 0:
-		return v.r.CreatedAt.Add(v.r.Spec.QueueTimeout)
+// endedWorkers returns the workers of its task that have ended.
+func (v *version) endedWorkers() model.WorkerSet {
+	var ended []model.WorkerID
+	for w := range v.taskWorkers() {
+		if w.State.Terminal() {
+			ended = append(ended, w.ID)
+		}
 	}
-	return time.Time{}
+	return model.WorkerSetOf(ended)
+}
+
+// setReturned keeps the workers of a chunk of the task that are to be requeued.
+func (v *version) setReturned(n int32, record model.Record) {
+	delete(v.returned, n)
+	chunk, ok := record.(*model.TaskChunk)
+	if !ok {
+		return
+	}
+	returned := slices.DeleteFunc(slices.Clone(chunk.Workers), func(w model.TaskWorker) bool { return !w.Requeue })
+	if len(returned) == 0 {
+		return
+	}
+	if v.returned == nil {
+		v.returned = map[int32][]model.TaskWorker{}
+	}
+	v.returned[n] = returned
+}
+
+// current returns a worker of the version by its number or by that of an earlier round.
+// Each round raised the numbers by one.
+func (v *version) current(workerID model.WorkerID) (model.WorkerID, bool) {
+	number, ok := v.r.Workers.Number(workerID.Index)
+	if !ok || workerID.Number > number || workerID.Number < number-v.r.Round {
+		return model.WorkerID{}, false
+	}
+	return model.WorkerID{Index: workerID.Index, Number: number}, true
+}
+
+// without returns the workers that are not among others.
+func without(workers, others model.WorkerSet) model.WorkerSet {
+	if len(others) == 0 {
+		return workers
+	}
+	return model.WorkerSetOf(slices.DeleteFunc(workers.List(), others.Has))
 }

@@ -6,23 +6,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Whatever rules which executors may be used wakes those that wait: a pool, a
-// SKU, a request to disable, when it is written and when it goes.
+// A change of the rules which executors may be used wakes the queue: a pool, a SKU or a
+// request to disable is written or deleted.
 func TestRulesOfExecutorsWakeTheQueue(t *testing.T) {
 	for name, record := range map[string]model.Record{
 		"pool": &model.Pool{Name: "night"}, "SKU": &model.SKU{Name: "small"}, "request to disable": &model.Disable{ID: "d"},
 	} {
-		for _, gone := range []bool{false, true} {
+		for _, deleted := range []bool{false, true} {
 			w := newWorld(Config{})
 			w.step(model.Elected{Term: 101, Revision: 101})
-			before := w.core.wakeAt
+			before, _ := w.core.scheduler.Deadlines()
 			change := model.Changed{Ref: record.Ref(), Record: record}
-			if gone {
+			if deleted {
 				change.Record = nil
 			}
 			w.foreign(change)
-			if want := w.now.Add(w.core.config.Debounce); !before.IsZero() || !w.core.wakeAt.Equal(want) {
-				t.Errorf("%s, gone %v: woken at %v, want %v", name, gone, w.core.wakeAt, want)
+			after, _ := w.core.scheduler.Deadlines()
+			if want := w.now.Add(w.core.config.Scheduling.Debounce); !before.IsZero() || !after.Equal(want) {
+				t.Errorf("%s, deleted %v: woken at %v, want %v", name, deleted, after, want)
 			}
 		}
 	}

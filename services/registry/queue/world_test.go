@@ -10,10 +10,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// world is what surrounds the core in tests: a store that commits at once, one
-// transaction an effect, and what others have written.
+// world surrounds the core in tests: a store that commits at once, one transaction for
+// each effect, and the records of other services.
 type world struct {
-	// cycle is the last one cut; measure looks at each effect, if given.
+	// cycle is the last one sent; measure, if set, sees each effect.
 	cycle    model.Cycle
 	measure  func(model.Effect)
 	core     *Core
@@ -24,10 +24,10 @@ type world struct {
 	records map[model.Ref]stored
 	// failing makes the next transaction fail.
 	failing bool
-	// hold keeps effects in held instead of committing them.
+	// hold collects effects in held instead of committing them.
 	hold bool
 	held []model.Effect
-	// unseen is what was written and not shown yet.
+	// unseen are written records that the view does not show yet.
 	unseen []model.Changed
 }
 
@@ -41,20 +41,20 @@ func newWorld(config Config) *world {
 		core: New(config), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		revision: 100, records: map[model.Ref]stored{},
 	}
-	// A cluster that has been ready before.
+	// The cluster was ready before.
 	ready := &model.Ready{Since: w.now, By: "auto"}
 	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
 	return w
 }
 
-// pending is what waits; nil while that is not to be told.
+// pending returns the groups; nil before the registry is ready.
 func (w *world) pending() []PendingGroup {
 	groups, _ := w.core.Pending()
 	return groups
 }
 
-// step gives an event and carries out what comes of it, as the driver does;
-// it answers everything but the effects' bookkeeping, in order.
+// step applies an event and carries out the actions, as the driver does. It returns them
+// in order, except those for the commits.
 func (w *world) step(event model.Event) []model.Action {
 	all := w.core.Step(w.now, event)
 	for i := 0; i < len(all); i++ {
@@ -74,7 +74,7 @@ func (w *world) step(event model.Event) []model.Action {
 		}
 		if w.failing || !w.allowed(effect) {
 			w.failing = false
-			// Nothing behind a failed effect is carried out.
+			// Actions after a failed effect are not carried out.
 			w.core.Step(w.now, model.Abandoned{})
 			return append(all[:i:i], model.Abandoned{})
 		}
@@ -84,7 +84,7 @@ func (w *world) step(event model.Event) []model.Action {
 	return all
 }
 
-// allowed checks the compares.
+// allowed evaluates the compares.
 func (w *world) allowed(effect model.Effect) bool {
 	for _, e := range effect.Expect {
 		s, there := w.records[e.Ref]
@@ -119,8 +119,8 @@ func (w *world) apply(effect model.Effect) {
 	}
 }
 
-// foreign has another service write records in one transaction, nil to delete,
-// and shows them to the core.
+// foreign writes records of another service in one transaction, nil to delete, and shows
+// them to the core.
 func (w *world) foreign(changes ...model.Changed) []model.Action {
 	w.write(changes...)
 	return w.show(changes...)
@@ -151,7 +151,7 @@ func (w *world) show(changes ...model.Changed) []model.Action {
 	return append(all, w.step(model.Progress{Revision: w.revision})...)
 }
 
-// successor is a fresh core that is shown the store and elected.
+// successor replaces the core by a new one that reads the store and is elected.
 func (w *world) successor(term int64) []model.Action {
 	w.core = New(w.core.config)
 	var all []model.Action
@@ -164,7 +164,6 @@ func (w *world) successor(term int64) []model.Action {
 	return append(all, w.step(model.Elected{Term: term, Revision: w.revision})...)
 }
 
-// succeed has another service's leader evicted and another one win.
 func (w *world) refs() []model.Ref {
 	var refs []model.Ref
 	for ref := range w.records {
@@ -266,7 +265,7 @@ func showEffect(e model.Effect) string {
 	return text
 }
 
-// showRecord tells what effects leave out.
+// showRecord shows what showEffect leaves out.
 func (w *world) showRecord(uid string) string {
 	view, ok := w.core.GetUID(uid)
 	if !ok {

@@ -6,9 +6,11 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+	"berth.dev/services/registry/scheduler"
 )
 
-// without is a successor that is told to leave records alone in place of them.
+// without is a successor that receives Held in place of some records.
 func (w *world) without(term int64, missed func(model.Ref) bool) []model.Action {
 	w.core = New(w.core.config)
 	for _, ref := range w.refs() {
@@ -37,15 +39,15 @@ func refused(actions []model.Action) bool {
 	return false
 }
 
-// A reservation that cannot be told blocks nobody, and nothing is done beside it
-// that might contradict it.
-func TestHeldReservation(t *testing.T) {
+// A quarantined reservation blocks no other, and nothing that may contradict it changes in
+// its stage.
+func TestQuarantinedReservation(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
 	w.input(one("a", "s"))
 	w.input(one("b", "s"))
 	w.input(one("a", "other"))
-	w.input(Cancel{Key: one("a", "other").Key})
+	w.input(request.Cancel{Key: one("a", "other").Key})
 	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: "a", Stage: "s"}}
 	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.Key == one("a", "s").Key })
 
@@ -53,30 +55,30 @@ func TestHeldReservation(t *testing.T) {
 		t.Errorf("the cycle has %+v, want b alone", w.cycle.Candidates)
 	}
 	for name, request := range map[string]any{
-		"upsert": one("a", "s"), "cancel": Cancel{Key: one("a", "s").Key}, "job": CancelJob{Job: "a"},
-		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": Flush{Job: "a"},
+		"upsert": one("a", "s"), "cancel": request.Cancel{Key: one("a", "s").Key}, "job": request.CancelJob{Job: "a"},
+		"workers": request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": request.Flush{Job: "a"},
 	} {
 		if !refused(w.input(request)) {
 			t.Errorf("%s is not refused", name)
 		}
 	}
-	if refused(w.input(one("a", "other"))) || refused(w.input(CancelJob{Job: "b"})) {
-		t.Error("what has nothing to do with it is refused")
+	if refused(w.input(one("a", "other"))) || refused(w.input(request.CancelJob{Job: "b"})) {
+		t.Error("a request for another stage is refused")
 	}
-	w.input(Cancel{Key: one("a", "other").Key})
+	w.input(request.Cancel{Key: one("a", "other").Key})
 	w.now = w.now.Add(2 * model.KeepTerminal)
 	w.step(nil)
 	if _, there := w.records[stage]; !there {
-		t.Error("the numbers of its stage are forgotten")
+		t.Error("the record of its stage was deleted")
 	}
 	w.successor(11)
 	if view, ok := w.core.Get(one("a", "s").Key); !ok || view.Reservation.State != model.Queued || view.Position == 0 {
-		t.Errorf("once it can be told it is %+v", view)
+		t.Errorf("after the quarantine it is %+v", view)
 	}
 }
 
-// What a task or a lease cannot tell of is not taken for ended.
-func TestHeldTaskEndsNothing(t *testing.T) {
+// A version with a quarantined task or lease is not treated as ended.
+func TestQuarantinedTaskEndsNothing(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
 	w.input(one("a", "s"))
@@ -98,18 +100,18 @@ func TestHeldTaskEndsNothing(t *testing.T) {
 	}
 	w.write(model.Changed{Ref: header.Ref()})
 	if w.successor(11); w.records[ref].mod == before.mod {
-		t.Error("one whose task is gone is left as it is, too")
+		t.Error("a version whose task was deleted did not change")
 	}
 }
 
-// order panics when a lease was refused.
-type order struct{ OrderByEpoch }
+// order panics when a lease is refused.
+type order struct{ scheduler.OrderByEpoch }
 
 func (order) Refused(*model.Reservation) model.Priority { panic("no idea") }
 
-// What the queue decides by itself is about a reservation, and that is to blame.
+// Every decision without a request has a reservation as its subject.
 func TestSubjectOfADecision(t *testing.T) {
-	w := newWorld(Config{Order: order{}})
+	w := newWorld(Config{Scheduling: scheduler.Config{Order: order{}}})
 	w.successor(7)
 	w.input(one("a", "s"))
 	entry := w.cycle.Candidates[0]
@@ -120,7 +122,7 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("recovered %v", what)
 		}
 		if want := (model.Ref{Kind: model.KindReservation, Key: entry.Key, ID: entry.UID}); w.core.Subject() != want {
-			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
+			t.Errorf("the subject is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
 	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})

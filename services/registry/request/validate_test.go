@@ -1,4 +1,4 @@
-package queue
+package request
 
 import (
 	"strconv"
@@ -24,12 +24,12 @@ func good() model.Upsert {
 	}
 }
 
-func TestValidateTakesWhatIsGood(t *testing.T) {
+func TestValidateAccepts(t *testing.T) {
 	for name, change := range map[string]func(*model.Upsert){
-		"as it is":          func(*model.Upsert) {},
+		"unchanged":         func(*model.Upsert) {},
 		"any order":         func(u *model.Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
-		"all the workers":   func(u *model.Upsert) { u.Count = model.MaxWorkers },
-		"target as asked":   func(u *model.Upsert) { u.Spec.TargetSize = 2 },
+		"the most workers":  func(u *model.Upsert) { u.Count = model.MaxWorkers },
+		"equal target":      func(u *model.Upsert) { u.Spec.TargetSize = 2 },
 		"a worker":          func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7, Number: 1}} },
 		"a name of 128":     func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
 		"64 KiB of payload": func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
@@ -106,7 +106,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		test.change(&u)
 		err := Validate(u)
 		if err == nil {
-			t.Errorf("%s: taken, want %s", test.field, test.reason)
+			t.Errorf("%s: accepted, want %s", test.field, test.reason)
 			continue
 		}
 		e := fault.Of(err)
@@ -116,20 +116,15 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-func TestCancelWorkersNeedsANumber(t *testing.T) {
-	w := newWorld(Config{})
-	w.successor(10)
-	request := CancelWorkers{Job: "j", Stage: "s", Workers: []model.WorkerID{{Index: 3}}}
-	f := fault.Of(w.input(request)[0].(model.Reply).Err)
+func TestValidateCancelWorkersNeedsANumber(t *testing.T) {
+	f := fault.Of(Validate(CancelWorkers{Job: "j", Stage: "s", Workers: []model.WorkerID{{Index: 3}}}))
 	if f == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonRequired || len(f.Fields) != 1 || f.Fields[0].Name != "workers[0].number" {
 		t.Errorf("got %v", f)
 	}
 }
 
 // The ID of a cancel is stored, so it is bounded like that of an upsert.
-func TestCancelsNeedAGoodRequestID(t *testing.T) {
-	w := newWorld(Config{})
-	w.successor(10)
+func TestValidateChecksTheIDOfEveryRequest(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	for _, request := range []any{
 		Cancel{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, RequestID: long},
@@ -137,9 +132,35 @@ func TestCancelsNeedAGoodRequestID(t *testing.T) {
 		CancelWorkers{Job: "j", Stage: "s", Workers: []model.WorkerID{{Index: 3, Number: 1}}, RequestID: long},
 		Flush{Job: "j", RequestID: long},
 	} {
-		f := fault.Of(w.input(request)[0].(model.Reply).Err)
+		f := fault.Of(Validate(request))
 		if f == nil || f.Reason != fault.ReasonBadName || len(f.Fields) != 1 || f.Fields[0].Name != "requestId" {
 			t.Errorf("%T: got %v", request, f)
 		}
+	}
+}
+
+// A flush names a job or a group, and not both.
+func TestValidateFlushNeedsOneTarget(t *testing.T) {
+	for field, flush := range map[string]Flush{"job": {}, "group": {Job: "j", Group: "g"}} {
+		if f := fault.Of(Validate(flush)); f == nil || f.Fields[0].Name != field {
+			t.Errorf("%+v: got %v", flush, f)
+		}
+	}
+}
+
+// No request names a number that leaves none for requeues.
+func TestValidateLeavesNumbersForRequeues(t *testing.T) {
+	u := good()
+	u.Count, u.Workers = 0, []model.WorkerID{{Index: model.MaxIndex, Number: model.MaxRequested}}
+	if err := Validate(u); err != nil {
+		t.Errorf("the highest index and number that are allowed: %v", err)
+	}
+	u.Workers[0].Number++
+	want := "workers[0].number: must be between 1 and 1000000000, got 1000000001"
+	if f := fault.Of(Validate(u)); f == nil || f.Reason != fault.ReasonTooLarge || f.Message != want {
+		t.Errorf("a number above: %v, want %s", f, want)
+	}
+	if model.MaxNumber-model.MaxRequested < 1_000*model.MaxMaxAttempts {
+		t.Error("requeues have few numbers left")
 	}
 }

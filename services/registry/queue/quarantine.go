@@ -1,0 +1,77 @@
+package queue
+
+import (
+	"cmp"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+)
+
+var _ model.Holder = (*Core)(nil)
+
+// quarantine is what the core must not touch. A quarantined version may hold workers,
+// numbers or the place of others of its stage, so its whole stage stays as it is: no
+// version of it is tried, dispatched, ended or forgotten, and no request changes it.
+type quarantine struct {
+	stages map[model.Key]bool
+	uids   map[string]bool // their stages may be unknown yet
+}
+
+// hold quarantines the stage of a record.
+func (c *Core) hold(ref model.Ref) {
+	switch ref.Kind {
+	case model.KindReservation, model.KindStage:
+		c.quarantine.stages[stageKey(ref.Key)] = true
+	case model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk:
+		c.quarantine.uids[ref.ID] = true
+	}
+}
+
+// applyQuarantine takes the quarantined versions out of every index that decisions are
+// made from.
+func (c *Core) applyQuarantine() {
+	for uid := range c.quarantine.uids {
+		if v := c.versions[uid]; v != nil && v.r != nil {
+			c.hold(v.r.Ref())
+		}
+	}
+	if len(c.quarantine.stages) == 0 {
+		return // a failover with many versions stays fast
+	}
+	for _, v := range c.versions {
+		if c.isQuarantined(v) {
+			c.update(v, func() {})
+		}
+	}
+}
+
+func (c *Core) isQuarantined(v *version) bool {
+	return c.quarantine.uids[v.uid] || v.r != nil && c.quarantine.stages[stageKey(v.r.Key)]
+}
+
+// hasQuarantine reports whether a stage of a job is quarantined.
+func (c *Core) hasQuarantine(job string) bool {
+	for key := range c.quarantine.stages {
+		if key.Job == job {
+			return true
+		}
+	}
+	return false
+}
+
+// checkQuarantine rejects a request for a quarantined stage, or for a job that has one.
+func (c *Core) checkQuarantine(in any) error {
+	stage := stageKey(request.Scope(in))
+	if c.quarantine.stages[stage] || stage.Stage == "" && c.hasQuarantine(stage.Job) {
+		return fault.New(fault.Internal, fault.ReasonPoison, "a record of %s/%s is quarantined, so its stage cannot be changed: see the findings", stage.Job, stage.Stage)
+	}
+	return nil
+}
+
+// Subject implements model.Holder.
+func (c *Core) Subject() model.Ref { return cmp.Or(c.subject, c.scheduler.Subject) }
+
+// CanMiss implements model.Holder. Without the ready mark the registry becomes ready
+// again as its configuration says, and writes another mark.
+func (c *Core) CanMiss(model.Ref) bool { return true }

@@ -1,0 +1,78 @@
+package queue
+
+import (
+	"slices"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// nextRound continues with a batch that was to start together and could not, once all
+// its workers have ended and nothing is leased to it. All of it is queued again in its
+// place, every worker with its next number, until maxAttempts is reached. Workers that
+// were cancelled since are left out, and so are those whose worker index the job service
+// has requested again.
+func (c *Core) nextRound(v *version) {
+	failed, reason := v.culprits(), v.header.Message
+	if reason == "" && len(failed) > 0 {
+		reason = c.failure(failed[0])
+	}
+	left := c.leftOf(v)
+	switch {
+	case len(v.wanted()) == 0:
+		c.put(c.end(v.r, model.Cancelled, fault.ReasonCancelled, ""), model.EventReservationCancelled)
+		return
+	case len(left) == 0:
+		c.put(c.end(v.r, model.Replaced, fault.ReasonReplaced, reason), model.EventReservationReplaced)
+		return
+	case v.r.Round+1 >= v.r.Spec.MaxAttempts:
+		c.put(c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, roundMessage(v.r, reason)), model.EventReservationFailed)
+		return
+	}
+	used := c.stage(v.r.Key).Numbers
+	for i, workerID := range left {
+		highest, _ := used.Number(workerID.Index)
+		left[i].Number = max(highest, workerID.Number) + 1
+		if left[i].Number > model.MaxNumber {
+			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumberLeft(workerID.Index, model.MaxNumber)), model.EventReservationFailed)
+			return
+		}
+	}
+	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, reason)
+	next := c.nextVersion(v.r, model.WorkerSetOf(left), failed, reason)
+	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
+	c.decide(model.Effect{
+		Puts: []model.Record{old, next, c.withNumbers(v.r.Key, next.Workers)},
+		Events: []model.JobEvent{
+			c.event(model.EventReservationReplaced, old),
+			c.event(model.EventReservationRequeued, next),
+		},
+	})
+}
+
+// leftOf returns the wanted workers of a version that no other living version of its key
+// has with a higher number.
+func (c *Core) leftOf(v *version) []model.WorkerID {
+	others := slices.DeleteFunc(c.living(v.r.Key).all(), func(o *version) bool { return o == v })
+	requested := union(others, (*version).wanted)
+	return slices.DeleteFunc(v.wanted().List(), func(workerID model.WorkerID) bool {
+		number, _ := requested.Number(workerID.Index)
+		return number > workerID.Number
+	})
+}
+
+// culprits returns, in order of index, the workers that failed or were lost, and behind
+// them those that were stopped for it after an attempt to start them had failed, too:
+// their executors are no better.
+func (v *version) culprits() []model.TaskWorker {
+	var failed, stopped []model.TaskWorker
+	for w := range v.taskWorkers() {
+		switch {
+		case w.State == model.WorkerFailed || w.State == model.WorkerLost:
+			failed = append(failed, w)
+		case w.LastError != "" && w.Incarnation == 0: // no attempt was acknowledged
+			stopped = append(stopped, w)
+		}
+	}
+	return append(failed, stopped...)
+}

@@ -1,0 +1,59 @@
+package request
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+)
+
+// StartOf and OnFailureOf fill in fields that a request may leave out. The batch mode is
+// not filled in: if it is unset, the cluster's current mode applies.
+func StartOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgressive) }
+
+// OnFailureOf is described with StartOf.
+func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
+
+// SameBody reports whether an upsert requests what the latest request for a reservation
+// did. Workers, priority and labels are not compared.
+func SameBody(u model.Upsert, r *model.Reservation) bool {
+	a, b := u.Spec, r.Spec
+	return a.TargetSize == LatestTarget(r) && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
+		a.Batch == b.Batch && StartOf(a) == StartOf(b) && OnFailureOf(a) == OnFailureOf(b) &&
+		sameTask(a.Task, b.Task) && SameConstraints(a.Constraints, b.Constraints)
+}
+
+// LatestTarget returns the target size of the latest request for a reservation.
+func LatestTarget(r *model.Reservation) int32 {
+	if r.LatestTarget != nil {
+		return *r.LatestTarget
+	}
+	return r.Spec.TargetSize
+}
+
+func sameTask(a, b model.Task) bool {
+	return a.Command == b.Command && a.StopGrace == b.StopGrace && slices.Equal(a.Args, b.Args) &&
+		maps.Equal(a.Env, b.Env) && bytes.Equal(a.Payload, b.Payload)
+}
+
+// SameConstraints reports whether constraints are equal as matching compares them:
+// without regard to case and to the order of sets.
+func SameConstraints(a, b constraint.Constraints) bool {
+	return a.Canonical() == b.Canonical() && a.SameShape == b.SameShape && a.Spread == b.Spread && a.Pack == b.Pack &&
+		slices.Equal(slices.Sorted(slices.Values(a.Avoid)), slices.Sorted(slices.Values(b.Avoid)))
+}
+
+// SameWorkers reports whether an upsert requests exactly these workers. A count requests
+// the worker indexes from 0 on, whatever their numbers.
+func SameWorkers(u model.Upsert, workers model.WorkerSet) bool {
+	switch {
+	case u.Count == 0:
+		return workers.Equal(model.WorkerSetOf(u.Workers))
+	case len(workers) == 0:
+		return false
+	}
+	return workers[0].First == 0 && workers[len(workers)-1].Last == u.Count-1 && workers.Len() == int(u.Count)
+}

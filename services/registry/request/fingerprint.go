@@ -1,0 +1,123 @@
+package request
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// Fingerprint returns a number that a repeat of the request has, too, and that another
+// request almost certainly does not have; 0 stands for none. An upsert must have its
+// defaults filled in. Two ways to express one request count as the same, and the trace
+// does not count.
+//
+// Fingerprints are stored and compared by later versions of Berth, so a field that is
+// added later may be hashed only where it is set.
+func Fingerprint(request any) uint64 {
+	switch r := request.(type) {
+	case model.Upsert:
+		if r.RequestID == "" {
+			return 0
+		}
+		s, c := r.Spec, r.Spec.Constraints
+		return hash(
+			"upsert", r.Key, int64(r.Count), r.Workers, r.IfEpoch, int64(s.TargetSize),
+			c.Resources, c.SKU, c.Attributes, c.Pools, c.Role, c.SameShape, c.Spread.By, int64(c.Spread.Max), c.Pack, c.Avoid,
+			int64(s.Priority.Class), int64(s.Priority.Tier), s.Priority.Order,
+			s.Task.Command, s.Task.Args, s.Task.Env, string(s.Task.Payload), int64(s.Task.StopGrace),
+			int64(s.Batch), int64(StartOf(s)), int64(OnFailureOf(s)), int64(s.MaxAttempts), int64(s.QueueTimeout), s.Labels,
+		)
+	case Cancel:
+		return hash("cancel", r.Key, r.IfEpoch)
+	case CancelJob:
+		return hash("cancel-job", r.Job)
+	case CancelWorkers:
+		return hash("cancel-workers", r.Job, r.Stage, r.Workers)
+	case Flush:
+		return hash("flush", r.Job, r.Group)
+	}
+	return 0
+}
+
+// hash returns a hash of values that differs for values that differ, wherever one ends
+// and the next begins.
+func hash(values ...any) uint64 {
+	sum := fnv.New64a()
+	var buf [8]byte
+	number := func(n int64) {
+		binary.BigEndian.PutUint64(buf[:], uint64(n))
+		sum.Write(buf[:])
+	}
+	var add func(value any)
+	add = func(value any) {
+		switch v := value.(type) {
+		case int64:
+			number(v)
+		case bool:
+			if v {
+				number(1)
+			} else {
+				number(0)
+			}
+		case *int64:
+			add(v != nil)
+			if v != nil {
+				number(*v)
+			}
+		case string:
+			number(int64(len(v)))
+			sum.Write([]byte(v))
+		case []string:
+			number(int64(len(v)))
+			for _, text := range v {
+				add(text)
+			}
+		case map[string]string:
+			number(int64(len(v)))
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				add(name)
+				add(v[name])
+			}
+		case resource.Vector:
+			number(int64(len(v)))
+			for _, name := range v.Names() {
+				add(name)
+				number(v[name])
+			}
+		case model.Key:
+			add(v.Job)
+			add(v.Stage)
+			add(v.Name)
+		case []model.WorkerID:
+			number(int64(len(v)))
+			for _, workerID := range slices.SortedFunc(slices.Values(v), model.WorkerID.Compare) {
+				number(int64(workerID.Index)<<32 | int64(workerID.Number))
+			}
+		default:
+			panic(fmt.Sprintf("request: a %T has no hash", v))
+		}
+	}
+	for _, value := range values {
+		add(value)
+	}
+	return max(sum.Sum64(), 1)
+}
+
+// Repeats reports whether a request is the one that a mark remembers. A mark without a
+// fingerprint, which versions before the fingerprints wrote, matches any request.
+func Repeats(remembered, fingerprint uint64) bool {
+	return remembered == 0 || remembered == fingerprint
+}
+
+// OtherUnderID is the error for a request whose ID an earlier, different request had.
+func OtherUnderID(id string) error {
+	err := fault.BadField(fault.ReasonDuplicate, "requestId", "%q was used for another call", id)
+	err.Kind = fault.Conflict
+	return err
+}

@@ -1,0 +1,108 @@
+package request
+
+import (
+	"cmp"
+	"slices"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// maxStored bounds what one decision of the queue may have to write: a version twice,
+// as it ends and as it is queued again or as a part and the rest, and its stage. An etcd
+// transaction takes 1.5 MiB, so every accepted request can be decided on later.
+const maxStored = 1300 << 10
+
+// Size returns about how many bytes the record of a reservation takes.
+func Size(r *model.Reservation) int {
+	bytes := 512 + WorkersSize(r.Workers) + WorkersSize(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
+	for _, f := range r.Failed {
+		bytes += len(f.Executor) + 24
+	}
+	for _, field := range sizesOf(r.Spec) {
+		bytes += field.bytes
+	}
+	return bytes
+}
+
+// StageSize returns about how many bytes the record of a stage takes; nil takes none.
+func StageSize(s *model.Stage) int {
+	if s == nil {
+		return 0
+	}
+	return 128 + WorkersSize(s.Numbers) + 64*len(s.Idle)
+}
+
+// WorkersSize returns an upper bound of the bytes that a set of workers takes.
+func WorkersSize(s model.WorkerSet) int { return 20 * len(s) }
+
+// CandidateSize returns an upper bound of the bytes that a candidate of a scheduling
+// cycle takes in a message.
+func CandidateSize(c model.Candidate) int {
+	bytes := 32 + len(c.UID) + len(c.Group)
+	if c.Again {
+		return bytes
+	}
+	k := &c.Constraints
+	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
+		WorkersSize(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
+	for name := range k.Resources {
+		bytes += len(name) + 24
+	}
+	return bytes
+}
+
+// fieldSize is a field of a request and about how many bytes it takes.
+type fieldSize struct {
+	field string
+	bytes int
+}
+
+// sizesOf returns the fields of a body that may be large.
+func sizesOf(s model.Spec) [8]fieldSize {
+	return [...]fieldSize{
+		{"task.payload", len(s.Task.Payload)},
+		{"task.args", sizeOfList(s.Task.Args) + len(s.Task.Command)},
+		{"task.env", sizeOfMap(s.Task.Env)},
+		{"labels", sizeOfMap(s.Labels)},
+		{"constraints.attributes", sizeOfMap(s.Constraints.Attributes)},
+		{"constraints.avoid", sizeOfList(s.Constraints.Avoid)},
+		{"constraints.pools", sizeOfList(s.Constraints.Pools)},
+		{"constraints.resources", (16 + maxName) * len(s.Constraints.Resources)},
+	}
+}
+
+func sizeOfList(list []string) (bytes int) {
+	for _, text := range list {
+		bytes += len(text) + 6
+	}
+	return bytes
+}
+
+func sizeOfMap(m map[string]string) (bytes int) {
+	for name, value := range m {
+		bytes += len(name) + len(value) + 12
+	}
+	return bytes
+}
+
+// CheckSize rejects a reservation, with the record of its stage, that could be stored
+// once but not decided on afterwards. The error names the largest field.
+func CheckSize(spec model.Spec, workers model.WorkerSet, stage *model.Stage) error {
+	body := sizesOf(spec)
+	fields := append(body[:], fieldSize{"workers", WorkersSize(workers)})
+	total := 512
+	for _, f := range fields {
+		total += f.bytes
+	}
+	stored := 2 * total
+	if stage != nil {
+		stored += WorkersSize(stage.Numbers)
+	}
+	if stored <= maxStored {
+		return nil
+	}
+	largest := slices.MaxFunc(fields, func(a, b fieldSize) int { return cmp.Compare(a.bytes, b.bytes) })
+	return fault.BadField(fault.ReasonTooLarge, largest.field,
+		"the request and the used worker indexes of its stage may take %d bytes in one transaction, the limit is %d", stored, maxStored)
+}

@@ -1,0 +1,278 @@
+package request
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+)
+
+// The longest names.
+const (
+	maxName       = 128
+	maxExecutorID = 253
+)
+
+// WithDefaults fills in the fields that an upsert may leave out.
+func WithDefaults(u model.Upsert) model.Upsert {
+	u.Key.Name = cmp.Or(u.Key.Name, model.MainName)
+	u.Spec.Constraints.Resources = u.Spec.Constraints.Resources.WithSlots()
+	u.Spec.MaxAttempts = cmp.Or(u.Spec.MaxAttempts, model.DefaultAttempts)
+	return u
+}
+
+// Validate reports why a request can never be carried out, whatever is queued. The
+// error is a *fault.Error that names the field as in the JSON. Of a Cancel or a CancelJob
+// only the presence of the job and the ID are checked: a key with an invalid name does
+// not exist, so cancelling it succeeds.
+func Validate(request any) error {
+	switch r := request.(type) {
+	case model.Upsert:
+		return validateUpsert(r)
+	case Cancel:
+		return cmp.Or(required("job", r.Key.Job), optionalName("requestId", r.RequestID))
+	case CancelJob:
+		return cmp.Or(required("job", r.Job), optionalName("requestId", r.RequestID))
+	case CancelWorkers:
+		return cmp.Or(validName("job", r.Job), validName("stage", r.Stage), optionalName("requestId", r.RequestID), validateRemoval(r.Workers))
+	case Flush:
+		return validateFlush(r)
+	}
+	return nil
+}
+
+// validateUpsert checks an upsert. A target size of 0 is none; any other is at least
+// the number of requested workers, since a stage never has fewer workers than one of its
+// batches.
+func validateUpsert(u model.Upsert) error {
+	return cmp.Or(
+		validName("job", u.Key.Job),
+		validName("stage", u.Key.Stage),
+		optionalName("name", u.Key.Name),
+		optionalName("requestId", u.RequestID),
+		notNegative("ifEpoch", u.IfEpoch),
+		validateWorkers(u),
+		validateConstraints(u.Spec.Constraints),
+		validateSpec(u),
+	)
+}
+
+func validateWorkers(u model.Upsert) error {
+	switch {
+	case len(u.Workers) > 0 && u.Count > 0:
+		return fault.BadField(fault.ReasonInvalid, "count", "must not be set together with workers")
+	case len(u.Workers) == 0 && u.Count == 0:
+		return fault.BadField(fault.ReasonRequired, "workers", "must not be empty without a count")
+	}
+	if err := cmp.Or(inRange("count", u.Count, 0, model.MaxWorkers), atMost("workers", len(u.Workers), model.MaxWorkers, "entries")); err != nil {
+		return err
+	}
+	seen := make(map[int32]bool, len(u.Workers))
+	for i, workerID := range u.Workers {
+		field := func(name string) string { return fmt.Sprintf("workers[%d].%s", i, name) }
+		index, number := workerID.Index, workerID.Number
+		switch {
+		case index < 0 || index > model.MaxIndex:
+			return inRange(field("index"), index, 0, model.MaxIndex)
+		case number < 1 || number > model.MaxRequested:
+			return inRange(field("number"), number, 1, model.MaxRequested)
+		case seen[index]:
+			return fault.BadField(fault.ReasonDuplicate, field("index"), "must not repeat, got %d twice", index)
+		}
+		seen[index] = true
+	}
+	return nil
+}
+
+func validateConstraints(c constraint.Constraints) error {
+	for _, name := range c.Resources.Names() {
+		field := "constraints.resources." + name
+		if err := cmp.Or(entryName("constraints.resources", name), validName(field, name), notNegative(field, c.Resources[name])); err != nil {
+			return err
+		}
+	}
+	spellings := make(map[string]string, len(c.Attributes))
+	for _, name := range slices.Sorted(maps.Keys(c.Attributes)) {
+		field := "constraints.attributes." + name
+		if err := cmp.Or(entryName("constraints.attributes", name), validName(field, name)); err != nil {
+			return err
+		}
+		if other, twice := spellings[strings.ToLower(name)]; twice {
+			return fault.BadField(fault.ReasonDuplicate, field, "must not differ from %q only in case", other)
+		}
+		spellings[strings.ToLower(name)] = name
+	}
+	return cmp.Or(
+		atMost("constraints.resources", len(c.Resources), model.MaxAttributes, "entries"),
+		atMost("constraints.attributes", len(c.Attributes), model.MaxAttributes, "entries"),
+		optionalName("constraints.sku", c.SKU),
+		optionalName("constraints.role", c.Role),
+		optionalName("constraints.spread.by", c.Spread.By),
+		validNames("constraints.pools", c.Pools, maxName),
+		validNames("constraints.avoid", c.Avoid, maxExecutorID),
+		notNegative("constraints.spread.max", c.Spread.Max),
+		validateSpread(c.Spread),
+	)
+}
+
+func validateSpread(s constraint.Spread) error {
+	switch {
+	case s.Max == 0 && s.By != "":
+		return fault.BadField(fault.ReasonRequired, "constraints.spread.max", "must be at least 1 if spread.by is set: how many workers may share one value")
+	case s.Max > 0 && s.By == "":
+		return fault.BadField(fault.ReasonRequired, "constraints.spread.by", "must be set together with spread.max")
+	}
+	return nil
+}
+
+func validateSpec(u model.Upsert) error {
+	s := u.Spec
+	_, unnamed := s.Labels[""]
+	requested := max(int(u.Count), len(u.Workers))
+	switch {
+	case s.TargetSize > 0 && int(s.TargetSize) < requested:
+		return fault.BadField(fault.ReasonInvalid, "targetSize", "must be at least the number of requested workers, which is %d, got %d", requested, s.TargetSize)
+	case s.Priority.Class > model.ClassNewJob:
+		return fault.BadField(fault.ReasonInvalid, "priority.class", "is unknown")
+	case s.Start == model.StartTogether && s.Batch == model.BatchBestEffort:
+		return fault.BadField(fault.ReasonInvalid, "batch", "must not be BEST_EFFORT if start is TOGETHER")
+	case unnamed:
+		return entryName("labels", "")
+	}
+	return cmp.Or(
+		notNegative("queueTimeout", s.QueueTimeout),
+		notNegative("task.stopGrace", s.Task.StopGrace),
+		validateEnv(s.Task.Env),
+		notNegative("targetSize", s.TargetSize),
+		inRange("maxAttempts", cmp.Or(s.MaxAttempts, model.DefaultAttempts), 1, model.MaxMaxAttempts),
+		atMost("task.payload", len(s.Task.Payload), model.MaxPayload, "bytes"),
+		atMost("labels", len(s.Labels), model.MaxLabels, "entries"),
+	)
+}
+
+// validateEnv rejects names that no environment can have, and those that agents set
+// themselves.
+func validateEnv(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		field := "task.env." + name
+		switch {
+		case name == "":
+			return entryName("task.env", name)
+		case strings.ContainsAny(name, "=\x00"):
+			return fault.BadField(fault.ReasonBadName, field, "must have neither '=' nor a NUL byte in its name")
+		case strings.HasPrefix(name, model.AgentVariables):
+			return fault.BadField(fault.ReasonInvalid, field, "must not begin with %s: the agent sets these variables", model.AgentVariables)
+		case strings.Contains(env[name], "\x00"):
+			return fault.BadField(fault.ReasonInvalid, field, "must have no NUL byte in its value")
+		}
+	}
+	return nil
+}
+
+func validateRemoval(workers []model.WorkerID) error {
+	if len(workers) == 0 {
+		return required("workers", "")
+	}
+	for i, workerID := range workers {
+		field := func(name string) string { return fmt.Sprintf("workers[%d].%s", i, name) }
+		switch {
+		case workerID.Index < 0:
+			return notNegative(field("index"), workerID.Index)
+		case workerID.Number < 0:
+			return notNegative(field("number"), workerID.Number)
+		case workerID.Number == 0:
+			return fault.BadField(fault.ReasonRequired, field("number"), "must be set: which number of worker index %d to cancel, at least 1", workerID.Index)
+		}
+	}
+	return atMost("workers", len(workers), model.MaxWorkers, "entries")
+}
+
+func validateFlush(f Flush) error {
+	switch {
+	case f.Job == "" && f.Group == "":
+		return fault.BadField(fault.ReasonRequired, "job", "must be set if group is not")
+	case f.Job != "" && f.Group != "":
+		return fault.BadField(fault.ReasonInvalid, "group", "must not be set together with job")
+	}
+	return cmp.Or(optionalName("job", f.Job), optionalName("group", f.Group), optionalName("requestId", f.RequestID))
+}
+
+func required(field, value string) error {
+	if value == "" {
+		return fault.BadField(fault.ReasonRequired, field, "must not be empty")
+	}
+	return nil
+}
+
+// entryName rejects an entry of a map whose name is empty.
+func entryName(field, name string) error {
+	if name == "" {
+		return fault.BadField(fault.ReasonRequired, field, "the name of an entry must not be empty")
+	}
+	return nil
+}
+
+func notNegative[T int32 | int64 | time.Duration](field string, value T) error {
+	if value < 0 {
+		return fault.BadField(fault.ReasonInvalid, field, "must not be negative, got %v", value)
+	}
+	return nil
+}
+
+func inRange(field string, value, least, most int32) error {
+	switch {
+	case value < least:
+		return fault.BadField(fault.ReasonInvalid, field, "must be between %d and %d, got %d", least, most, value)
+	case value > most:
+		return fault.BadField(fault.ReasonTooLarge, field, "must be between %d and %d, got %d", least, most, value)
+	}
+	return nil
+}
+
+// atMost rejects too many units in a field.
+func atMost(field string, got, most int, unit string) error {
+	if got > most {
+		return fault.BadField(fault.ReasonTooLarge, field, "must have at most %d %s, got %d", most, unit, got)
+	}
+	return nil
+}
+
+func validNames(field string, names []string, longest int) error {
+	if err := atMost(field, len(names), model.MaxWorkers, "entries"); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if err := checkName(fmt.Sprintf("%s[%d]", field, i), name, longest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func optionalName(field, name string) error {
+	if name == "" {
+		return nil
+	}
+	return validName(field, name)
+}
+
+func validName(field, name string) error { return checkName(field, name, maxName) }
+
+// checkName rejects all but 1 to longest of [A-Za-z0-9._-], the first a letter or digit.
+func checkName(field, name string, longest int) error {
+	switch {
+	case name == "":
+		return required(field, name)
+	case len(name) > longest:
+		return fault.BadField(fault.ReasonBadName, field, "must have at most %d characters, got %d", longest, len(name))
+	case !model.WellNamed(name):
+		return fault.BadField(fault.ReasonBadName, field, "must consist of letters, digits, '.', '_' and '-' and start with a letter or digit, got %q", name)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"container/heap"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/services/registry/request"
+)
+
+// flight is the scheduling cycle in flight.
+type flight struct {
+	cycle   model.Cycle
+	entries []*Entry // of its candidates
+	wakes   int64
+	// unsent are the IDs of the groups whose heads did not fit into the message.
+	unsent []string
+}
+
+// firstBehind bounds the candidates behind heads in the first cycle of a term. Which
+// groups have capacity is not known yet, and a new leader's first grant should be fast.
+const firstBehind = 32
+
+// NextCycle returns from when on a cycle may start; zero means never.
+func (s *Scheduler) NextCycle() time.Time {
+	if s.flight != nil || len(s.due) == 0 {
+		return time.Time{}
+	}
+	return s.notBefore
+}
+
+// StartCycle returns the next cycle, if one may start: the heads of all groups, and
+// behind each due head a prefix of its group as far as the bounds allow, in the one
+// order of all. Every reservation must be durable at the revision.
+//
+// Nothing behind a head that did not fit was granted, and nothing will be before the
+// head is. So the depth of a group is what the last cycle found capacity for and one
+// more, and doubles while all of it has capacity.
+//
+// A head that did not fit is a candidate although nothing is known to have changed:
+// executor-state may know of freed capacity before this view does, and a group that is
+// woken first must not take it out of turn.
+func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle, started bool) {
+	if s.flight != nil || len(s.due) == 0 || now.Before(s.notBefore) {
+		return model.Cycle{}, false
+	}
+	front := s.frontier()
+	s.begin(now)
+	f := &flight{cycle: model.Cycle{Number: s.cycles, Term: s.term, Cut: revision}, wakes: s.wakes}
+	f.cycle.Candidates = make([]model.Candidate, 0, len(front.cursors))
+	for at := front.next(); at != nil; at = front.next() {
+		next := s.candidate(at.next, now)
+		if front.bytes -= request.CandidateSize(next); front.bytes < 0 && len(f.entries) > 0 {
+			f.unsent = front.heads()
+			break
+		}
+		at.next.InCycle = true
+		f.entries = append(f.entries, at.next)
+		f.cycle.Candidates = append(f.cycle.Candidates, next)
+		front.advance()
+	}
+	s.flight = f
+	s.Subject = model.Ref{}
+	return f.cycle, true
+}
+
+// begin numbers the next cycle and counts what triggered it.
+func (s *Scheduler) begin(now time.Time) {
+	s.cycles++
+	if s.cycles <= model.HighestJump {
+		s.reachable = s.cycles
+	}
+	s.notBefore = now.Add(s.config.MinDelay)
+	s.due = map[string]*Group{}
+	s.Counts.Cycles++
+	for cause, had := range s.causes {
+		if had {
+			s.Counts.WakeUps[cause]++
+		}
+	}
+	clear(s.causes[:])
+}
+
+// candidate returns a reservation as a cycle shows it: by its name if the last cycle
+// found no capacity for it and it has not changed since.
+func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
+	r := e.reservation
+	s.Subject = r.Ref()
+	if e.refusedIn != 0 && e.refusedIn == s.cycles-1 && e.refusedMod == r.Mod {
+		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: e.Group.ID, Trace: r.Trace, Again: true}
+	}
+	return model.Candidate{
+		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
+		Group: e.Group.ID, Constraints: r.ConstraintsAt(now), Workers: r.Workers, Trace: r.Trace,
+	}
+}
+
+// cursor is the next candidate of one group.
+type cursor struct {
+	group *Group
+	rank  int
+	next  *Entry
+	// alone reports that only the head is a candidate, since the group is not due.
+	alone bool
+}
+
+// frontier is how far the next cycle has got in each group, and what is left of the
+// bounds of a cycle. It is a heap: the first cursor is at the next candidate.
+type frontier struct {
+	compare func(a, b *Entry) int
+	cursors []cursor
+	// candidates and workers are for candidates behind heads, bytes are for all.
+	candidates, workers, bytes int
+}
+
+func (f *frontier) Len() int           { return len(f.cursors) }
+func (f *frontier) Less(i, j int) bool { return f.compare(f.cursors[i].next, f.cursors[j].next) < 0 }
+func (f *frontier) Swap(i, j int)      { f.cursors[i], f.cursors[j] = f.cursors[j], f.cursors[i] }
+func (f *frontier) Push(any)           { panic("scheduler: a cycle got another group") }
+func (f *frontier) Pop() any {
+	f.cursors = f.cursors[:len(f.cursors)-1]
+	return nil
+}
+
+// frontier returns that of an empty cycle.
+func (s *Scheduler) frontier() *frontier {
+	f := &frontier{
+		compare: s.compareEntries, cursors: make([]cursor, 0, len(s.groups)),
+		candidates: s.config.CycleCandidates, workers: s.config.CycleWorkers, bytes: s.config.CycleBytes,
+	}
+	if s.cycles == 0 {
+		f.candidates = min(f.candidates, firstBehind)
+	}
+	for id, g := range s.groups { // no two are equal
+		f.cursors = append(f.cursors, cursor{group: g, next: g.order.At(0), alone: s.due[id] == nil})
+	}
+	heap.Init(f)
+	return f
+}
+
+// next returns the cursor at the next candidate in the order of all groups; nil if there
+// is none within the bounds.
+func (f *frontier) next() *cursor {
+	for ; f.Len() > 0; heap.Pop(f) {
+		at := &f.cursors[0]
+		if at.rank == 0 {
+			return at
+		}
+		if workers := at.next.reservation.Workers.Len(); f.candidates > 0 && workers <= f.workers {
+			f.candidates--
+			f.workers -= workers
+			return at
+		}
+	}
+	return nil
+}
+
+// advance moves the first cursor to the next reservation of its group, if that may be a
+// candidate.
+func (f *frontier) advance() {
+	at := &f.cursors[0]
+	at.rank++
+	if at.alone || at.rank == at.group.Len() || at.rank == at.group.depth {
+		heap.Pop(f)
+		return
+	}
+	at.next = at.group.order.At(at.rank)
+	heap.Fix(f, 0)
+}
+
+// heads returns the groups whose heads are not in the cycle.
+func (f *frontier) heads() []string {
+	var ids []string
+	for _, at := range f.cursors {
+		if at.rank == 0 {
+			ids = append(ids, at.group.ID)
+		}
+	}
+	return ids
+}

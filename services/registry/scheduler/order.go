@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// Order is the strategy that orders reservations. It looks at reservations alone, so
+// all replicas have the same order at any time.
+type Order interface {
+	// Compare orders two pending reservations: it is negative if a is tried before b.
+	// If it is 0, the place decides, so reservations may be equal.
+	Compare(a, b *model.Reservation) int
+	// Refused returns the priority of a reservation whose dispatch the assigner
+	// refused, for its new place at the tail.
+	Refused(r *model.Reservation) model.Priority
+}
+
+// orders are the strategies by their names in the configuration. To add a strategy,
+// implement Order and add its name.
+var orders = map[string]Order{"epoch": OrderByEpoch{}, "class": OrderByClass{}}
+
+// OrderNamed returns the strategy of a name. The error lists the known names.
+func OrderNamed(name string) (Order, error) {
+	if order, ok := orders[name]; ok {
+		return order, nil
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(orders)), ", ")
+	return nil, fault.BadField(fault.ReasonInvalid, "order", "must be one of %s, got %q", known, name)
+}
+
+// OrderByEpoch is the default order: by `priority.order`, which is 0 for class REPLACE
+// and the accepting epoch for all others if it is not set. So it is first come, first
+// served.
+type OrderByEpoch struct{}
+
+// Compare implements Order.
+func (OrderByEpoch) Compare(a, b *model.Reservation) int {
+	return cmp.Compare(orderOf(a), orderOf(b))
+}
+
+// Refused implements Order: it removes what placed the reservation before others.
+func (OrderByEpoch) Refused(r *model.Reservation) model.Priority {
+	p := r.Spec.Priority
+	p.Order = nil
+	if p.Class == model.ClassReplace {
+		p.Class = model.ClassUnset
+	}
+	return p
+}
+
+func orderOf(r *model.Reservation) int64 {
+	switch {
+	case r.Spec.Priority.Order != nil:
+		return *r.Spec.Priority.Order
+	case r.Spec.Priority.Class == model.ClassReplace:
+		return 0
+	}
+	return epochOf(r)
+}
+
+// OrderByClass orders by class (REPLACE, SCALE, NEW_JOB, then those without a class), by
+// tier, lower first, and by the accepting epoch.
+type OrderByClass struct{}
+
+// Compare implements Order.
+func (OrderByClass) Compare(a, b *model.Reservation) int {
+	return cmp.Or(
+		cmp.Compare(a.Spec.Priority.Class-1, b.Spec.Priority.Class-1), // unset wraps to the last
+		cmp.Compare(a.Spec.Priority.Tier, b.Spec.Priority.Tier),
+		cmp.Compare(epochOf(a), epochOf(b)),
+	)
+}
+
+// Refused implements Order: the reservation loses its class and so goes to the tail of
+// its tier among those without a class.
+func (OrderByClass) Refused(r *model.Reservation) model.Priority {
+	p := r.Spec.Priority
+	p.Class = model.ClassUnset
+	return p
+}
+
+// epochOf returns the epoch that orders a reservation: its own, or that of the version
+// whose place it took. A reservation that is not durable comes after all that are.
+func epochOf(r *model.Reservation) int64 {
+	if epoch := cmp.Or(r.PlaceEpoch, r.Epoch); epoch != 0 {
+		return epoch
+	}
+	return math.MaxInt64
+}
+
+// Compare is the order of all pending reservations across groups; see the package
+// documentation. Different reservations are never equal.
+func (s *Scheduler) Compare(a, b *model.Reservation) int {
+	requeued := a.Origin == model.OriginRequeue
+	switch {
+	case requeued && b.Origin != model.OriginRequeue:
+		return -1
+	case !requeued && b.Origin == model.OriginRequeue:
+		return 1
+	case !requeued:
+		if order := s.config.Order.Compare(a, b); order != 0 {
+			return order
+		}
+	}
+	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(FirstIndex(a), FirstIndex(b)), cmp.Compare(a.UID, b.UID))
+}
+
+// FirstIndex returns the lowest worker index of a reservation.
+func FirstIndex(r *model.Reservation) int32 {
+	if len(r.Workers) == 0 {
+		return 0
+	}
+	return r.Workers[0].First
+}

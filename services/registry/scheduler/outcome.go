@@ -1,0 +1,213 @@
+package scheduler
+
+import (
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// CycleDone is the event that the outcome of a cycle is known. A candidate that was sent
+// by name and has no outcome still does not fit. Any other candidate without an outcome
+// is a candidate of the next cycle.
+type CycleDone struct {
+	Cycle    int64
+	Outcomes []model.Outcome
+	// Newest is set if executor-state refused the cycle because it has seen this higher
+	// number. Nothing was tried then. With TooHigh it is the lower number that
+	// executor-state has seen, 0 for none, and the cycle's number is out of its reach.
+	Newest  int64
+	TooHigh bool
+}
+
+// highestCycle bounds the numbers above which the registry continues.
+const highestCycle = model.HighestJump + 1<<61
+
+// CycleDone applies the outcome of the cycle in flight, and ignores that of any other.
+// It calls decided, in order, for each pending candidate that was granted and for each
+// new outcome that found no capacity. That may add and remove reservations.
+func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid string, o *model.Outcome)) {
+	f := s.flight
+	if f == nil || f.cycle.Number != done.Cycle {
+		return
+	}
+	s.flight = nil
+	for _, e := range f.entries {
+		e.InCycle = false
+	}
+	if s.renumber(done) {
+		s.retry(f)
+		return
+	}
+	outcomes, progress := f.outcomes(done), false
+	for i, o := range outcomes {
+		if o != nil && s.apply(f, i, o, now, decided) {
+			progress = true
+		}
+	}
+	s.Subject = model.Ref{}
+	if progress { // otherwise the next cycle would end where this one did
+		s.continueUnsent(f)
+	}
+	s.setDepths(f, outcomes)
+	if len(s.due) == 0 {
+		clear(s.causes[:])
+	}
+}
+
+// renumber changes the number of the next cycle if executor-state refused this one for
+// its number, and reports whether it did. If somebody named a higher number in this
+// term, the next cycle continues above that. If the number is out of reach of a new
+// leader of executor-state, the next cycle follows the number that this leader has seen
+// and the highest number in reach of any step: the new leader refuses all cycles that
+// went out with a number above that, too.
+func (s *Scheduler) renumber(done CycleDone) bool {
+	switch {
+	case done.Newest > s.cycles && done.Newest < highestCycle:
+		s.cycles = done.Newest
+	case done.TooHigh && s.cycles > model.HighestJump && done.Newest < s.cycles:
+		s.cycles = max(done.Newest, s.reachable)
+	default:
+		return false
+	}
+	return true
+}
+
+// retry makes the candidates of a cycle those of the next one.
+func (s *Scheduler) retry(f *flight) {
+	for _, sent := range f.cycle.Candidates {
+		if g := s.groups[sent.Group]; g != nil {
+			s.due[g.ID] = g
+		}
+	}
+	s.continueUnsent(f)
+}
+
+// continueUnsent makes the heads due that did not fit into the message of a cycle.
+func (s *Scheduler) continueUnsent(f *flight) {
+	for _, id := range f.unsent {
+		if g := s.groups[id]; g != nil {
+			s.makeDue(g)
+		}
+	}
+}
+
+// outcomes returns the outcome of each candidate: nil for one that was not decided on,
+// and its last one for one that was sent by name and not answered.
+func (f *flight) outcomes(done CycleDone) []*model.Outcome {
+	answered := make(map[string]*model.Outcome, len(done.Outcomes))
+	for i := range done.Outcomes {
+		answered[done.Outcomes[i].UID] = &done.Outcomes[i]
+	}
+	outcomes := make([]*model.Outcome, len(f.entries))
+	for i, sent := range f.cycle.Candidates {
+		outcomes[i] = answered[sent.UID]
+		if outcomes[i] == nil && sent.Again {
+			outcomes[i] = f.entries[i].Outcome
+		}
+	}
+	return outcomes
+}
+
+// apply applies one outcome and reports whether the next cycle can get further for it.
+// A head that does not fit waits for the next wake-up, unless one came while the cycle
+// was in flight. A candidate that the cycle did not reach is in the next one.
+func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (progress bool) {
+	if int(o.Result) < len(s.Counts.Candidates) {
+		s.Counts.Candidates[o.Result]++
+	}
+	progress = o.Result == model.Granted
+	e := f.entries[i]
+	if e.Group == nil { // no longer pending
+		return progress
+	}
+	s.Subject = e.reservation.Ref()
+	switch o.Result {
+	case model.Granted:
+		decided(o.UID, o)
+	case model.NoFit:
+		progress = s.noFit(f, i, o, now, decided)
+	case model.Later:
+		// Consecutive cycles do not start in vain: executor-state ends a cycle by what
+		// it has looked at, never before the first candidate, and a candidate that it
+		// refused costs nothing again until relevant executors change. So each cycle
+		// continues where the last one ended, and without changes there are as many
+		// cycles as it takes to try all candidates once.
+		s.makeDue(e.Group)
+	}
+	return progress
+}
+
+// noFit notes that a cycle found no capacity for a candidate. It reports whether the
+// candidate is smaller in the next cycle, which only names it.
+func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (smaller bool) {
+	e, sent := f.entries[i], &f.cycle.Candidates[i]
+	if !hopeless(o) && len(sent.Constraints.AvoidFailed) == 0 { // which changes as time passes
+		e.refusedIn, e.refusedMod = f.cycle.Number, sent.Mod
+		smaller = !sent.Again
+	}
+	e.TriedAt = now
+	if e.Outcome != o {
+		kept := *o // and not a pointer into the whole answer
+		e.Outcome, e.TriedWorkers = &kept, e.reservation.Workers.Len()
+		decided(o.UID, o)
+	}
+	if f.wakes == s.wakes && e.Group.order.At(0) == e {
+		delete(s.due, e.Group.ID)
+	}
+	return smaller
+}
+
+// hopeless reports whether a candidate can never have capacity. It blocks no other.
+func hopeless(o *model.Outcome) bool {
+	return o.Result == model.NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison)
+}
+
+// reach is how far a cycle got in one group: past a number of candidates that have
+// capacity or never can, and then to one with another result, if there is one.
+type reach struct {
+	passed  int
+	granted bool
+	end     model.Result
+}
+
+// setDepths sets how many candidates each group has in the next cycle: those with
+// capacity and one more, or twice as many if all had capacity. Behind granted ones, and
+// those that can never have capacity, the group continues at once.
+func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
+	reaches := map[string]reach{}
+	for i, o := range outcomes {
+		if id := f.cycle.Candidates[i].Group; o != nil {
+			reaches[id] = reaches[id].past(o)
+		}
+	}
+	for id, r := range reaches {
+		g := s.groups[id]
+		switch {
+		case g == nil || r.end == model.Later:
+			continue
+		case r.end != model.ResultUnset:
+			g.depth = r.passed + 1
+			continue
+		}
+		if g.depth *= 2; g.depth > s.config.CycleCandidates {
+			g.depth = 0
+		}
+		if r.granted {
+			s.makeDue(g)
+		}
+	}
+}
+
+// past returns the reach after the outcome of the next candidate.
+func (r reach) past(o *model.Outcome) reach {
+	switch {
+	case r.end != model.ResultUnset:
+	case o.Result == model.Granted, hopeless(o):
+		r.passed++
+		r.granted = r.granted || o.Result == model.Granted
+	default:
+		r.end = o.Result
+	}
+	return r
+}
