@@ -33,9 +33,9 @@ const (
 const failoverHelp = `Measure how long Berth pauses while parts of it fail.
 
 Each kind of outage gets a Berth of its own on this machine: three members of
-etcd, three replicas of each service, two gateways, simulated executors, each a
-process of its own, and many queued reservations, which are in etcd before the
-services start. Meanwhile callers send a steady load: upserts, and batches of
+etcd, three replicas of each service, two gateways and simulated executors. Each
+of these is a process. Many queued reservations are in etcd before the services
+start. Meanwhile callers send a steady load: upserts, and batches of
 one worker that are granted and started.
 
 At the moment of an outage one more upsert and one more batch are requested. A

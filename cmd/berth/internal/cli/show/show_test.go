@@ -91,7 +91,7 @@ func TestTablesFit80Columns(t *testing.T) {
 			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "memory": 512 << 30, "gpu": 8}, Scale: &berthv1.ScaleRule{MinIdle: 2}, UpdatedAt: at,
 		}}, noon, false),
 		"pools":    Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon, false),
-		"findings": Findings([]*berthv1.Finding{{Kind: "MASS_LOSS", Object: "night", Since: at, Message: "30 executors without presence, gone within 15s of each other: held back from LOST", Action: "Their workers are kept. It ends when enough of them are back; drain those that are gone for good.", Service: "executor-state"}}, noon, false),
+		"findings": Findings([]*berthv1.Finding{{Kind: "MASS_LOSS", Object: "night", Since: at, Message: "30 executors lost their presence within 15s of each other: not declared LOST", Action: "Berth keeps their workers. The finding ends when enough of them return; drain those that will not return.", Service: "executor-state"}}, noon, false),
 		"executors": Executors([]*berthv1.Executor{{
 			Id: "gpu-host-0123", Sku: "gpu-8", State: berthv1.Executor_UNREACHABLE, Workers: 1, Since: at,
 			Resources: map[string]int64{"slots": 1, "cpu": 64000, "memory": 512 << 30}, Used: map[string]int64{"cpu": 1500, "memory": 96 << 30},
