@@ -133,7 +133,7 @@ bench-failover: build ## how long Berth pauses while parts of it fail, over an h
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools ## generated code fresh, fields only added, formatting, linters, every module on its own
+verify: tools prose ## generated code fresh, fields only added, formatting, linters, prose, every module on its own
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o a module of a single program would leave it behind.

@@ -117,12 +117,15 @@ func (p *past) moves(uid string) {
 	at := workers[rapid.IntRange(0, len(workers)-1).Draw(p.T, "worker")]
 	id := workerID{at.GetIndex(), at.GetNumber()}
 	was := p.now().workers[id].state
-	next := berthv1.Assignment_State(rapid.Int32Range(int32(berthv1.Assignment_ASSIGNED), int32(berthv1.Assignment_EVICTED)).Draw(p.T, "state"))
+	next := berthv1.Assignment_State(rapid.Int32Range(int32(berthv1.Assignment_ASSIGNED),
+		int32(berthv1.Assignment_EVICTED)).Draw(p.T, "state"))
 	stopping := was == berthv1.Assignment_EVICT || was == berthv1.Assignment_EVICTING
-	if !follows(was, next) || next == berthv1.Assignment_EVICTING && was != berthv1.Assignment_STATE_UNSPECIFIED && !stopping {
+	if !follows(was, next) || next == berthv1.Assignment_EVICTING && was != berthv1.Assignment_STATE_UNSPECIFIED &&
+		!stopping {
 		return
 	}
-	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[id] = known{uid, next} }, of(id.index, id.number, next))
+	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[id] = known{uid, next} },
+		of(id.index, id.number, next))
 	if next == berthv1.Assignment_LOST {
 		p.asks(&berthv1.WorkerID{Index: id.index, Number: id.number + 1})
 	}
@@ -163,7 +166,8 @@ func (p *past) list(from int64) *listing {
 			continue
 		}
 		l.assignments = append(l.assignments, &berthv1.Assignment{
-			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: id.index, Number: id.number, State: w.state,
+			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: id.index, Number: id.number,
+			State: w.state,
 		})
 	}
 	return l
@@ -173,7 +177,8 @@ func (p *past) list(from int64) *listing {
 // lead to the final state, and the state never goes back.
 func TestListsAndEventsAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := &past{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1, torn: map[int64]bool{}}
+		p := &past{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1,
+			torn: map[int64]bool{}}
 		p.states = []state{{map[string]berthv1.Reservation_State{}, map[workerID]known{}}}
 		p.asks(&berthv1.WorkerID{Index: 0, Number: 1})
 		for range rapid.IntRange(0, 60).Draw(r, "steps") {
@@ -248,7 +253,8 @@ func TestEndedVersionsAreForgotten(t *testing.T) {
 		t.Errorf("%d versions while both are kept", n)
 	}
 	job.apply(eventOf(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(KeepEnded+time.Second))
-	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" || len(workers) != 1 {
+	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" ||
+		len(workers) != 1 {
 		t.Errorf("left are %v, %v", versions, workers)
 	}
 	if w := job.NewestWorkers("s")[0]; w.Number != 1 || !w.Ended || w.State != 0 {

@@ -30,7 +30,8 @@ func TestCalls(t *testing.T) {
 		want    any // the answer itself by default
 	}{
 		{
-			"CancelWorkers", &berthv1.CancelWorkersRequest{Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{workerID}}, &berthv1.CancelWorkersAnswer{Cancelled: 1},
+			"CancelWorkers", &berthv1.CancelWorkersRequest{Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{workerID}},
+			&berthv1.CancelWorkersAnswer{Cancelled: 1},
 			func(ctx context.Context, c *Client) (any, error) { return c.CancelWorkers(ctx, "j", "s", workerID) }, 1,
 		},
 		{
@@ -50,7 +51,8 @@ func TestCalls(t *testing.T) {
 			func(ctx context.Context, c *Client) (any, error) { return c.Pending(ctx) }, nil,
 		},
 		{
-			"ExplainReservation", &berthv1.ExplainReservationRequest{Job: "j", Stage: "s", Name: "main"}, &berthv1.Explanation{Group: "g"},
+			"ExplainReservation", &berthv1.ExplainReservationRequest{Job: "j", Stage: "s", Name: "main"},
+			&berthv1.Explanation{Group: "g"},
 			func(ctx context.Context, c *Client) (any, error) { return c.Explain(ctx, Key{Job: "j", Stage: "s"}) }, nil,
 		},
 		{
@@ -71,7 +73,8 @@ func TestCalls(t *testing.T) {
 			}, nil,
 		},
 		{
-			"ListFindings", &berthv1.ListFindingsRequest{}, &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "MASS_LOSS"}}},
+			"ListFindings", &berthv1.ListFindingsRequest{},
+			&berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "MASS_LOSS"}}},
 			func(ctx context.Context, c *Client) (any, error) { return c.Findings(ctx) }, nil,
 		},
 		{
@@ -97,7 +100,8 @@ func TestCalls(t *testing.T) {
 				Executor: "e", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
 			}, &berthv1.ClearQuarantineAnswer{Cleared: 1},
 			func(ctx context.Context, c *Client) (any, error) {
-				return c.ClearQuarantine(ctx, "e", &berthv1.Assignment{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7, Attempts: 3})
+				return c.ClearQuarantine(ctx, "e", &berthv1.Assignment{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7,
+					Attempts: 3})
 			}, 1,
 		},
 		{

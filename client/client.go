@@ -92,9 +92,11 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 		if scheme, rest, found := strings.Cut(address, "://"); found {
 			switch {
 			case scheme == "https" && security == nil:
-				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q needs TLS, which is not configured: use host:port or http://host:port of a gateway without TLS", gateway)
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway",
+					"%q needs TLS, which is not configured: use host:port or http://host:port of a gateway without TLS", gateway)
 			case scheme == "http" && security != nil:
-				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q is without TLS, but TLS is configured: use host:port or https://host:port", gateway)
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway",
+					"%q is without TLS, but TLS is configured: use host:port or https://host:port", gateway)
 			case scheme != "http" && scheme != "https":
 				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
 			}

@@ -65,7 +65,8 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	var deadline time.Time
 	var has bool
 	begun := time.Now()
-	upsert := func(ctx context.Context, _ *berthv1.UpsertReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation, error) {
+	upsert := func(ctx context.Context, _ *berthv1.UpsertReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation,
+		error) {
 		deadline, has = ctx.Deadline()
 		return nil, nil
 	}
@@ -77,7 +78,8 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	if left := deadline.Sub(begun); !has || left < time.Minute || left > KeepEnded/2+time.Minute {
 		t.Errorf("an upsert is repeated for %v", left)
 	}
-	get := func(ctx context.Context, _ *berthv1.GetReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation, error) {
+	get := func(ctx context.Context, _ *berthv1.GetReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation,
+		error) {
 		deadline, has = ctx.Deadline()
 		return nil, nil
 	}
@@ -138,7 +140,8 @@ func TestGivesUpWithItsContext(t *testing.T) {
 	c := dial(t, nil, g)
 	_, err := c.Get(limited(t, 2*time.Second), Key{Job: "a", Stage: "b"})
 	f := fault.Of(err)
-	if f == nil || f.Kind != fault.Unavailable || f.Meta["gateways"] != g.address || !errors.Is(err, context.DeadlineExceeded) {
+	if f == nil || f.Kind != fault.Unavailable || f.Meta["gateways"] != g.address ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %#v", err)
 	}
 	if last := fault.Of(f.Cause); last.Message != "no leader" {
@@ -180,7 +183,8 @@ func TestASilentGatewayAndALittlePatience(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	c, err := Dial([]string{silent.Addr().String()}, WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Minute})))
+	c, err := Dial([]string{silent.Addr().String()},
+		WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Minute})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +193,8 @@ func TestASilentGatewayAndALittlePatience(t *testing.T) {
 	for patience := 10 * time.Millisecond; ; patience *= 4 {
 		_, err = c.Get(limited(t, patience), Key{Job: "a", Stage: "b"})
 		f := fault.Of(err)
-		if last := fault.Of(f.Cause); f.Kind == fault.Unavailable && errors.Is(err, context.DeadlineExceeded) && last.Message == "no gateway answered in time" {
+		if last := fault.Of(f.Cause); f.Kind == fault.Unavailable && errors.Is(err, context.DeadlineExceeded) &&
+			last.Message == "no gateway answered in time" {
 			break
 		}
 		if patience > 5*time.Second {
@@ -425,7 +430,8 @@ func TestWaitFor(t *testing.T) {
 		<-reads
 	}
 	r, err = wait(berthv1.Reservation_QUEUED, berthv1.Reservation_EXPIRED)
-	if f := fault.Of(err); f == nil || f.Kind != fault.Precondition || f.Reason != fault.ReasonQueueTimeout || r.GetState() != berthv1.Reservation_EXPIRED {
+	if f := fault.Of(err); f == nil || f.Kind != fault.Precondition || f.Reason != fault.ReasonQueueTimeout ||
+		r.GetState() != berthv1.Reservation_EXPIRED {
 		t.Errorf("ended elsewhere: %v, %v", r, err)
 	}
 }
@@ -443,7 +449,8 @@ func TestWaitForGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// The context ends once the reservation has been read.
-	read := func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	read := func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		err := call(ctx, method, q, a, conn, opts...)
 		if err == nil && method == berthv1.Reservations_GetReservation_FullMethodName {
 			cancel()
@@ -452,7 +459,8 @@ func TestWaitForGivesUp(t *testing.T) {
 	}
 	c := dial(t, []Option{WithDialOptions(grpc.WithChainUnaryInterceptor(read))}, g)
 	r, err := c.WaitFor(ctx, Key{Job: "a", Stage: "b"}, berthv1.Reservation_ACTIVE)
-	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !errors.Is(err, context.Canceled) || r.GetState() != berthv1.Reservation_QUEUED {
+	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !errors.Is(err, context.Canceled) ||
+		r.GetState() != berthv1.Reservation_QUEUED {
 		t.Errorf("%v, %v", r, err)
 	}
 }
@@ -493,8 +501,10 @@ func TestAddressesOfGateways(t *testing.T) {
 		want     string
 	}{
 		{"https://gateway:8443", nil, "needs TLS"}, {"http://gateway:8080", security, "without TLS"},
-		{"ftp://gateway:1", nil, "must be host:port"}, {"gateway", nil, "must be host:port"}, {"http://gateway", nil, "must be host:port"},
-		{"http://gateway:1/v1", nil, "must be host:port"}, {"gateway:", nil, "must be host:port"}, {"", nil, "must be host:port"},
+		{"ftp://gateway:1", nil, "must be host:port"}, {"gateway", nil, "must be host:port"},
+		{"http://gateway", nil, "must be host:port"},
+		{"http://gateway:1/v1", nil, "must be host:port"}, {"gateway:", nil, "must be host:port"},
+		{"", nil, "must be host:port"},
 	} {
 		_, err := Addresses([]string{c.gateway}, c.security)
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Message, c.want) {

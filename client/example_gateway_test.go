@@ -80,7 +80,8 @@ type generous struct {
 	grown        chan struct{}
 }
 
-func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
+	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := proto.CloneOf(q.GetReservation())
@@ -114,21 +115,24 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 }
 
 // emit adds an event about workers of a reservation.
-func (g *generous) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State, workers ...*berthv1.WorkerID) {
+func (g *generous) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State,
+	workers ...*berthv1.WorkerID) {
 	revision := int64(len(g.events) + 1)
 	event := &berthv1.Event{
 		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Count: int32(len(workers)),
 		Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(), Uid: r.GetUid(),
 	}
 	for _, workerID := range workers {
-		event.Workers = append(event.Workers, &berthv1.EventWorker{Index: workerID.GetIndex(), Number: workerID.GetNumber(), State: &state})
+		event.Workers = append(event.Workers, &berthv1.EventWorker{Index: workerID.GetIndex(), Number: workerID.GetNumber(),
+			State: &state})
 	}
 	g.events = append(g.events, event)
 	close(g.grown)
 	g.grown = make(chan struct{})
 }
 
-func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
+	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.refusals > 0 {
@@ -146,10 +150,12 @@ func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReserva
 }
 
 func (g *generous) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
-	return &berthv1.Reservation{Job: q.GetJob(), Stage: q.GetStage(), Name: q.GetName(), State: berthv1.Reservation_ACTIVE}, nil
+	return &berthv1.Reservation{Job: q.GetJob(), Stage: q.GetStage(), Name: q.GetName(),
+		State: berthv1.Reservation_ACTIVE}, nil
 }
 
-func (g *generous) ListReservations(context.Context, *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+func (g *generous) ListReservations(context.Context,
+	*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	answer := &berthv1.ListReservationsAnswer{}
@@ -161,7 +167,8 @@ func (g *generous) ListReservations(context.Context, *berthv1.ListReservationsRe
 	return answer, nil
 }
 
-func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
+	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	revision := int64(len(g.events))

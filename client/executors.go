@@ -9,7 +9,8 @@ import (
 
 // Executors returns the executors that the request selects, ordered by ID. It reads the
 // next page when the loop gets there. It ends at the first error.
-func (c *Client) Executors(ctx context.Context, request *berthv1.ListExecutorsRequest) iter.Seq2[*berthv1.Executor, error] {
+func (c *Client) Executors(ctx context.Context, request *berthv1.ListExecutorsRequest) iter.Seq2[*berthv1.Executor,
+	error] {
 	return items(request, func(q *berthv1.ListExecutorsRequest, token string) ([]*berthv1.Executor, string, error) {
 		q.PageToken = token
 		page, err := c.ExecutorsPage(ctx, q)
@@ -18,7 +19,8 @@ func (c *Client) Executors(ctx context.Context, request *berthv1.ListExecutorsRe
 }
 
 // ExecutorsPage returns one page of Executors.
-func (c *Client) ExecutorsPage(ctx context.Context, request *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
+func (c *Client) ExecutorsPage(ctx context.Context,
+	request *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
 	return invoke(ctx, c, c.executors.ListExecutors, request)
 }
 
@@ -31,7 +33,8 @@ func (c *Client) Executor(ctx context.Context, id string) (*berthv1.Executor, er
 // also applies to executors that register later. Workers on them keep running. The
 // answer has the ID of the request, with which Enable undoes it: that of the message,
 // or a new one.
-func (c *Client) Disable(ctx context.Context, request *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
+func (c *Client) Disable(ctx context.Context,
+	request *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
 	return invoke(ctx, c, c.executors.DisableExecutors, identified(request))
 }
 

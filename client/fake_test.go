@@ -48,11 +48,13 @@ type gateway struct {
 	any func(method string, request proto.Message) (proto.Message, error)
 }
 
-func (g *gateway) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+func (g *gateway) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
+	error) {
 	return g.upsert(q)
 }
 
-func (g *gateway) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+func (g *gateway) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
+	error) {
 	return g.cancel(q)
 }
 
@@ -60,14 +62,16 @@ func (g *gateway) GetReservation(_ context.Context, q *berthv1.GetReservationReq
 	return g.get(q)
 }
 
-func (g *gateway) ListReservations(_ context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+func (g *gateway) ListReservations(_ context.Context,
+	q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	if g.list == nil {
 		return &berthv1.ListReservationsAnswer{}, nil
 	}
 	return g.list(q)
 }
 
-func (g *gateway) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+func (g *gateway) ListAssignments(_ context.Context,
+	q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
 	return g.assigned(q)
 }
 
@@ -101,7 +105,8 @@ func (g *gateway) serve(t testing.TB, address string) {
 	t.Cleanup(g.stop)
 }
 
-func (g *gateway) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (g *gateway) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler) (any, error) {
 	if _, health := request.(*healthpb.HealthCheckRequest); health || g.any == nil {
 		return handler(ctx, request)
 	}
@@ -122,7 +127,8 @@ func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 		addresses = append(addresses, g.address)
 	}
 	var conn *grpc.ClientConn
-	first := func(ctx context.Context, method string, q, a any, of *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	first := func(ctx context.Context, method string, q, a any, of *grpc.ClientConn, call grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		if conn == nil {
 			conn = of // the first call only returns the connection and is not sent
 			return nil

@@ -128,7 +128,8 @@ func (j *Job) Versions() []Version {
 		list = append(list, v.Version)
 	}
 	slices.SortFunc(list, func(a, b Version) int {
-		return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Epoch, b.Epoch),
+			cmp.Compare(a.UID, b.UID))
 	})
 	return list
 }

@@ -11,7 +11,8 @@ import (
 
 // Assignments returns the assignments that the request selects. It reads the next page
 // when the loop gets there. It ends at the first error.
-func (c *Client) Assignments(ctx context.Context, request *berthv1.ListAssignmentsRequest) iter.Seq2[*berthv1.Assignment, error] {
+func (c *Client) Assignments(ctx context.Context,
+	request *berthv1.ListAssignmentsRequest) iter.Seq2[*berthv1.Assignment, error] {
 	return items(request, func(q *berthv1.ListAssignmentsRequest, token string) ([]*berthv1.Assignment, string, error) {
 		q.PageToken = token
 		page, err := c.AssignmentsPage(ctx, q)
@@ -20,7 +21,8 @@ func (c *Client) Assignments(ctx context.Context, request *berthv1.ListAssignmen
 }
 
 // AssignmentsPage returns one page of Assignments.
-func (c *Client) AssignmentsPage(ctx context.Context, request *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+func (c *Client) AssignmentsPage(ctx context.Context,
+	request *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
 	return invoke(ctx, c, c.assignments.ListAssignments, request)
 }
 

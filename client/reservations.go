@@ -108,7 +108,8 @@ func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers .
 // List returns the reservations that the request selects, ordered by job, stage and
 // name. It reads the next page when the loop gets there. It leaves out their `workers`:
 // `count` is the number. It ends at the first error.
-func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation, error] {
+func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation,
+	error] {
 	return items(request, func(q *berthv1.ListReservationsRequest, token string) ([]*berthv1.Reservation, string, error) {
 		q.PageToken = token
 		page, err := c.ListPage(ctx, q)
@@ -117,7 +118,8 @@ func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequ
 }
 
 // ListPage returns one page of List, with its revision and the token of the next page.
-func (c *Client) ListPage(ctx context.Context, request *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+func (c *Client) ListPage(ctx context.Context,
+	request *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	return invoke(ctx, c, c.reservations.ListReservations, request)
 }
 

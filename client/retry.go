@@ -71,7 +71,8 @@ const maxRepeat = KeepEnded / 2
 
 // invoke makes one call and repeats it while its outcome is open: until its context
 // ends, and with a request ID for maxRepeat at most.
-func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
+func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error),
+	request Q) (A, error) {
 	started := time.Now()
 	if q, ok := any(request).(interface{ GetRequestId() string }); ok && q.GetRequestId() != "" {
 		var cancel context.CancelFunc

@@ -14,13 +14,15 @@ func (c *Client) Usage(ctx context.Context, sku string) (*berthv1.GetUsageAnswer
 }
 
 // Idle lists executors without a worker, with the reason why each is idle.
-func (c *Client) Idle(ctx context.Context, request *berthv1.ListIdleExecutorsRequest) (*berthv1.ListIdleExecutorsAnswer, error) {
+func (c *Client) Idle(ctx context.Context,
+	request *berthv1.ListIdleExecutorsRequest) (*berthv1.ListIdleExecutorsAnswer, error) {
 	return invoke(ctx, c, c.executors.ListIdleExecutors, request)
 }
 
 // ClaimForScaleDown picks idle executors of a SKU and disables them in one step, so
 // that they get no workers before they are removed. A repeat with the same request ID
 // returns the same executors.
-func (c *Client) ClaimForScaleDown(ctx context.Context, request *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
+func (c *Client) ClaimForScaleDown(ctx context.Context,
+	request *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
 	return invoke(ctx, c, c.executors.ClaimForScaleDown, identified(request))
 }

@@ -20,7 +20,8 @@ const waitPoll = 5 * time.Second
 // The error is NotFound if there is no such reservation. It is Precondition, with the
 // reservation, if that has ended in another state. It is Unavailable, with the
 // reservation if it could be read, if ctx ends first.
-func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
+func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reservation_State) (*berthv1.Reservation,
+	error) {
 	// The first read covers all events before this list.
 	now, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: 1})
 	if err != nil {
@@ -59,7 +60,8 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 		case <-woken:
 		case <-poll.C:
 		case <-ctx.Done():
-			return r, fault.New(fault.Unavailable, fault.Reason(r.GetReason()), "%s is still %s", key, r.GetState()).Because(ctx.Err())
+			return r, fault.New(fault.Unavailable, fault.Reason(r.GetReason()), "%s is still %s", key,
+				r.GetState()).Because(ctx.Err())
 		}
 	}
 }

@@ -113,7 +113,8 @@ func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err erro
 			job.replace(l, time.Now())
 			return l.cursor, nil
 		}
-		behind := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the lists are of revision %d, and %d is known", l.revision, known)
+		behind := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the lists are of revision %d, and %d is known",
+			l.revision, known)
 		c.onRetry(behind)
 		if !c.wait(ctx, attempt) {
 			return "", c.gaveUp(ctx, behind, started)

@@ -90,7 +90,8 @@ func (s *script) listed(versions, assignments int64, r *berthv1.Reservation, wor
 	s.versions = append(s.versions, &berthv1.ListReservationsAnswer{
 		Revision: versions, Cursor: fmt.Sprint(versions), Reservations: []*berthv1.Reservation{r},
 	})
-	s.assignments = append(s.assignments, &berthv1.ListAssignmentsAnswer{Revision: assignments, Cursor: fmt.Sprint(assignments), Assignments: workers})
+	s.assignments = append(s.assignments, &berthv1.ListAssignmentsAnswer{Revision: assignments,
+		Cursor: fmt.Sprint(assignments), Assignments: workers})
 }
 
 // steps reads n changes, each as its event and the state after it.
@@ -154,7 +155,8 @@ func TestWatch(t *testing.T) {
 		}, unavailable()},
 		{[]*berthv1.Event{
 			eventOf(14, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)),
-			eventOf(15, berthv1.Event_WORKER_FAILED, "1-1", of(0, 1, berthv1.Assignment_FAILED), of(1, 1, berthv1.Assignment_FAILED)),
+			eventOf(15, berthv1.Event_WORKER_FAILED, "1-1", of(0, 1, berthv1.Assignment_FAILED),
+				of(1, 1, berthv1.Assignment_FAILED)),
 		}, nil},
 	}
 	compare(t, s.steps(t, 5), []string{
@@ -203,7 +205,8 @@ func TestWatchListsWhatEventsLeaveOut(t *testing.T) {
 	unnamed.Count = 2
 	shown := eventOf(20, berthv1.Event_WORKER_ASSIGNED, "1-1")
 	shown.Count = 2
-	s.streams = []streamPart{{[]*berthv1.Event{unnamed, shown, eventOf(30, berthv1.Event_RESERVATION_REPLACED, "1-1", of(0, 1, 0), of(1, 1, 0))}, nil}}
+	s.streams = []streamPart{{[]*berthv1.Event{unnamed, shown,
+		eventOf(30, berthv1.Event_RESERVATION_REPLACED, "1-1", of(0, 1, 0), of(1, 1, 0))}, nil}}
 	retries := 0
 	compare(t, s.steps(t, 4, WithOnRetry(func(error) { retries++ })), []string{
 		"listed: 1-0 CANCELLED",

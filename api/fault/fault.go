@@ -41,7 +41,8 @@ const (
 	Denied
 )
 
-var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "precondition", "out of range", "unavailable", "exhausted", "denied"}
+var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "precondition", "out of range",
+	"unavailable", "exhausted", "denied"}
 
 func (k Kind) String() string { return kindNames[k] }
 

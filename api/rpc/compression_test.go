@@ -42,14 +42,16 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 	compressed, codec := grpc.UseCompressor(grpcgzip.Name), grpc.ForceCodecV2(rpc.FrameCodec())
 	bomb := &rpc.Frame{Bytes: make([]byte, 1<<20)}
 	for _, method := range []string{unary, stream} {
-		s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, codec, compressed)
+		s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, codec,
+			compressed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = s.SendMsg(bomb) // the server may have ended the stream
 		err = s.RecvMsg(&rpc.Frame{})
 		f := rpc.FromStatus(err)
-		if status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 || f.Fields[0].Name != "grpc-encoding" || received {
+		if status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 || f.Fields[0].Name != "grpc-encoding" ||
+			received {
 			t.Errorf("%s: the server answered %v, and received the message: %v", method, err, received)
 		}
 	}

@@ -23,7 +23,8 @@ func FuzzUnpack(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(rpc.Pack(fault.BadField(fault.ReasonBadName, "job", "%q is not a name", "/")))
 	f.Add(rpc.Pack(fault.New(fault.Precondition, fault.ReasonNotLeader, "a leads").With("leader", "127.0.0.1:7101")))
-	hostile, err := proto.Marshal(&spb.Status{Code: -7, Message: "x", Details: []*anypb.Any{{TypeUrl: "type.googleapis.com/google.rpc.ErrorInfo", Value: []byte{0xff}}, {TypeUrl: "/"}}})
+	hostile, err := proto.Marshal(&spb.Status{Code: -7, Message: "x",
+		Details: []*anypb.Any{{TypeUrl: "type.googleapis.com/google.rpc.ErrorInfo", Value: []byte{0xff}}, {TypeUrl: "/"}}})
 	if err != nil {
 		f.Fatal(err)
 	}

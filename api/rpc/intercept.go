@@ -23,7 +23,8 @@ type edge struct {
 }
 
 // unary sets a deadline for a call without one, and renders its error.
-func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any,
+	err error) {
 	defer func() { err = e.render(ctx, info.FullMethod, recover(), err) }()
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -35,7 +36,8 @@ func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 
 // stream renders the error of a stream. Streams have no deadline: they last until one
 // side ends them.
-func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
 	defer func() { err = e.render(ss.Context(), info.FullMethod, recover(), err) }()
 	if err := uncompressed(ss.Context()); err != nil {
 		return err
@@ -47,7 +49,8 @@ func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
 // logged and not sent to the caller.
 func (e edge) render(ctx context.Context, method string, panicked any, err error) error {
 	if panicked != nil {
-		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack",
+			string(debug.Stack()))
 		return ToStatus(fault.New(fault.Internal, fault.ReasonInternal, "%s failed inside Berth; see its log", method))
 	}
 	if f := FromStatus(err); f != nil && f.Kind == fault.Internal {
@@ -76,7 +79,8 @@ func (d *decoding) decoded(method string) error {
 	if errors.Is(d.err, errManyFields) {
 		return ToStatus(fault.New(fault.Invalid, fault.ReasonTooLarge, "the request of %s has too many fields", method))
 	}
-	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method))
+	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf",
+		method))
 }
 
 // decodingStream is a stream that returns decoding errors itself, instead of gRPC.
@@ -98,7 +102,8 @@ func (s decodingStream) RecvMsg(m any) error {
 // as a failure of the server.
 func malformed(err error) error {
 	if s, is := status.FromError(err); is && s.Code() == codes.Internal {
-		return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request is malformed: %s", strings.TrimPrefix(s.Message(), "grpc: ")))
+		return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request is malformed: %s",
+			strings.TrimPrefix(s.Message(), "grpc: ")))
 	}
 	return err
 }

@@ -22,11 +22,13 @@ const (
 // the error has the right one. The caller continues to repeat the call.
 func WarnMisdirected(log *slog.Logger) grpc.DialOption {
 	var once sync.Once
-	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn,
+		invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, in, out, conn, opts...)
 		if status.Code(err) == codes.Unimplemented {
 			once.Do(func() {
-				log.WarnContext(ctx, "--gateways names a listener that does not serve this process", "error", status.Convert(err).Message())
+				log.WarnContext(ctx, "--gateways names a listener that does not serve this process", "error",
+					status.Convert(err).Message())
 			})
 		}
 		return err

@@ -87,7 +87,8 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	described.Methods = slices.Clone(desc.Methods)
 	for i, m := range described.Methods {
 		method := "/" + desc.ServiceName + "/" + m.MethodName
-		described.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		described.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
+			interceptor grpc.UnaryServerInterceptor) (any, error) {
 			if err := uncompressed(ctx); err != nil {
 				return nil, ToStatus(err)
 			}

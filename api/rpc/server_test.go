@@ -79,11 +79,12 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func TestACallWithoutADeadlineGetsOne(t *testing.T) {
 	deadline := make(chan time.Duration, 1)
-	p := serve(t, "", rpc.ServerOptions{Deadline: time.Hour}, &peer{get: func(ctx context.Context) (*berthv1.Replica, error) {
-		at, _ := ctx.Deadline()
-		deadline <- time.Until(at)
-		return &berthv1.Replica{}, nil
-	}})
+	p := serve(t, "", rpc.ServerOptions{Deadline: time.Hour},
+		&peer{get: func(ctx context.Context) (*berthv1.Replica, error) {
+			at, _ := ctx.Deadline()
+			deadline <- time.Until(at)
+			return &berthv1.Replica{}, nil
+		}})
 	client := dial(t, rpc.DialOptions{}, p.addr)
 	for _, c := range []struct{ given, most, least time.Duration }{
 		{0, time.Hour, 59 * time.Minute},
@@ -123,7 +124,8 @@ func TestAPanicIsInternalAndLoggedWithItsStack(t *testing.T) {
 	}
 	_, streamed := stream.Recv()
 	for _, err := range []error{unary, streamed} {
-		if f := rpc.FromStatus(err); status.Code(err) != codes.Internal || f.Reason != fault.ReasonInternal || strings.Contains(f.Message, "poisoned") {
+		if f := rpc.FromStatus(err); status.Code(err) != codes.Internal || f.Reason != fault.ReasonInternal ||
+			strings.Contains(f.Message, "poisoned") {
 			t.Errorf("the caller got %v", err)
 		}
 	}
@@ -141,7 +143,8 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 	client := dial(t, rpc.DialOptions{Health: leader}, a.addr, b.addr)
 
 	// Without a leader the call waits until its deadline.
-	if _, err := client.GetReplica(within(t, 50*time.Millisecond), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := client.GetReplica(within(t, 50*time.Millisecond),
+		&controlv1.GetReplicaRequest{}); status.Code(err) != codes.DeadlineExceeded {
 		t.Fatalf("without a leader: %v", err)
 	}
 	for _, p := range []struct {
@@ -200,7 +203,8 @@ func comesBack(t *testing.T) time.Duration {
 
 func TestFailFastDoesNotWait(t *testing.T) {
 	client := dial(t, rpc.DialOptions{FailFast: true}, hold(t))
-	if _, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := client.GetReplica(within(t, time.Minute),
+		&controlv1.GetReplicaRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
 }

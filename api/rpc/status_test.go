@@ -58,14 +58,22 @@ func TestErrorsOfOthers(t *testing.T) {
 		http   int
 		exit   int
 	}{
-		{errors.New("oops"), codes.Internal, fault.Internal, fault.ReasonInternal, http.StatusInternalServerError, rpc.ExitFailed},
-		{context.DeadlineExceeded, codes.DeadlineExceeded, fault.Unavailable, fault.ReasonUnavailable, http.StatusServiceUnavailable, rpc.ExitUnavailable},
-		{context.Canceled, codes.Canceled, fault.Unavailable, fault.ReasonUnavailable, http.StatusServiceUnavailable, rpc.ExitUnavailable},
-		{status.Error(codes.Unavailable, "gone"), codes.Unavailable, fault.Unavailable, fault.ReasonUnavailable, http.StatusServiceUnavailable, rpc.ExitUnavailable},
-		{status.Error(codes.Unimplemented, "what"), codes.Unimplemented, fault.Invalid, fault.ReasonUnsupported, http.StatusBadRequest, rpc.ExitUsage},
-		{status.Error(codes.NotFound, "where"), codes.NotFound, fault.NotFound, fault.ReasonNotFound, http.StatusNotFound, rpc.ExitNotFound},
-		{status.Error(codes.DataLoss, "alas"), codes.DataLoss, fault.Internal, fault.ReasonInternal, http.StatusInternalServerError, rpc.ExitFailed},
-		{status.Error(codes.ResourceExhausted, "larger than max"), codes.ResourceExhausted, fault.Exhausted, fault.ReasonTooLarge, http.StatusTooManyRequests, rpc.ExitFailed},
+		{errors.New("oops"), codes.Internal, fault.Internal, fault.ReasonInternal, http.StatusInternalServerError,
+			rpc.ExitFailed},
+		{context.DeadlineExceeded, codes.DeadlineExceeded, fault.Unavailable, fault.ReasonUnavailable,
+			http.StatusServiceUnavailable, rpc.ExitUnavailable},
+		{context.Canceled, codes.Canceled, fault.Unavailable, fault.ReasonUnavailable, http.StatusServiceUnavailable,
+			rpc.ExitUnavailable},
+		{status.Error(codes.Unavailable, "gone"), codes.Unavailable, fault.Unavailable, fault.ReasonUnavailable,
+			http.StatusServiceUnavailable, rpc.ExitUnavailable},
+		{status.Error(codes.Unimplemented, "what"), codes.Unimplemented, fault.Invalid, fault.ReasonUnsupported,
+			http.StatusBadRequest, rpc.ExitUsage},
+		{status.Error(codes.NotFound, "where"), codes.NotFound, fault.NotFound, fault.ReasonNotFound, http.StatusNotFound,
+			rpc.ExitNotFound},
+		{status.Error(codes.DataLoss, "alas"), codes.DataLoss, fault.Internal, fault.ReasonInternal,
+			http.StatusInternalServerError, rpc.ExitFailed},
+		{status.Error(codes.ResourceExhausted, "larger than max"), codes.ResourceExhausted, fault.Exhausted,
+			fault.ReasonTooLarge, http.StatusTooManyRequests, rpc.ExitFailed},
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			sent := rpc.ToStatus(c.err)

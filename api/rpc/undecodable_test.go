@@ -38,7 +38,8 @@ func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	garbage, codec := &rpc.Frame{Bytes: []byte{0xff, 0xff, 0xff}}, grpc.ForceCodecV2(rpc.FrameCodec())
 	check := func(method string, err error) {
 		t.Helper()
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "the request of "+method+" cannot be decoded as protobuf") {
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(),
+			"the request of "+method+" cannot be decoded as protobuf") {
 			t.Errorf("%s was answered %v", method, err)
 		}
 	}
@@ -55,7 +56,8 @@ func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("the log says %s", log.String())
 	}
-	if err := conn.Invoke(t.Context(), unary, &rpc.Frame{}, &rpc.Frame{}, codec); status.Code(err) != codes.Internal || !strings.Contains(log.String(), "called") {
+	if err := conn.Invoke(t.Context(), unary, &rpc.Frame{}, &rpc.Frame{}, codec); status.Code(err) != codes.Internal ||
+		!strings.Contains(log.String(), "called") {
 		t.Errorf("a failure of the server was answered %v, and the log says %q", err, log.String())
 	}
 }
@@ -85,7 +87,8 @@ func TestHealthNameOverTheLimit(t *testing.T) {
 		if n <= 128 {
 			return nil
 		}
-		s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, healthpb.Health_Watch_FullMethodName)
+		s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+			healthpb.Health_Watch_FullMethodName)
 		if err != nil {
 			return err
 		}
@@ -99,7 +102,8 @@ func TestHealthNameOverTheLimit(t *testing.T) {
 			t.Errorf("%s: a name of 128 bytes: %v", name, err)
 		}
 		err := call(129)
-		if f := rpc.FromStatus(err); status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 || f.Fields[0].Name != "service" {
+		if f := rpc.FromStatus(err); status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 ||
+			f.Fields[0].Name != "service" {
 			t.Errorf("%s: a name of 129 bytes: %v", name, err)
 		}
 	}
@@ -107,10 +111,12 @@ func TestHealthNameOverTheLimit(t *testing.T) {
 
 func TestRecoverReturnsAPanicAsAnInternalError(t *testing.T) {
 	err := rpc.Recover(func() error { panic("index out of range") })
-	if f := fault.Of(rpc.FromStatus(rpc.ToStatus(err))); f == nil || f.Kind != fault.Internal || strings.Contains(f.Message, "index") {
+	if f := fault.Of(rpc.FromStatus(rpc.ToStatus(err))); f == nil || f.Kind != fault.Internal ||
+		strings.Contains(f.Message, "index") {
 		t.Errorf("got %v; a caller must learn that it is internal, and no more", f)
 	}
-	if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), "index out of range") || !strings.Contains(cause.Error(), "undecodable_test.go") {
+	if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), "index out of range") ||
+		!strings.Contains(cause.Error(), "undecodable_test.go") {
 		t.Errorf("the cause is %v, want what panicked and where", cause)
 	}
 	want := errors.New("gone")
@@ -134,7 +140,8 @@ func TestFieldsOfARequestAreBounded(t *testing.T) {
 	defer conn.Close()
 	call := func(n int) error {
 		request := &rpc.Frame{Bytes: bytes.Repeat([]byte{0xa2, 0x06, 0}, n)} // field 100
-		return conn.Invoke(t.Context(), controlv1.Replicas_GetReplica_FullMethodName, request, &rpc.Frame{}, grpc.ForceCodecV2(rpc.FrameCodec()))
+		return conn.Invoke(t.Context(), controlv1.Replicas_GetReplica_FullMethodName, request, &rpc.Frame{},
+			grpc.ForceCodecV2(rpc.FrameCodec()))
 	}
 	if err := call(3); err != nil || called != 1 {
 		t.Errorf("3 fields: %v", err)

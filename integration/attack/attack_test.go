@@ -49,7 +49,8 @@ func (w *target) unserved(what string, err error, option string) {
 // cycle sends a scheduling cycle like a registry.
 func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
 	return w.call(func(ctx context.Context) error {
-		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.CycleRequest{Term: term, Cycle: number})
+		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx,
+			&controlv1.CycleRequest{Term: term, Cycle: number})
 		return err
 	})
 }
@@ -59,7 +60,8 @@ func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error 
 func TestHighestTermA1(t *testing.T) {
 	w := attack(t)
 	registry, term := w.leader(model.ServiceRegistry)
-	for option, address := range map[string]string{"--listen": w.fleet.Gateway(), "--agents-listen": w.fleet.AgentsGateways()[0]} {
+	for option, address := range map[string]string{"--listen": w.fleet.Gateway(),
+		"--agents-listen": w.fleet.AgentsGateways()[0]} {
 		w.unserved("TryAllocateAndLease on "+option, w.cycle(w.stranger(address), math.MaxInt64, 1), "--internal-listen")
 	}
 	executors, _ := w.leader(model.ServiceExecutorState)
@@ -87,9 +89,10 @@ func TestHighestTermA1(t *testing.T) {
 		conn := w.stranger(address)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, 0, -1} {
 			err := w.call(func(ctx context.Context) error {
-				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx, &controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
-					{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "stranger", Mod: 1, Lease: 1},
-				}})
+				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx,
+					&controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
+						{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "stranger", Mod: 1, Lease: 1},
+					}})
 				return err
 			})
 			if err == nil {
@@ -118,15 +121,18 @@ func TestForeignExecutorA2(t *testing.T) {
 		}},
 	}}}
 	register := &controlv1.RegisterRequest{
-		Id: "host", Address: "127.0.0.1:1", Sku: "stolen", Host: "thief", Resources: map[string]int64{"slots": 64}, Nonce: "thief", Secret: "thief",
+		Id: "host", Address: "127.0.0.1:1", Sku: "stolen", Host: "thief", Resources: map[string]int64{"slots": 64},
+		Nonce: "thief", Secret: "thief",
 	}
-	for option, address := range map[string]string{"--listen": w.fleet.Gateway(), "--internal-listen": w.fleet.InternalGateways()[0]} {
+	for option, address := range map[string]string{"--listen": w.fleet.Gateway(),
+		"--internal-listen": w.fleet.InternalGateways()[0]} {
 		conn := w.stranger(address)
 		w.unserved("Register on "+option, w.call(func(ctx context.Context) error {
 			_, err := controlv1.NewAgentsClient(conn).Register(ctx, register)
 			return err
 		}), "--agents-listen")
-		w.unserved("Heartbeat on "+option, w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation()}), "--agents-listen")
+		w.unserved("Heartbeat on "+option, w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host",
+			Incarnation: host.GetIncarnation()}), "--agents-listen")
 	}
 	public, agents := w.stranger(w.fleet.Gateway()), w.stranger(w.fleet.AgentsGateways()[0])
 	for option, conn := range map[string]*grpc.ClientConn{"--listen": public, "--agents-listen": agents} {
@@ -135,7 +141,8 @@ func TestForeignExecutorA2(t *testing.T) {
 			return err
 		}), "--internal-listen")
 		w.unserved("Depart on "+option, w.call(func(ctx context.Context) error {
-			_, err := controlv1.NewAgentsClient(conn).Depart(ctx, &controlv1.DepartRequest{Id: "host", Incarnation: host.GetIncarnation()})
+			_, err := controlv1.NewAgentsClient(conn).Depart(ctx,
+				&controlv1.DepartRequest{Id: "host", Incarnation: host.GetIncarnation()})
 			return err
 		}), "--internal-listen")
 	}
@@ -156,14 +163,16 @@ func TestForeignExecutorA2(t *testing.T) {
 			{Executor: "host", Incarnation: host.GetIncarnation(), Sequence: 1 << 40, Complete: true},
 			completed.GetReports()[0],
 		} {
-			err := w.heartbeat(agents, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation(), Nonce: nonce, Report: report})
+			err := w.heartbeat(agents, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation(), Nonce: nonce,
+				Report: report})
 			if err == nil {
 				t.Errorf("a stranger's report for another executor was accepted with nonce %q", nonce)
 			}
 		}
 	}
 	now, err := w.client.Executor(w.ctx, "host")
-	if err != nil || now.GetIncarnation() != host.GetIncarnation() || now.GetAddress() != host.GetAddress() || now.GetState() != berthv1.Executor_READY {
+	if err != nil || now.GetIncarnation() != host.GetIncarnation() || now.GetAddress() != host.GetAddress() ||
+		now.GetState() != berthv1.Executor_READY {
 		t.Errorf("the executor is now %v, %v", now, err)
 	}
 }
@@ -195,7 +204,8 @@ func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.Heartbeat
 // workerOn returns the bystander's worker on an executor.
 func (w *target) workerOn(executor string) *berthv1.Assignment {
 	w.Helper()
-	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Executor: executor, Job: "bystander"}) {
+	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Executor: executor,
+		Job: "bystander"}) {
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -215,18 +225,21 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 	worker := w.workerOn("host")
 	agent := controlv1.NewExecutorClient(w.stranger(host.GetAddress()))
 	ref := &controlv1.WorkerRef{
-		Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(), Epoch: worker.GetEpoch(), Uid: worker.GetUid(),
+		Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(),
+		Epoch: worker.GetEpoch(), Uid: worker.GetUid(),
 	}
 	other := &controlv1.WorkerRef{Job: "thief", Stage: "s", Number: 1, Epoch: worker.GetEpoch(), Uid: "thief"}
 	task := &berthv1.Task{Command: "sleep", Args: []string{"3600"}}
 	for _, nonce := range []string{"", "thief"} {
 		for what, err := range map[string]error{
 			"a start request": w.call(func(ctx context.Context) error {
-				_, err := agent.SubmitTask(ctx, &controlv1.SubmitTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(), Worker: other, Task: task, Nonce: nonce})
+				_, err := agent.SubmitTask(ctx, &controlv1.SubmitTaskRequest{Term: math.MaxInt64, Executor: "host",
+					Incarnation: host.GetIncarnation(), Worker: other, Task: task, Nonce: nonce})
 				return err
 			}),
 			"a stop request": w.call(func(ctx context.Context) error {
-				_, err := agent.StopTask(ctx, &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(), Worker: ref, Grace: durationpb.New(0), Nonce: nonce})
+				_, err := agent.StopTask(ctx, &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host",
+					Incarnation: host.GetIncarnation(), Worker: ref, Grace: durationpb.New(0), Nonce: nonce})
 				return err
 			}),
 		} {
@@ -251,7 +264,8 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 		}
 	}
 	// The real leader's requests are still accepted.
-	r := &berthv1.Reservation{Job: "obeyed", Stage: "s", Count: 1, Task: task, Constraints: &berthv1.Constraints{Sku: "host"}}
+	r := &berthv1.Reservation{Job: "obeyed", Stage: "s", Count: 1, Task: task,
+		Constraints: &berthv1.Constraints{Sku: "host"}}
 	if _, err := w.client.Reserve(w.ctx, r); err != nil {
 		t.Fatal(err)
 	}
@@ -291,12 +305,14 @@ func TestEnvironmentA5(t *testing.T) {
 			t.Errorf("the refusal of %s names %v", name, f.Fields)
 		}
 	}
-	for i, name := range []string{"LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PYTHONPATH", "NODE_OPTIONS"} {
+	for i, name := range []string{"LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PYTHONPATH",
+		"NODE_OPTIONS"} {
 		r, err := reserve(fmt.Sprintf("e%d", i), map[string]string{name: "./payload"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.client.WaitFor(w.ctx, client.KeyOf(r), berthv1.Reservation_FAILED, berthv1.Reservation_COMPLETED); err != nil {
+		if _, err := w.client.WaitFor(w.ctx, client.KeyOf(r), berthv1.Reservation_FAILED,
+			berthv1.Reservation_COMPLETED); err != nil {
 			t.Fatal(err)
 		}
 		failed := false
@@ -304,7 +320,8 @@ func TestEnvironmentA5(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.GetReservation() == r.GetName() && strings.Contains(e.String(), "NOT_ALLOWED") && strings.Contains(e.String(), name) {
+			if e.GetReservation() == r.GetName() && strings.Contains(e.String(), "NOT_ALLOWED") &&
+				strings.Contains(e.String(), name) {
 				failed = true
 				break
 			}
@@ -329,7 +346,8 @@ func TestDisableFloodA8(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("unknown-%d-%d", i, j))
 		}
 		id := fmt.Sprintf("flood-%d", i)
-		answer, err := w.client.Disable(w.ctx, &berthv1.DisableExecutorsRequest{RequestId: id, Selector: &berthv1.ExecutorSelector{Ids: ids}})
+		answer, err := w.client.Disable(w.ctx, &berthv1.DisableExecutorsRequest{RequestId: id,
+			Selector: &berthv1.ExecutorSelector{Ids: ids}})
 		switch {
 		case err != nil:
 			refused++
@@ -343,7 +361,8 @@ func TestDisableFloodA8(t *testing.T) {
 	if refused == 0 || len(requests) == 0 {
 		t.Errorf("%d requests were accepted and %d refused, want some of both", len(requests), refused)
 	}
-	if _, err := w.client.Drain(w.ctx, &berthv1.DrainExecutorRequest{Id: w.spare(), RequestId: "drain-in-flood"}); err != nil {
+	if _, err := w.client.Drain(w.ctx, &berthv1.DrainExecutorRequest{Id: w.spare(),
+		RequestId: "drain-in-flood"}); err != nil {
 		t.Errorf("an operator cannot drain: %v", err)
 	}
 	if _, err := w.client.Enable(w.ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: "drain-in-flood"}); err != nil {
@@ -414,10 +433,13 @@ func TestBrowserA10(t *testing.T) {
 		t.Errorf("sim-0 is %v, %v", e, err)
 	}
 	// Requests of curl are accepted.
-	if got := send(http.MethodPost, "/v1/executors:enable", "", nil, `{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
+	if got := send(http.MethodPost, "/v1/executors:enable", "", nil,
+		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
 		t.Errorf("a post without a content type: status %d, want 200", got)
 	}
-	if got := send(http.MethodPost, "/v1/executors:enable", "", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, `{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
+	if got := send(http.MethodPost, "/v1/executors:enable", "",
+		map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
+		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
 		t.Errorf("a post as of curl -d: status %d, want 200", got)
 	}
 	if got := send(http.MethodGet, "/v1/executors", "localhost:8080", nil, ""); got != http.StatusOK {
@@ -447,7 +469,8 @@ func TestLyingAgentA3(t *testing.T) {
 		sku := fmt.Sprintf("liar-%d", i)
 		joined.Go(func() {
 			for lies := reports; ctx.Err() == nil; lies = nil { // an invalid report ends its stream
-				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku, Resources: map[string]int64{"slots": 2}, Secret: sku}, lies...)
+				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku,
+					Resources: map[string]int64{"slots": 2}, Secret: sku}, lies...)
 				_ = store.Sleep(ctx, 100*time.Millisecond) // the loop checks ctx next
 			}
 		})
@@ -484,7 +507,8 @@ func TestLargeReportsA3(t *testing.T) {
 		conn := w.stranger(address)
 		strangers.Go(func() {
 			if err := w.heartbeat(conn, &controlv1.HeartbeatRequest{
-				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess", Report: &controlv1.ExecutorReport{Complete: true, Workers: workers},
+				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess",
+				Report: &controlv1.ExecutorReport{Complete: true, Workers: workers},
 			}); err == nil {
 				t.Error("the report of a stranger is answered")
 			}
@@ -556,21 +580,25 @@ func TestUnboundedRequestsA9(t *testing.T) {
 	for i := range 100 {
 		count("register", w.call(func(ctx context.Context) error {
 			_, err := agents.Register(ctx, &controlv1.RegisterRequest{
-				Id: fmt.Sprintf("flood-%d", i), Address: "127.0.0.1:1", Sku: "flood", Host: "flood", Resources: map[string]int64{"slots": 1}, Nonce: "flood", Secret: "flood",
+				Id: fmt.Sprintf("flood-%d", i), Address: "127.0.0.1:1", Sku: "flood", Host: "flood",
+				Resources: map[string]int64{"slots": 1}, Nonce: "flood", Secret: "flood",
 			})
 			return err
 		}))
 	}
 	bounded("registrations")
 	for i := range 30 {
-		_, err := w.client.PutSKU(w.ctx, &berthv1.Sku{Name: fmt.Sprintf("flood-%d", i), Resources: map[string]int64{"slots": 1}})
+		_, err := w.client.PutSKU(w.ctx, &berthv1.Sku{Name: fmt.Sprintf("flood-%d", i),
+			Resources: map[string]int64{"slots": 1}})
 		count("SKU", err)
 	}
 	bounded("SKUs")
 	for i := range 100 {
-		r := &berthv1.Reservation{Job: "flood", Stage: "s", Name: fmt.Sprintf("n%d", i), Count: 1, Constraints: &berthv1.Constraints{Sku: "none"}}
+		r := &berthv1.Reservation{Job: "flood", Stage: "s", Name: fmt.Sprintf("n%d", i), Count: 1,
+			Constraints: &berthv1.Constraints{Sku: "none"}}
 		count("reservation", w.call(func(ctx context.Context) error {
-			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx, &berthv1.UpsertReservationRequest{Reservation: r})
+			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx,
+				&berthv1.UpsertReservationRequest{Reservation: r})
 			return err
 		}))
 	}
@@ -581,7 +609,8 @@ func TestUnboundedRequestsA9(t *testing.T) {
 			Task: &berthv1.Task{Command: "x", Payload: make([]byte, 60<<10)},
 		}
 		count("reservation", w.call(func(ctx context.Context) error {
-			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx, &berthv1.UpsertReservationRequest{Reservation: r})
+			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx,
+				&berthv1.UpsertReservationRequest{Reservation: r})
 			return err
 		}))
 	}

@@ -40,7 +40,8 @@ func TestMutatedRecordsA6(t *testing.T) {
 	if _, err := r.client.PutSKU(r.ctx, &berthv1.Sku{Name: "bad", Resources: map[string]int64{"slots": 4}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.client.PutPool(r.ctx, &berthv1.Pool{Name: "bad", Attributes: map[string]string{"pool": "bad"}}); err != nil {
+	if _, err := r.client.PutPool(r.ctx, &berthv1.Pool{Name: "bad",
+		Attributes: map[string]string{"pool": "bad"}}); err != nil {
 		t.Fatal(err)
 	}
 	alive := r.processes()
@@ -52,7 +53,8 @@ func TestMutatedRecordsA6(t *testing.T) {
 	for range 3 {
 		r.run(fmt.Sprintf("after-%d", rng.IntN(1<<30)), "good")
 	}
-	if now, err := r.client.Get(r.ctx, client.KeyOf(healthy)); err != nil || now.GetState() != berthv1.Reservation_ACTIVE || now.GetWorkerCounts()["RUNNING"] != 2 {
+	if now, err := r.client.Get(r.ctx, client.KeyOf(healthy)); err != nil ||
+		now.GetState() != berthv1.Reservation_ACTIVE || now.GetWorkerCounts()["RUNNING"] != 2 {
 		t.Errorf("the healthy job is %v with %v, %v", now.GetState(), now.GetWorkerCounts(), err)
 	}
 	if _, err := r.client.Cancel(r.ctx, client.KeyOf(healthy)); err != nil {
@@ -116,7 +118,8 @@ func startRecords(t *testing.T) *records {
 // run starts a job of two workers and waits until both run.
 func (r *records) run(job, sku string) *berthv1.Reservation {
 	r.Helper()
-	reservation, err := r.client.Reserve(r.ctx, &berthv1.Reservation{Job: job, Stage: "s", Count: 2, Constraints: &berthv1.Constraints{Sku: sku}})
+	reservation, err := r.client.Reserve(r.ctx, &berthv1.Reservation{Job: job, Stage: "s", Count: 2,
+		Constraints: &berthv1.Constraints{Sku: sku}})
 	if err != nil {
 		r.Fatalf("%s: %v", job, err)
 	}
@@ -192,8 +195,10 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 		kinds[kind] = true
 	}
 	for _, key := range []string{
-		r.space.Key(model.Ref{Kind: model.KindForgotten}), r.space.Key(model.Ref{Kind: model.KindPoison, ID: "registry/0123456789abcdef"}),
-		r.space.Key(model.Ref{Kind: model.KindDisable, ID: "junk"}), r.space.Prefix() + "junk", r.space.Prefix() + "registry/reservations/a/b",
+		r.space.Key(model.Ref{Kind: model.KindForgotten}), r.space.Key(model.Ref{Kind: model.KindPoison,
+			ID: "registry/0123456789abcdef"}),
+		r.space.Key(model.Ref{Kind: model.KindDisable, ID: "junk"}), r.space.Prefix() + "junk",
+		r.space.Prefix() + "registry/reservations/a/b",
 	} {
 		seeds = append(seeds, store.KV{Key: key, Value: []byte("\x0a\x04junk\x10\x01")})
 		damage(key, seeds[len(seeds)-1])

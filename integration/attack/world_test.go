@@ -69,7 +69,8 @@ func (s *sharedFleet) start() (err error) {
 	if err := s.fleet.StartSim(ctx, "sim", simulatedExecutors, 4); err != nil {
 		return err
 	}
-	if err := s.fleet.StartAgent(ctx, fleet.Agent{ID: "host", SKU: "host", Slots: 4, Allow: []string{"sleep", "env"}}); err != nil {
+	if err := s.fleet.StartAgent(ctx, fleet.Agent{ID: "host", SKU: "host", Slots: 4,
+		Allow: []string{"sleep", "env"}}); err != nil {
 		return err
 	}
 	// The bystanders: workers that no attack may touch, simulated and real ones.
@@ -120,7 +121,8 @@ func bystanders(ctx context.Context, c *client.Client) (map[string]string, error
 		}
 		name := fmt.Sprintf("%s/%d", a.GetStage(), a.GetIndex())
 		if list[name] = ""; a.GetState() == berthv1.Assignment_RUNNING {
-			list[name] = fmt.Sprintf("%s as %d.%d, epoch %d, attempt %d", a.GetExecutor(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetAttempts())
+			list[name] = fmt.Sprintf("%s as %d.%d, epoch %d, attempt %d", a.GetExecutor(), a.GetIndex(), a.GetNumber(),
+				a.GetEpoch(), a.GetAttempts())
 		}
 	}
 	return list, nil
@@ -175,7 +177,8 @@ func attack(t *testing.T) *target {
 func (w *target) unharmed() {
 	w.Helper()
 	began := time.Now()
-	r := &berthv1.Reservation{Job: "after", Stage: "s", Name: fmt.Sprintf("n%d", began.UnixNano()), Count: 2, Constraints: &berthv1.Constraints{Sku: "sim"}}
+	r := &berthv1.Reservation{Job: "after", Stage: "s", Name: fmt.Sprintf("n%d", began.UnixNano()), Count: 2,
+		Constraints: &berthv1.Constraints{Sku: "sim"}}
 	if _, err := w.client.Reserve(w.ctx, r); err != nil {
 		w.Errorf("after the attack: %v", err)
 		return

@@ -42,7 +42,8 @@ func (r *Report) floors() []string {
 	}
 	for _, service := range services {
 		if waits := r.Takeovers[service]; len(waits) >= tries && slices.Min(waits) >= swift {
-			short("no leader of %s that was killed alone was replaced before its TTL of %v could be over: callers waited %v", service, ttl, rounded(waits))
+			short("no leader of %s that was killed alone was replaced before its TTL of %v could be over: callers waited %v",
+				service, ttl, rounded(waits))
 		}
 	}
 	if 100*r.Open > r.Keys {
@@ -69,7 +70,8 @@ func (r *Report) floors() []string {
 		}
 	}
 	if r.Parted >= longParted && r.PartedAcks == 0 {
-		short("nothing was acknowledged in the %v in which a member of etcd was cut from the others, and two are enough", r.Parted)
+		short("nothing was acknowledged in the %v in which a member of etcd was cut from the others, and two are enough",
+			r.Parted)
 	}
 	return append(found, r.unbroken()...)
 }

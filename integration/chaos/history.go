@@ -52,7 +52,8 @@ func (t told) String() string {
 	if !t.known {
 		return "unknown"
 	}
-	return fmt.Sprintf("version %d.%d %v %v cancelled %d", t.version>>32, t.version&math.MaxUint32, t.state, t.change, t.cancelled)
+	return fmt.Sprintf("version %d.%d %v %v cancelled %d", t.version>>32, t.version&math.MaxUint32, t.state, t.change,
+		t.cancelled)
 }
 
 // history records calls and outcomes. It is safe for concurrent use.
@@ -161,7 +162,8 @@ func transcript(calls []porcupine.Operation) string {
 		if op.Return != math.MaxInt64 {
 			ended = fmt.Sprintf("%.3f", time.Duration(op.Return).Seconds())
 		}
-		fmt.Fprintf(&b, "  %8.3f to %8s client %d: %v: %v\n", time.Duration(op.Call).Seconds(), ended, op.ClientId, op.Input, op.Output)
+		fmt.Fprintf(&b, "  %8.3f to %8s client %d: %v: %v\n", time.Duration(op.Call).Seconds(), ended, op.ClientId, op.Input,
+			op.Output)
 	}
 	return b.String()
 }

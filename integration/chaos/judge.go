@@ -59,7 +59,8 @@ func (r *run) settle(ctx context.Context, when string) {
 		if len(left) > 0 {
 			return fmt.Sprintf("%d violations, the first: %v", len(left), left[0])
 		}
-		for version, err := range r.fleet.Client().List(ctx, &berthv1.ListReservationsRequest{State: berthv1.Reservation_CANCELLING, PageSize: 1000}) {
+		for version, err := range r.fleet.Client().List(ctx,
+			&berthv1.ListReservationsRequest{State: berthv1.Reservation_CANCELLING, PageSize: 1000}) {
 			if err != nil {
 				return err.Error()
 			}
@@ -80,11 +81,13 @@ func (r *run) matching(ctx context.Context) string {
 			if a.GetState() != berthv1.Assignment_RUNNING {
 				return fmt.Sprintf("a worker is still being started or stopped: %v", a)
 			}
-			recorded = append(recorded, fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor()))
+			recorded = append(recorded, fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(),
+				a.GetNumber(), a.GetEpoch(), a.GetExecutor()))
 		}
 	}
 	for _, e := range environments(r.load.marks) {
-		running = append(running, fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"]))
+		running = append(running, fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"],
+			e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"]))
 	}
 	return unmatched(recorded, running)
 }

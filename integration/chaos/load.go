@@ -64,7 +64,8 @@ func (l *load) unannounced(queued, requeued map[string]bool) []string {
 		if queued[uid] || a.requeue && requeued[uid] {
 			continue
 		}
-		found = append(found, fmt.Sprintf("%s (%s, a requeue: %v) was acknowledged, but has no event that it was queued", a.key, uid, a.requeue))
+		found = append(found, fmt.Sprintf("%s (%s, a requeue: %v) was acknowledged, but has no event that it was queued",
+			a.key, uid, a.requeue))
 	}
 	return found
 }
@@ -109,7 +110,8 @@ func shared(job string, slot, generation int) client.Key {
 }
 
 // any makes a random call about a key.
-func (l *load) any(c *client.Client, who int, key client.Key, r *rand.Rand, batch func(client.Key, *rand.Rand) *berthv1.Reservation) {
+func (l *load) any(c *client.Client, who int, key client.Key, r *rand.Rand,
+	batch func(client.Key, *rand.Rand) *berthv1.Reservation) {
 	switch n := r.IntN(10); {
 	case n < 5:
 		body := batch(key, r)
@@ -179,7 +181,8 @@ func waitingBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
 
 // runningBatch returns a batch of simulated workers that run until they are stopped.
 func runningBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
-	return &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(40), Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{}}
+	return &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(40),
+		Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{}}
 }
 
 // hostBatch returns a batch of processes, each of which appends a mark at its start.

@@ -17,7 +17,8 @@ func TestPrograms(t *testing.T) {
 		return program
 	}
 	for name, want := range map[string]string{
-		"registry-0": "/old", "registry-1": "/new", "executor-state-2": "/old", "host-0": "/old", "etcd-0": "/new", simName: "/new",
+		"registry-0": "/old", "registry-1": "/new", "executor-state-2": "/old", "host-0": "/old", "etcd-0": "/new",
+		simName: "/new",
 	} {
 		if path := p.of(name); path != p.link(name) || starts(name) != want {
 			t.Errorf("%s starts %s, which is %s, want %s", name, path, starts(name), want)

@@ -74,12 +74,14 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "; %d had no victim\n", skipped)
 	fmt.Fprintf(&b, "  calls       %d upserts, %d cancels and %d gets, of which %d, %d and %d had no definite answer within %v; the longest took %v\n",
-		r.Calls[upsert], r.Calls[cancel], r.Calls[get], r.Unknown[upsert], r.Unknown[cancel], r.Unknown[get], deadline, r.Longest.Round(time.Millisecond))
+		r.Calls[upsert], r.Calls[cancel], r.Calls[get], r.Unknown[upsert], r.Unknown[cancel], r.Unknown[get], deadline,
+		r.Longest.Round(time.Millisecond))
 	fmt.Fprintf(&b, "  judged      %d keys, %d left open after %v each\n", r.Keys, r.Open, judging)
 	fmt.Fprintf(&b, "  etcd        %d revisions, %d versions, %d leases, %d workers ran, %d events, %d streamed\n",
 		r.Audited.Revision, r.Audited.Reservations, r.Audited.LeasesGranted, r.Audited.WorkersRunning, r.Events, r.Streamed)
 	fmt.Fprintf(&b, "  processes   %d workers, each started once\n", r.Started)
-	fmt.Fprintf(&b, "  recovery    at most %v without an acknowledged change (%s), ", r.Gap.Round(time.Millisecond), r.during(r.GapAt, r.GapAt+r.Gap))
+	fmt.Fprintf(&b, "  recovery    at most %v without an acknowledged change (%s), ", r.Gap.Round(time.Millisecond),
+		r.during(r.GapAt, r.GapAt+r.Gap))
 	if done[StepClock] == 0 { // the times of grants depend on clocks
 		fmt.Fprintf(&b, "%v without a grant, ", r.GrantGap.Round(time.Millisecond))
 	}
@@ -89,9 +91,11 @@ func (r *Report) String() string {
 		for _, service := range services {
 			waits = append(waits, fmt.Sprintf("%s %v", service, rounded(r.Takeovers[service])))
 		}
-		fmt.Fprintf(&b, "  alone       %s until a batch had its executor, the leader killed with nothing else\n", strings.Join(waits, ", "))
+		fmt.Fprintf(&b, "  alone       %s until a batch had its executor, the leader killed with nothing else\n",
+			strings.Join(waits, ", "))
 	}
-	fmt.Fprintf(&b, "  members     %d changes were acknowledged in the %v in which etcd was parted\n", r.PartedAcks, r.Parted.Round(time.Millisecond))
+	fmt.Fprintf(&b, "  members     %d changes were acknowledged in the %v in which etcd was parted\n", r.PartedAcks,
+		r.Parted.Round(time.Millisecond))
 	fmt.Fprintf(&b, "  violations  %d", len(r.Violations))
 	return b.String()
 }

@@ -90,7 +90,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	whole.Hosts, whole.Clock, whole.Upgrade = o.Namespaces, o.Clock, o.Old != ""
 	faults := Plan(o.Seed, o.Duration, whole)
 	config := fleet.Config{
-		Binary: o.Binary, Program: r.programs.of, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl, Via: r.via,
+		Binary: o.Binary, Program: r.programs.of, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members,
+		TTL: ttl, Via: r.via,
 	}
 	if o.Namespaces {
 		hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
@@ -189,7 +190,8 @@ func (r *run) populate(ctx context.Context) error {
 // ready returns which executors are missing.
 func (r *run) ready(ctx context.Context) string {
 	n := 0
-	for _, err := range r.fleet.Client().Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY, PageSize: 1000}) {
+	for _, err := range r.fleet.Client().Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY,
+		PageSize: 1000}) {
 		if err != nil {
 			return err.Error()
 		}

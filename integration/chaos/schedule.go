@@ -177,7 +177,8 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 	if r.IntN(8) == 0 {
 		// A running leader looks dead to a liveness probe.
 		return Fault{
-			Kind: Refuse, Target: "proof→" + numbered(r, services[r.IntN(len(services))], 1), For: between(r, 50*time.Millisecond, time.Second),
+			Kind: Refuse, Target: "proof→" + numbered(r, services[r.IntN(len(services))], 1),
+			For:       between(r, 50*time.Millisecond, time.Second),
 			Condition: wiring.Condition{Refused: true},
 		}
 	}

@@ -47,7 +47,8 @@ func TestScheduleHasEveryKind(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Refuse, Slow, Lossy, CutMember, CutMemberThere, CutMemberBack, MoveEtcd, Compact, Rolling, StepClock} {
+	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Refuse, Slow, Lossy, CutMember,
+		CutMemberThere, CutMemberBack, MoveEtcd, Compact, Rolling, StepClock} {
 		if done[kind] == 0 {
 			t.Errorf("%v: never", kind)
 		}

@@ -55,7 +55,8 @@ func (r *run) takeovers(ctx context.Context) {
 				r.report.wrong("the leader of %s was killed alone: %v", service, err)
 				return
 			}
-			r.Log("%s was killed alone; a batch waited %v instead of %v", p.Name, wait.Round(time.Millisecond), calm.Round(time.Millisecond))
+			r.Log("%s was killed alone; a batch waited %v instead of %v", p.Name, wait.Round(time.Millisecond),
+				calm.Round(time.Millisecond))
 			if proxied(p.Name) || calm > swift/4 {
 				continue // a proxy refuses nothing for it, so that the probe does not find it dead, or the machine is slow
 			}

@@ -75,7 +75,8 @@ func (r *reader) note(format string, args ...any) {
 func (r *reader) judge(ctx context.Context, held []string) []string {
 	for {
 		r.mu.Lock()
-		behind, moved := len(held) > 0 && (len(r.seen) == 0 || compareCursors(r.seen[len(r.seen)-1], held[len(held)-1]) < 0), r.moved
+		behind, moved := len(held) > 0 && (len(r.seen) == 0 || compareCursors(r.seen[len(r.seen)-1], held[len(held)-1]) < 0),
+			r.moved
 		r.mu.Unlock()
 		if !behind {
 			break
@@ -102,7 +103,8 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 		delete(seen, cursor)
 	}
 	if len(missing) > 0 {
-		found = append(found, fmt.Sprintf("the stream of %s lacks %d of %d events, the first %s", r.job, len(missing), len(held), missing[0]))
+		found = append(found, fmt.Sprintf("the stream of %s lacks %d of %d events, the first %s", r.job, len(missing),
+			len(held), missing[0]))
 	}
 	for cursor := range seen {
 		// The stream continued while etcd was read.

@@ -56,7 +56,8 @@ func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "main.go"), program)
-	write(t, filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module example.com/consumer\n\ngo 1.26.0\n\nrequire berth.dev/client %s\n", clientVersion))
+	write(t, filepath.Join(dir, "go.mod"), fmt.Appendf(nil,
+		"module example.com/consumer\n\ngo 1.26.0\n\nrequire berth.dev/client %s\n", clientVersion))
 	machine := strings.Fields(run(t, ".", nil, "go", "env", "GOMODCACHE", "GOPROXY"))
 	env := []string{
 		"GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOSUMDB=off", "GOTOOLCHAIN=local",
@@ -78,7 +79,8 @@ func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 			t.Errorf("the consumer requires the module %s", path)
 		}
 	}
-	for pkg := range strings.Lines(run(t, dir, env, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.Module.Path}} {{.ImportPath}}{{end}}", "berth.dev/client")) {
+	for pkg := range strings.Lines(run(t, dir, env, "go", "list", "-deps", "-f",
+		"{{if not .Standard}}{{.Module.Path}} {{.ImportPath}}{{end}}", "berth.dev/client")) {
 		if from, _, _ := strings.Cut(pkg, " "); !slices.Contains(built, from) {
 			t.Errorf("the consumer builds a package of the module %s", pkg)
 		}

@@ -191,7 +191,8 @@ func TestEveryDecisionHasItsParts(t *testing.T) {
 			continue
 		}
 		text := read(t, name)
-		for _, part := range []string{"# ", "\n- Status: ", "\n- Date: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n"} {
+		for _, part := range []string{"# ", "\n- Status: ", "\n- Date: ", "\n## Context\n", "\n## Decision\n",
+			"\n## Consequences\n"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("%s has no %q", name, part)
 			}

@@ -63,7 +63,8 @@ func TestFindingsAreListed(t *testing.T) {
 	kind := regexp.MustCompile(`(?m)^\s*(?:Finding\w+|const kindUnavailable) += "([A-Z_]+)"`)
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
-		if !strings.HasPrefix(name, "services/") && !strings.HasPrefix(name, "pkg/loop/") || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+		if !strings.HasPrefix(name, "services/") && !strings.HasPrefix(name, "pkg/loop/") || path.Ext(name) != ".go" ||
+			strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		for _, k := range kind.FindAllStringSubmatch(read(t, name), -1) {
@@ -74,7 +75,8 @@ func TestFindingsAreListed(t *testing.T) {
 		t.Fatalf("only %d kinds of findings found in the code", len(inCode))
 	}
 	listed := map[string]bool{}
-	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/reference/findings.md"), -1) {
+	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t,
+		"docs/reference/findings.md"), -1) {
 		listed[r[1]] = true
 	}
 	same(t, "docs/reference/findings.md", "finding", inCode, listed)

@@ -49,7 +49,10 @@ func layer(path string) int {
 
 // within reports whether a package is in one of the folders.
 func within(path string, folders ...string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return path == folder ||
+			strings.HasPrefix(path, folder+"/")
+	})
 }
 
 func TestImportsPointDown(t *testing.T) {
@@ -86,14 +89,18 @@ func TestServicesDoNotImportEachOther(t *testing.T) {
 // network or store.
 func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
-		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
-		"berth.dev/services/executor-state/match": true, "berth.dev/services/executor-state/policy": true, "berth.dev/services/executor-state/usage": true,
-		"berth.dev/services/registry/request": true, "berth.dev/services/registry/scheduler": true,
+		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true,
+		"berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
+		"berth.dev/services/executor-state/match": true, "berth.dev/services/executor-state/policy": true,
+		"berth.dev/services/executor-state/usage": true,
+		"berth.dev/services/registry/request":     true, "berth.dev/services/registry/scheduler": true,
 	}
 	cores := map[string]bool{
-		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/dispatch": true,
+		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true,
+		"berth.dev/services/assigner/dispatch": true,
 	}
-	forbidden := map[string]bool{"net": true, "net/http": true, "os": true, "sync": true, "context": true, "math/rand": true, "math/rand/v2": true}
+	forbidden := map[string]bool{"net": true, "net/http": true, "os": true, "sync": true, "context": true,
+		"math/rand": true, "math/rand/v2": true}
 	seen := 0
 	for _, p := range packages(t) {
 		if !pure[p.ImportPath] && !cores[p.ImportPath] {
@@ -116,7 +123,8 @@ func TestCoresArePure(t *testing.T) {
 // TestEtcdClientImports checks that only the packages that handle etcd's behavior use its
 // client.
 func TestEtcdClientImports(t *testing.T) {
-	allowed := []string{"berth.dev/pkg/store", "berth.dev/pkg/leader", "berth.dev/services/executor-state/internal/liveness", "berth.dev/integration"}
+	allowed := []string{"berth.dev/pkg/store", "berth.dev/pkg/leader",
+		"berth.dev/services/executor-state/internal/liveness", "berth.dev/integration"}
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
 			if !strings.HasPrefix(imported, "go.etcd.io/etcd/client") {
@@ -134,7 +142,8 @@ func TestEtcdClientImports(t *testing.T) {
 func TestTestkitImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
-			if within(imported, "berth.dev/testkit") && !within(p.ImportPath, "berth.dev/testkit", "berth.dev/integration") && !strings.HasSuffix(p.ImportPath, "test") {
+			if within(imported, "berth.dev/testkit") && !within(p.ImportPath, "berth.dev/testkit", "berth.dev/integration") &&
+				!strings.HasSuffix(p.ImportPath, "test") {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
 			}
 		}
@@ -146,7 +155,8 @@ func TestTestkitImports(t *testing.T) {
 func TestEtcdServerImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
-			if within(imported, "go.etcd.io/etcd/server") && !within(p.ImportPath, "berth.dev/cmd/berth", "berth.dev/testkit", "berth.dev/integration") {
+			if within(imported, "go.etcd.io/etcd/server") && !within(p.ImportPath, "berth.dev/cmd/berth", "berth.dev/testkit",
+				"berth.dev/integration") {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
 			}
 		}

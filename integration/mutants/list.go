@@ -24,7 +24,8 @@ var All = []Mutant{
 	{
 		Name: "no-chain", Breaks: "a transaction whose outcome is unknown is applied at most once, and never after a later one",
 		Edits: []Edit{
-			{File: "pkg/store/committer.go", Old: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}`, New: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term)}`},
+			{File: "pkg/store/committer.go", Old: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}`,
+				New: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term)}`},
 			{File: "pkg/store/committer.go", Old: "\tchain := Absent(c.cfg.ChainKey)\n\tif c.chain != nil {\n\t\tchain = HasValue(c.cfg.ChainKey, c.chain)\n\t}\n", New: ""},
 		},
 		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "says that nothing changed"},
@@ -47,7 +48,8 @@ var All = []Mutant{
 	{
 		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that another sender used",
 		Edits: []Edit{
-			{File: "services/registry/scheduler/outcome.go", Old: `done.Newest > s.cycles && done.Newest < highestCycle`, New: `false`},
+			{File: "services/registry/scheduler/outcome.go", Old: `done.Newest > s.cycles && done.Newest < highestCycle`,
+				New: `false`},
 		},
 		Hunter: Sim, Expects: []string{"is queued for", "come to rest"},
 	},
@@ -68,7 +70,8 @@ var All = []Mutant{
 	{
 		Name: "full-taken-as-certain", Breaks: "the error of a full store does not prove that nothing was written",
 		Edits: []Edit{
-			{File: "pkg/store/committer.go", Old: `res, err = c.checkFull(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
+			{File: "pkg/store/committer.go", Old: `res, err = c.checkFull(actx, txn, err)`,
+				New: `res, err = TxnResult{}, ErrFull`},
 		},
 		Hunter: Sim, Expects: []string{"says that nothing changed"},
 	},
@@ -82,14 +85,17 @@ var All = []Mutant{
 	{
 		Name: "answered-before-durable", Breaks: "an answer or request is sent only after the writes that it depends on are durable",
 		Edits: []Edit{
-			{File: "pkg/loop/round.go", Old: `for settled < len(r.pending) && decisions[settled].effects <= durable {`, New: `for settled < len(r.pending) {`},
+			{File: "pkg/loop/round.go", Old: `for settled < len(r.pending) && decisions[settled].effects <= durable {`,
+				New: `for settled < len(r.pending) {`},
 		},
-		Hunter: Sim, Expects: []string{"but never stored", "was cancelled, but", "runs false, recorded true", "does not come to rest"},
+		Hunter: Sim, Expects: []string{"but never stored", "was cancelled, but", "runs false, recorded true",
+			"does not come to rest"},
 	},
 	{
 		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain shows it",
 		Edits: []Edit{
-			{File: "pkg/store/committer.go", Old: `lost = lost || !errors.Is(err, ErrFull)`, New: `return TxnResult{Succeeded: true}, lost, nil`},
+			{File: "pkg/store/committer.go", Old: `lost = lost || !errors.Is(err, ErrFull)`,
+				New: `return TxnResult{Succeeded: true}, lost, nil`},
 		},
 		Hunter: Chaos, Expects: []string{"are not linearizable"},
 	},
@@ -110,7 +116,8 @@ var All = []Mutant{
 	{
 		Name: "cancel-answered-early", Breaks: "a cancel is answered only after none of its workers can be started any more",
 		Edits: []Edit{
-			{File: "services/registry/queue/wait.go", Old: `len(wait.workers) > 0) && !wait.isOver() {`, New: `len(wait.workers) > 0) && false {`},
+			{File: "services/registry/queue/wait.go", Old: `len(wait.workers) > 0) && !wait.isOver() {`,
+				New: `len(wait.workers) > 0) && false {`},
 		},
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},
@@ -141,14 +148,16 @@ var All = []Mutant{
 	{
 		Name: "head-passed-over", Breaks: "no reservation of a group is granted while one before it does not fit",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/cycle.go", Old: `r.stopped[e.Group] = o.Result != model.Granted &&`, New: `r.stopped[e.Group] = false &&`},
+			{File: "services/executor-state/inventory/cycle.go", Old: `r.stopped[e.Group] = o.Result != model.Granted &&`,
+				New: `r.stopped[e.Group] = false &&`},
 		},
 		Hunter: Sim, Expects: []string{"ORDER"},
 	},
 	{
 		Name: "freed-before-stopped", Breaks: "capacity is released when the worker has ended, not when its stop is requested",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/settle.go", Old: `if !worker.State.Terminal() {`, New: `if worker.State < model.WorkerEvict {`},
+			{File: "services/executor-state/inventory/settle.go", Old: `if !worker.State.Terminal() {`,
+				New: `if worker.State < model.WorkerEvict {`},
 		},
 		Hunter: Sim, Expects: []string{"RELEASE"},
 	},
@@ -162,7 +171,8 @@ var All = []Mutant{
 	{
 		Name: "absent-by-an-old-report", Breaks: "a report proves absence only of workers that were acknowledged before it",
 		Edits: []Edit{
-			{File: "pkg/model/reconcile.go", Old: `w.Incarnation == said.Incarnation && w.Sequence < said.Sequence`, New: `w.Incarnation == said.Incarnation`},
+			{File: "pkg/model/reconcile.go", Old: `w.Incarnation == said.Incarnation && w.Sequence < said.Sequence`,
+				New: `w.Incarnation == said.Incarnation`},
 		},
 		Hunter: Sim, Expects: []string{"is LOST because of a report without it"},
 	},

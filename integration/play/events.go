@@ -136,7 +136,8 @@ func stories(list []*berthv1.Event) string {
 }
 
 // passing are kinds that a worker may skip or pass too quickly for an event.
-var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_EVICTING}
+var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED,
+	berthv1.Event_WORKER_EVICTING}
 
 func (s *story) tell(e *berthv1.Event) {
 	kind := e.GetKind().String()
@@ -150,7 +151,8 @@ func (s *story) tell(e *berthv1.Event) {
 	if e.GetKind() == berthv1.Event_EXECUTOR_DISABLED {
 		// Their order among the events of workers is not deterministic.
 		for _, w := range e.GetWorkers() {
-			s.disabled = append(s.disabled, fmt.Sprintf("  %d.%d: %s%s of %s\n", w.GetIndex(), w.GetNumber(), kind, because(e.GetReason(), kind), w.GetExecutor()))
+			s.disabled = append(s.disabled, fmt.Sprintf("  %d.%d: %s%s of %s\n", w.GetIndex(), w.GetNumber(), kind,
+				because(e.GetReason(), kind), w.GetExecutor()))
 		}
 		return
 	}

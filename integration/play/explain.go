@@ -11,7 +11,8 @@ import (
 // explain shows why a reservation is queued, and what of it would fit.
 func (p *player) explain(w *words) (string, error) {
 	key := w.key()
-	e, refused := call(p, p.explanations.ExplainReservation, &berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
+	e, refused := call(p, p.explanations.ExplainReservation,
+		&berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
 	if refused != nil {
 		return refusal(refused), nil
 	}

@@ -38,7 +38,8 @@ func (p *player) startExecutor(w *words) (string, error) {
 
 // executor reads the description of a host without its ID.
 func (w *words) executor() Executor {
-	e := Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(), Generation: w.number("generation"), Allow: w.list("allow")}
+	e := Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(),
+		Generation: w.number("generation"), Allow: w.list("allow")}
 	if e.Resources["slots"] == 0 {
 		e.Resources["slots"] = 1
 	}

@@ -40,7 +40,8 @@ func (p *player) upsert(w *words) (string, error) {
 }
 
 func (p *player) read(key model.Key) (*berthv1.Reservation, *fault.Error) {
-	return call(p, p.reservations.GetReservation, &berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
+	return call(p, p.reservations.GetReservation, &berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage,
+		Name: key.Name})
 }
 
 func (p *player) cancel(w *words) (string, error) {
@@ -51,13 +52,15 @@ func (p *player) cancel(w *words) (string, error) {
 }
 
 func (p *player) cancelJob(w *words) (string, error) {
-	return cancelled(call(p, p.reservations.CancelJob, &berthv1.CancelJobRequest{Job: w.next("job"), RequestId: p.requestID()}))
+	return cancelled(call(p, p.reservations.CancelJob, &berthv1.CancelJobRequest{Job: w.next("job"),
+		RequestId: p.requestID()}))
 }
 
 // cancelWorkers cancels single workers in any state.
 func (p *player) cancelWorkers(w *words) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
-	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.workers(w.next("workers")), RequestId: p.requestID()}
+	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.workers(w.next("workers")),
+		RequestId: p.requestID()}
 	if err := w.problem(); err != nil {
 		return "", err
 	}
@@ -92,7 +95,8 @@ func (p *player) get(w *words) (text string, err error) {
 func (p *player) list(w *words) (text string, err error) {
 	job := w.next("job")
 	err = p.Until(func() bool {
-		answer, refused := call(p, p.reservations.ListReservations, &berthv1.ListReservationsRequest{Job: job, PageSize: 1000})
+		answer, refused := call(p, p.reservations.ListReservations,
+			&berthv1.ListReservationsRequest{Job: job, PageSize: 1000})
 		if refused != nil {
 			text = refusal(refused)
 			return true
@@ -127,7 +131,8 @@ func (p *player) pending(*words) (string, error) {
 	groups := slices.Clone(answer.GetGroups())
 	return sorted(lines(groups, func(g *berthv1.PendingGroup) string {
 		head := g.GetHead()
-		return fmt.Sprintf("head %s reservations=%d workers=%d reason=%s of %s", keyText(head.GetJob(), head.GetStage(), head.GetName()),
+		return fmt.Sprintf("head %s reservations=%d workers=%d reason=%s of %s",
+			keyText(head.GetJob(), head.GetStage(), head.GetName()),
 			g.GetReservations(), g.GetWorkers(), g.GetReason(), constraintsText(g.GetConstraints()))
 	})), nil
 }
@@ -141,7 +146,8 @@ func sorted(text string) string {
 
 // workers shows the assignments of a job that have not ended.
 func (p *player) workers(w *words) (string, error) {
-	answer, refused := call(p, p.assignments.ListAssignments, &berthv1.ListAssignmentsRequest{Job: w.next("job"), PageSize: 1000})
+	answer, refused := call(p, p.assignments.ListAssignments,
+		&berthv1.ListAssignmentsRequest{Job: w.next("job"), PageSize: 1000})
 	if refused != nil {
 		return refusal(refused), nil
 	}
@@ -149,7 +155,8 @@ func (p *player) workers(w *words) (string, error) {
 		return a.GetState() >= berthv1.Assignment_COMPLETED
 	})
 	return sorted(lines(live, func(a *berthv1.Assignment) string {
-		return fmt.Sprintf("%s %d.%d %s on %s", keyText(a.GetJob(), a.GetStage(), a.GetReservation()), a.GetIndex(), a.GetNumber(), a.GetState(), a.GetExecutor())
+		return fmt.Sprintf("%s %d.%d %s on %s", keyText(a.GetJob(), a.GetStage(), a.GetReservation()), a.GetIndex(),
+			a.GetNumber(), a.GetState(), a.GetExecutor())
 	})), nil
 }
 
@@ -213,7 +220,8 @@ func (p *player) finish(w *words) (string, error) {
 		return "", err
 	}
 	for _, workerID := range workers {
-		err := p.Finish(model.Worker{Job: job, Stage: stage, ID: model.WorkerID{Index: workerID.GetIndex(), Number: workerID.GetNumber()}}, code)
+		err := p.Finish(model.Worker{Job: job, Stage: stage, ID: model.WorkerID{Index: workerID.GetIndex(),
+			Number: workerID.GetNumber()}}, code)
 		if err != nil {
 			return err.Error(), nil
 		}

@@ -74,7 +74,8 @@ func (p *player) enable(w *words) (string, error) {
 }
 
 func (p *player) drain(w *words) (string, error) {
-	answer, refused := call(p, p.executors.DrainExecutor, &berthv1.DrainExecutorRequest{Id: w.next("id"), RequestId: p.requestID(), Reason: "played"})
+	answer, refused := call(p, p.executors.DrainExecutor, &berthv1.DrainExecutorRequest{Id: w.next("id"),
+		RequestId: p.requestID(), Reason: "played"})
 	if refused != nil {
 		return refusal(refused), nil
 	}
@@ -86,7 +87,8 @@ func (p *player) drain(w *words) (string, error) {
 
 // claim claims idle executors of a SKU for removal.
 func (p *player) claim(w *words) (string, error) {
-	request := &berthv1.ClaimForScaleDownRequest{RequestId: w.text("request"), Sku: w.next("SKU"), Max: int32(w.number("max"))}
+	request := &berthv1.ClaimForScaleDownRequest{RequestId: w.text("request"), Sku: w.next("SKU"),
+		Max: int32(w.number("max"))}
 	if request.RequestId == "" {
 		request.RequestId = p.requestID()
 	}

@@ -127,7 +127,8 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 		if w.has("replicas") {
 			options.Replicas = int(w.number("replicas"))
 		}
-		options.Readiness, options.Legacy, options.Long = w.text("readiness"), w.text("legacy") == "yes", w.text("long") == "yes"
+		options.Readiness, options.Legacy, options.Long = w.text("readiness"), w.text("legacy") == "yes",
+			w.text("long") == "yes"
 		if err := w.problem(); err != nil {
 			return err
 		}
@@ -148,7 +149,8 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 }
 
 // call makes a call of the public API and repeats it while its outcome is unknown.
-func call[Q, A any](p *player, method func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (answer A, refused *fault.Error) {
+func call[Q, A any](p *player, method func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (answer A,
+	refused *fault.Error) {
 	_ = p.Until(func() bool { // the last error is the result
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -50,7 +50,8 @@ type place struct{ process, dir string }
 func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{}, agents: map[string]place{}}
+	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{},
+		agents: map[string]place{}}
 	err := os.Mkdir(p.work, 0o755)
 	if err != nil {
 		return nil, err
@@ -195,9 +196,11 @@ func (p *Processes) Wipe(id string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	on, err := berthv1.NewAssignmentsClient(p).ListAssignments(ctx, &berthv1.ListAssignmentsRequest{Executor: id, PageSize: 1000})
+	on, err := berthv1.NewAssignmentsClient(p).ListAssignments(ctx,
+		&berthv1.ListAssignmentsRequest{Executor: id, PageSize: 1000})
 	for _, a := range on.GetAssignments() {
-		err = errors.Join(err, p.Finish(model.Worker{Job: a.GetJob(), Stage: a.GetStage(), ID: model.WorkerID{Index: a.GetIndex(), Number: a.GetNumber()}}, 0))
+		err = errors.Join(err, p.Finish(model.Worker{Job: a.GetJob(), Stage: a.GetStage(),
+			ID: model.WorkerID{Index: a.GetIndex(), Number: a.GetNumber()}}, 0))
 	}
 	return err
 }

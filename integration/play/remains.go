@@ -69,7 +69,8 @@ func (p *player) clearQuarantine(w *words) (string, error) {
 	if err := w.problem(); err != nil {
 		return "", err
 	}
-	on, refused := call(p, p.assignments.ListAssignments, &berthv1.ListAssignmentsRequest{Executor: request.Executor, PageSize: 1000})
+	on, refused := call(p, p.assignments.ListAssignments, &berthv1.ListAssignmentsRequest{Executor: request.Executor,
+		PageSize: 1000})
 	for _, a := range on.GetAssignments() {
 		request.Workers = append(request.Workers, &berthv1.AssignedWorker{
 			Job: a.GetJob(), Stage: a.GetStage(), Index: a.GetIndex(), Number: a.GetNumber(), Epoch: a.GetEpoch(),

@@ -64,12 +64,17 @@ func (s *Simulated) RestartAgentAs(id string, now Executor) error {
 func (s *Simulated) StartCopy(e Executor) error { return s.CopyHost(e.simulated()) }
 
 func (e Executor) simulated() sim.Host {
-	return sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation, Allow: e.Allow}
+	return sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved,
+		Generation: e.Generation, Allow: e.Allow}
 }
 
 // KillLeader implements Cluster.
 func (s *Simulated) KillLeader(service string) error {
-	if err := s.Until(func() bool { s.killed[service] = s.Stage.KillLeader(service); return s.killed[service] != nil }); err != nil {
+	killed := func() bool {
+		s.killed[service] = s.Stage.KillLeader(service)
+		return s.killed[service] != nil
+	}
+	if err := s.Until(killed); err != nil {
 		return fmt.Errorf("no leader of %s to kill: %w", service, err)
 	}
 	return nil

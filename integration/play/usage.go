@@ -94,7 +94,8 @@ func (p *player) unmapped(w *words) (string, error) {
 			return len(wanted) == 0
 		}
 		last = sorted(lines(answer.GetUnmapped(), func(u *berthv1.UnmappedDemand) string {
-			return fmt.Sprintf("%s: reservations=%d workers=%d reason=%s", constraintsText(u.GetConstraints()), u.GetReservations(), u.GetWorkers(), u.GetReason())
+			return fmt.Sprintf("%s: reservations=%d workers=%d reason=%s", constraintsText(u.GetConstraints()),
+				u.GetReservations(), u.GetWorkers(), u.GetReason())
 		}))
 		return hasAll(last, wanted)
 	})
@@ -106,9 +107,11 @@ func (p *player) unmapped(w *words) (string, error) {
 
 // idle shows the executors of a SKU without workers, and why each is idle.
 func (p *player) idle(w *words) (string, error) {
-	answer, refused := call(p, p.executors.ListIdleExecutors, &berthv1.ListIdleExecutorsRequest{Sku: w.next("SKU"), Max: 1000})
+	answer, refused := call(p, p.executors.ListIdleExecutors,
+		&berthv1.ListIdleExecutorsRequest{Sku: w.next("SKU"), Max: 1000})
 	if refused != nil {
 		return refusal(refused), nil
 	}
-	return sorted(lines(answer.GetExecutors(), func(e *berthv1.IdleExecutor) string { return e.GetId() + " " + e.GetReason() })), nil
+	return sorted(lines(answer.GetExecutors(),
+		func(e *berthv1.IdleExecutor) string { return e.GetId() + " " + e.GetReason() })), nil
 }

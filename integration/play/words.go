@@ -225,12 +225,14 @@ func (w *words) reservation() *berthv1.Reservation {
 		Count: int32(w.number("count")), TargetSize: int32(w.number("target")),
 		Constraints: &berthv1.Constraints{
 			Resources: w.resources(), Attributes: w.attributes(), Sku: w.text("sku"), Role: w.text("role"),
-			Pools: w.list("pools"), Avoid: w.list("avoid"), SameShape: w.text("sameShape") == "yes", Pack: w.text("pack") == "yes",
+			Pools: w.list("pools"), Avoid: w.list("avoid"), SameShape: w.text("sameShape") == "yes",
+			Pack: w.text("pack") == "yes",
 		},
-		Priority: &berthv1.Priority{Class: enum[berthv1.PriorityClass](w, "class", berthv1.PriorityClass_value), Tier: int32(w.number("tier"))},
-		Task:     task(w.text("command"), w.text("stubborn") == "yes"),
-		Batch:    enum[berthv1.Batch](w, "batch", berthv1.Batch_value),
-		Start:    enum[berthv1.Start](w, "start", berthv1.Start_value),
+		Priority: &berthv1.Priority{Class: enum[berthv1.PriorityClass](w, "class", berthv1.PriorityClass_value),
+			Tier: int32(w.number("tier"))},
+		Task:  task(w.text("command"), w.text("stubborn") == "yes"),
+		Batch: enum[berthv1.Batch](w, "batch", berthv1.Batch_value),
+		Start: enum[berthv1.Start](w, "start", berthv1.Start_value),
 
 		OnAssignmentFailure: enum[berthv1.OnAssignmentFailure](w, "onFailure", berthv1.OnAssignmentFailure_value),
 	}

@@ -68,7 +68,8 @@ func (l *Links) Set(chosen func(from, to string) bool, c wiring.Condition) int {
 
 // Unplug cuts or restores all links of a process. It returns false if there are none.
 func (l *Links) Unplug(name string, unplugged bool) bool {
-	return l.Set(func(from, to string) bool { return from == name || to == name }, wiring.Condition{There: unplugged, Back: unplugged}) > 0
+	return l.Set(func(from, to string) bool { return from == name || to == name },
+		wiring.Condition{There: unplugged, Back: unplugged}) > 0
 }
 
 // Close ends all links and every connection on them.

@@ -121,7 +121,8 @@ func outlivesItsAgent(t *testing.T, w *world) {
 		}
 		return ""
 	})
-	if env := environment(pid); env["BERTH_JOB"] != "adopt" || env["BERTH_EXECUTOR"] != "host" || env["BERTH_EPOCH"] != fmt.Sprint(r.GetEpoch()) {
+	if env := environment(pid); env["BERTH_JOB"] != "adopt" || env["BERTH_EXECUTOR"] != "host" ||
+		env["BERTH_EPOCH"] != fmt.Sprint(r.GetEpoch()) {
 		t.Errorf("the worker's environment: %v", env)
 	}
 	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "adopt"}) {
@@ -160,7 +161,8 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 	w.cancel(r)
 	evicted := w.awaitWorkers("stubborn", berthv1.Event_WORKER_EVICTED, 1)[0]
 	if took := time.Since(asked); took < grace || took >= model.DefaultStopGrace {
-		t.Errorf("it was gone after %v, its grace is %v, and that of who says nothing %v", took, grace, model.DefaultStopGrace)
+		t.Errorf("it was gone after %v, its grace is %v, and that of who says nothing %v", took, grace,
+			model.DefaultStopGrace)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "asked")); err != nil {
 		t.Errorf("it was killed without SIGTERM: %v", err)
@@ -177,8 +179,9 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 func isNotAllowed(t *testing.T, w *world) {
 	wanted := fmt.Sprint(100_000 + os.Getpid()) // unique to this test
 	r := &berthv1.Reservation{
-		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
-		Task: &berthv1.Task{Command: "sleep", Args: []string{wanted}},
+		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3),
+		OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
+		Task:                &berthv1.Task{Command: "sleep", Args: []string{wanted}},
 	}
 	r = w.upsert(r)
 	failed := w.awaitWorkers("forbidden", berthv1.Event_WORKER_FAILED, 1)[0]

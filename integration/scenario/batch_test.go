@@ -28,7 +28,8 @@ func TestLargeBatches(t *testing.T) {
 	_, err := w.client.Reserve(w.ctx, batch("huge", model.MaxWorkers+1))
 	refusal(t, err, fault.Invalid, fault.ReasonTooLarge, "count")
 	web := newWeb(t, w.fleet.Gateway())
-	if status, reason, field := web.refused("PUT", "/v1/jobs/large/stages/huge/reservation", `{"count": 50001}`); status != http.StatusBadRequest || reason != "TOO_LARGE" || field != "count" {
+	if status, reason, field := web.refused("PUT", "/v1/jobs/large/stages/huge/reservation",
+		`{"count": 50001}`); status != http.StatusBadRequest || reason != "TOO_LARGE" || field != "count" {
 		t.Errorf("PUT of 50,001: %d %s %s", status, reason, field)
 	}
 	w.unchanged(before)
@@ -122,7 +123,8 @@ func (w *world) stateOf(uid string) model.State {
 func (w *world) nothingHeld() {
 	w.Helper()
 	until(w.T, func() string {
-		if leases, tasks := records[*model.LeaseChunk](w, model.KindLeaseChunk), records[*model.TaskHeader](w, model.KindTaskHeader); len(leases)+len(tasks) > 0 {
+		if leases, tasks := records[*model.LeaseChunk](w, model.KindLeaseChunk),
+			records[*model.TaskHeader](w, model.KindTaskHeader); len(leases)+len(tasks) > 0 {
 			left := fmt.Sprintf("%d leases and %d tasks are left", len(leases), len(tasks))
 			for _, h := range tasks {
 				left += fmt.Sprintf("; %s %s: %s", h.Key, w.stateOf(h.UID), w.task(h.UID))

@@ -55,7 +55,8 @@ func startCollector(t *testing.T) *collector {
 }
 
 // Export implements the collector's service.
-func (c *collector) Export(_ context.Context, req *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
+func (c *collector) Export(_ context.Context,
+	req *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, process := range req.GetResourceSpans() {

@@ -30,7 +30,8 @@ func TestDayOverREST(t *testing.T) {
 	// Eight workers are requested and run.
 	const first, second = "/v1/jobs/day/stages/map/reservation", "/v1/jobs/day/stages/reduce/reservation"
 	asked := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`)
-	if asked.GetUid() == "" || asked.GetEpoch() == 0 || asked.GetChange() != berthv1.UpsertReservationRequest_CREATED || asked.GetName() != "main" {
+	if asked.GetUid() == "" || asked.GetEpoch() == 0 || asked.GetChange() != berthv1.UpsertReservationRequest_CREATED ||
+		asked.GetName() != "main" {
 		t.Errorf("the answer to PUT: %v", asked)
 	}
 	running := map[string]int32{}
@@ -47,7 +48,8 @@ func TestDayOverREST(t *testing.T) {
 	}
 	until(t, func() string {
 		got := web.reservation("GET", first, "")
-		if got.GetState() != berthv1.Reservation_ACTIVE || got.GetUid() != asked.GetUid() || got.GetWorkerCounts()["RUNNING"] != 8 || len(got.GetWorkers()) != 8 {
+		if got.GetState() != berthv1.Reservation_ACTIVE || got.GetUid() != asked.GetUid() ||
+			got.GetWorkerCounts()["RUNNING"] != 8 || len(got.GetWorkers()) != 8 {
 			return fmt.Sprintf("the reservation is %v", got)
 		}
 		return ""
@@ -75,7 +77,9 @@ func TestDayOverREST(t *testing.T) {
 	}
 
 	// Repeating the request changes nothing.
-	if same := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`); same.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || same.GetUid() != asked.GetUid() {
+	if same := web.reservation("PUT", first,
+		`{"count": 8, "labels": {"team": "blue"}}`); same.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED ||
+		same.GetUid() != asked.GetUid() {
 		t.Errorf("the same PUT again: %v", same)
 	}
 
@@ -93,7 +97,8 @@ func TestDayOverREST(t *testing.T) {
 	until(t, func() string {
 		pending := &berthv1.ListPendingAnswer{}
 		web.ok("GET", "/v1/reservations:pending", "", pending)
-		if g := pending.GetGroups(); !pending.GetReady() || len(g) != 1 || g[0].GetReason() != "INSUFFICIENT_CAPACITY" || g[0].GetWorkers() != 12 || g[0].GetHead().GetStage() != "reduce" {
+		if g := pending.GetGroups(); !pending.GetReady() || len(g) != 1 || g[0].GetReason() != "INSUFFICIENT_CAPACITY" ||
+			g[0].GetWorkers() != 12 || g[0].GetHead().GetStage() != "reduce" {
 			return fmt.Sprintf("pending: %v", pending)
 		}
 		return ""
@@ -168,7 +173,8 @@ func checkOps(t *testing.T, w *world) {
 	}
 	front := newWeb(t, w.fleet.Gateway())
 	says(front, "gateway", map[string]string{
-		"/openapi.json": `"/v1/reservations:pending"`, "/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines",
+		"/openapi.json": `"/v1/reservations:pending"`, "/healthz": `"alive":true`, "/readyz": `"ready":true`,
+		"/metrics": "go_goroutines",
 	})
 	if status, body := front.call("GET", "/openapi.json", ""); !json.Valid([]byte(body)) {
 		t.Errorf("/openapi.json: %d, no JSON", status)
@@ -181,7 +187,8 @@ func checkOps(t *testing.T, w *world) {
 		for i := range 2 {
 			p := w.fleet.Replica(service, i)
 			webs[p.Name] = newWeb(t, p.Addresses().HTTP)
-			says(webs[p.Name], p.Name, map[string]string{"/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines"})
+			says(webs[p.Name], p.Name, map[string]string{"/healthz": `"alive":true`, "/readyz": `"ready":true`,
+				"/metrics": "go_goroutines"})
 		}
 		until(t, func() string {
 			leading := 0

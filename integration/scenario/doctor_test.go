@@ -94,7 +94,8 @@ func (w *world) diagnosis(exit int, want map[string]string) {
 func (w *world) alarm(action etcdserverpb.AlarmRequest_AlarmAction) {
 	w.Helper()
 	maintenance := etcdserverpb.NewMaintenanceClient(w.store.Client().ActiveConnection())
-	if _, err := maintenance.Alarm(w.ctx, &etcdserverpb.AlarmRequest{Action: action, Alarm: etcdserverpb.AlarmType_NOSPACE}); err != nil {
+	if _, err := maintenance.Alarm(w.ctx, &etcdserverpb.AlarmRequest{Action: action,
+		Alarm: etcdserverpb.AlarmType_NOSPACE}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -50,7 +50,8 @@ func TestEventsExactlyOnce(t *testing.T) {
 	for i := range followed {
 		callers.Go(func() {
 			for n := 0; calls.Err() == nil; n++ {
-				w.upsert(&berthv1.Reservation{Job: job(i), Stage: fmt.Sprintf("s%d", n), Count: 5, Task: &berthv1.Task{Payload: []byte(`{"runFor": "200ms"}`)}})
+				w.upsert(&berthv1.Reservation{Job: job(i), Stage: fmt.Sprintf("s%d", n), Count: 5,
+					Task: &berthv1.Task{Payload: []byte(`{"runFor": "200ms"}`)}})
 				select {
 				case <-calls.Done():
 				case <-time.After(100 * time.Millisecond): // the interval between batches

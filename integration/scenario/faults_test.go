@@ -82,7 +82,8 @@ func TestFaultNoQuorum(t *testing.T) {
 		_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "parked", Stage: "s", Count: 1})
 		answered <- err
 	}()
-	if out, ok := w.doctor("--etcd-endpoints", strings.Join(w.fleet.Etcd(), ",")); ok || !strings.Contains(out, "FAIL  etcd quorum") {
+	if out, ok := w.doctor("--etcd-endpoints", strings.Join(w.fleet.Etcd(), ",")); ok ||
+		!strings.Contains(out, "FAIL  etcd quorum") {
 		t.Errorf("doctor:\n%s", out)
 	}
 	select {
@@ -123,7 +124,8 @@ func TestFaultNoSpace(t *testing.T) {
 	// A blocked write would delay the reads after it.
 	for _, key := range []client.Key{{Job: "full", Stage: "s", Name: "main"}, {Job: "before", Stage: "s", Name: "main"}} {
 		short, cancel := context.WithTimeout(w.ctx, 5*time.Second)
-		if _, err := w.client.Reserve(short, &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1}); !fault.Is(err, fault.ReasonStoreFull) {
+		if _, err := w.client.Reserve(short, &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1}); !fault.Is(err,
+			fault.ReasonStoreFull) {
 			t.Errorf("a write of %s: %v", key, err)
 		}
 		cancel()
@@ -256,7 +258,8 @@ func TestFaultSlow(t *testing.T) {
 	t.Cleanup(links.Close) // after the fleet, which stops through them
 	w := startForFaults(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
 	terms := w.terms()
-	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") }, wiring.Condition{Delay: 150 * time.Millisecond})
+	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") },
+		wiring.Condition{Delay: 150 * time.Millisecond})
 	for i := range 2 {
 		w.works(fmt.Sprintf("slow-%d", i))
 	}

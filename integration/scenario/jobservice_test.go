@@ -91,7 +91,8 @@ type jobService struct {
 func buildJobService(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "jobservice")
-	if out, err := exec.Command("go", "build", "-o", program, "berth.dev/examples/jobservice").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program,
+		"berth.dev/examples/jobservice").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return program

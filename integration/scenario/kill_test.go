@@ -163,7 +163,8 @@ func (l *load) batch(caller int, key client.Key, r *rand.Rand) *berthv1.Reservat
 		}
 	}
 	const mark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$MARKS"; `
-	batch := shell(key.Job, key.Stage, 1+r.IntN(6), mark+[]string{"exit 0", "sleep 0.3", "exit 1", "sleep 1000"}[r.IntN(4)])
+	batch := shell(key.Job, key.Stage, 1+r.IntN(6), mark+[]string{"exit 0", "sleep 0.3", "exit 1",
+		"sleep 1000"}[r.IntN(4)])
 	batch.Constraints, batch.Task.Env = &berthv1.Constraints{Sku: "host"}, map[string]string{"MARKS": l.marks}
 	return batch
 }
@@ -195,7 +196,8 @@ func (w *world) task(uid string) string {
 		for _, tw := range c.Workers {
 			if c.UID == uid {
 				e := executors[tw.Ordinal]
-				fmt.Fprintf(&b, "; %s %s since %s on %s (%d, is %d, lost %v) %q", tw.ID, tw.State, tw.Since, e.ID, tw.Incarnation, e.Incarnation, e.Lost, tw.LastError)
+				fmt.Fprintf(&b, "; %s %s since %s on %s (%d, is %d, lost %v) %q", tw.ID, tw.State, tw.Since, e.ID, tw.Incarnation,
+					e.Incarnation, e.Lost, tw.LastError)
 			}
 		}
 	}
@@ -248,16 +250,19 @@ func (l *load) matching() {
 				if a.GetState() != berthv1.Assignment_RUNNING {
 					return fmt.Sprintf("a worker is still being started or stopped: %v", a)
 				}
-				recorded[fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor())] = true
+				recorded[fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(),
+					a.GetExecutor())] = true
 			}
 		}
 		for pid := range processes(l.marks) {
 			if e := environment(pid); e["BERTH_JOB"] != "" {
-				running[fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"])] = true
+				running[fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"],
+					e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"])] = true
 			}
 		}
 		if !maps.Equal(recorded, running) {
-			return fmt.Sprintf("recorded: %v\nrunning: %v", slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(running)))
+			return fmt.Sprintf("recorded: %v\nrunning: %v", slices.Sorted(maps.Keys(recorded)),
+				slices.Sorted(maps.Keys(running)))
 		}
 		return ""
 	})

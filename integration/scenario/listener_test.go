@@ -29,7 +29,8 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 	}
 	defer conn.Close()
 	leads := func() (status string, err error) {
-		answer, err := healthpb.NewHealthClient(conn).Check(w.ctx, &healthpb.HealthCheckRequest{Service: rpc.LeaderHealth(model.ServiceRegistry)})
+		answer, err := healthpb.NewHealthClient(conn).Check(w.ctx,
+			&healthpb.HealthCheckRequest{Service: rpc.LeaderHealth(model.ServiceRegistry)})
 		return answer.GetStatus().String(), err
 	}
 	until(t, func() string {

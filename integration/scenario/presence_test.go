@@ -193,7 +193,8 @@ func (w *world) runHere(job string, n int) running {
 func (w *world) ranOn(ran running) {
 	w.Helper()
 	for i, pid := range ran.pids {
-		if env := environment(pid); env["BERTH_EPOCH"] != fmt.Sprint(ran.reservation.GetEpoch()) || env["BERTH_WORKER_INDEX"] != strconv.Itoa(i) {
+		if env := environment(pid); env["BERTH_EPOCH"] != fmt.Sprint(ran.reservation.GetEpoch()) ||
+			env["BERTH_WORKER_INDEX"] != strconv.Itoa(i) {
 			w.Errorf("worker %d was process %d, which has exited or is another: %v", i, pid, env)
 		}
 	}

@@ -42,31 +42,44 @@ func TestWrongRequests(t *testing.T) {
 	}{
 		{name: "nothing asked", body: `{}`, reason: "REQUIRED", field: "workers"},
 		{name: "no workers", body: `{"workers": []}`, reason: "REQUIRED", field: "workers"},
-		{name: "count and workers", body: `{"count": 2, "workers": [{"index": 0, "number": 1}]}`, reason: "INVALID", field: "count"},
+		{name: "count and workers", body: `{"count": 2, "workers": [{"index": 0, "number": 1}]}`, reason: "INVALID",
+			field: "count"},
 		{name: "negative count", body: `{"count": -1}`, reason: "INVALID", field: "count"},
-		{name: "worker twice", body: `{"workers": [{"index": 4, "number": 1}, {"index": 4, "number": 2}]}`, reason: "DUPLICATE", field: "workers[1].index"},
-		{name: "negative index", body: `{"workers": [{"index": -4, "number": 1}]}`, reason: "INVALID", field: "workers[0].index"},
-		{name: "negative resources", body: `{"count": 1, "constraints": {"resources": {"cpu": "-1"}}}`, reason: "INVALID", field: "constraints.resources.cpu"},
-		{name: "bad resource", body: `{"count": 1, "constraints": {"resources": {"a/b": 1}}}`, reason: "BAD_NAME", field: "constraints.resources.a/b"},
+		{name: "worker twice", body: `{"workers": [{"index": 4, "number": 1}, {"index": 4, "number": 2}]}`,
+			reason: "DUPLICATE", field: "workers[1].index"},
+		{name: "negative index", body: `{"workers": [{"index": -4, "number": 1}]}`, reason: "INVALID",
+			field: "workers[0].index"},
+		{name: "negative resources", body: `{"count": 1, "constraints": {"resources": {"cpu": "-1"}}}`, reason: "INVALID",
+			field: "constraints.resources.cpu"},
+		{name: "bad resource", body: `{"count": 1, "constraints": {"resources": {"a/b": 1}}}`, reason: "BAD_NAME",
+			field: "constraints.resources.a/b"},
 		{name: "bad SKU", body: `{"count": 1, "constraints": {"sku": "a b"}}`, reason: "BAD_NAME", field: "constraints.sku"},
 		{name: "negative timeout", body: `{"count": 1, "queueTimeout": "-1s"}`, reason: "INVALID", field: "queueTimeout"},
-		{name: "negative grace", body: `{"count": 1, "task": {"stopGrace": "-1s"}}`, reason: "INVALID", field: "task.stopGrace"},
+		{name: "negative grace", body: `{"count": 1, "task": {"stopGrace": "-1s"}}`, reason: "INVALID",
+			field: "task.stopGrace"},
 		{name: "too many attempts", body: `{"count": 1, "maxAttempts": 101}`, reason: "TOO_LARGE", field: "maxAttempts"},
 		{name: "no attempt", body: `{"count": 1, "maxAttempts": 0}`, reason: "INVALID", field: "maxAttempts"},
 		{name: "target below count", body: `{"count": 2, "targetSize": 1}`, reason: "INVALID", field: "targetSize"},
 		{name: "unknown number of an enum", body: `{"count": 1, "batch": 77}`, reason: "INVALID", field: "batch"},
 		{name: "bad request id", body: `{"count": 1, "requestId": "a b"}`, reason: "BAD_NAME", field: "requestId"},
-		{name: "name too long", path: "/v1/jobs/" + long + "/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "job"},
-		{name: "leading dot", path: "/v1/jobs/.bad/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "job"},
-		{name: "slash in the job", path: "/v1/jobs/a%2Fb/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "job"},
-		{name: "slash in the stage", path: "/v1/jobs/bad/stages/a%2Fb/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "stage"},
-		{name: "space in the name", path: "/v1/jobs/bad/stages/s/reservations/a%20b", body: `{"count": 1}`, reason: "BAD_NAME", field: "name"},
-		{name: "percent in the name", path: "/v1/jobs/bad/stages/s/reservations/a%2541", body: `{"count": 1}`, reason: "BAD_NAME", field: "name"},
+		{name: "name too long", path: "/v1/jobs/" + long + "/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME",
+			field: "job"},
+		{name: "leading dot", path: "/v1/jobs/.bad/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME",
+			field: "job"},
+		{name: "slash in the job", path: "/v1/jobs/a%2Fb/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME",
+			field: "job"},
+		{name: "slash in the stage", path: "/v1/jobs/bad/stages/a%2Fb/reservation", body: `{"count": 1}`, reason: "BAD_NAME",
+			field: "stage"},
+		{name: "space in the name", path: "/v1/jobs/bad/stages/s/reservations/a%20b", body: `{"count": 1}`,
+			reason: "BAD_NAME", field: "name"},
+		{name: "percent in the name", path: "/v1/jobs/bad/stages/s/reservations/a%2541", body: `{"count": 1}`,
+			reason: "BAD_NAME", field: "name"},
 		{name: "hold", body: `{"count": 1, "hold": "HOLD"}`, reason: "UNSUPPORTED", field: "hold"},
 		{name: "hold none", body: `{"count": 1, "hold": "NONE"}`, reason: "UNSUPPORTED", field: "hold"},
 		{name: "holdTimeout", body: `{"count": 1, "holdTimeout": "1s"}`, reason: "UNSUPPORTED", field: "holdTimeout"},
 		{name: "lifetime", body: `{"count": 1, "lifetime": {"for": "1s"}}`, reason: "UNSUPPORTED", field: "lifetime"},
-		{name: "expireAt", body: `{"count": 1, "expireAt": "2030-01-01T00:00:00Z"}`, reason: "UNSUPPORTED", field: "expireAt"},
+		{name: "expireAt", body: `{"count": 1, "expireAt": "2030-01-01T00:00:00Z"}`, reason: "UNSUPPORTED",
+			field: "expireAt"},
 		{name: "restart", body: `{"count": 1, "restart": "ALWAYS"}`, reason: "UNSUPPORTED", field: "restart"},
 		{name: "empty restart", body: `{"count": 1, "restart": ""}`, reason: "UNSUPPORTED", field: "restart"},
 		{name: "onWorkerLoss", body: `{"count": 1, "onWorkerLoss": "x"}`, reason: "UNSUPPORTED", field: "onWorkerLoss"},
@@ -74,14 +87,21 @@ func TestWrongRequests(t *testing.T) {
 		{name: "near", body: `{"count": 1, "near": "x"}`, reason: "UNSUPPORTED", field: "near"},
 		{name: "apart", body: `{"count": 1, "apart": "x"}`, reason: "UNSUPPORTED", field: "apart"},
 		{name: "executors", body: `{"count": 1, "executors": ["sim-0"]}`, reason: "UNSUPPORTED", field: "executors"},
-		{name: "notBefore", body: `{"count": 1, "notBefore": "2030-01-01T00:00:00Z"}`, reason: "UNSUPPORTED", field: "notBefore"},
-		{name: "startTimeout", body: `{"count": 1, "task": {"startTimeout": "1s"}}`, reason: "UNSUPPORTED", field: "task.startTimeout"},
-		{name: "readiness", body: `{"count": 1, "task": {"readiness": "REPORTED"}}`, reason: "UNSUPPORTED", field: "task.readiness"},
-		{name: "bad pool", body: `{"count": 1, "constraints": {"pools": ["a b"]}}`, reason: "BAD_NAME", field: "constraints.pools[0]"},
-		{name: "bad role", body: `{"count": 1, "constraints": {"role": "a b"}}`, reason: "BAD_NAME", field: "constraints.role"},
-		{name: "together as far as it fits", body: `{"count": 2, "start": "TOGETHER", "batch": "BEST_EFFORT"}`, reason: "INVALID", field: "batch"},
+		{name: "notBefore", body: `{"count": 1, "notBefore": "2030-01-01T00:00:00Z"}`, reason: "UNSUPPORTED",
+			field: "notBefore"},
+		{name: "startTimeout", body: `{"count": 1, "task": {"startTimeout": "1s"}}`, reason: "UNSUPPORTED",
+			field: "task.startTimeout"},
+		{name: "readiness", body: `{"count": 1, "task": {"readiness": "REPORTED"}}`, reason: "UNSUPPORTED",
+			field: "task.readiness"},
+		{name: "bad pool", body: `{"count": 1, "constraints": {"pools": ["a b"]}}`, reason: "BAD_NAME",
+			field: "constraints.pools[0]"},
+		{name: "bad role", body: `{"count": 1, "constraints": {"role": "a b"}}`, reason: "BAD_NAME",
+			field: "constraints.role"},
+		{name: "together as far as it fits", body: `{"count": 2, "start": "TOGETHER", "batch": "BEST_EFFORT"}`,
+			reason: "INVALID", field: "batch"},
 		{name: "unknown start", body: `{"count": 1, "start": 77}`, reason: "INVALID", field: "start"},
-		{name: "unknown onAssignmentFailure", body: `{"count": 1, "onAssignmentFailure": 77}`, reason: "INVALID", field: "onAssignmentFailure"},
+		{name: "unknown onAssignmentFailure", body: `{"count": 1, "onAssignmentFailure": 77}`, reason: "INVALID",
+			field: "onAssignmentFailure"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := c.path
@@ -89,7 +109,8 @@ func TestWrongRequests(t *testing.T) {
 				path = "/v1/jobs/bad/stages/s/reservation"
 			}
 			web := newWeb(t, w.fleet.Gateway())
-			if status, reason, field := web.refused("PUT", path, c.body); status != http.StatusBadRequest || reason != c.reason || field != c.field {
+			if status, reason, field := web.refused("PUT", path, c.body); status != http.StatusBadRequest ||
+				reason != c.reason || field != c.field {
 				t.Errorf("REST: %d %s %q, want 400 %s %q", status, reason, field, c.reason, c.field)
 			}
 			if c.path != "" {
@@ -139,11 +160,13 @@ func TestWrongRequests(t *testing.T) {
 			{"no JSON", `count=1`, 400, "INVALID", ""},
 			{"two values", `{"count": 1}{"count": 2}`, 400, "INVALID", ""},
 			{"over 1 MiB", `{"count": 1, "labels": {"a": "` + strings.Repeat("x", 1<<20) + `"}}`, 413, "TOO_LARGE", ""},
-			{"payload over 64 KiB", `{"count": 1, "task": {"payload": "` + strings.Repeat("AAAA", 22000) + `"}}`, 400, "TOO_LARGE", "task.payload"},
+			{"payload over 64 KiB", `{"count": 1, "task": {"payload": "` + strings.Repeat("AAAA", 22000) + `"}}`, 400,
+				"TOO_LARGE", "task.payload"},
 			{"another job in the body", `{"count": 1, "job": "other"}`, 400, "INVALID", "job"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				if status, reason, field := web.refused("PUT", path, c.body); status != c.status || reason != c.reason || field != c.field {
+				if status, reason, field := web.refused("PUT", path, c.body); status != c.status || reason != c.reason ||
+					field != c.field {
 					t.Errorf("%d %s %q, want %d %s %q", status, reason, field, c.status, c.reason, c.field)
 				}
 			})
@@ -153,23 +176,28 @@ func TestWrongRequests(t *testing.T) {
 				t.Errorf("%s: %d %s", path, status, body)
 			}
 		}
-		if status, reason, field := web.refused("GET", "/v1/reservations?stat=QUEUED", ""); status != 400 || reason != "INVALID" || field != "stat" {
+		if status, reason, field := web.refused("GET", "/v1/reservations?stat=QUEUED", ""); status != 400 ||
+			reason != "INVALID" || field != "stat" {
 			t.Errorf("an unknown parameter: %d %s %q", status, reason, field)
 		}
-		if status, reason, field := web.refused("GET", "/v1/reservations?pageSize=5000", ""); status != 400 || field != "pageSize" {
+		if status, reason, field := web.refused("GET", "/v1/reservations?pageSize=5000", ""); status != 400 ||
+			field != "pageSize" {
 			t.Errorf("a page too large: %d %s %q", status, reason, field)
 		}
-		if status, reason, field := web.refused("GET", "/v1/jobs/good/events?since=x", ""); status != 400 || field != "since" {
+		if status, reason, field := web.refused("GET", "/v1/jobs/good/events?since=x", ""); status != 400 ||
+			field != "since" {
 			t.Errorf("a cursor that is none: %d %s %q", status, reason, field)
 		}
-		if status, reason, _ := web.refused("GET", "/v1/jobs/bad/stages/s/reservation", ""); status != 404 || reason != "NOT_FOUND" {
+		if status, reason, _ := web.refused("GET", "/v1/jobs/bad/stages/s/reservation", ""); status != 404 ||
+			reason != "NOT_FOUND" {
 			t.Errorf("what is not there: %d %s", status, reason)
 		}
 	})
 	t.Run("a version that has moved on", func(t *testing.T) {
 		_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Count: 2, IfEpoch: proto.Int64(1)})
 		refusal(t, err, fault.Conflict, fault.ReasonEpochMismatch, "")
-		_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again", Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}}})
+		_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again",
+			Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}}})
 		refusal(t, err, fault.Conflict, fault.ReasonWorkerIDUsed, "")
 	})
 	t.Run("command line", func(t *testing.T) { commandLine(t, w) })
@@ -196,11 +224,14 @@ func commandLine(t *testing.T, w *world) {
 		says          []string
 	}{
 		{"unknown key", here, []string{"apply", "-f", file}, rpc.ExitUsage, []string{"replicas", "document 2"}},
-		{"refused by the gateway", here, []string{"apply", "-f", refusedFile}, rpc.ExitUsage, []string{"count", "document 1", "TOO_LARGE"}},
+		{"refused by the gateway", here, []string{"apply", "-f", refusedFile}, rpc.ExitUsage,
+			[]string{"count", "document 1", "TOO_LARGE"}},
 		{"unknown flag", here, []string{"get", "reservations", "--colour"}, rpc.ExitUsage, []string{"--colour"}},
 		{"unknown flag of a process", here, []string{"registry", "--colour"}, rpc.ExitUsage, []string{"--colour"}},
-		{"not there", here, []string{"get", "reservations", "bad/one/main"}, rpc.ExitNotFound, []string{"bad/one", "NOT_FOUND"}},
-		{"no gateway", "127.0.0.1:1", []string{"get", "reservations", "--timeout", "300ms"}, rpc.ExitUnavailable, []string{"127.0.0.1:1"}},
+		{"not there", here, []string{"get", "reservations", "bad/one/main"}, rpc.ExitNotFound,
+			[]string{"bad/one", "NOT_FOUND"}},
+		{"no gateway", "127.0.0.1:1", []string{"get", "reservations", "--timeout", "300ms"}, rpc.ExitUnavailable,
+			[]string{"127.0.0.1:1"}},
 		{"done", here, []string{"get", "reservations", "good/s"}, rpc.ExitDone, []string{"ACTIVE"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -24,12 +24,14 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	if !*faults {
 		t.Skip("make faults")
 	}
-	w := start(t, fleet.Config{Etcd: 3, TTL: 2 * time.Second, Flags: map[string][]string{"registry": {"--readiness", "signal"}}})
+	w := start(t, fleet.Config{Etcd: 3, TTL: 2 * time.Second,
+		Flags: map[string][]string{"registry": {"--readiness", "signal"}}})
 	w.startAgents(fleet.Agent{ID: "host-0", Slots: 4}, fleet.Agent{ID: "host-1", Slots: 4})
 	w.awaitReady(2)
 	w.markReady()
 
-	kept, ends, cancelled, later := w.single("kept", 2), w.single("ends", 1), w.single("cancelled", 1), w.single("later", 2)
+	kept, ends, cancelled, later := w.single("kept", 2), w.single("ends", 1), w.single("cancelled", 1),
+		w.single("later", 2)
 	for _, r := range []*berthv1.Reservation{kept, ends, cancelled} {
 		w.upsert(r)
 		w.awaitWorkers(r.GetJob(), berthv1.Event_WORKER_RUNNING, int(r.GetCount()))

@@ -106,7 +106,8 @@ func leading(t *testing.T, p *child.Process) bool {
 }
 
 // callSteadily makes one round of calls after another until ctx ends.
-func (w *world) callSteadily(ctx context.Context, job string, round func(ctx context.Context, job, stage string) error) {
+func (w *world) callSteadily(ctx context.Context, job string,
+	round func(ctx context.Context, job, stage string) error) {
 	slowest, rounds := time.Duration(0), 0
 	for ; ctx.Err() == nil; rounds++ {
 		began := time.Now()
@@ -142,7 +143,8 @@ func (w *world) overREST() func(ctx context.Context, job, stage string) error {
 	web := newWeb(w.T, w.fleet.Gateway())
 	return func(_ context.Context, job, stage string) error {
 		path := "/v1/jobs/" + job + "/stages/" + stage + "/reservation"
-		for _, call := range [][3]string{{"PUT", path, `{"count": 2}`}, {"GET", path, ""}, {"GET", "/v1/assignments", ""}, {"GET", "/v1/executors", ""}, {"DELETE", path, ""}} {
+		for _, call := range [][3]string{{"PUT", path, `{"count": 2}`}, {"GET", path, ""}, {"GET", "/v1/assignments", ""},
+			{"GET", "/v1/executors", ""}, {"DELETE", path, ""}} {
 			if status, body := web.call(call[0], call[1], call[2]); status != http.StatusOK {
 				return fmt.Errorf("%s %s: %d %s", call[0], call[1], status, body)
 			}

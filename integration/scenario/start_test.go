@@ -34,7 +34,8 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	address := porttest.Hold(t)
-	p := child.New("registry", ownBinary(t, dir), dir, nil, "registry", "--etcd-endpoints", address, "--gateways", "127.0.0.1:1", "--ttl", "2s")
+	p := child.New("registry", ownBinary(t, dir), dir, nil, "registry", "--etcd-endpoints", address, "--gateways",
+		"127.0.0.1:1", "--ttl", "2s")
 	if err := p.Start(starting, "--listen", "--http-listen"); err != nil {
 		t.Fatal(err)
 	}
@@ -133,17 +134,25 @@ func TestStartErrors(t *testing.T) {
 		exit int
 		says []string
 	}{
-		{"busy port of a replica", []string{"registry", "--listen", busy, "--http-listen", "127.0.0.1:0"}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
-		{"busy HTTP port of a replica", []string{"assigner", "--listen", "127.0.0.1:0", "--http-listen", busy}, rpc.ExitFailed, []string{"--http-listen", busy, "in use"}},
-		{"busy port of a gateway", []string{"gateway", "--listen", busy}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
-		{"busy port of an agent", []string{"agent", "--listen", busy, "--dir", filepath.Join(dir, "agent")}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
+		{"busy port of a replica", []string{"registry", "--listen", busy, "--http-listen", "127.0.0.1:0"}, rpc.ExitFailed,
+			[]string{"--listen", busy, "in use"}},
+		{"busy HTTP port of a replica", []string{"assigner", "--listen", "127.0.0.1:0", "--http-listen", busy},
+			rpc.ExitFailed, []string{"--http-listen", busy, "in use"}},
+		{"busy port of a gateway", []string{"gateway", "--listen", busy}, rpc.ExitFailed,
+			[]string{"--listen", busy, "in use"}},
+		{"busy port of an agent", []string{"agent", "--listen", busy, "--dir", filepath.Join(dir, "agent")}, rpc.ExitFailed,
+			[]string{"--listen", busy, "in use"}},
 		{"busy port of everything", []string{"dev", "--listen", busy}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
 		{"unknown key in a file", []string{"registry", "--config", config}, rpc.ExitUsage, []string{"etcd-endpoint", config}},
-		{"unknown key in a gateway's file", []string{"gateway", "--config", config}, rpc.ExitUsage, []string{"etcd-endpoint", config}},
-		{"no such file", []string{"registry", "--config", filepath.Join(dir, "none.yaml")}, rpc.ExitUsage, []string{"none.yaml"}},
+		{"unknown key in a gateway's file", []string{"gateway", "--config", config}, rpc.ExitUsage,
+			[]string{"etcd-endpoint", config}},
+		{"no such file", []string{"registry", "--config", filepath.Join(dir, "none.yaml")}, rpc.ExitUsage,
+			[]string{"none.yaml"}},
 		{"no such level", []string{"registry", "--log-level", "loud"}, rpc.ExitUsage, []string{"loud"}},
-		{"open to the network", []string{"registry", "--listen", "0.0.0.0:0"}, rpc.ExitUsage, []string{"--listen", "0.0.0.0:0", "--insecure"}},
-		{"a TTL too short", []string{"registry", "--ttl", "1s", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, rpc.ExitUsage, []string{"TTL 1s"}},
+		{"open to the network", []string{"registry", "--listen", "0.0.0.0:0"}, rpc.ExitUsage,
+			[]string{"--listen", "0.0.0.0:0", "--insecure"}},
+		{"a TTL too short", []string{"registry", "--ttl", "1s", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"},
+			rpc.ExitUsage, []string{"TTL 1s"}},
 		{"negative slots", []string{"dev", "--slots", "0"}, rpc.ExitUsage, []string{"--slots"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -225,7 +234,8 @@ func (f *foreground) interrupt(t *testing.T) bool {
 func TestCtrlCOfDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	dev := startForeground(t, ownBinary(t, dir), "dev", "--agents", "2", "--slots", "4", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"))
+	dev := startForeground(t, ownBinary(t, dir), "dev", "--agents", "2", "--slots", "4", "--listen", "127.0.0.1:0",
+		"--data-dir", filepath.Join(dir, "data"))
 	gateway := strings.TrimPrefix(strings.Fields(dev.awaitLine(t, "REST and gRPC"))[3], "http://")
 	c, err := client.Dial([]string{gateway})
 	if err != nil {
@@ -268,7 +278,8 @@ func TestCtrlCOfTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("%d.md", i)), []byte("some words to count\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("%d.md", i)), []byte("some words to count\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,8 @@ func TestSurfacesAreSeparate(t *testing.T) {
 
 	on := map[string]*grpc.ClientConn{}
 	for listener, addresses := range map[string][]string{
-		"--listen": w.fleet.Gateways(), "--agents-listen": w.fleet.AgentsGateways(), "--internal-listen": w.fleet.InternalGateways(),
+		"--listen": w.fleet.Gateways(), "--agents-listen": w.fleet.AgentsGateways(),
+		"--internal-listen": w.fleet.InternalGateways(),
 	} {
 		conn, err := rpc.Dial(addresses, rpc.DialOptions{})
 		if err != nil {
@@ -51,7 +52,8 @@ func TestSurfacesAreSeparate(t *testing.T) {
 	}
 	refused := func(listener, served string, err error) {
 		t.Helper()
-		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), " is served on "+served) {
+		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(),
+			" is served on "+served) {
 			t.Errorf("on %s: %v, want that it is served on %s", listener, err, served)
 		}
 	}
@@ -68,17 +70,22 @@ func TestSurfacesAreSeparate(t *testing.T) {
 	}
 	for _, listener := range []string{"--listen", "--agents-listen"} {
 		conn := on[listener]
-		_, err := controlv1.NewDispatchClient(conn).ReportWorkers(w.ctx, &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{
-			{Executor: "sim-0", Incarnation: before.GetIncarnation(), Sequence: 1 << 40, Complete: true},
-		}})
+		_, err := controlv1.NewDispatchClient(conn).ReportWorkers(w.ctx,
+			&controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{
+				{Executor: "sim-0", Incarnation: before.GetIncarnation(), Sequence: 1 << 40, Complete: true},
+			}})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewInventoryClient(conn).TryAllocateAndLease(w.ctx, &controlv1.CycleRequest{Term: math.MaxInt64, Cycle: math.MaxInt64})
+		_, err = controlv1.NewInventoryClient(conn).TryAllocateAndLease(w.ctx,
+			&controlv1.CycleRequest{Term: math.MaxInt64, Cycle: math.MaxInt64})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewDispatchClient(conn).CreateAssignmentTasks(w.ctx, &controlv1.CreateTasksRequest{Term: math.MaxInt64})
+		_, err = controlv1.NewDispatchClient(conn).CreateAssignmentTasks(w.ctx,
+			&controlv1.CreateTasksRequest{Term: math.MaxInt64})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewAgentsClient(conn).Depart(w.ctx, &controlv1.DepartRequest{Id: "sim-0", Incarnation: before.GetIncarnation()})
+		_, err = controlv1.NewAgentsClient(conn).Depart(w.ctx,
+			&controlv1.DepartRequest{Id: "sim-0", Incarnation: before.GetIncarnation()})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewAgentsClient(conn).Announce(w.ctx, &controlv1.AnnounceRequest{Id: "sim-0", Incarnation: before.GetIncarnation()})
+		_, err = controlv1.NewAgentsClient(conn).Announce(w.ctx,
+			&controlv1.AnnounceRequest{Id: "sim-0", Incarnation: before.GetIncarnation()})
 		refused(listener, "--internal-listen", err)
 	}
 	for _, listener := range []string{"--agents-listen", "--internal-listen"} {
@@ -91,13 +98,15 @@ func TestSurfacesAreSeparate(t *testing.T) {
 	}
 	w.await(w.upsert(&berthv1.Reservation{Job: "next", Stage: "s", Count: 1}), berthv1.Reservation_ACTIVE)
 	w.awaitWorkers("next", berthv1.Event_WORKER_RUNNING, 1)
-	listed, err := berthv1.NewAssignmentsClient(on["--listen"]).ListAssignments(w.ctx, &berthv1.ListAssignmentsRequest{Executor: "sim-0"})
+	listed, err := berthv1.NewAssignmentsClient(on["--listen"]).ListAssignments(w.ctx,
+		&berthv1.ListAssignmentsRequest{Executor: "sim-0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	running := false
 	for _, a := range listed.GetAssignments() {
-		running = running || a.GetJob() == "victim" && a.GetIndex() == worker.GetIndex() && a.GetState() == berthv1.Assignment_RUNNING
+		running = running || a.GetJob() == "victim" && a.GetIndex() == worker.GetIndex() &&
+			a.GetState() == berthv1.Assignment_RUNNING
 	}
 	if !running {
 		t.Errorf("the worker does not run any more: %v", listed)
@@ -109,13 +118,15 @@ func TestSurfacesAreSeparate(t *testing.T) {
 func TestWrongListener(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
-	lost := child.New("lost", w.binary, w.dir, nil, "sim", "--executors", "1", "--prefix", "lost", "--gateways", w.fleet.Gateway())
+	lost := child.New("lost", w.binary, w.dir, nil, "sim", "--executors", "1", "--prefix", "lost", "--gateways",
+		w.fleet.Gateway())
 	if err := lost.Start(w.ctx, "--listen"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(lost.Kill)
 	until(t, func() string {
-		if log := tail(lost.LogFile(), 10_000); !strings.Contains(log, "berth.control.v1.Agents/Register is served on --agents-listen") {
+		if log := tail(lost.LogFile(), 10_000); !strings.Contains(log,
+			"berth.control.v1.Agents/Register is served on --agents-listen") {
 			return "the log does not name the listener: " + log
 		}
 		return ""
@@ -124,7 +135,8 @@ func TestWrongListener(t *testing.T) {
 
 	doctor := func(agents, internal string) string {
 		// Other findings about the cluster do not matter here.
-		out, _ := exec.CommandContext(w.ctx, w.binary, "doctor", "--gateway", w.fleet.Gateway(), "--agents-gateway", agents, "--internal-gateway", internal).CombinedOutput()
+		out, _ := exec.CommandContext(w.ctx, w.binary, "doctor", "--gateway", w.fleet.Gateway(), "--agents-gateway", agents,
+			"--internal-gateway", internal).CombinedOutput()
 		return string(out)
 	}
 	agents, internal := w.fleet.AgentsGateways()[0], w.fleet.InternalGateways()[0]

@@ -239,9 +239,10 @@ func linked(from, kind, to string) check {
 	return func(spans []span) string {
 		for _, s := range spans {
 			for _, link := range s.GetLinks() {
-				if s.GetName() == from && texts(link.GetAttributes())["berth.link"] == kind && slices.ContainsFunc(spans, func(other span) bool {
-					return other.GetName() == to && bytes.Equal(other.GetSpanId(), link.GetSpanId())
-				}) {
+				if s.GetName() == from && texts(link.GetAttributes())["berth.link"] == kind &&
+					slices.ContainsFunc(spans, func(other span) bool {
+						return other.GetName() == to && bytes.Equal(other.GetSpanId(), link.GetSpanId())
+					}) {
 					return ""
 				}
 			}

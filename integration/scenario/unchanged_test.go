@@ -14,7 +14,8 @@ import (
 // cli runs a command of berth against the fleet's gateway and returns its output.
 func (w *world) cli(input string, args ...string) string {
 	w.Helper()
-	cmd := exec.CommandContext(w.ctx, w.binary, append(args, "--gateway", "http://"+w.fleet.Gateway(), "--timeout", patience.String())...)
+	cmd := exec.CommandContext(w.ctx, w.binary, append(args, "--gateway", "http://"+w.fleet.Gateway(), "--timeout",
+		patience.String())...)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &out
 	if err := cmd.Run(); err != nil {
@@ -34,8 +35,10 @@ func TestOutputIsUnchangedInput(t *testing.T) {
 		name, path, body string
 		state            berthv1.Reservation_State
 	}{
-		{"running", "/v1/jobs/run/stages/s/reservation", `{"count": 2, "targetSize": 3, "labels": {"team": "x"}, "task": {"command": "x", "payload": "aGVsbG8=", "stopGrace": "90s"}}`, berthv1.Reservation_ACTIVE},
-		{"running without some", "/v1/jobs/run/stages/few/reservation", `{"workers": [{"index": 3, "number": 2}], "constraints": {"resources": {"slots": 0}}}`, berthv1.Reservation_ACTIVE},
+		{"running", "/v1/jobs/run/stages/s/reservation",
+			`{"count": 2, "targetSize": 3, "labels": {"team": "x"}, "task": {"command": "x", "payload": "aGVsbG8=", "stopGrace": "90s"}}`, berthv1.Reservation_ACTIVE},
+		{"running without some", "/v1/jobs/run/stages/few/reservation",
+			`{"workers": [{"index": 3, "number": 2}], "constraints": {"resources": {"slots": 0}}}`, berthv1.Reservation_ACTIVE},
 		{"queued", "/v1/jobs/wait/stages/s/reservations/batch", `{"count": 3, "queueTimeout": "7200s", "maxAttempts": 7, "start": "TOGETHER", "onAssignmentFailure": "NOTIFY", "priority": {"class": "SCALE", "tier": 2, "order": "-3"},
 			"constraints": {"resources": {"cpu": "1500m", "memory": "4Gi", "disk": 1000, "gpu": 1}, "attributes": {"zone": "a"}, "spread": {"by": "zone", "max": 2}, "avoid": ["sim-1"], "pools": ["default"], "role": "web"}}`, berthv1.Reservation_QUEUED},
 	} {
@@ -50,7 +53,8 @@ func TestOutputIsUnchangedInput(t *testing.T) {
 			if status != 200 || !strings.Contains(answer, `"uid"`) || !strings.Contains(answer, `"workers"`) {
 				t.Fatalf("%d %s", status, answer)
 			}
-			if again := web.reservation("PUT", c.path, answer); again.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || again.GetUid() != created.GetUid() {
+			if again := web.reservation("PUT", c.path,
+				answer); again.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || again.GetUid() != created.GetUid() {
 				t.Errorf("%v of %s after %s", again.GetChange(), again.GetUid(), answer)
 			}
 			key := strings.Join([]string{created.GetJob(), created.GetStage(), created.GetName()}, "/")
@@ -79,11 +83,13 @@ func TestOutputAfterCancelledWorkerIsInput(t *testing.T) {
 	w.awaitRunning(created, 2)
 	other := web.reservation("PUT", "/v1/jobs/some/stages/t/reservation", `{"count": 1}`)
 	w.awaitRunning(other, 1)
-	if status, answer := web.call("POST", "/v1/jobs/some/stages/s/workers:cancel", `{"workers": [{"index": 0, "number": 1}]}`); status != 200 {
+	if status, answer := web.call("POST", "/v1/jobs/some/stages/s/workers:cancel",
+		`{"workers": [{"index": 0, "number": 1}]}`); status != 200 {
 		t.Fatalf("%d %s", status, answer)
 	}
 	_, answer := web.call("GET", path, "")
-	if again := web.reservation("PUT", path, answer); again.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || again.GetUid() != created.GetUid() {
+	if again := web.reservation("PUT", path, answer); again.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED ||
+		again.GetUid() != created.GetUid() {
 		t.Errorf("%v of %s after %s", again.GetChange(), again.GetUid(), answer)
 	}
 	const unchanged = "some/s/main UNCHANGED uid "
@@ -104,7 +110,8 @@ func TestOutputAfterCancelledWorkerIsInput(t *testing.T) {
 	if err == nil || cmd.ProcessState.ExitCode() != rpc.ExitFailed {
 		t.Errorf("apply of a list in which one has ended: %v", err)
 	}
-	for _, want := range []string{"item 1: workers[0].number: 1 is used", "some/t/main UNCHANGED uid " + other.GetUid(), "1 of 2 documents were rejected"} {
+	for _, want := range []string{"item 1: workers[0].number: 1 is used", "some/t/main UNCHANGED uid " + other.GetUid(),
+		"1 of 2 documents were rejected"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

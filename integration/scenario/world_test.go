@@ -140,7 +140,8 @@ func checkHistory(t *testing.T, s store.Store, from int64, tampered map[int64]bo
 	if (stats.Snapshots != 0) != (from != 0) || stats.OverCommitted != 0 || stats.StartedTwice != 0 {
 		t.Errorf("the history has gaps, executors are over-committed, or workers were started twice: %+v", stats)
 	}
-	t.Logf("history: up to revision %d, %d reservations, %d leases, %d workers leased, %d ran", stats.Revision, stats.Reservations, stats.LeasesGranted, stats.WorkersLeased, stats.WorkersRunning)
+	t.Logf("history: up to revision %d, %d reservations, %d leases, %d workers leased, %d ran", stats.Revision,
+		stats.Reservations, stats.LeasesGranted, stats.WorkersLeased, stats.WorkersRunning)
 }
 
 // quiesce waits until nothing is in flight.
@@ -201,7 +202,8 @@ func (w *world) awaitReady(n int) {
 	w.Helper()
 	until(w.T, func() string {
 		ready := 0
-		for _, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY, PageSize: 1000}) {
+		for _, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY,
+			PageSize: 1000}) {
 			if err != nil {
 				return err.Error()
 			}
@@ -293,7 +295,8 @@ func (w *world) awaitRunning(r *berthv1.Reservation, n int32) {
 	until(w.T, func() string {
 		now, err := w.client.Get(w.ctx, client.KeyOf(r))
 		if err != nil || now.GetState() != berthv1.Reservation_ACTIVE || now.GetWorkerCounts()["RUNNING"] != n {
-			return fmt.Sprintf("%s is %v with the workers %v of %d, %v", client.KeyOf(r), now.GetState(), now.GetWorkerCounts(), n, err)
+			return fmt.Sprintf("%s is %v with the workers %v of %d, %v", client.KeyOf(r), now.GetState(), now.GetWorkerCounts(),
+				n, err)
 		}
 		return ""
 	})
@@ -425,7 +428,8 @@ func (w *world) lastOf(uid string, index int32) model.TaskWorker {
 
 // shell returns a batch of n workers that run a script.
 func shell(job, stage string, n int, script string) *berthv1.Reservation {
-	return &berthv1.Reservation{Job: job, Stage: stage, Count: int32(n), Task: &berthv1.Task{Command: "sh", Args: []string{"-ec", script}}}
+	return &berthv1.Reservation{Job: job, Stage: stage, Count: int32(n),
+		Task: &berthv1.Task{Command: "sh", Args: []string{"-ec", script}}}
 }
 
 // refusal checks that an error is the expected one.
@@ -456,7 +460,8 @@ func processes(text string) map[int]string {
 		line, _ := os.ReadFile(filepath.Join(entry, "cmdline"))
 		command := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
 		env, _ := os.ReadFile(filepath.Join(entry, "environ"))
-		if pid != os.Getpid() && (strings.Contains(program, text) || strings.Contains(command, text) || strings.Contains(string(env), text)) {
+		if pid != os.Getpid() && (strings.Contains(program, text) || strings.Contains(command, text) ||
+			strings.Contains(string(env), text)) {
 			found[pid] = command
 		}
 	}

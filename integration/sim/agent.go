@@ -118,7 +118,8 @@ const Stubborn = "trap '' TERM"
 func addressOf(id string) string { return id + ":1" }
 
 func newAgent(w *World, host Host) *agent {
-	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
+	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID,
+		workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
 }
 
 func (a *agent) up() bool { return !a.left && (!a.down || !a.w.now.Before(a.downUntil)) }
@@ -274,7 +275,8 @@ func (a *agent) register() {
 	}
 	request := inventory.Register{
 		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
-		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: a.nonce(), SecretHash: a.secret,
+		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: a.nonce(),
+		SecretHash: a.secret,
 	}
 	a.registers++
 	number := a.registers
@@ -360,7 +362,8 @@ func (a *agent) beat() {
 func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
-	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(), Strays: stray, Nonce: a.nonce()}
+	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(),
+		Strays: stray, Nonce: a.nonce()}
 	number := a.registers
 	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
@@ -375,7 +378,8 @@ func (a *agent) announce(lease int64) {
 		case err == nil:
 			a.complete = a.complete || a.lease != lease
 			a.lease, a.beaten, a.stray = lease, a.w.now, stray
-		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound || f.Reason == fault.ReasonOtherAgent:
+		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound ||
+			f.Reason == fault.ReasonOtherAgent:
 			a.restart() // it registers again
 		}
 	})
@@ -547,7 +551,8 @@ func (a *agent) submit(s dispatch.Submit) any {
 	a.sequence++
 	if !start {
 		w := a.workers[k]
-		return dispatch.Accepted{Status: dispatch.Status{State: w.state, ExitCode: w.exit}, Incarnation: a.incarnation, Sequence: a.sequence}
+		return dispatch.Accepted{Status: dispatch.Status{State: w.state, ExitCode: w.exit}, Incarnation: a.incarnation,
+			Sequence: a.sequence}
 	}
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
 		a.decisions.NotStarted(k.worker, k.epoch)
@@ -557,7 +562,8 @@ func (a *agent) submit(s dispatch.Submit) any {
 	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, stays: stays, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
-	return dispatch.Accepted{Status: dispatch.Status{State: model.WorkerRunning}, Incarnation: a.incarnation, Sequence: a.sequence}
+	return dispatch.Accepted{Status: dispatch.Status{State: model.WorkerRunning}, Incarnation: a.incarnation,
+		Sequence: a.sequence}
 }
 
 // refuses returns why a command is not started. The hosts of a Stage have only a shell.

@@ -28,7 +28,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			done := scheduler.CycleDone{Cycle: a.Number}
 			if err != nil {
 				for _, e := range a.Candidates {
-					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason})
+					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind,
+						Reason: fault.Of(err).Reason})
 				}
 				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestCycle], 10, 64); err2 == nil {
 					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerCycle)
@@ -38,7 +39,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			}
 			for _, o := range value.([]model.Outcome) {
 				done.Outcomes = append(done.Outcomes, model.Outcome{
-					UID: o.UID, Result: model.Result(o.Result), Lease: o.Lease, Reason: o.Reason, Message: o.Message, Fitting: o.Fitting,
+					UID: o.UID, Result: model.Result(o.Result), Lease: o.Lease, Reason: o.Reason, Message: o.Message,
+					Fitting: o.Fitting,
 				})
 			}
 			t.post(done)
@@ -46,7 +48,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	case model.Dispatch:
 		create := model.Dispatch{Term: a.Term}
 		for _, task := range a.Tasks {
-			create.Tasks = append(create.Tasks, model.DispatchTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
+			create.Tasks = append(create.Tasks, model.DispatchTask{Key: task.Key, UID: task.UID, Mod: task.Mod,
+				Lease: task.Lease})
 		}
 		w.call("dispatch", model.ServiceAssigner, t.lives, create, func(value any, err error) {
 			done := queue.DispatchDone{}

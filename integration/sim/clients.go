@@ -32,7 +32,8 @@ func newClients(w *World) *clients {
 
 func (c *clients) act() {
 	rng := c.w.rng
-	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)), Name: []string{"main", "extra"}[rng.IntN(2)]}
+	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
+		Name: []string{"main", "extra"}[rng.IntN(2)]}
 	if rng.IntN(4) == 0 || c.w.memory > 0 && rng.IntN(8) > 0 {
 		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName} // soon deleted, because its job has no other
 	}
@@ -58,16 +59,17 @@ func (c *clients) act() {
 		return
 	}
 	if cancels {
-		c.call("cancel "+key.String(), always, func(id string) any { return request.Cancel{Key: key, RequestID: id} }, func(value any, err error) {
-			c.busy[key] = false
-			if err != nil {
-				c.w.fail("cancel of %s: %v", key, err)
-				return
-			}
-			c.w.logf("client: cancel of %s acknowledged: %d", key, value.(queue.Cancelled).Count)
-			c.gone[key] = true
-			c.cancelled(key)
-		})
+		c.call("cancel "+key.String(), always, func(id string) any { return request.Cancel{Key: key, RequestID: id} },
+			func(value any, err error) {
+				c.busy[key] = false
+				if err != nil {
+					c.w.fail("cancel of %s: %v", key, err)
+					return
+				}
+				c.w.logf("client: cancel of %s acknowledged: %d", key, value.(queue.Cancelled).Count)
+				c.gone[key] = true
+				c.cancelled(key)
+			})
 		return
 	}
 	upsert := model.Upsert{Key: key, Count: int32(1 + rng.IntN(most)), Spec: model.Spec{
@@ -121,10 +123,11 @@ func (c *clients) call(what string, lives func() bool, request func(id string) a
 		return
 	}
 	answered, over := false, false
-	c.w.callUntil(what, model.ServiceRegistry, c.w.now.Add(c.w.memory), func() bool { return !over && lives() }, request(id), func(value any, err error) {
-		answered = true
-		done(value, err)
-	})
+	c.w.callUntil(what, model.ServiceRegistry, c.w.now.Add(c.w.memory), func() bool { return !over && lives() },
+		request(id), func(value any, err error) {
+			answered = true
+			done(value, err)
+		})
 	c.w.later(c.w.memory, func() {
 		if over = true; !answered && lives() {
 			c.call(what, lives, request, done)
@@ -146,7 +149,8 @@ func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 		workers = append(workers, model.WorkerID{Index: int32(c.w.rng.IntN(6)), Number: int32(1 + c.w.rng.IntN(4))})
 	}
 	cancel := func(id string) any {
-		return request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.WorkerSetOf(workers).List(), RequestID: id}
+		return request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.WorkerSetOf(workers).List(),
+			RequestID: id}
 	}
 	c.call("cancel of workers of "+key.String(), lives, cancel, func(_ any, err error) {
 		c.busy[key] = false
@@ -158,12 +162,13 @@ func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 
 // flush cancels the queued reservations of a job.
 func (c *clients) flush(key model.Key, lives func() bool) {
-	c.call("flush of "+key.Job, lives, func(id string) any { return request.Flush{Job: key.Job, RequestID: id} }, func(_ any, err error) {
-		c.busy[key] = false
-		if err != nil {
-			c.w.fail("flush of %s: %v", key.Job, err)
-		}
-	})
+	c.call("flush of "+key.Job, lives, func(id string) any { return request.Flush{Job: key.Job, RequestID: id} },
+		func(_ any, err error) {
+			c.busy[key] = false
+			if err != nil {
+				c.w.fail("flush of %s: %v", key.Job, err)
+			}
+		})
 }
 
 // cancelled checks that after an acknowledged cancel no worker of the key is started, and

@@ -116,7 +116,8 @@ func (c *cast) call(name string) {
 		made.acked, made.revision = c.step, c.w.store.Revision()
 		c.w.logf("client: %s is acknowledged: %v", name, err)
 		if err != nil {
-			if f := fault.Of(err); !made.asks() || f.Kind != fault.Invalid && f.Kind != fault.Conflict && f.Kind != fault.Precondition {
+			if f := fault.Of(err); !made.asks() || f.Kind != fault.Invalid && f.Kind != fault.Conflict &&
+				f.Kind != fault.Precondition {
 				c.w.fail("%s: %v", name, err)
 			}
 			return
@@ -142,9 +143,11 @@ func (c *cast) body(name, id string) any {
 	case "cancel-job":
 		return request.CancelJob{Job: dramaKey.Job, RequestID: id}
 	case "cancel-worker":
-		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 1}}}
+		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id,
+			Workers: []model.WorkerID{{Index: 1, Number: 1}}}
 	case "cancel-requeue":
-		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 2}}}
+		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id,
+			Workers: []model.WorkerID{{Index: 1, Number: 2}}}
 	case "lower":
 		upsert.Count, upsert.Spec.TargetSize = 1, 1
 	case "replace":
@@ -266,8 +269,10 @@ func (c *cast) checkGone(made *sentRequest) {
 func (c *cast) checkLowered(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue && (r.State == model.Queued || r.Epoch > made.revision) {
-			c.w.fail("at rest: %s was acknowledged at revision %d, but the requeue %s of epoch %d is %s", made.name, made.revision, r.UID, r.Epoch, r.State)
+		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue &&
+			(r.State == model.Queued || r.Epoch > made.revision) {
+			c.w.fail("at rest: %s was acknowledged at revision %d, but the requeue %s of epoch %d is %s", made.name,
+				made.revision, r.UID, r.Epoch, r.State)
 		}
 	}
 }

@@ -128,7 +128,8 @@ func (l *leaders) Invoke(ctx context.Context, method string, request, answer any
 
 // NewStream implements grpc.ClientConnInterface.
 func (*leaders) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported, "the simulated Berth has no streams: read Events"))
+	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported,
+		"the simulated Berth has no streams: read Events"))
 }
 
 // handler returns the handler of the leader of the service that has the method.

@@ -70,7 +70,8 @@ func TestCancelRacesGrant(t *testing.T) {
 // deposed, before or after, without knowing it.
 func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 	e, base := explore(t, drama{replicas: 2, workers: 2, hosts: []Host{room("host-0", 2)}})
-	depose := []string{"depose-" + model.ServiceRegistry, "depose-" + model.ServiceExecutorState, "depose-" + model.ServiceAssigner}
+	depose := []string{"depose-" + model.ServiceRegistry, "depose-" + model.ServiceExecutorState,
+		"depose-" + model.ServiceAssigner}
 	first := e.play("cancelled", next(base, "cancel"))
 	first = append(first, e.play("deposed", next(base, depose...))...)
 	var both []schedule

@@ -76,8 +76,10 @@ type term struct {
 	lives  func() bool
 }
 
-func newNode[C model.Core](w *World, service string, i int, core func() C, perform func(term, C, model.Action), serve func(grpc.ServiceRegistrar, loop.Owner[C])) *node[C] {
-	n := &node[C]{w: w, name: fmt.Sprintf("%s-%d", service, i), service: service, core: core, perform: perform, face: face{}}
+func newNode[C model.Core](w *World, service string, i int, core func() C, perform func(term, C, model.Action),
+	serve func(grpc.ServiceRegistrar, loop.Owner[C])) *node[C] {
+	n := &node[C]{w: w, name: fmt.Sprintf("%s-%d", service, i), service: service, core: core, perform: perform,
+		face: face{}}
 	serve(n.face, n)
 	n.start()
 	return n
@@ -85,7 +87,8 @@ func newNode[C model.Core](w *World, service string, i int, core func() C, perfo
 
 func (n *node[C]) start() {
 	n.born++
-	n.driver = loop.NewDriver(n.core(), n.service, n.w.space, loop.DefaultEventLimits(), func() time.Time { return n.w.now })
+	n.driver = loop.NewDriver(n.core(), n.service, n.w.space, loop.DefaultEventLimits(),
+		func() time.Time { return n.w.now })
 	if n.view != nil {
 		n.view.Close()
 	}
@@ -253,7 +256,8 @@ func (n *node[C]) follow() {
 			break
 		}
 		if b.Reset && n.driver.Revision() > 0 {
-			n.driver = loop.NewDriver(n.core(), n.service, n.w.space, loop.DefaultEventLimits(), func() time.Time { return n.w.now })
+			n.driver = loop.NewDriver(n.core(), n.service, n.w.space, loop.DefaultEventLimits(),
+				func() time.Time { return n.w.now })
 		}
 		if err := n.driver.Follow(b); err != nil {
 			n.w.fail("%s: %v", n.name, err)
@@ -311,7 +315,8 @@ func (n *node[C]) lead() {
 	n.w.logf("%s: leads, term %d", n.name, n.term)
 	n.checkWin()
 	committer := store.NewCommitter(n.w.store, store.CommitterConfig{
-		LeaderKey: n.key(), Term: n.term, ChainKey: n.w.space.Key(model.Ref{Kind: model.KindChain, ID: n.service}), Chain: n.driver.Chain(),
+		LeaderKey: n.key(), Term: n.term, ChainKey: n.w.space.Key(model.Ref{Kind: model.KindChain, ID: n.service}),
+		Chain: n.driver.Chain(),
 		Wait: func(context.Context, int) error {
 			if n.w.fault(25) {
 				return errors.New("the process gives up")
@@ -396,7 +401,8 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 
 // callUntil is call with a deadline for all copies of the call. Without one, each attempt
 // has a deadline of its own if the registry's memory is short.
-func (w *World) callUntil(what, service string, deadline time.Time, lives func() bool, request any, done func(any, error)) {
+func (w *World) callUntil(what, service string, deadline time.Time, lives func() bool, request any,
+	done func(any, error)) {
 	answered := false
 	var attempt func()
 	attempt = func() {

@@ -34,7 +34,8 @@ func (w *World) strange(service string) any {
 	key := model.Key{Job: "job-0", Stage: "stage-0", Name: "main"}
 	switch service {
 	case model.ServiceExecutorState:
-		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Workers: model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}}
+		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high,
+			Workers: model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}}
 		switch s.draws(6) {
 		case 0:
 			return model.Cycle{Term: high, Number: 1, Cut: revision}
@@ -47,7 +48,8 @@ func (w *World) strange(service string) any {
 		case 4:
 			if s.bold {
 				entry.Mod, entry.Epoch = revision, revision
-				return model.Cycle{Term: kv.Create, Number: int64(1) << s.draws(63), Cut: revision, Candidates: []model.Candidate{entry}}
+				return model.Cycle{Term: kv.Create, Number: int64(1) << s.draws(63), Cut: revision,
+					Candidates: []model.Candidate{entry}}
 			}
 		}
 	case model.ServiceAssigner:

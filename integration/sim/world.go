@@ -140,9 +140,11 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 			newNode(w, model.ServiceRegistry, i, func() *queue.Core { return queue.New(q) }, w.performRegistry,
 				func(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) { registry.Serve(s, owner) }))
 		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
-			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil, executorstate.Serve))
+			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil,
+				executorstate.Serve))
 		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
-			newNode(w, model.ServiceAssigner, i, func() *dispatch.Core { return dispatch.New(dispatch.Default) }, w.performAssigner, assigner.Serve))
+			newNode(w, model.ServiceAssigner, i, func() *dispatch.Core { return dispatch.New(dispatch.Default) },
+				w.performAssigner, assigner.Serve))
 	}
 }
 
@@ -165,7 +167,8 @@ func (w *World) logf(format string, args ...any) {
 	if w.out == io.Discard {
 		return
 	}
-	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(beginning).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(beginning).Seconds(), w.store.Revision(),
+		fmt.Sprintf(format, args...))
 }
 
 func (w *World) fail(format string, args ...any) {
@@ -273,7 +276,10 @@ func (w *World) mischief() {
 // another secret, while the first one is cut off: an operator took its host for dead.
 func (w *World) intrude() {
 	first := w.agents[w.rng.IntN(len(w.agents))]
-	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool { return a != first && a.id == first.id && !a.left }) {
+	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool {
+		return a != first && a.id == first.id &&
+			!a.left
+	}) {
 		return
 	}
 	a := newAgent(w, first.host)

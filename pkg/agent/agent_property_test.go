@@ -41,7 +41,8 @@ func TestAgentPromises(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			p := &play{dir: dir, hosted: hosted{live: map[identity]*hostedWorker{}, pending: map[identity]*pendingStart{}, ran: map[identity]bool{}, over: map[identity]bool{}}}
+			p := &play{dir: dir, hosted: hosted{live: map[identity]*hostedWorker{}, pending: map[identity]*pendingStart{},
+				ran: map[identity]bool{}, over: map[identity]bool{}}}
 			p.open(rt)
 			defer func() { p.fail(rt, p.close()) }()
 			rt.Repeat(map[string]func(*rapid.T){

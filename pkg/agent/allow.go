@@ -35,7 +35,8 @@ func permitEnv(allow []string, env map[string]string) error {
 		case strings.HasPrefix(name, model.AgentVariables), slices.Contains(allow, name) && name != AllowAll:
 		case slices.Contains(allow, AllowAll) && !loads(name):
 		default:
-			return fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor does not allow tasks to set the variable %q", name)
+			return fault.New(fault.Precondition, fault.ReasonNotAllowed,
+				"the executor does not allow tasks to set the variable %q", name)
 		}
 	}
 	return nil
@@ -63,7 +64,8 @@ func resolve(allow []string, command, workDir string) (string, error) {
 	}
 	path = filepath.Clean(path)
 	if !slices.ContainsFunc(allow, func(a string) bool { return a == AllowAll || a == command || a == path }) {
-		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's allow-list does not have %q", command)
+		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's allow-list does not have %q",
+			command)
 	}
 	if err != nil {
 		return "", startFailed("%q is not in the executor's PATH", command)

@@ -94,10 +94,12 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 		c.incarnations[req.Id]++
 	}
 	c.emit()
-	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5, HeartbeatEvery: durationpb.New(c.every)}, nil
+	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5,
+		HeartbeatEvery: durationpb.New(c.every)}, nil
 }
 
-func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest,
+	controlv1.HeartbeatAnswer]) error {
 	var last int64 // sequence of this stream
 	for first := true; ; first = false {
 		req, err := stream.Recv()
@@ -130,7 +132,8 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	if req.Incarnation != c.incarnations[req.Id] {
 		return nil, another()
 	}
-	answer := &controlv1.HeartbeatAnswer{Present: !c.superseded, AssignerTerm: 5, Everything: c.asks, Superseded: c.superseded}
+	answer := &controlv1.HeartbeatAnswer{Present: !c.superseded, AssignerTerm: 5, Everything: c.asks,
+		Superseded: c.superseded}
 	c.asks = false
 	r := req.Report
 	if first {
@@ -169,7 +172,8 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 func another() error { return refusal(fault.ReasonOtherIncarnation) }
 
 func refusal(reason fault.Reason) error {
-	s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain, Reason: string(reason)})
+	s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain,
+		Reason: string(reason)})
 	if err != nil {
 		return err
 	}
@@ -221,12 +225,16 @@ func (c *control) awaitState(t *testing.T, key, state string) *controlv1.WorkerR
 // registered waits for the incarnation of an executor.
 func (c *control) registered(t *testing.T, id string, incarnation int64) {
 	t.Helper()
-	c.await(t, fmt.Sprintf("%s at %d", id, incarnation), func() bool { return c.incarnations[id] >= incarnation && c.complete[id] > 0 })
+	c.await(t, fmt.Sprintf("%s at %d", id, incarnation), func() bool {
+		return c.incarnations[id] >= incarnation &&
+			c.complete[id] > 0
+	})
 }
 
 func dial(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(address, append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(address, append(DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,8 @@ func (d *Decisions) Begin(incarnation, term int64) { d.ledger.begin(incarnation,
 // and call NotStarted if that fails; otherwise the request is a repeat. Errors are
 // *fault.Error. An Unavailable one says that the worker still runs at an older epoch,
 // and the caller must stop it first.
-func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64, uid string, now time.Time) (start bool, older int64, err error) {
+func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64, uid string,
+	now time.Time) (start bool, older int64, err error) {
 	_, start, before, err := d.ledger.submit(term, incarnation, identity{w, epoch}, uid, now)
 	if before != nil {
 		older = before.Epoch

@@ -47,7 +47,8 @@ func Detect(dir string) (resource.Vector, error) {
 		memory = min(memory, memoryMax(string(text), memory))
 	}
 	return resource.Vector{
-		"cpu": cpu, "memory": roundDown(memory, memoryStep), "disk": roundDown(int64(disk.Blocks)*disk.Frsize, diskStep), resource.Slots: 1,
+		"cpu": cpu, "memory": roundDown(memory, memoryStep), "disk": roundDown(int64(disk.Blocks)*disk.Frsize, diskStep),
+		resource.Slots: 1,
 	}, nil
 }
 

@@ -24,12 +24,14 @@ func TestDiskFull(t *testing.T) {
 	// line.
 	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
 	for i, gate := range gates {
-		mustSubmit(t, a, submit(int32(i), 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; head -c 100000 /dev/zero; exit $code"))
+		mustSubmit(t, a, submit(int32(i), 1, "sh", "-c",
+			"echo $$ >"+f.path+"; read code <"+gate.path+"; head -c 100000 /dev/zero; exit $code"))
 	}
 	pids := []int{f.pid(t), f.pid(t)}
 	empty := fill(t, dir)
 
-	if _, err := trySubmit(t.Context(), a, submit(7, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || fault.Of(err).Kind != fault.Precondition {
+	if _, err := trySubmit(t.Context(), a, submit(7, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) ||
+		fault.Of(err).Kind != fault.Precondition {
 		t.Error(err)
 	} else {
 		t.Log(err)

@@ -39,7 +39,8 @@ const panicCode = 2
 // Check implements Checker.
 func (f *Functions) Check(spec Spec) error {
 	if f.named[spec.Command] == nil {
-		return fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's program has no function %q", spec.Command)
+		return fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's program has no function %q",
+			spec.Command)
 	}
 	return nil
 }

@@ -27,12 +27,17 @@ func TestFunctionsEndAsTheyReturn(t *testing.T) {
 		code    int32
 		problem string
 	}{
-		"done":       {run: func(context.Context, Spec) error { return nil }, state: model.WorkerCompleted},
-		"fails":      {run: func(context.Context, Spec) error { return errors.New("no disk") }, state: model.WorkerFailed, code: 1, problem: "no disk"},
-		"has a code": {run: func(context.Context, Spec) error { return coded{} }, state: model.WorkerFailed, code: 7, problem: "coded"},
-		"panics":     {run: func(context.Context, Spec) error { panic("oh") }, state: model.WorkerFailed, code: 2, problem: "panic: oh"},
-		"goes":       {run: func(context.Context, Spec) error { runtime.Goexit(); return nil }, state: model.WorkerFailed, code: 2, problem: "the function did not return"},
-		"is stopped": {run: func(ctx context.Context, _ Spec) error { <-ctx.Done(); return nil }, stop: true, state: model.WorkerEvicted},
+		"done": {run: func(context.Context, Spec) error { return nil }, state: model.WorkerCompleted},
+		"fails": {run: func(context.Context, Spec) error { return errors.New("no disk") }, state: model.WorkerFailed,
+			code: 1, problem: "no disk"},
+		"has a code": {run: func(context.Context, Spec) error { return coded{} }, state: model.WorkerFailed, code: 7,
+			problem: "coded"},
+		"panics": {run: func(context.Context, Spec) error { panic("oh") }, state: model.WorkerFailed, code: 2,
+			problem: "panic: oh"},
+		"goes": {run: func(context.Context, Spec) error { runtime.Goexit(); return nil }, state: model.WorkerFailed,
+			code: 2, problem: "the function did not return"},
+		"is stopped": {run: func(ctx context.Context, _ Spec) error { <-ctx.Done(); return nil }, stop: true,
+			state: model.WorkerEvicted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,8 @@ func TestProcessLeavesNothing(t *testing.T) {
 	// some goroutines more or less, but never one more for each worker.
 	c.await(t, "all to be given back", func() bool {
 		after := countBase(t)
-		return after.files <= before.files && after.goroutines < before.goroutines+workers && after.children <= before.children
+		return after.files <= before.files && after.goroutines < before.goroutines+workers &&
+			after.children <= before.children
 	})
 }
 
@@ -127,7 +128,8 @@ func TestProcessStartThatHangs(t *testing.T) {
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
-	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, StartTimeout: 300 * time.Millisecond, Log: quiet()})
+	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, StartTimeout: 300 * time.Millisecond,
+		Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

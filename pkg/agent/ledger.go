@@ -96,7 +96,8 @@ func (l *ledger) permit(nonce string) error {
 	if l.incarnation == 0 || l.nonce != "" && subtle.ConstantTimeCompare([]byte(nonce), []byte(l.nonce)) == 1 {
 		return nil
 	}
-	return fault.New(fault.Denied, fault.ReasonPermissionDenied, "the request does not carry the nonce of the registration of %s", l.executor)
+	return fault.New(fault.Denied, fault.ReasonPermissionDenied,
+		"the request does not carry the nonce of the registration of %s", l.executor)
 }
 
 // admit checks the incarnation and the term of a request, and raises the term.
@@ -116,7 +117,8 @@ func (l *ledger) admit(term, incarnation int64) error {
 // and then call running or startFailed. Otherwise the entry has the worker's state. If a
 // worker of a lower epoch still runs, the error is Unavailable and older is that worker,
 // which the caller must stop.
-func (l *ledger) submit(term, incarnation int64, id identity, uid string, now time.Time) (e *entry, fresh bool, older *entry, err error) {
+func (l *ledger) submit(term, incarnation int64, id identity, uid string, now time.Time) (e *entry, fresh bool,
+	older *entry, err error) {
 	if err := l.admit(term, incarnation); err != nil {
 		return nil, false, nil, err
 	}

@@ -60,7 +60,8 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 	case "raise":
 		l.raise(number(t, arg["term"]))
 	case "submit":
-		e, fresh, older, err := l.submit(number(t, arg["term"]), number(t, arg["incarnation"]), workerArg(t, arg["worker"]), "1-1", s.now)
+		e, fresh, older, err := l.submit(number(t, arg["term"]), number(t, arg["incarnation"]), workerArg(t, arg["worker"]),
+			"1-1", s.now)
 		switch {
 		case err != nil:
 			fmt.Fprintf(out, "refused %s", fault.Of(err).Reason)
@@ -120,7 +121,8 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		s.now = s.now.Add(d)
 	case "bury":
 		for i := range number(t, arg["count"]) {
-			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}}, 1}, s.now})
+			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}},
+				1}, s.now})
 		}
 	case "size":
 		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.tombstones), len(l.floors), len(l.entries))

@@ -15,7 +15,8 @@ func TestARequestWithoutTheNonceIsRefused(t *testing.T) {
 	a, _, _ := simulatedAgent(t, c, Config{})
 	running := submit(0, 1, "")
 	mustSubmit(t, a, running)
-	for name, nonce := range map[string]string{"none": "", "another": "another", "a part of it": a.ledger.nonce[:len(a.ledger.nonce)-1]} {
+	for name, nonce := range map[string]string{"none": "", "another": "another",
+		"a part of it": a.ledger.nonce[:len(a.ledger.nonce)-1]} {
 		start, stop := submit(1, 1, ""), stopOf(running, 0)
 		start.Term, stop.Term, start.Nonce, stop.Nonce = math.MaxInt64, math.MaxInt64, nonce, nonce
 		_, err1 := a.SubmitTask(t.Context(), start)

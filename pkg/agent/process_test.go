@@ -50,11 +50,13 @@ func childMain() {
 }
 
 func child(dir, gateway string) error {
-	conn, err := grpc.NewClient(gateway, append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(gateway, append(DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		return err
 	}
-	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, LogMaxBytes: childLogBytes, LogKeep: childLogKeep})
+	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, LogMaxBytes: childLogBytes,
+		LogKeep: childLogKeep})
 	if err != nil {
 		return err
 	}
@@ -151,12 +153,14 @@ func (s signed) nonce(id string) string {
 	return s.c.nonces[id]
 }
 
-func (s signed) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest, o ...grpc.CallOption) (*controlv1.SubmitTaskAnswer, error) {
+func (s signed) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest,
+	o ...grpc.CallOption) (*controlv1.SubmitTaskAnswer, error) {
 	req.Nonce = s.nonce(req.GetExecutor())
 	return s.ExecutorClient.SubmitTask(ctx, req, o...)
 }
 
-func (s signed) StopTask(ctx context.Context, req *controlv1.StopTaskRequest, o ...grpc.CallOption) (*controlv1.StopTaskAnswer, error) {
+func (s signed) StopTask(ctx context.Context, req *controlv1.StopTaskRequest,
+	o ...grpc.CallOption) (*controlv1.StopTaskAnswer, error) {
 	req.Nonce = s.nonce(req.GetExecutor())
 	return s.ExecutorClient.StopTask(ctx, req, o...)
 }
@@ -240,7 +244,8 @@ func TestProcessEnvironment(t *testing.T) {
 	req := submit(3, 1, "sh", "-c", `echo $BERTH_JOB $BERTH_STAGE $BERTH_WORKER_INDEX $BERTH_WORKER_NUMBER $BERTH_EXECUTOR $BERTH_EPOCH $MORE; cat $BERTH_PAYLOAD_FILE; pwd; echo oops >&2; exit 7`)
 	req.Task.Env = map[string]string{"MORE": "more", "BERTH_JOB": "forged"}
 	req.Task.Payload = []byte("payload\n")
-	if got := mustSubmit(t, a, req); got.Worker.State != berthv1.Assignment_RUNNING && got.Worker.State != berthv1.Assignment_FAILED {
+	if got := mustSubmit(t, a, req); got.Worker.State != berthv1.Assignment_RUNNING &&
+		got.Worker.State != berthv1.Assignment_FAILED {
 		t.Fatal(got)
 	}
 	w := c.awaitState(t, key(3), "FAILED")
@@ -305,7 +310,8 @@ func TestProcessStubborn(t *testing.T) {
 	mustSubmit(t, a, req)
 	grandchild := f.pid(t)
 	answer, err := tryStop(t.Context(), a, stopOf(req, 3*time.Second))
-	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTING && answer.Worker.State != berthv1.Assignment_EVICTED {
+	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTING &&
+		answer.Worker.State != berthv1.Assignment_EVICTED {
 		t.Fatal(answer, err)
 	}
 	if heard := f.line(t); heard != "heard" {
@@ -429,7 +435,8 @@ func TestProcessKeeperKilled(t *testing.T) {
 	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
 	f := newFIFO(t)
-	mustSubmit(t, a, submit(0, 1, "sh", "-c", "sleep 1000 & echo $! >"+f.path+"; setsid sh -c 'echo $$ >"+f.path+"; exec sleep 1000' & echo $$ >"+f.path+"; wait"))
+	mustSubmit(t, a, submit(0, 1, "sh", "-c",
+		"sleep 1000 & echo $! >"+f.path+"; setsid sh -c 'echo $$ >"+f.path+"; exec sleep 1000' & echo $$ >"+f.path+"; wait"))
 	pids := []int{f.pid(t), f.pid(t), f.pid(t)}
 	var keeper process
 	if err := readJSON(filepath.Join(dir, "workers", "job", "stage.0.1.100", fileClaim), &keeper); err != nil {

@@ -87,7 +87,8 @@ func (k *keptWorker) conclude(err error) {
 	}
 	k.settle("")
 	if err := scrub(k.dir); err != nil {
-		k.driver.log.Warn("environment, arguments and payload of an ended worker were not removed", "dir", k.dir, "error", err)
+		k.driver.log.Warn("environment, arguments and payload of an ended worker were not removed", "dir", k.dir, "error",
+			err)
 	}
 	if exit.Problem == "" && !exit.Stopped && *exit.Code != 0 {
 		exit.Problem = describe(*exit.Code, exit.Signal)
@@ -110,7 +111,8 @@ func (k *keptWorker) abandoned() (Exit, error) {
 	if err := killSession(k.keeper, variables, k.driver.closing); err != nil {
 		return Exit{}, err
 	}
-	return Exit{Problem: "the keeper was killed, the exit code is unknown: " + k.keeperErrors(), Stopped: has(k.dir, fileStopping)}, nil
+	return Exit{Problem: "the keeper was killed, the exit code is unknown: " + k.keeperErrors(),
+		Stopped: has(k.dir, fileStopping)}, nil
 }
 
 // keeperErrors returns the end of the keeper's own error output.

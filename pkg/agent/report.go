@@ -60,7 +60,8 @@ func (l *ledger) answered(answer *controlv1.ExecutorReportAnswer) (forgotten []i
 		}
 	}
 	for _, w := range answer.GetEnded() {
-		id := identity{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}}, w.GetEpoch()}
+		id := identity{model.Worker{Job: w.GetJob(), Stage: w.GetStage(),
+			ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}}, w.GetEpoch()}
 		if e := l.entries[id]; e != nil && e.state.Terminal() {
 			delete(l.entries, id)
 			forgotten = append(forgotten, id)
@@ -106,5 +107,6 @@ func (e *entry) wire() *controlv1.WorkerReport {
 }
 
 func (i identity) compare(o identity) int {
-	return cmp.Or(cmp.Compare(i.Job, o.Job), cmp.Compare(i.Stage, o.Stage), i.ID.Compare(o.ID), cmp.Compare(i.Epoch, o.Epoch))
+	return cmp.Or(cmp.Compare(i.Job, o.Job), cmp.Compare(i.Stage, o.Stage), i.ID.Compare(o.ID),
+		cmp.Compare(i.Epoch, o.Epoch))
 }

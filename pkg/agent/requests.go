@@ -137,7 +137,8 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 			err := a.stopWorker(id, w, grace)
 			a.mu.Lock()
 			if err != nil {
-				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s could not be signalled to stop", id.Worker).Because(err)
+				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s could not be signalled to stop",
+					id.Worker).Because(err)
 			}
 		}
 		if e.state == model.WorkerStarting {
@@ -231,7 +232,8 @@ func identityOf(ref *controlv1.WorkerRef) (identity, error) {
 	case ref.GetIndex() < 0:
 		return identity{}, fault.BadField(fault.ReasonInvalid, "worker.index", "must not be negative, got %d", ref.GetIndex())
 	case ref.GetNumber() < 0:
-		return identity{}, fault.BadField(fault.ReasonInvalid, "worker.number", "must not be negative, got %d", ref.GetNumber())
+		return identity{}, fault.BadField(fault.ReasonInvalid, "worker.number", "must not be negative, got %d",
+			ref.GetNumber())
 	case ref.GetEpoch() <= 0:
 		return identity{}, fault.BadField(fault.ReasonRequired, "worker.epoch", "must be positive, got %d", ref.GetEpoch())
 	}

@@ -122,7 +122,8 @@ func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
 	c.owned = true
 	log := &lines{text: "the ID belongs to another agent"}
 	address, _ := c.serve(t, porttest.Hold(t))
-	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
+	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address),
+		Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
 	if n := log.count.Load(); n != 1 {
 		t.Errorf("said %d times", n)
@@ -171,7 +172,8 @@ func TestTheSecretIsKept(t *testing.T) {
 	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Config{ID: "host", Driver: NewFunctions(nil), Conn: dial(t, address), Dir: dir, Log: quiet()}); err == nil || !strings.Contains(err.Error(), secretFile) {
+	if _, err := New(Config{ID: "host", Driver: NewFunctions(nil), Conn: dial(t, address), Dir: dir,
+		Log: quiet()}); err == nil || !strings.Contains(err.Error(), secretFile) {
 		t.Errorf("an empty secret: %v", err)
 	}
 }

@@ -20,12 +20,17 @@ func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 	}{
 		{"", "KIND", false}, {"KIND", "KIND", true}, {"KIND", "KIN", false}, {"KIND", "kind", false},
 		{"*", "KIND", true}, {"*", "PATH", true}, {"LD_*", "LD_PRELOAD", false},
-		{"*", "LD_PRELOAD", false}, {"*", "LD_AUDIT", false}, {"*", "DYLD_INSERT_LIBRARIES", false}, {"*", "GLIBC_TUNABLES", false},
-		{"*", "BASH_ENV", false}, {"*", "ENV", false}, {"*", "PYTHONPATH", false}, {"*", "PERL5LIB", false}, {"*", "RUBYOPT", false},
+		{"*", "LD_PRELOAD", false}, {"*", "LD_AUDIT", false}, {"*", "DYLD_INSERT_LIBRARIES", false},
+		{"*", "GLIBC_TUNABLES", false},
+		{"*", "BASH_ENV", false}, {"*", "ENV", false}, {"*", "PYTHONPATH", false}, {"*", "PERL5LIB", false},
+		{"*", "RUBYOPT", false},
 		{"*", "NODE_OPTIONS", false}, {"*", "ENVIRONMENT", true}, {"*", "NODE_OPTIONS_MORE", true},
-		{"*", "BASH_FUNC_x%%", false}, {"*", "GCONV_PATH", false}, {"*", "LOCPATH", false}, {"*", "HOSTALIASES", false}, {"*", "TERMINFO", false},
-		{"*", "JAVA_TOOL_OPTIONS", false}, {"*", "JDK_JAVA_OPTIONS", false}, {"*", "_JAVA_OPTIONS", false}, {"*", "JAVA_HOME", true},
-		{"*", "PERLLIB", false}, {"*", "RUBYLIB", false}, {"*", "NODE_PATH", false}, {"*", "LUA_INIT_5_4", false}, {"*", "LUA_PATH", false},
+		{"*", "BASH_FUNC_x%%", false}, {"*", "GCONV_PATH", false}, {"*", "LOCPATH", false}, {"*", "HOSTALIASES", false},
+		{"*", "TERMINFO", false},
+		{"*", "JAVA_TOOL_OPTIONS", false}, {"*", "JDK_JAVA_OPTIONS", false}, {"*", "_JAVA_OPTIONS", false},
+		{"*", "JAVA_HOME", true},
+		{"*", "PERLLIB", false}, {"*", "RUBYLIB", false}, {"*", "NODE_PATH", false}, {"*", "LUA_INIT_5_4", false},
+		{"*", "LUA_PATH", false},
 		{"*", "GIT_SSH_COMMAND", false}, {"*,GIT_SSH_COMMAND", "GIT_SSH_COMMAND", true}, {"*", "GIT_COMMIT", true},
 		{"*,LD_PRELOAD", "LD_PRELOAD", true}, {"LD_PRELOAD", "LD_PRELOAD", true}, {"*,LD_PRELOAD", "LD_AUDIT", false},
 		{"", "BERTH_JOB", true}, // never taken from a task
@@ -46,7 +51,8 @@ func TestAVariableThatIsNotAllowedIsRefused(t *testing.T) {
 	a, _, _ := processAgent(t, dir)
 	order := submit(0, 1, "true")
 	order.Task.Env = map[string]string{"LD_PRELOAD": "./payload"}
-	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonNotAllowed) || !strings.Contains(err.Error(), `"LD_PRELOAD"`) {
+	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonNotAllowed) ||
+		!strings.Contains(err.Error(), `"LD_PRELOAD"`) {
 		t.Errorf("%v", err)
 	}
 	if dirs, _ := filepath.Glob(filepath.Join(dir, "workers", "*", "*")); len(dirs) != 0 {
@@ -107,7 +113,8 @@ func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
 			t.Errorf("%s is left: %s, %v", e.Name(), text, err)
 		}
 	}
-	if out, err := os.ReadFile(filepath.Join(worker, fileStdout)); err != nil || !strings.HasSuffix(string(out), "\npayload-secret\n") {
+	if out, err := os.ReadFile(filepath.Join(worker, fileStdout)); err != nil ||
+		!strings.HasSuffix(string(out), "\npayload-secret\n") {
 		t.Errorf("it read %q, %v", out, err)
 	}
 }
@@ -117,7 +124,8 @@ func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
 func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileWorker)
-	p := plan{Spec: Spec{UID: "1-1", Args: []string{"argument-secret"}, Env: map[string]string{"A": "env-secret"}}, Env: []string{"A=env-secret"}}
+	p := plan{Spec: Spec{UID: "1-1", Args: []string{"argument-secret"}, Env: map[string]string{"A": "env-secret"}},
+		Env: []string{"A=env-secret"}}
 	if err := writeJSON(path, p); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +222,8 @@ func FuzzWorkerJSON(f *testing.F) {
 		}
 		if scrub(dir) == nil {
 			var p plan
-			if err := readJSON(filepath.Join(dir, fileWorker), &p); err != nil || p.Env != nil || p.Spec.Env != nil || p.Spec.Args != nil || p.Spec.Payload != nil {
+			if err := readJSON(filepath.Join(dir, fileWorker), &p); err != nil || p.Env != nil || p.Spec.Env != nil ||
+				p.Spec.Args != nil || p.Spec.Payload != nil {
 				t.Errorf("left: %+v, %v", p, err)
 			}
 		}

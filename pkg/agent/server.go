@@ -54,7 +54,8 @@ func (s *Server) Add(a *Agent) {
 }
 
 // SubmitTask implements the Executor service.
-func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer,
+	error) {
 	a, err := s.agent(req.GetExecutor())
 	if err != nil {
 		return nil, err
@@ -64,12 +65,14 @@ func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskReques
 
 // SubmitTasks implements the Executor service. It begins all starts before it waits for
 // the first.
-func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer,
+	error) {
 	waiting, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	starts := req.GetOrders()
 	if len(starts) > wire.MaxStartRequests {
-		return nil, fault.BadField(fault.ReasonTooLarge, "orders", "must be at most %d, got %d", wire.MaxStartRequests, len(starts))
+		return nil, fault.BadField(fault.ReasonTooLarge, "orders", "must be at most %d, got %d", wire.MaxStartRequests,
+			len(starts))
 	}
 	accepted, failures := make([]*submission, len(starts)), make([]error, len(starts))
 	for i, start := range starts {
@@ -86,7 +89,8 @@ func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequ
 			continue
 		}
 		w := single.GetWorker()
-		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Sequence: single.GetSequence()}
+		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Signal: w.GetSignal(),
+			Error: w.GetError(), Sequence: single.GetSequence()}
 	}
 	return answer, nil
 }
@@ -97,9 +101,11 @@ func (s *Server) accept(req *controlv1.SubmitTasksRequest, start *controlv1.Subm
 		return nil, err
 	}
 	return a.accept(&controlv1.SubmitTaskRequest{
-		Term: req.GetTerm(), Executor: start.GetExecutor(), Incarnation: start.GetIncarnation(), Attempt: start.GetAttempt(), Task: req.GetTask(), Nonce: start.GetNonce(),
+		Term: req.GetTerm(), Executor: start.GetExecutor(), Incarnation: start.GetIncarnation(), Attempt: start.GetAttempt(),
+		Task: req.GetTask(), Nonce: start.GetNonce(),
 		Worker: &controlv1.WorkerRef{
-			Job: req.GetJob(), Stage: req.GetStage(), Index: start.GetIndex(), Number: start.GetNumber(), Epoch: req.GetEpoch(), Uid: req.GetUid(),
+			Job: req.GetJob(), Stage: req.GetStage(), Index: start.GetIndex(), Number: start.GetNumber(), Epoch: req.GetEpoch(),
+			Uid: req.GetUid(),
 		},
 	})
 }

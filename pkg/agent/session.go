@@ -53,7 +53,8 @@ const (
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		}),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
@@ -266,9 +267,11 @@ func checkRegistered(answer *controlv1.RegisterAnswer) (every time.Duration, err
 	case answer.GetIncarnation() <= 0:
 		return 0, fault.BadField(fault.ReasonInvalid, "incarnation", "must be positive, got %d", answer.GetIncarnation())
 	case answer.GetAssignerTerm() < 0:
-		return 0, fault.BadField(fault.ReasonInvalid, "assigner_term", "must not be negative, got %d", answer.GetAssignerTerm())
+		return 0, fault.BadField(fault.ReasonInvalid, "assigner_term", "must not be negative, got %d",
+			answer.GetAssignerTerm())
 	case every < shortestEvery || every > longestEvery:
-		return 0, fault.BadField(fault.ReasonInvalid, "heartbeat_every", "must be between %v and %v, got %v", shortestEvery, longestEvery, every)
+		return 0, fault.BadField(fault.ReasonInvalid, "heartbeat_every", "must be between %v and %v, got %v", shortestEvery,
+			longestEvery, every)
 	}
 	return every, nil
 }
@@ -278,7 +281,8 @@ var errSilent = errors.New("the gateway does not answer the heartbeats")
 
 // session runs one heartbeat stream until it breaks, or until its first answer takes
 // longer than the patience. It reports whether it received an answer.
-func (a *Agent) session(ctx context.Context, every, patience time.Duration, isolated *time.Timer) (answered bool, err error) {
+func (a *Agent) session(ctx context.Context, every, patience time.Duration, isolated *time.Timer) (answered bool,
+	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
@@ -326,7 +330,8 @@ func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, 
 	if a.completeDue {
 		s, a.completeDue = complete, false
 	}
-	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: nonce, Report: a.ledger.report(s)}
+	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: nonce,
+		Report: a.ledger.report(s)}
 	a.mu.Unlock()
 	if req.Report != nil || s != changes {
 		_ = stream.Send(req)
@@ -367,7 +372,8 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 // no such executor.
 func mustRegister(err error) bool {
 	reason := reasonOf(err)
-	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonOtherAgent || reason == fault.ReasonNotFound || status.Code(err) == codes.NotFound
+	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonOtherAgent || reason == fault.ReasonNotFound ||
+		status.Code(err) == codes.NotFound
 }
 
 // reasonOf returns the reason in an error of a call, or "".

@@ -159,7 +159,8 @@ func TestStartThatHangs(t *testing.T) {
 		if got := driver.order(); !slices.Equal(got, []int32{0, 1, 2}) {
 			t.Errorf("begun %v", got)
 		}
-		if s := states(a); s[0] != berthv1.Assignment_STARTING || s[1] != berthv1.Assignment_RUNNING || s[2] != berthv1.Assignment_RUNNING {
+		if s := states(a); s[0] != berthv1.Assignment_STARTING || s[1] != berthv1.Assignment_RUNNING ||
+			s[2] != berthv1.Assignment_RUNNING {
 			t.Error(s)
 		}
 		// It does not free its place a second time.
@@ -243,7 +244,8 @@ func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 		if got := driver.order(); !slices.Equal(got, []int32{0, 1}) {
 			t.Errorf("begun %v", got)
 		}
-		if answer := mustSubmit(t, a, later); answer.Worker.State != berthv1.Assignment_RUNNING || answer.Worker.Epoch != 101 {
+		if answer := mustSubmit(t, a, later); answer.Worker.State != berthv1.Assignment_RUNNING ||
+			answer.Worker.Epoch != 101 {
 			t.Error(answer)
 		}
 		if err := a.Close(); err != nil {
@@ -286,7 +288,8 @@ func TestCloseWithQueuedStarts(t *testing.T) {
 				if got := driver.order(); !slices.Equal(got, []int32{0}) {
 					t.Errorf("begun %v", got)
 				}
-				if s := states(a); stops && (s[0] != berthv1.Assignment_EVICTED || s[1] != berthv1.Assignment_EVICTED || len(s) != 2) {
+				if s := states(a); stops && (s[0] != berthv1.Assignment_EVICTED || s[1] != berthv1.Assignment_EVICTED ||
+					len(s) != 2) {
 					t.Error(s)
 				}
 				if err := a.Close(); err != nil {

@@ -110,7 +110,8 @@ func TestExecutorState10Followed(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	log := &lines{text: "another agent has taken this ID"}
 	address, _ := c.serve(t, porttest.Hold(t))
-	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
+	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address),
+		Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.registered(t, "host", 1)
 	mustSubmit(t, a, submit(0, 1, ""))
 	c.mu.Lock()
@@ -181,7 +182,8 @@ func TestAStateInAnAnswerIsNoChange(t *testing.T) {
 	if r := a.ledger.report(changes); r != nil {
 		t.Errorf("news: %v", r)
 	}
-	if r := a.ledger.report(unconfirmed); len(r.GetWorkers()) != 1 || r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
+	if r := a.ledger.report(unconfirmed); len(r.GetWorkers()) != 1 ||
+		r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
 		t.Errorf("not reported yet: %v", r)
 	}
 }
@@ -204,7 +206,8 @@ func TestSeveralStartsInOneCall(t *testing.T) {
 	if err != nil || len(answer.GetOutcomes()) != 5 {
 		t.Fatal(answer, err)
 	}
-	for i, reason := range []fault.Reason{"", fault.ReasonOtherIncarnation, fault.ReasonNotFound, "", fault.ReasonPermissionDenied} {
+	for i, reason := range []fault.Reason{"", fault.ReasonOtherIncarnation, fault.ReasonNotFound, "",
+		fault.ReasonPermissionDenied} {
 		o := answer.GetOutcomes()[i]
 		switch {
 		case reason == "" && (o.GetState() != berthv1.Assignment_RUNNING || o.GetSequence() == 0 || len(o.GetFailure()) > 0):
@@ -455,7 +458,8 @@ func TestInvalidRequests(t *testing.T) {
 		_, err1 := trySubmit(t.Context(), a, order)
 		_, err2 := tryStop(t.Context(), a, stop)
 		for _, err := range []error{err1, err2} {
-			if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !slices.ContainsFunc(f.Fields, func(v fault.Field) bool { return v.Name == field }) {
+			if f := fault.Of(err); f == nil || f.Kind != fault.Invalid ||
+				!slices.ContainsFunc(f.Fields, func(v fault.Field) bool { return v.Name == field }) {
 				t.Errorf("%s: %v", field, err)
 			}
 		}
@@ -468,7 +472,8 @@ func TestInvalidRequests(t *testing.T) {
 }
 
 func TestStartsInARequestAreBounded(t *testing.T) {
-	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder, wire.MaxStartRequests+1)})
+	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder,
+		wire.MaxStartRequests+1)})
 	if f := rpc.FromStatus(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "orders" {
 		t.Errorf("got %v", err)
 	}

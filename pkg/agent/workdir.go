@@ -86,7 +86,8 @@ func writeVerdict(v verdict) error {
 }
 
 func workerPath(root string, id identity) string {
-	return filepath.Join(root, "workers", id.Job, fmt.Sprintf("%s.%d.%d.%d", id.Stage, id.ID.Index, id.ID.Number, id.Epoch))
+	return filepath.Join(root, "workers", id.Job, fmt.Sprintf("%s.%d.%d.%d", id.Stage, id.ID.Index, id.ID.Number,
+		id.Epoch))
 }
 
 // prepare fills the directory of a worker, worker.json last.

@@ -64,7 +64,8 @@ func TestGroupDiffersForOthers(t *testing.T) {
 }
 
 func TestMatchNamesTheFirstFailedCheck(t *testing.T) {
-	host := constraint.Host{ID: "h1", SKU: "SMALL", Attributes: map[string]string{"zone": "a", "RACK": "R1"}, Pools: []string{"BLUE", "night"}}
+	host := constraint.Host{ID: "h1", SKU: "SMALL", Attributes: map[string]string{"zone": "a", "RACK": "R1"},
+		Pools: []string{"BLUE", "night"}}
 	none := constraint.Check{}
 	for _, test := range []struct {
 		name   string
@@ -73,12 +74,17 @@ func TestMatchNamesTheFirstFailedCheck(t *testing.T) {
 	}{
 		{"all equal but for case", func(*constraints) {}, none},
 		{"sku", func(c *constraints) { c.SKU = "large" }, constraint.Check{Name: "sku", Want: "large", Have: "SMALL"}},
-		{"value", func(c *constraints) { c.Attributes["Zone"] = "b" }, constraint.Check{Name: "attributes.Zone", Want: "b", Have: "a"}},
-		{"absent", func(c *constraints) { c.Attributes["disk"] = "ssd" }, constraint.Check{Name: "attributes.disk", Want: "ssd"}},
-		{"absent is not empty", func(c *constraints) { c.Attributes["disk"] = "" }, constraint.Check{Name: "attributes.disk"}},
-		{"pools", func(c *constraints) { c.Pools = []string{"red", "green"} }, constraint.Check{Name: "pools", Want: "red,green", Have: "BLUE,night"}},
+		{"value", func(c *constraints) { c.Attributes["Zone"] = "b" },
+			constraint.Check{Name: "attributes.Zone", Want: "b", Have: "a"}},
+		{"absent", func(c *constraints) { c.Attributes["disk"] = "ssd" },
+			constraint.Check{Name: "attributes.disk", Want: "ssd"}},
+		{"absent is not empty", func(c *constraints) { c.Attributes["disk"] = "" },
+			constraint.Check{Name: "attributes.disk"}},
+		{"pools", func(c *constraints) { c.Pools = []string{"red", "green"} },
+			constraint.Check{Name: "pools", Want: "red,green", Have: "BLUE,night"}},
 		{"any pool", func(c *constraints) { c.Pools = []string{"red", "Night"} }, none},
-		{"avoid", func(c *constraints) { c.Avoid = []string{"h0", "h1"} }, constraint.Check{Name: "avoid", Want: "another executor", Have: "h1"}},
+		{"avoid", func(c *constraints) { c.Avoid = []string{"h0", "h1"} },
+			constraint.Check{Name: "avoid", Want: "another executor", Have: "h1"}},
 	} {
 		c := full()
 		test.change(&c)
@@ -115,7 +121,8 @@ func TestFoldIsThatOfEqualFold(t *testing.T) {
 			t.Fatalf("%q folds to %q", r, folded)
 		}
 		if next := unicode.SimpleFold(r); constraint.Fold(string(next)) != constraint.Fold(string(r)) {
-			t.Fatalf("%q and %q are spellings of one letter, folded to %q and %q", r, next, constraint.Fold(string(r)), constraint.Fold(string(next)))
+			t.Fatalf("%q and %q are spellings of one letter, folded to %q and %q", r, next, constraint.Fold(string(r)),
+				constraint.Fold(string(next)))
 		}
 	}
 	if got := constraint.Fold("Zone-K"); got != "zone-k" {
@@ -134,7 +141,8 @@ func TestMatcherEqualsMatch(t *testing.T) {
 		}
 		m := c.Matcher()
 		for range 3 {
-			h := constraint.Host{ID: small.Draw(t, "id"), SKU: small.Draw(t, "have"), Attributes: attributes.Draw(t, "has"), Pools: rapid.SliceOfN(small, 0, 2).Draw(t, "in")}
+			h := constraint.Host{ID: small.Draw(t, "id"), SKU: small.Draw(t, "have"), Attributes: attributes.Draw(t, "has"),
+				Pools: rapid.SliceOfN(small, 0, 2).Draw(t, "in")}
 			ok, failed := m.Match(h)
 			wantOK, want := c.Match(h)
 			if ok != wantOK || failed != want {

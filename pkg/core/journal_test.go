@@ -73,7 +73,8 @@ func TestJournalRestoresTheDurableState(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if j.Len() != len(durable)-1 || registered-reported != j.Len() {
-					t.Fatalf("%d effects are pending and %d of %d outcomes reported, want %d effects", j.Len(), reported, registered, len(durable)-1)
+					t.Fatalf("%d effects are pending and %d of %d outcomes reported, want %d effects", j.Len(), reported, registered,
+						len(durable)-1)
 				}
 			},
 		})

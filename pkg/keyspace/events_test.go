@@ -22,12 +22,15 @@ func TestKeysOfEventsAreRead(t *testing.T) {
 			t.Errorf("%q is not within %q and %q", space.Event(e), from, to)
 		}
 	}
-	if got, ok := space.ParseEvent(space.EventFloor("etl", "registry")); !ok || got != (EventKey{Job: "etl", Service: "registry"}) {
+	if got, ok := space.ParseEvent(space.EventFloor("etl", "registry")); !ok ||
+		got != (EventKey{Job: "etl", Service: "registry"}) {
 		t.Errorf("a floor is read as %+v, %v", got, ok)
 	}
-	for _, key := range []string{"/berth/other/events/j/registry", "/berth/default/leaders/x", "/berth/default/events/j", "/berth/default/events/j/registry/7-1", "/berth/default/events/j/registry/x-y-z",
+	for _, key := range []string{"/berth/other/events/j/registry", "/berth/default/leaders/x", "/berth/default/events/j",
+		"/berth/default/events/j/registry/7-1", "/berth/default/events/j/registry/x-y-z",
 		"/berth/default/events/j/registry/00000001-000000000001-7fffffff", "/berth/default/events/j/registry/1-1-1",
-		"/berth/default/events/j/registry/-0000001-000000000001-1", "/berth/default/events/j/registry/100000000-000000000001-1",
+		"/berth/default/events/j/registry/-0000001-000000000001-1",
+		"/berth/default/events/j/registry/100000000-000000000001-1",
 		"/berth/default/events//registry", "/berth/default/events/j/"} {
 		if got, ok := space.ParseEvent(key); ok {
 			t.Errorf("%q is read as %+v", key, got)
@@ -58,20 +61,24 @@ func TestKeysOfEventsAreInOrder(t *testing.T) {
 	}
 	from, to = space.ServiceEvents("j", "registry", 16)
 	other := space.Event(EventKey{Job: "j", Service: "registry-2", Segment: 20})
-	if keys[3] >= from || keys[4] < from || keys[6] >= to || other >= from && other < to || !strings.HasPrefix(from, space.JobEvents("j")) {
+	if keys[3] >= from || keys[4] < from || keys[6] >= to || other >= from && other < to ||
+		!strings.HasPrefix(from, space.JobEvents("j")) {
 		t.Errorf("from segment 16 on: %q to %q", from, to)
 	}
 }
 
 func TestKeysOfSegmentsAreRead(t *testing.T) {
 	space := New("default")
-	if service, number, ok := space.ParseSegment(space.Segment("registry", 300)); !ok || service != "registry" || number != 300 {
+	if service, number, ok := space.ParseSegment(space.Segment("registry", 300)); !ok || service != "registry" ||
+		number != 300 {
 		t.Error(service, number, ok)
 	}
-	if service, number, ok := space.ParseSegment(space.NewestSegment("registry")); !ok || service != "registry" || number != 0 {
+	if service, number, ok := space.ParseSegment(space.NewestSegment("registry")); !ok || service != "registry" ||
+		number != 0 {
 		t.Error(service, number, ok)
 	}
-	for _, key := range []string{"/berth/other/segments/registry", "/berth/default/registry/chain", "/berth/default/segments/registry/x",
+	for _, key := range []string{"/berth/other/segments/registry", "/berth/default/registry/chain",
+		"/berth/default/segments/registry/x",
 		"/berth/default/segments/", "/berth/default/segments//00000001", "/berth/default/segments/registry/1",
 		"/berth/default/segments/registry/-0000001", "/berth/default/segments/registry/7fffffffffffffff"} {
 		if service, number, ok := space.ParseSegment(key); ok {

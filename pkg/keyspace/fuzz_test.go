@@ -11,10 +11,14 @@ func FuzzKeys(f *testing.F) {
 	space := New("default")
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
 	for _, text := range []string{
-		space.Key(model.Ref{Kind: model.KindReservation, Key: key, ID: "a-1"}), space.Key(model.LeaderRef(model.ServiceRegistry)),
-		space.Key(model.Ref{Kind: model.KindTaskChunk, ID: "a-1", Chunk: 12}), space.Key(model.Ref{Kind: model.KindPoison, ID: "registry/1f"}),
-		space.Event(EventKey{Job: "etl", Service: "registry", Segment: 7, Number: 1, Size: 200}), space.EventFloor("etl", "registry"),
-		space.NewestSegment("registry"), space.Segment("registry", 300), space.Prefix(), "", "/berth/default/executors/leases/a/-0001",
+		space.Key(model.Ref{Kind: model.KindReservation, Key: key, ID: "a-1"}),
+		space.Key(model.LeaderRef(model.ServiceRegistry)),
+		space.Key(model.Ref{Kind: model.KindTaskChunk, ID: "a-1", Chunk: 12}),
+		space.Key(model.Ref{Kind: model.KindPoison, ID: "registry/1f"}),
+		space.Event(EventKey{Job: "etl", Service: "registry", Segment: 7, Number: 1, Size: 200}),
+		space.EventFloor("etl", "registry"),
+		space.NewestSegment("registry"), space.Segment("registry", 300), space.Prefix(), "",
+		"/berth/default/executors/leases/a/-0001",
 		space.Segments() + "registry/7fffffffffffffff", space.Events() + "j/s/-1--1--1", space.Prefix() + "chain/chain",
 	} {
 		f.Add(text)
@@ -27,7 +31,8 @@ func FuzzKeys(f *testing.F) {
 		event, isEvent := space.ParseEvent(text)
 		switch {
 		case !isEvent:
-		case event.Segment == 0 && space.EventFloor(event.Job, event.Service) != text, event.Segment != 0 && space.Event(event) != text:
+		case event.Segment == 0 && space.EventFloor(event.Job, event.Service) != text, event.Segment != 0 &&
+			space.Event(event) != text:
 			t.Errorf("ParseEvent(%q) = %+v", text, event)
 		}
 		service, number, isSegment := space.ParseSegment(text)

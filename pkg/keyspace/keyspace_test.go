@@ -12,9 +12,10 @@ func TestKeyAndParse(t *testing.T) {
 	space := New("default")
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
 	refs := map[model.Ref]string{
-		{Kind: model.KindLeader, ID: model.ServiceRegistry}:               "/berth/default/leaders/registry",
-		{Kind: model.KindChain, ID: model.ServiceExecutorState}:           "/berth/default/executor-state/chain",
-		{Kind: model.KindReservation, Key: key, ID: "a-1"}:                "/berth/default/registry/reservations/etl/map/main/a-1",
+		{Kind: model.KindLeader, ID: model.ServiceRegistry}:     "/berth/default/leaders/registry",
+		{Kind: model.KindChain, ID: model.ServiceExecutorState}: "/berth/default/executor-state/chain",
+		{Kind: model.KindReservation, Key: key,
+			ID: "a-1"}: "/berth/default/registry/reservations/etl/map/main/a-1",
 		{Kind: model.KindStage, Key: model.Key{Job: "etl", Stage: "map"}}: "/berth/default/registry/stages/etl/map",
 		{Kind: model.KindExecutor, ID: "host-1"}:                          "/berth/default/executors/records/host-1",
 		{Kind: model.KindLive, ID: "host-1"}:                              "/berth/default/executors/live/host-1",

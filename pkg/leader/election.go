@@ -53,7 +53,8 @@ func New(cfg Config) (*Election, error) {
 		cfg.TTL = DefaultTTL
 	}
 	if cfg.TTL < MinTTL || cfg.TTL > MaxTTL {
-		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the TTL of leadership must be between %v and %v, got %v", MinTTL, MaxTTL, cfg.TTL)
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the TTL of leadership must be between %v and %v, got %v",
+			MinTTL, MaxTTL, cfg.TTL)
 	}
 	if c := cfg.Candidate; c.ID == "" || !utf8.ValidString(c.ID+c.Instance+c.Address+c.Version) {
 		return nil, errors.New("leader: the candidate needs an ID, and all its fields must be valid UTF-8")

@@ -64,7 +64,8 @@ func newElection(t *testing.T, s store.Store, key, id string) *leader.Election {
 // newElectionFor is newElection with a TTL.
 func newElectionFor(t *testing.T, s store.Store, key, id string, ttl time.Duration) *leader.Election {
 	t.Helper()
-	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl, Candidate: leader.Candidate{ID: id, Instance: id + "-x", Address: id + ":1", Version: "v1"}})
+	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl,
+		Candidate: leader.Candidate{ID: id, Instance: id + "-x", Address: id + ":1", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

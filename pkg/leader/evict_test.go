@@ -221,8 +221,11 @@ func TestAnEvictIsRetriedUntilItIsPossible(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(f *store.Fake, b *standby, until time.Time){
 		"no answer about alarms": lost(func(c store.Call) bool { return c.Method == store.MethodAlarms }),
-		"evicts are lost":        lost(func(c store.Call) bool { return c.Method == store.MethodTxn && c.Txn.Then[0].Delete }),
-		"nothing is written":     lost(func(c store.Call) bool { return c.Method == store.MethodTxn }),
+		"evicts are lost": lost(func(c store.Call) bool {
+			return c.Method == store.MethodTxn &&
+				c.Txn.Then[0].Delete
+		}),
+		"nothing is written": lost(func(c store.Call) bool { return c.Method == store.MethodTxn }),
 		"an alarm": func(f *store.Fake, _ *standby, until time.Time) {
 			f.SetAlarms("NOSPACE")
 			time.AfterFunc(time.Until(until), func() { f.SetAlarms() })

@@ -70,7 +70,8 @@ func BenchmarkRoundOf64(b *testing.B) {
 	driver := newScribe(b)
 	slate := &slate{revision: 1}
 	log := store.NewCommitter(slate, store.CommitterConfig{
-		LeaderKey: space.Key(model.LeaderRef(service)), Term: 1, ChainKey: space.Key(model.Ref{Kind: model.KindChain, ID: service}),
+		LeaderKey: space.Key(model.LeaderRef(service)), Term: 1,
+		ChainKey: space.Key(model.Ref{Kind: model.KindChain, ID: service}),
 	})
 	if _, err := driver.Lead(b.Context(), loop.Leading{
 		Term: 1, Log: log, Grant: func(context.Context, time.Duration) (int64, error) { return 1, nil },
@@ -106,7 +107,8 @@ func BenchmarkEventsOf64(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		batch.Changes = append(batch.Changes, store.Change{KV: store.KV{Key: space.Key(l.Ref()), Value: value, Create: 2, Mod: 2}})
+		batch.Changes = append(batch.Changes, store.Change{KV: store.KV{Key: space.Key(l.Ref()), Value: value, Create: 2,
+			Mod: 2}})
 		batch.Skipped = append(batch.Skipped, store.Change{KV: store.KV{
 			Key: fmt.Sprintf("%sjob-%d/%s/00000001-%012x-80", space.Events(), i, model.ServiceRegistry, i), Create: 2, Mod: 2,
 		}})

@@ -48,11 +48,14 @@ func CheckClaims(request any, revision int64, term func(service string) int64, r
 	leads, reached, err := read(service)
 	switch {
 	case err != nil:
-		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "cannot read the leader key of %s to check the term; the request was not applied", service).Because(err)
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable,
+			"cannot read the leader key of %s to check the term; the request was not applied", service).Because(err)
 	case newer && claimed != leads:
-		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm, "the %s of term %d does not lead; its term is %d", service, claimed, leads)
+		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm, "the %s of term %d does not lead; its term is %d",
+			service, claimed, leads)
 	case known > reached:
-		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the request names revision %d, but the store has reached %d", known, reached)
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid,
+			"the request names revision %d, but the store has reached %d", known, reached)
 	case newer:
 		return model.Leads{Service: service, Term: claimed}, nil
 	}

@@ -42,14 +42,16 @@ func TestARequestOfALeaderIsHeldAgainstTheStore(t *testing.T) {
 		{"a term ahead and the highest revision", call{120, math.MaxInt64}, nil, fault.ReasonInvalid, 1},
 	} {
 		reads := 0
-		first, err := loop.CheckClaims(c.request, 100, func(string) int64 { return 90 }, func(service string) (int64, int64, error) {
-			reads++
-			if service != model.ServiceRegistry {
-				t.Errorf("%s: reads the leader of %q", c.name, service)
-			}
-			return 120, 130, nil
-		})
-		if first != c.first || reads != c.reads || (c.reason == "") != (err == nil) || c.reason != "" && !fault.Is(err, c.reason) {
+		first, err := loop.CheckClaims(c.request, 100, func(string) int64 { return 90 },
+			func(service string) (int64, int64, error) {
+				reads++
+				if service != model.ServiceRegistry {
+					t.Errorf("%s: reads the leader of %q", c.name, service)
+				}
+				return 120, 130, nil
+			})
+		if first != c.first || reads != c.reads || (c.reason == "") != (err == nil) || c.reason != "" &&
+			!fault.Is(err, c.reason) {
 			t.Errorf("%s: %v, %v, %d reads", c.name, first, err, reads)
 		}
 	}
@@ -84,7 +86,8 @@ func TestMadeUpTermsAreReadOneAtATime(t *testing.T) {
 		r := run(t, s, "a", nil)
 		r.awaitLead(t, true)
 		w.stalled.Store(true) // from now on the view shows nothing
-		res, err := w.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(space.Key(model.LeaderRef(model.ServiceRegistry)), nil)}})
+		put := store.Put(space.Key(model.LeaderRef(model.ServiceRegistry)), nil)
+		res, err := w.Txn(t.Context(), store.Txn{Then: []store.Op{put}})
 		if err != nil {
 			t.Fatal(err)
 		}

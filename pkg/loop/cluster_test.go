@@ -83,7 +83,8 @@ func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, 
 }
 
 // runAs is run of a version of the program, with its core.
-func runAs(t *testing.T, s store.Store, id, version string, core func() *toy, perform func(*loop.Term, *toy, model.Action)) *replica {
+func runAs(t *testing.T, s store.Store, id, version string, core func() *toy,
+	perform func(*loop.Term, *toy, model.Action)) *replica {
 	t.Helper()
 	ttl := leader.MinTTL
 	if _, fake := s.(*watched); !fake {

@@ -71,7 +71,8 @@ type Driver[C model.Core] struct {
 }
 
 // NewDriver returns a driver of a new core.
-func NewDriver[C model.Core](core C, service string, space keyspace.Space, limits EventLimits, now func() time.Time) *Driver[C] {
+func NewDriver[C model.Core](core C, service string, space keyspace.Space, limits EventLimits,
+	now func() time.Time) *Driver[C] {
 	return &Driver[C]{
 		Core: core, service: service, space: space, now: now, limits: limits, progress: func() {},
 		leaders: map[string]leaderEntry{}, ownCommits: map[int64]struct{}{}, index: newEventIndex(space, limits.PerJob),

@@ -204,7 +204,8 @@ func TestConflictsWithoutEndEndTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.shut("g")
 	r.core.blind = true
-	if _, err := r.round(put{record: executor("a"), gate: "g"}); err == nil || !strings.Contains(err.Error(), "conflicts") {
+	if _, err := r.round(put{record: executor("a"), gate: "g"}); err == nil ||
+		!strings.Contains(err.Error(), "conflicts") {
 		t.Errorf("error %v, want one of too many conflicts", err)
 	}
 }
@@ -290,11 +291,13 @@ func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 		}
 		return store.Outcome{}
 	})
-	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); err != nil || len(replies) != 2 || r.confirmed != 1 {
+	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); err != nil || len(replies) != 2 ||
+		r.confirmed != 1 {
 		t.Fatalf("replies %v, error %v, confirmed %d times", replies, err, r.confirmed)
 	}
 	r.deposed = true
-	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); !errors.Is(err, store.ErrFenced) || len(replies) != 0 {
+	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); !errors.Is(err, store.ErrFenced) ||
+		len(replies) != 0 {
 		t.Errorf("a deposed leader answered %v, %v", replies, err)
 	}
 }

@@ -19,7 +19,8 @@ func TestDurableEventsAreTold(t *testing.T) {
 		}
 		told = append(told, fmt.Sprintf("%d events of %d", len(events), token))
 	}
-	if _, err := r.round(put{record: executor("a"), events: 2}, put{record: executor("b"), events: 1}, put{record: executor("c")}); err != nil {
+	if _, err := r.round(put{record: executor("a"), events: 2}, put{record: executor("b"), events: 1},
+		put{record: executor("c")}); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"2 events of 1", "1 events of 2"}; !slices.Equal(told, want) {

@@ -148,7 +148,8 @@ func (k *EventIndex) applyMark(c store.Change) {
 	var newest recordv1.EventSegment
 	switch {
 	case number == 0:
-		if err := proto.Unmarshal(c.Value, &newest); err == nil && newest.GetNumber() >= 1 && newest.GetNumber() <= highestSegment {
+		if err := proto.Unmarshal(c.Value, &newest); err == nil && newest.GetNumber() >= 1 &&
+			newest.GetNumber() <= highestSegment {
 			k.newest[service] = newest.GetNumber()
 		}
 	case c.Deleted:

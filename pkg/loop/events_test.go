@@ -239,7 +239,8 @@ func TestAMarkIsWrittenWithTheFirstEventThatIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.write(store.Put(space.Key(gate("g")), shut)) // not in the view yet
-	if _, err := w.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("x"), gate: "g", events: 1}}}); err != nil {
+	if _, err := w.driver.Round(t.Context(), []model.Event{model.Input{Token: 1,
+		Request: put{record: executor("x"), gate: "g", events: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, segments := s.kept(); len(segments) != 0 {
@@ -494,7 +495,8 @@ func BenchmarkEventIndex(b *testing.B) {
 	}
 	batch := store.Batch{Revision: 2}
 	for i := range int64(1000) {
-		key := space.Event(keyspace.EventKey{Job: fmt.Sprintf("job-%d", i%50), Service: model.ServiceAssigner, Segment: 1, Number: i, Size: 250})
+		key := space.Event(keyspace.EventKey{Job: fmt.Sprintf("job-%d", i%50), Service: model.ServiceAssigner, Segment: 1,
+			Number: i, Size: 250})
 		batch.Skipped = append(batch.Skipped, store.Change{KV: store.KV{Key: key, Mod: 2, Lease: 7}})
 	}
 	b.ReportAllocs()

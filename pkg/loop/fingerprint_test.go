@@ -16,7 +16,8 @@ func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 	}
 	request := func(secret string) upsert {
 		return upsert{"bad", model.Spec{Task: model.Task{
-			Command: "train", Args: []string{"--token=" + secret}, Env: map[string]string{"TOKEN": secret}, Payload: []byte(secret),
+			Command: "train", Args: []string{"--token=" + secret}, Env: map[string]string{"TOKEN": secret},
+			Payload: []byte(secret),
 		}}}
 	}
 	asked := request("hush")

@@ -86,5 +86,6 @@ func (f *fullSignal) raised() <-chan struct{} {
 
 // errFull is the answer to a write, with its outcome.
 func errFull(outcome string) error {
-	return fault.New(fault.Unavailable, fault.ReasonStoreFull, "etcd has reached its quota and takes no writes until an operator makes space; %s", outcome)
+	return fault.New(fault.Unavailable, fault.ReasonStoreFull,
+		"etcd has reached its quota and takes no writes until an operator makes space; %s", outcome)
 }

@@ -30,7 +30,8 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
-		ping{n: 7}, model.Input{Token: 1, Request: put{record: executor("a")}}, model.Input{Token: 2, Request: put{record: executor("b"), events: 1}},
+		ping{n: 7}, model.Input{Token: 1, Request: put{record: executor("a")}},
+		model.Input{Token: 2, Request: put{record: executor("b"), events: 1}},
 	})
 	if err != nil || len(actions) != 2 {
 		t.Fatalf("%+v, %v", actions, err)
@@ -63,7 +64,8 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 func TestFullStoreDefersEvents(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
-	if _, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("a")}}, ping{n: 7}}); err != nil {
+	if _, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("a")}},
+		ping{n: 7}}); err != nil {
 		t.Fatal(err)
 	}
 	r.core.told = nil
@@ -78,7 +80,8 @@ func TestFullStoreDefersEvents(t *testing.T) {
 func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
 	t.Helper()
 	reply, ok := action.(model.Reply)
-	if !ok || reply.Token != token || !fault.Is(reply.Err, fault.ReasonStoreFull) || !strings.Contains(reply.Err.Error(), "; "+outcome) {
+	if !ok || reply.Token != token || !fault.Is(reply.Err, fault.ReasonStoreFull) ||
+		!strings.Contains(reply.Err.Error(), "; "+outcome) {
 		t.Errorf("answered %+v, want token %d: %s", action, token, outcome)
 	}
 }
@@ -110,13 +113,15 @@ func TestAFullStoreLeavesOpenWhatIsUndecided(t *testing.T) {
 func TestADeposedLeaderDoesNotRefuseForAFullStore(t *testing.T) {
 	r := newRig(t)
 	r.grant = store.ErrFull
-	actions, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("a"), events: 1}}})
+	actions, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1,
+		Request: put{record: executor("a"), events: 1}}})
 	if err != nil || len(actions) != 1 {
 		t.Fatalf("a leader: %+v, %v", actions, err)
 	}
 	wantFull(t, actions[0], 1, "this call changed nothing")
 	r.deposed = true
-	actions, err = r.driver.Round(t.Context(), []model.Event{model.Input{Token: 2, Request: put{record: executor("b"), events: 1}}})
+	actions, err = r.driver.Round(t.Context(), []model.Event{model.Input{Token: 2,
+		Request: put{record: executor("b"), events: 1}}})
 	if !errors.Is(err, store.ErrFenced) || len(actions) != 0 {
 		t.Errorf("a deposed leader: %+v, %v", actions, err)
 	}
@@ -140,7 +145,8 @@ func TestAFullStoreLeavesOpenWhatIsDurableInPart(t *testing.T) {
 	first.Address = strings.Repeat("a", 200<<10) // the two need two transactions
 	second.Address = first.Address
 	actions, err := r.driver.Round(t.Context(), []model.Event{
-		model.Input{Token: 1, Request: put{record: second, before: first}}, model.Input{Token: 2, Request: put{record: executor("b")}},
+		model.Input{Token: 1, Request: put{record: second, before: first}},
+		model.Input{Token: 2, Request: put{record: executor("b")}},
 	})
 	if err != nil || len(actions) != 2 {
 		t.Fatalf("%+v, %v", actions, err)

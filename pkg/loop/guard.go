@@ -69,9 +69,13 @@ func (p *panics) list() []Panic {
 	p.expire(time.Now())
 	var list []Panic
 	for key, o := range p.all {
-		list = append(list, Panic{Peer: key.peer, Since: o.first, Message: fmt.Sprintf("its handler panicked (count %d): %s", o.n, key.what)})
+		list = append(list, Panic{Peer: key.peer, Since: o.first,
+			Message: fmt.Sprintf("its handler panicked (count %d): %s", o.n, key.what)})
 	}
-	slices.SortFunc(list, func(a, b Panic) int { return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Message, b.Message)) })
+	slices.SortFunc(list, func(a, b Panic) int {
+		return cmp.Or(cmp.Compare(a.Peer, b.Peer),
+			cmp.Compare(a.Message, b.Message))
+	})
 	return list
 }
 

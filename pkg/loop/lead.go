@@ -96,7 +96,8 @@ func (t *tenure[C]) watch(ctx context.Context) {
 
 // release answers all pending callers and waits for the outbound calls.
 func (t *tenure[C]) release() {
-	var unknown error = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended; %s", t.l.cfg.Service, outcomeUnknown)
+	var unknown error = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended; %s",
+		t.l.cfg.Service, outcomeUnknown)
 	if !t.driver.leads {
 		unknown = t.notLeader() // the core has not received any request
 	}
@@ -140,7 +141,8 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	}
 	actions, err := t.driver.Lead(ctx, t.leading())
 	if err == nil {
-		t.l.cfg.Log.Info("leading", "term", t.term.Number, "revision", t.driver.Revision(), "after", time.Since(t.leadership.Since()))
+		t.l.cfg.Log.Info("leading", "term", t.term.Number, "revision", t.driver.Revision(), "after",
+			time.Since(t.leadership.Since()))
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -274,7 +276,8 @@ func (t *tenure[C]) accept(it item[C], in *inputs) {
 	case it.resign == t.term.Number:
 		t.resigning = append(t.resigning, it)
 	case it.resign != 0:
-		it.answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "this replica of %s leads in term %d", t.l.cfg.Service, t.term.Number))
+		it.answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "this replica of %s leads in term %d",
+			t.l.cfg.Service, t.term.Number))
 	case it.ctx.Err() != nil:
 		// The caller has left; it knows that the outcome is unknown.
 	case it.read != nil:

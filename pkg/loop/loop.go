@@ -183,7 +183,8 @@ func (l *Loop[C]) Status() Status {
 // and always while the loop is idle.
 func (l *Loop[C]) Alive() error {
 	if stalled := l.stalled(); stalled > deadAfter {
-		return fault.New(fault.Internal, fault.ReasonInternal, "the core of %s hangs: no progress for %v", l.cfg.Service, stalled.Round(time.Second))
+		return fault.New(fault.Internal, fault.ReasonInternal, "the core of %s hangs: no progress for %v", l.cfg.Service,
+			stalled.Round(time.Second))
 	}
 	return nil
 }
@@ -225,9 +226,10 @@ func (l *Loop[C]) checkClaims(ctx context.Context, request any) (model.Event, er
 	if s.leadership == nil {
 		return nil, nil
 	}
-	return CheckClaims(request, s.revision, func(service string) int64 { return s.leaders[service].term }, func(service string) (term, revision int64, err error) {
-		return l.leaders.read(ctx, service)
-	})
+	return CheckClaims(request, s.revision, func(service string) int64 { return s.leaders[service].term },
+		func(service string) (term, revision int64, err error) {
+			return l.leaders.read(ctx, service)
+		})
 }
 
 // Read calls fn with the core of the serving leader, on the goroutine that owns the
@@ -266,7 +268,8 @@ func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 	select {
 	case l.inbox <- it:
 	default:
-		return nil, fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d requests are queued already: retry later", inboxSize)
+		return nil, fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d requests are queued already: retry later",
+			inboxSize)
 	}
 	select {
 	case r := <-it.reply:
@@ -330,7 +333,8 @@ func (l *Loop[C]) remember(p *Poisoned) {
 			l.unstored[id] = p.Poison
 		}
 	}
-	l.cfg.Log.Error("the core panicked; rebuilding it", "panic", p.Panic, "blamed", object, "id", id, "stored", p.stored, "stack", p.Stack)
+	l.cfg.Log.Error("the core panicked; rebuilding it", "panic", p.Panic, "blamed", object, "id", id, "stored", p.stored,
+		"stack", p.Stack)
 }
 
 // claim reports whether the item belongs to the caller of claim alone.

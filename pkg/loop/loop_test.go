@@ -48,7 +48,8 @@ func takeOver(t *testing.T, s store.Store, ttl time.Duration) {
 	}
 	// A standby follows, says who leads, and answers what any replica may.
 	for known := false; !known; {
-		if err := b.Peek(ctx, func(c *toy) { known = c.records[executor("x").Ref()] != nil }); err != nil && !fault.Is(err, fault.ReasonNotLeader) {
+		if err := b.Peek(ctx, func(c *toy) { known = c.records[executor("x").Ref()] != nil }); err != nil &&
+			!fault.Is(err, fault.ReasonNotLeader) {
 			t.Fatal(err)
 		}
 		_ = store.Sleep(ctx, time.Millisecond) // Peek looks at ctx
@@ -127,7 +128,8 @@ func TestLostLeadershipAnswersPendingCalls(t *testing.T) {
 
 func evict(t *testing.T, s store.Store) {
 	t.Helper()
-	if _, err := s.Txn(context.Background(), store.Txn{Then: []store.Op{store.Delete(space.Key(model.LeaderRef(service)))}}); err != nil {
+	if _, err := s.Txn(context.Background(),
+		store.Txn{Then: []store.Op{store.Delete(space.Key(model.LeaderRef(service)))}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -149,7 +151,8 @@ func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 			}
 			return store.Outcome{}
 		})
-		if err := a.Read(t.Context(), true, func(*toy) { t.Error("read") }); fault.Of(err) == nil || fault.Of(err).Kind != fault.Unavailable {
+		if err := a.Read(t.Context(), true, func(*toy) { t.Error("read") }); fault.Of(err) == nil ||
+			fault.Of(err).Kind != fault.Unavailable {
 			t.Errorf("answered %v", err)
 		}
 	})
@@ -289,7 +292,8 @@ func TestEventsWaitForALease(t *testing.T) {
 			evict(t, fake)
 		}()
 		time.Sleep(11 * time.Minute)
-		if _, err := a.Do(t.Context(), put{record: executor("y"), events: 1}); fault.Of(err) == nil || fault.Of(err).Kind != fault.Unavailable {
+		if _, err := a.Do(t.Context(), put{record: executor("y"), events: 1}); fault.Of(err) == nil ||
+			fault.Of(err).Kind != fault.Unavailable {
 			t.Errorf("answered %v", err)
 		}
 		fake.SetHook(nil)
@@ -430,7 +434,10 @@ func TestDeadlines(t *testing.T) {
 		s, _ := newStore()
 		a := run(t, s, "a", nil)
 		a.awaitLead(t, true)
-		if err := a.Read(t.Context(), false, func(c *toy) { c.told, c.next = nil, time.Now().Add(90*time.Minute) }); err != nil {
+		if err := a.Read(t.Context(), false, func(c *toy) {
+			c.told, c.next = nil,
+				time.Now().Add(90*time.Minute)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		told := func() (told bool) {
@@ -457,7 +464,8 @@ func TestFailingTermsArePaced(t *testing.T) {
 		s, fake := newStore()
 		var terms atomic.Int64
 		fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
-			if call.Method == store.MethodTxn && len(call.Txn.Then) == 1 && !call.Txn.Then[0].Delete && call.Txn.Then[0].Lease != 0 {
+			if call.Method == store.MethodTxn && len(call.Txn.Then) == 1 && !call.Txn.Then[0].Delete &&
+				call.Txn.Then[0].Lease != 0 {
 				terms.Add(1)
 			}
 			if call.Method == store.MethodTxn && len(call.Txn.Then) > 1 {
@@ -510,7 +518,8 @@ func TestACallThatPanicsIsAFinding(t *testing.T) {
 			t.Fatalf("term %d, was %d; panics %v", status.Term, before, status.Panics)
 		}
 		f := status.Findings(model.ServiceAssigner)[0]
-		if f.GetKind() != loop.FindingPeerPanic || f.GetObject() != "executor e" || f.GetMessage() != "its handler panicked (count 2): a lie" {
+		if f.GetKind() != loop.FindingPeerPanic || f.GetObject() != "executor e" ||
+			f.GetMessage() != "its handler panicked (count 2): a lie" {
 			t.Errorf("the finding is %v", f)
 		}
 	})

@@ -134,7 +134,8 @@ func (d *Driver[C]) poisoned(request any) error {
 
 // errPoison is the answer to a request that made a core panic.
 func errPoison(p *model.Poison) error {
-	return fault.New(fault.Internal, fault.ReasonPoison, "the request made the %s panic, was not applied and is quarantined as %s: see the findings", p.Service, p.ID)
+	return fault.New(fault.Internal, fault.ReasonPoison,
+		"the request made the %s panic, was not applied and is quarantined as %s: see the findings", p.Service, p.ID)
 }
 
 // fingerprint identifies the content of a request, and returns the part of it that is

@@ -140,7 +140,8 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 		a.awaitLead(t, false)
 		kept := poison(t, s)
 		if len(kept) != 1 || kept[0].Kind != model.PoisonRequest || kept[0].Request != "loop_test.wish" ||
-			!strings.Contains(kept[0].Content, "bad") || kept[0].Panic != "the wish bad" || !strings.Contains(kept[0].Stack, "onWish") ||
+			!strings.Contains(kept[0].Content, "bad") || kept[0].Panic != "the wish bad" ||
+			!strings.Contains(kept[0].Stack, "onWish") ||
 			kept[0].Replica != "a" || kept[0].Version != "v1" || kept[0].At.IsZero() {
 			t.Fatalf("kept %+v", kept)
 		}
@@ -190,7 +191,8 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 		if told := told(t, a); !slices.Contains(told, "held gate g") || slices.Contains(told, "changed gate g") {
 			t.Errorf("the core was told %q", told)
 		}
-		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonRecord || kept[0].Key != space.Key(gate("g")) || kept[0].Mod == 0 {
+		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonRecord ||
+			kept[0].Key != space.Key(gate("g")) || kept[0].Mod == 0 {
 			t.Fatalf("kept %+v", kept)
 		}
 		wantAside(t, a, "assigner/tasks/g")

@@ -38,7 +38,8 @@ type quarantine struct {
 }
 
 func newQuarantine() quarantine {
-	return quarantine{stored: map[string]*model.Poison{}, outdated: map[model.Ref]struct{}{}, withheld: map[model.Ref]int64{}}
+	return quarantine{stored: map[string]*model.Poison{}, outdated: map[model.Ref]struct{}{},
+		withheld: map[model.Ref]int64{}}
 }
 
 // Quarantined lists what the driver ignores.
@@ -268,11 +269,13 @@ func (d *Driver[C]) describe(p *model.Poison) Quarantined {
 		one.Object = p.Request
 		message, action = "the request", "The same request is refused."
 	case model.PoisonRecord:
-		message, action = "this version of the record", "The record is quarantined until it changes, and the capacity that it may use stays reserved."
+		message, action = "this version of the record",
+			"The record is quarantined until it changes, and the capacity that it may use stays reserved."
 	default:
 		message, action = "a decision about it", "The record is quarantined, and the capacity that it may use stays reserved."
 	}
 	one.Message = fmt.Sprintf("%s made the %s panic: %s", message, p.Service, p.Panic)
-	one.Action = action + " Another version of Berth retries. To have this version retry, delete the key " + d.space.Key(p.Ref()) + ", which contains the stack."
+	one.Action = action + " Another version of Berth retries. To have this version retry, delete the key " +
+		d.space.Key(p.Ref()) + ", which contains the stack."
 	return one
 }

@@ -22,7 +22,8 @@ func TestResignOnRequest(t *testing.T) {
 		b := run(t, s, "b", nil)
 		synctest.Wait() // it follows, and waits for its turn
 		for name, err := range map[string]error{
-			"another term": a.Resign(t.Context(), term+1), "a standby": b.Resign(t.Context(), term), "no term": a.Resign(t.Context(), 0),
+			"another term": a.Resign(t.Context(), term+1), "a standby": b.Resign(t.Context(), term),
+			"no term": a.Resign(t.Context(), 0),
 		} {
 			if !fault.Is(err, fault.ReasonNotLeader) {
 				t.Errorf("%s: %v", name, err)

@@ -156,7 +156,8 @@ func (c *toy) decide(r put, token uint64) {
 		effect.Expect = []model.Expect{{Ref: gate(r.gate), Absent: true}}
 	}
 	for range r.events {
-		effect.Events = append(effect.Events, model.JobEvent{Kind: model.EventReservationAssigned, Key: model.Key{Job: cmp.Or(r.job, "j"), Stage: "s", Name: "main"}})
+		effect.Events = append(effect.Events, model.JobEvent{Kind: model.EventReservationAssigned,
+			Key: model.Key{Job: cmp.Or(r.job, "j"), Stage: "s", Name: "main"}})
 	}
 	c.out = append(c.out, effect)
 }

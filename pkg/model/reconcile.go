@@ -34,7 +34,8 @@ const (
 	Duplicate
 )
 
-var verdictNames = [...]string{"", "AGREED", "ADOPTED", "END_TOLD", "MISSING", "AWAIT", "ZOMBIE", "OLDER_EPOCH", "MOVED", "DUPLICATE"}
+var verdictNames = [...]string{"", "AGREED", "ADOPTED", "END_TOLD", "MISSING", "AWAIT", "ZOMBIE", "OLDER_EPOCH",
+	"MOVED", "DUPLICATE"}
 
 func (v Verdict) String() string { return verdictNames[v] }
 

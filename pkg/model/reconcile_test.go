@@ -12,7 +12,8 @@ import (
 func TestExecutorState10Reconcile(t *testing.T) {
 	const here, elsewhere = 1, 2
 	running := func(change func(*model.Reported)) model.Reported {
-		r := model.Reported{Ordinal: here, Incarnation: 5, Sequence: 9, Complete: true, Listed: true, Epoch: 100, State: model.WorkerRunning}
+		r := model.Reported{Ordinal: here, Incarnation: 5, Sequence: 9, Complete: true, Listed: true, Epoch: 100,
+			State: model.WorkerRunning}
 		if change != nil {
 			change(&r)
 		}
@@ -24,7 +25,8 @@ func TestExecutorState10Reconcile(t *testing.T) {
 		return r
 	}
 	recorded := func(change func(*model.Recorded)) *model.Recorded {
-		r := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: here, State: model.WorkerRunning, Incarnation: 5, Sequence: 8}}
+		r := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: here, State: model.WorkerRunning, Incarnation: 5,
+			Sequence: 8}}
 		if change != nil {
 			change(r)
 		}
@@ -47,20 +49,27 @@ func TestExecutorState10Reconcile(t *testing.T) {
 		{"still running, to be stopped", running(nil), state(model.WorkerEvict), model.Agreed, false},
 		{"unknown", running(nil), nil, model.Zombie, true},
 		{"was LOST, and is back", running(nil), state(model.WorkerLost), model.Zombie, true},
-		{"of a higher epoch than recorded", running(func(r *model.Reported) { r.Epoch = 101 }), recorded(nil), model.Zombie, true},
+		{"of a higher epoch than recorded", running(func(r *model.Reported) { r.Epoch = 101 }), recorded(nil), model.Zombie,
+			true},
 		{"older epoch", running(func(r *model.Reported) { r.Epoch = 99 }), recorded(nil), model.OlderEpoch, true},
-		{"older epoch, the newer one ended", running(func(r *model.Reported) { r.Epoch = 99 }), state(model.WorkerCompleted), model.OlderEpoch, true},
+		{"older epoch, the newer one ended", running(func(r *model.Reported) { r.Epoch = 99 }), state(model.WorkerCompleted),
+			model.OlderEpoch, true},
 		{"on another executor", running(func(r *model.Reported) { r.Ordinal = elsewhere }), recorded(nil), model.Moved, true},
 		{"adopted", running(func(r *model.Reported) { r.Incarnation = 6 }), recorded(nil), model.Adopted, false},
 		{"another copy", running(func(r *model.Reported) { r.Incarnation = 4 }), recorded(nil), model.Duplicate, false},
-		{"another copy has none", silent(func(r *model.Reported) { r.Incarnation = 4 }), recorded(nil), model.Duplicate, false},
+		{"another copy has none", silent(func(r *model.Reported) { r.Incarnation = 4 }), recorded(nil), model.Duplicate,
+			false},
 		{"ended", running(func(r *model.Reported) { r.State = model.WorkerFailed }), recorded(nil), model.EndTold, false},
-		{"ended, reported again", running(func(r *model.Reported) { r.State = model.WorkerFailed }), nil, model.EndTold, false},
+		{"ended, reported again", running(func(r *model.Reported) { r.State = model.WorkerFailed }), nil, model.EndTold,
+			false},
 		{"missing", silent(nil), recorded(nil), model.Missing, false},
 		{"missing while starting", silent(nil), state(model.WorkerStarting), model.Missing, false},
-		{"missing after a restart", silent(func(r *model.Reported) { r.Incarnation, r.Sequence = 6, 1 }), recorded(nil), model.Missing, false},
-		{"not in a part of a report", silent(func(r *model.Reported) { r.Complete = false }), recorded(nil), model.Await, false},
-		{"acknowledged after the report", silent(func(r *model.Reported) { r.Sequence = 8 }), recorded(nil), model.Await, false},
+		{"missing after a restart", silent(func(r *model.Reported) { r.Incarnation, r.Sequence = 6, 1 }), recorded(nil),
+			model.Missing, false},
+		{"not in a part of a report", silent(func(r *model.Reported) { r.Complete = false }), recorded(nil), model.Await,
+			false},
+		{"acknowledged after the report", silent(func(r *model.Reported) { r.Sequence = 8 }), recorded(nil), model.Await,
+			false},
 		{"the order is on its way", silent(nil), state(model.WorkerAssigned), model.Await, false},
 		{"the stop is on its way", silent(nil), state(model.WorkerEvicting), model.Await, false},
 		{"not its own", silent(func(r *model.Reported) { r.Ordinal = elsewhere }), recorded(nil), model.Await, false},
@@ -79,8 +88,10 @@ func TestExecutorState10Reconcile(t *testing.T) {
 // A host returns under a new ID with its old disk and workers: they are stopped there,
 // and do not count as those of the old ID.
 func TestPitfallHostBackUnderAnotherID(t *testing.T) {
-	known := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: 1, State: model.WorkerRunning, Incarnation: 5, Sequence: 8}}
-	said := model.Reported{Ordinal: 2, Incarnation: 7, Sequence: 1, Complete: true, Listed: true, Epoch: 100, State: model.WorkerRunning}
+	known := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: 1, State: model.WorkerRunning, Incarnation: 5,
+		Sequence: 8}}
+	said := model.Reported{Ordinal: 2, Incarnation: 7, Sequence: 1, Complete: true, Listed: true, Epoch: 100,
+		State: model.WorkerRunning}
 	if got := model.Reconcile(7, said, known); got != model.Moved {
 		t.Errorf("the worker on the new id is %v", got)
 	}

@@ -26,7 +26,8 @@ const (
 	Replaced
 )
 
-var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CANCELLING", "COMPLETED", "CANCELLED", "EXPIRED", "FAILED", "REPLACED"}
+var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CANCELLING", "COMPLETED", "CANCELLED",
+	"EXPIRED", "FAILED", "REPLACED"}
 
 func (s State) String() string { return stateNames[s] }
 

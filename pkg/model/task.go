@@ -26,7 +26,8 @@ const (
 	WorkerEvicted
 )
 
-var workerStateNames = [...]string{"", "ASSIGNED", "STARTING", "RUNNING", "EVICT", "EVICTING", "COMPLETED", "FAILED", "LOST", "EVICTED"}
+var workerStateNames = [...]string{"", "ASSIGNED", "STARTING", "RUNNING", "EVICT", "EVICTING", "COMPLETED", "FAILED",
+	"LOST", "EVICTED"}
 
 func (s WorkerState) String() string { return workerStateNames[s] }
 

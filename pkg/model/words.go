@@ -96,7 +96,8 @@ func (s WorkerSet) Check(most int) error {
 	for i, r := range s {
 		switch {
 		case int64(r.First) < next || r.Last < r.First || r.Last > MaxIndex:
-			return fmt.Errorf("run %d holds indexes %d to %d, want them to rise from %d to at most %d", i, r.First, r.Last, next, MaxIndex)
+			return fmt.Errorf("run %d holds indexes %d to %d, want them to rise from %d to at most %d", i, r.First, r.Last,
+				next, MaxIndex)
 		case r.Number < 1 || r.Number > MaxNumber:
 			return fmt.Errorf("run %d has number %d, want 1 to %d", i, r.Number, MaxNumber)
 		}

@@ -88,7 +88,8 @@ func TestWorkerSetsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
 func TestImpossibleWorkerSetsAreRefused(t *testing.T) {
 	for _, bad := range []WorkerSet{
 		{{0, 1<<31 - 1, 1}}, {{-5, 3, 1}}, {{3, 2, 1}}, {{0, 1, 0}}, {{0, 1, -1}}, {{0, 1, MaxNumber + 1}},
-		{{0, 3, 1}, {3, 4, 2}}, {{4, 5, 1}, {0, 1, 1}}, {{0, MaxWorkers, 1}}, {{0, MaxWorkers - 1, 1}, {MaxIndex, MaxIndex, 1}},
+		{{0, 3, 1}, {3, 4, 2}}, {{4, 5, 1}, {0, 1, 1}}, {{0, MaxWorkers, 1}},
+		{{0, MaxWorkers - 1, 1}, {MaxIndex, MaxIndex, 1}},
 	} {
 		if bad.Check(MaxWorkers) == nil {
 			t.Errorf("%v passes", bad)

@@ -95,7 +95,8 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 	if err := v.UnmarshalExact(config); err != nil {
 		if at := decoded.FindStringSubmatch(err.Error()); at != nil && flags.Lookup(at[1]) != nil {
 			if wanted := wantedOf[flags.Lookup(at[1]).Value.Type()]; wanted != "" {
-				return badConfig(nil, "%s: must be %s; check %s and the configuration file", at[1], wanted, envName(at[1])).Because(err)
+				return badConfig(nil, "%s: must be %s; check %s and the configuration file", at[1], wanted,
+					envName(at[1])).Because(err)
 			}
 		}
 		return badConfig(nil, "an option has the wrong type: %v", err)
@@ -113,7 +114,8 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 // all names apply.
 func CheckCluster(name string) error {
 	if !model.WellNamed(name) {
-		return fault.BadField(fault.ReasonBadName, "--cluster", "must be letters, digits, '.', '_' and '-', the first a letter or digit, got %q", name)
+		return fault.BadField(fault.ReasonBadName, "--cluster",
+			"must be letters, digits, '.', '_' and '-', the first a letter or digit, got %q", name)
 	}
 	if len(name) < 1 || len(name) > maxCluster {
 		return fault.BadField(fault.ReasonBadName, "--cluster", "must be 1 to %d bytes long, got %d", maxCluster, len(name))

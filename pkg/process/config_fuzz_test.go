@@ -14,9 +14,12 @@ import (
 // Any configuration file is read or refused as a wrong one.
 func FuzzConfigurationFile(f *testing.F) {
 	for _, text := range []string{
-		"", "workers: 2\nttl: 2s\ncluster: of-file\ngateways: [a:1, b:2]\ninsecure: true\n", "workers: two\n", "ttl: 5\n", "ttl: {a: b}\n", "colour: red\n",
-		"gateways: {a: 1}\n", "- a\n", "a", "workers: 99999999999999999999\n", "workers: 1.5\n", "&a [*a]\n", "a: &a {b: *a}\n", "<<: {workers: 2}\n",
-		"workers: null\n", "? [a]\n: b\n", "\xff", "1: 2\n", "true: 1\n", "trace-ratio: .nan\n", "workers.a: 1\n", "WORKERS: 2\nworkers: 3\n",
+		"", "workers: 2\nttl: 2s\ncluster: of-file\ngateways: [a:1, b:2]\ninsecure: true\n", "workers: two\n", "ttl: 5\n",
+		"ttl: {a: b}\n", "colour: red\n",
+		"gateways: {a: 1}\n", "- a\n", "a", "workers: 99999999999999999999\n", "workers: 1.5\n", "&a [*a]\n",
+		"a: &a {b: *a}\n", "<<: {workers: 2}\n",
+		"workers: null\n", "? [a]\n: b\n", "\xff", "1: 2\n", "true: 1\n", "trace-ratio: .nan\n", "workers.a: 1\n",
+		"WORKERS: 2\nworkers: 3\n",
 	} {
 		f.Add([]byte(text))
 	}

@@ -116,7 +116,8 @@ func TestOptionsAreListedWithTheirEnvironment(t *testing.T) {
 }
 
 func TestTLSOptionsGoTogether(t *testing.T) {
-	for _, c := range []process.Common{{TLSCert: "a"}, {TLSKey: "a"}, {TLSCA: "a"}, {TLSCert: "/nowhere/a", TLSKey: "/nowhere/b"}} {
+	for _, c := range []process.Common{{TLSCert: "a"}, {TLSKey: "a"}, {TLSCA: "a"},
+		{TLSCert: "/nowhere/a", TLSKey: "/nowhere/b"}} {
 		if _, _, err := c.TLS(); fault.Of(err).Kind != fault.Invalid {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -32,7 +32,8 @@ func (f Figures) Histogram(name, help string, h *model.Histogram, labels ...stri
 		below += h.Counts[i]
 		buckets[bound.Seconds()] = below
 	}
-	f.emit <- prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, names, nil), h.Count(), h.Sum.Seconds(), buckets, values...)
+	f.emit <- prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, names, nil), h.Count(), h.Sum.Seconds(),
+		buckets, values...)
 }
 
 func (f Figures) constant(kind prometheus.ValueType, name, help string, value float64, labels []string) {

@@ -85,7 +85,8 @@ func (c Common) Announce(log *slog.Logger, l *Listeners, report func(Addresses))
 	log.Info("listening", attrs...)
 	if c.AddressFile != "" {
 		if err := writeAddresses(c.AddressFile, bound); err != nil {
-			return fault.New(fault.Precondition, fault.ReasonInvalid, "--address-file: cannot write %s", c.AddressFile).Because(err)
+			return fault.New(fault.Precondition, fault.ReasonInvalid, "--address-file: cannot write %s",
+				c.AddressFile).Because(err)
 		}
 	}
 	if report != nil {
@@ -122,7 +123,8 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 	}
 	if !loopback(host) && !secured {
 		if !c.Insecure {
-			return nil, badConfig(nil, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag, address)
+			return nil, badConfig(nil, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag,
+				address)
 		}
 		log.Warn("listening beyond loopback without TLS", "flag", flag, "address", address)
 	}

@@ -35,7 +35,8 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", FlagError(err)) })
-	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"), "YAML configuration file ["+EnvPrefix+"_CONFIG]")
+	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"),
+		"YAML configuration file ["+EnvPrefix+"_CONFIG]")
 	AddFlags(cmd.Flags(), defaults)
 	return cmd
 }

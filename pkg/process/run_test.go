@@ -86,7 +86,8 @@ func TestOperations(t *testing.T) {
 	at := func(second int64) *time.Time { t := time.Unix(second, 0).UTC(); return &t }
 	leads := func(context.Context) (process.Leadership, error) {
 		return process.Leadership{
-			Service: "registry", Replica: "a", Leader: "a", Address: "a:1", Term: 7, Since: at(7), Renewed: at(9), Revision: 8, Behind: new(int64),
+			Service: "registry", Replica: "a", Leader: "a", Address: "a:1", Term: 7, Since: at(7), Renewed: at(9), Revision: 8,
+			Behind: new(int64),
 		}, nil
 	}
 	follows := func(context.Context) (process.Leadership, error) {
@@ -110,8 +111,10 @@ func TestOperations(t *testing.T) {
 			"leading": true, "service": "registry", "replica": "a", "leader": "a", "address": "a:1", "term": 7.0,
 			"since": "1970-01-01T00:00:07Z", "renewed": "1970-01-01T00:00:09Z", "revision": 8.0, "behind": 0.0,
 		}},
-		{"follows", yes, follows, "/leaderz", 503, map[string]any{"leading": false, "reason": "etcd does not answer", "replica": "b", "revision": 5.0}},
-		{"has no leader", yes, nil, "/leaderz", 404, map[string]any{"leading": false, "reason": "this process takes part in no election"}},
+		{"follows", yes, follows, "/leaderz", 503, map[string]any{"leading": false, "reason": "etcd does not answer",
+			"replica": "b", "revision": 5.0}},
+		{"has no leader", yes, nil, "/leaderz", 404, map[string]any{"leading": false,
+			"reason": "this process takes part in no election"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := httptest.NewRecorder()

@@ -46,7 +46,8 @@ type Metrics struct {
 func NewMetrics() (*Metrics, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo())
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo(),
+		otelprom.WithoutTargetInfo())
 	if err != nil {
 		return nil, fault.New(fault.Internal, fault.ReasonInternal, "cannot make the metrics exporter").Because(err)
 	}

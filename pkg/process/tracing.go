@@ -10,7 +10,8 @@ import (
 
 // Trace starts tracing if it is configured, and counts the spans in the metrics. Client is the TLS
 // configuration for peers.
-func (c Common) Trace(ctx context.Context, service, replica string, client *tls.Config, log *slog.Logger, metrics *Metrics) (*tracing.Tracing, error) {
+func (c Common) Trace(ctx context.Context, service, replica string, client *tls.Config, log *slog.Logger,
+	metrics *Metrics) (*tracing.Tracing, error) {
 	t, err := tracing.Open(ctx, tracing.Options{
 		Config: c.Tracing, Service: service, Replica: replica, Version: Version, TLS: client, Insecure: c.Insecure, Log: log,
 	})
@@ -25,7 +26,8 @@ func (c Common) Trace(ctx context.Context, service, replica string, client *tls.
 
 func showTraces(f Figures, c tracing.Counts) {
 	f.Counter("berth_trace_spans_sent_total", "Spans that the collector accepted.", c.Sent)
-	const dropped, help = "berth_trace_spans_dropped_total", "Spans that were dropped because the queue was full or the collector did not accept them."
+	const dropped, help = "berth_trace_spans_dropped_total",
+		"Spans that were dropped because the queue was full or the collector did not accept them."
 	f.Counter(dropped, help, c.Full, "why", "full")
 	f.Counter(dropped, help, c.Failed, "why", "refused")
 }

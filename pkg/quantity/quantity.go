@@ -65,7 +65,8 @@ func parse(name, text string, number plain) (int64, error) {
 	}
 	if name == CPU {
 		if q.CmpInt64(MaxCores) > 0 {
-			return 0, fmt.Errorf("must be at most %d cores, got %s; a number without a suffix is in %s, and 2000m is two cores", MaxCores, brief(text), number.unit(name))
+			return 0, fmt.Errorf("must be at most %d cores, got %s; a number without a suffix is in %s, and 2000m is two cores",
+				MaxCores, brief(text), number.unit(name))
 		}
 		n := q.MilliValue()
 		if q.Cmp(*resource.NewMilliQuantity(n, resource.DecimalSI)) != 0 {

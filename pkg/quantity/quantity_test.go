@@ -12,9 +12,11 @@ func TestParse(t *testing.T) {
 		name, text string
 		want       int64
 	}{
-		{"cpu", "2", 2000}, {"cpu", "0", 0}, {"cpu", "0.5", 500}, {"cpu", ".25", 250}, {"cpu", "500m", 500}, {"cpu", "2000m", 2000},
+		{"cpu", "2", 2000}, {"cpu", "0", 0}, {"cpu", "0.5", 500}, {"cpu", ".25", 250}, {"cpu", "500m", 500},
+		{"cpu", "2000m", 2000},
 		{"cpu", "1.5", 1500}, {"cpu", "4096", 4_096_000}, {"cpu", "4k", 4_000_000}, {"cpu", "1e3", 1_000_000},
-		{"memory", "4", 4}, {"memory", "4Gi", 4 << 30}, {"memory", "1.5Gi", 3 << 29}, {"memory", "4G", 4e9}, {"memory", "1000m", 1},
+		{"memory", "4", 4}, {"memory", "4Gi", 4 << 30}, {"memory", "1.5Gi", 3 << 29}, {"memory", "4G", 4e9},
+		{"memory", "1000m", 1},
 		{"memory", "4294967296", 4 << 30}, {"disk", "2Ti", 2 << 40}, {"disk", "4Ei", 1 << 62},
 		{"gpu", "8", 8}, {"tokens", "2k", 2000}, {"slots", "1000m", 1},
 	} {
@@ -96,7 +98,8 @@ func TestString(t *testing.T) {
 	}{
 		{"cpu", 2000, "2000m"}, {"cpu", 0, "0"}, {"cpu", 1, "1m"},
 		{"memory", 4 << 30, "4Gi"}, {"memory", 3 << 29, "1536Mi"}, {"memory", 1000, "1000"}, {"disk", 2 << 40, "2Ti"},
-		{"gpu", 8, "8"}, {"gpu", 1 << 20, "1048576"}, {"memory", -1024, "-1024"}, {"memory", 1<<63 - 1024, "9223372036854774784"},
+		{"gpu", 8, "8"}, {"gpu", 1 << 20, "1048576"}, {"memory", -1024, "-1024"},
+		{"memory", 1<<63 - 1024, "9223372036854774784"},
 	} {
 		if got := String(c.name, c.n); got != c.want {
 			t.Errorf("%s %d: %s, want %s", c.name, c.n, got, c.want)
@@ -142,7 +145,8 @@ func TestDoubt(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"2", "500m", "4Gi", "1.5Gi", "0.0005", "1e3", "1e99", "8Ei", "-1", "", "1e1000000000", ".5", "4096", "4097", "9223372036854775808"} {
+	for _, text := range []string{"2", "500m", "4Gi", "1.5Gi", "0.0005", "1e3", "1e99", "8Ei", "-1", "", "1e1000000000",
+		".5", "4096", "4097", "9223372036854775808"} {
 		f.Add("cpu", text)
 		f.Add("memory", text)
 		f.Add("gpu", text)

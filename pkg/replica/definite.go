@@ -28,7 +28,8 @@ const (
 // served is not definite: a gateway that is called at the wrong listener must not look
 // like a peer that refuses. When ctx, the term's context, ends, the error is of kind
 // Unavailable.
-func Definite[A any](ctx context.Context, log *slog.Logger, name string, call func(ctx context.Context) (A, error)) (A, error) {
+func Definite[A any](ctx context.Context, log *slog.Logger, name string, call func(ctx context.Context) (A, error)) (A,
+	error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		answer, err := call(attempt)
@@ -37,7 +38,8 @@ func Definite[A any](ctx context.Context, log *slog.Logger, name string, call fu
 			return answer, nil
 		}
 		f := rpc.FromStatus(err)
-		open := f.Kind == fault.Unavailable || f.Kind == fault.Exhausted && f.Reason != fault.ReasonTooLarge || status.Code(err) == codes.Unimplemented
+		open := f.Kind == fault.Unavailable || f.Kind == fault.Exhausted && f.Reason != fault.ReasonTooLarge ||
+			status.Code(err) == codes.Unimplemented
 		if !open || ctx.Err() != nil {
 			return answer, f
 		}

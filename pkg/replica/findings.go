@@ -35,7 +35,8 @@ func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.
 	answer := &berthv1.ListFindingsAnswer{Findings: status.Findings(service)}
 	add := func(f Found) {
 		answer.Findings = append(answer.Findings, &berthv1.Finding{
-			Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since), Message: f.Message, Action: f.Action, Service: service,
+			Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since), Message: f.Message, Action: f.Action,
+			Service: service,
 		})
 	}
 	count := map[string]int{}

@@ -23,7 +23,8 @@ func TestFindingsOfEachKindAreLimited(t *testing.T) {
 	at := time.Unix(1000, 0)
 	var found []replica.Found
 	for i := range 40_000 {
-		found = append(found, replica.Found{Kind: "MANY", Object: fmt.Sprint(i), Since: at.Add(time.Duration(i%300) * time.Second)})
+		found = append(found, replica.Found{Kind: "MANY", Object: fmt.Sprint(i),
+			Since: at.Add(time.Duration(i%300) * time.Second)})
 		if i%10_000 == 0 {
 			found = append(found, replica.Found{Kind: "FEW", Object: fmt.Sprint(i), Since: at})
 		}
@@ -46,7 +47,8 @@ func TestFindingsOfEachKindAreLimited(t *testing.T) {
 		}
 	}
 	others := of["MANY"][200]
-	if others.GetObject() != model.OtherFindings || others.GetMessage() != "39800 more of this kind" || !others.GetSince().AsTime().Equal(at) ||
+	if others.GetObject() != model.OtherFindings || others.GetMessage() != "39800 more of this kind" ||
+		!others.GetSince().AsTime().Equal(at) ||
 		!strings.Contains(others.GetAction(), "assigner") {
 		t.Errorf("the others are %v", others)
 	}

@@ -24,7 +24,8 @@ func TestLeadershipReport(t *testing.T) {
 		t.Errorf("without a leader: -want +got:\n%s", diff)
 	}
 
-	election, err := leader.New(leader.Config{Store: f, Key: "leader", Candidate: leader.Candidate{ID: "a", Address: "a:1"}})
+	election, err := leader.New(leader.Config{Store: f, Key: "leader",
+		Candidate: leader.Candidate{ID: "a", Address: "a:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func TestLeadershipReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := page.Revision
-	want := process.Leadership{Leader: "a", Address: "a:1", Term: l.Term(), Since: &holder.Since, Revision: now - 1, Behind: behind(1)}
+	want := process.Leadership{Leader: "a", Address: "a:1", Term: l.Term(), Since: &holder.Since, Revision: now - 1,
+		Behind: behind(1)}
 	if diff := cmp.Diff(want, report(loop.Status{Revision: now - 1})); diff != "" {
 		t.Errorf("a standby: -want +got:\n%s", diff)
 	}

@@ -15,7 +15,8 @@ const metricsTimeout = 2 * time.Second
 // CollectMetrics shows the metrics of the leader's core. It calls snapshot on the loop,
 // which must be fast, and show elsewhere. A replica that does not lead shows none, so
 // that the metrics of a service are those of one replica.
-func CollectMetrics[C model.Core, S any](r *Replica, l *loop.Loop[C], snapshot func(C) S, show func(process.Figures, S)) {
+func CollectMetrics[C model.Core, S any](r *Replica, l *loop.Loop[C], snapshot func(C) S,
+	show func(process.Figures, S)) {
 	r.Metrics.Collect(func(f process.Figures) {
 		ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 		defer cancel()

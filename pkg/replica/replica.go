@@ -74,7 +74,8 @@ const gatewaySilence = 2 * time.Second
 
 // Open binds the ports and creates the clients. It does not wait for etcd or the gateway.
 // If announce is not nil, Open calls it with the addresses that the replica listens on.
-func Open(ctx context.Context, service string, config process.Service, announce func(process.Addresses)) (*Replica, error) {
+func Open(ctx context.Context, service string, config process.Service, announce func(process.Addresses)) (*Replica,
+	error) {
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
 	if err != nil {
 		return nil, err
@@ -147,7 +148,8 @@ func (r *Replica) close() {
 func (r *Replica) Go(name string, member func(ctx context.Context) error) { r.group.Go(name, member) }
 
 // NewLoop returns the loop of the service's core. If it fails, it closes the replica.
-func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C, model.Action)) (*loop.Loop[C], error) {
+func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C, model.Action)) (*loop.Loop[C],
+	error) {
 	var l *loop.Loop[C]
 	election, err := leader.New(leader.Config{
 		Store:     r.Store,
@@ -206,7 +208,8 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 
 	ready := func() error {
 		if s := l.Status(); !s.Current {
-			return fmt.Errorf("the view of etcd at %s is not current: etcd does not answer yet, or is being read", strings.Join(r.Config.Etcd, ", "))
+			return fmt.Errorf("the view of etcd at %s is not current: etcd does not answer yet, or is being read",
+				strings.Join(r.Config.Etcd, ", "))
 		}
 		return nil
 	}
@@ -267,8 +270,9 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 		role = berthv1.Replica_LEADER
 	}
 	return &berthv1.Replica{
-		Id: s.r.ID, Instance: s.r.instance, Address: s.r.address, Role: role, Revision: status.Revision, Version: process.Version,
-		Term: status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
+		Id: s.r.ID, Instance: s.r.instance, Address: s.r.address, Role: role, Revision: status.Revision,
+		Version: process.Version,
+		Term:    status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
 		Now: timestamppb.Now(),
 	}, nil
 }

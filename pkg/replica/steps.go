@@ -133,5 +133,6 @@ var stepNumbers = map[model.EventKind]string{
 
 // failures has the events of failed steps.
 var failures = []model.EventKind{
-	model.EventReservationFailed, model.EventReservationExpired, model.EventWorkerFailed, model.EventWorkerLost, model.EventWorkerRequeued,
+	model.EventReservationFailed, model.EventReservationExpired, model.EventWorkerFailed, model.EventWorkerLost,
+	model.EventWorkerRequeued,
 }

@@ -57,11 +57,13 @@ func TestStepsOverATerm(t *testing.T) {
 		for _, link := range span.Links() {
 			kind := link.Attributes[0].Value.AsString()
 			links = append(links, kind)
-			if kind == "call" && link.SpanContext.SpanID() != cause.SpanContext().SpanID() || kind == "term" && link.SpanContext.SpanID() != s.termSpan.SpanID() {
+			if kind == "call" && link.SpanContext.SpanID() != cause.SpanContext().SpanID() || kind == "term" &&
+				link.SpanContext.SpanID() != s.termSpan.SpanID() {
 				t.Errorf("%s: the link %s has another target", c.name, kind)
 			}
 		}
-		if !slices.Equal(links, c.links) || span.Name() != "reservation leased" || span.Parent().TraceID().String() != traced.ID() ||
+		if !slices.Equal(links, c.links) || span.Name() != "reservation leased" ||
+			span.Parent().TraceID().String() != traced.ID() ||
 			!span.StartTime().Equal(began.Add(c.since)) || !span.EndTime().Equal(began.Add(time.Hour)) {
 			t.Errorf("%s: %s from %v to %v, links %v", c.name, span.Name(), span.StartTime(), span.EndTime(), links)
 		}

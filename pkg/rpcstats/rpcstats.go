@@ -47,6 +47,7 @@ func telemetry(meters metric.MeterProvider, traces trace.TracerProvider) []otelg
 		traces = tracenoop.NewTracerProvider()
 	}
 	return []otelgrpc.Option{
-		otelgrpc.WithMeterProvider(meters), otelgrpc.WithTracerProvider(traces), otelgrpc.WithPropagators(propagation.TraceContext{}),
+		otelgrpc.WithMeterProvider(meters), otelgrpc.WithTracerProvider(traces),
+		otelgrpc.WithPropagators(propagation.TraceContext{}),
 	}
 }

@@ -21,7 +21,8 @@ func TestUnknownMethodsAreNotMeasured(t *testing.T) {
 	for what, traces := range map[string]trace.TracerProvider{"untraced": nil, "traced": sdktrace.NewTracerProvider()} {
 		reader := sdk.NewManualReader()
 		h := Server(sdk.NewMeterProvider(sdk.WithReader(reader)), traces)
-		for _, method := range []string{"/berth.v1.Reservations/Made", "/made.Up/GetReservation", "//", "", "berth.v1.Reservation/x", "/berth.v1.Reservations/GetReservation"} {
+		for _, method := range []string{"/berth.v1.Reservations/Made", "/made.Up/GetReservation", "//", "",
+			"berth.v1.Reservation/x", "/berth.v1.Reservations/GetReservation"} {
 			ctx := h.TagRPC(t.Context(), &stats.RPCTagInfo{FullMethodName: method})
 			h.HandleRPC(ctx, &stats.Begin{})
 			h.HandleRPC(ctx, &stats.End{Error: status.Error(codes.Unimplemented, "")})
@@ -30,7 +31,8 @@ func TestUnknownMethodsAreNotMeasured(t *testing.T) {
 		if err := reader.Collect(t.Context(), &all); err != nil {
 			t.Fatal(err)
 		}
-		if points := all.ScopeMetrics[0].Metrics[0].Data.(metricdata.Histogram[float64]).DataPoints; len(points) != 1 || points[0].Count != 1 {
+		if points := all.ScopeMetrics[0].Metrics[0].Data.(metricdata.Histogram[float64]).DataPoints; len(points) != 1 ||
+			points[0].Count != 1 {
 			t.Errorf("%s: %+v", what, points)
 		}
 	}

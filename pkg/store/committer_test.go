@@ -358,7 +358,8 @@ func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 		}
 		return store.Outcome{}
 	})
-	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrFull) {
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrFenced) ||
+		errors.Is(err, store.ErrFull) {
 		t.Errorf("it was told %+v, %v", done, err)
 	}
 }
@@ -378,7 +379,8 @@ func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
 	// Nor does it make a refusal final.
 	f, c = newTerm(t)
 	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), store.Full())
-	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) || len(done) != 0 {
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) ||
+		len(done) != 0 {
 		t.Errorf("committed %+v, %v", done, err)
 	}
 	if f.ReleaseHeld() != 0 {

@@ -43,7 +43,8 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 	// gRPC's default pauses between dials grow to two minutes, far longer than a restart
 	// of etcd takes.
 	redial := grpc.ConnectParams{
-		Backoff:           grpcbackoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
+		Backoff: grpcbackoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
+			MaxDelay: time.Second},
 		MinConnectTimeout: time.Second,
 	}
 	config := clientv3.Config{
@@ -86,7 +87,8 @@ func callContext(ctx context.Context) (context.Context, context.CancelFunc) {
 // unresponsive.
 func (e *Etcd) failed(err error) error {
 	switch known := rpctypes.Error(err); {
-	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded, errors.Is(known, rpctypes.ErrTimeout):
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded,
+		errors.Is(known, rpctypes.ErrTimeout):
 		e.members.suspect()
 	}
 	return classify(err)

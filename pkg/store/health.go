@@ -72,7 +72,10 @@ func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	for id, m := range e.listed(ctx, each) {
 		i := slices.IndexFunc(found, func(s memberStatus) bool { return s.id == id })
 		if i < 0 { // its endpoint does not answer
-			i = slices.IndexFunc(found, func(s memberStatus) bool { return slices.Contains(m.ClientURLs, withScheme(s.Endpoint)) })
+			i = slices.IndexFunc(found, func(s memberStatus) bool {
+				return slices.Contains(m.ClientURLs,
+					withScheme(s.Endpoint))
+			})
 		}
 		if i < 0 { // it is not configured as an endpoint
 			i, found = len(found), append(found, e.statuses(ctx, each, m.ClientURLs[:min(1, len(m.ClientURLs))])...)

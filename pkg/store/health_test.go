@@ -75,7 +75,8 @@ func TestInspectTellsHowEtcdIs(t *testing.T) {
 			break
 		}
 	}
-	if up, gone, _ := names(h); !slices.Equal(up, []string{"m0"}) || !slices.Equal(gone, []string{"m1", "m2"}) || h.ReadError == "" {
+	if up, gone, _ := names(h); !slices.Equal(up, []string{"m0"}) || !slices.Equal(gone, []string{"m1", "m2"}) ||
+		h.ReadError == "" {
 		t.Errorf("up %v, gone %v, read error %q", up, gone, h.ReadError)
 	}
 }

@@ -123,7 +123,10 @@ func (m *memberMonitor) probeAll() {
 	using, notifyAgain := m.all, false
 	for m.ctx.Err() == nil {
 		answering := m.answering()
-		switch fewer := slices.ContainsFunc(using, func(endpoint string) bool { return !slices.Contains(answering, endpoint) }); {
+		switch fewer := slices.ContainsFunc(using, func(endpoint string) bool {
+			return !slices.Contains(answering,
+				endpoint)
+		}); {
 		case !slices.Equal(answering, using):
 			m.use(answering...)
 			_ = Sleep(m.ctx, settleTime) // the loop checks ctx

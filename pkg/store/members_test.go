@@ -208,7 +208,8 @@ func TestSilentStreamIsSuspected(t *testing.T) {
 	d, suspected := newMonitored(t, "a", "b"), make(chan struct{}, 2)
 	d.probe = func(context.Context, string) error { suspected <- struct{}{}; return nil }
 	e.members = d.memberMonitor
-	if _, err := e.Stream(t.Context(), PageRequest{From: "a", To: "b"}, func([]KV) {}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.Stream(t.Context(), PageRequest{From: "a", To: "b"}, func([]KV) {}); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("a silent stream: %v", err)
 	}
 	<-suspected

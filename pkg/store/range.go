@@ -34,7 +34,8 @@ func rangeOnce(ctx context.Context, s Store, prefix string, skip []string) ([]KV
 	var kvs []KV
 	var revision int64
 	for _, span := range spans(prefix, skip) {
-		at, err := read(ctx, s, PageRequest{From: span[0], To: span[1], Revision: revision}, func(part []KV) { kvs = append(kvs, part...) })
+		at, err := read(ctx, s, PageRequest{From: span[0], To: span[1], Revision: revision},
+			func(part []KV) { kvs = append(kvs, part...) })
 		if err != nil {
 			return nil, 0, err
 		}

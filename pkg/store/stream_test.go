@@ -68,7 +68,8 @@ func TestKeysGoOnWhereTheirStreamWasCompacted(t *testing.T) {
 	if err := store.Keys(t.Context(), s, "p/", func(part []store.KV) { got = append(got, part...) }); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(names(got), []string{"p/a", "p/b", "p/c"}) || s.asked[1].From != "p/b\x00" || s.asked[1].Revision != 0 {
+	if !slices.Equal(names(got), []string{"p/a", "p/b", "p/c"}) || s.asked[1].From != "p/b\x00" ||
+		s.asked[1].Revision != 0 {
 		t.Errorf("%v, asked %+v", names(got), s.asked)
 	}
 }

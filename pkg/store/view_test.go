@@ -120,7 +120,8 @@ func (w *oldWatch) Next(ctx context.Context) (store.Batch, error) {
 // A member of etcd that is cut from the others answers, and tells nothing new: where
 // more is known, another takes its place.
 func TestViewReplacesAWatchThatIsLeftBehind(t *testing.T) {
-	for name, tell := range map[string]func(*store.View, int64){"wanted": (*store.View).Want, "known": (*store.View).Know} {
+	for name, tell := range map[string]func(*store.View, int64){"wanted": (*store.View).Want,
+		"known": (*store.View).Know} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := store.NewFake(store.FakeConfig{})

@@ -49,7 +49,8 @@ func (c Config) collector(insecure bool) (collector, error) {
 		return collector{u.Host, false}, nil
 	case "http":
 		if !local && !insecure {
-			return collector{}, badEndpoint("%q has no TLS and is beyond loopback: use https:// or add --insecure", c.OTLPEndpoint)
+			return collector{}, badEndpoint("%q has no TLS and is beyond loopback: use https:// or add --insecure",
+				c.OTLPEndpoint)
 		}
 		return collector{u.Host, true}, nil
 	}

@@ -42,7 +42,8 @@ const maxLinks = 64
 // Batch starts a span for work on several reservations. If they have one trace in common, the span is in
 // that trace. Otherwise it is in a new trace with links to theirs. If none of them is traced, Batch
 // starts no span. A span that is never ended is never sent.
-func Batch(ctx context.Context, tracer trace.Tracer, name string, reservations []model.Trace, o ...trace.SpanStartOption) (context.Context, trace.Span) {
+func Batch(ctx context.Context, tracer trace.Tracer, name string, reservations []model.Trace,
+	o ...trace.SpanStartOption) (context.Context, trace.Span) {
 	var origins []trace.SpanContext
 	seen := map[model.Trace]bool{}
 	for _, t := range reservations {

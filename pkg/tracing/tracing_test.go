@@ -26,7 +26,8 @@ const (
 func recorded(t *testing.T, ratio float64) (*Tracing, func() tracetest.SpanStubs) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
-	traces, err := open(Options{Config: Config{TraceRatio: ratio}, Service: "test", Log: slog.New(slog.DiscardHandler)}, exporter)
+	traces, err := open(Options{Config: Config{TraceRatio: ratio}, Service: "test", Log: slog.New(slog.DiscardHandler)},
+		exporter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,8 @@ func TestBatch(t *testing.T) {
 		span.End()
 		got := sent()[len(sent())-1]
 		id := got.SpanContext.TraceID().String()
-		if got.Name != c.name || len(got.Links) != c.link || c.id != "" && id != c.id || c.id == "" && (id == first.ID() || id == second.ID()) {
+		if got.Name != c.name || len(got.Links) != c.link || c.id != "" && id != c.id || c.id == "" &&
+			(id == first.ID() || id == second.ID()) {
 			t.Errorf("%s: trace %s, links %v", c.name, id, got.Links)
 		}
 	}

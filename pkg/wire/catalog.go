@@ -14,16 +14,19 @@ import (
 func SKU(s *model.SKU) *berthv1.Sku {
 	m := &berthv1.Sku{Name: s.Name, Resources: s.Resources, Attributes: s.Attributes, UpdatedAt: Timestamp(s.UpdatedAt)}
 	if rule := s.Scale; rule != nil {
-		m.Scale = &berthv1.ScaleRule{MinIdle: rule.MinIdle, MaxIdle: rule.MaxIdle, MinSize: rule.MinSize, MaxSize: rule.MaxSize}
+		m.Scale = &berthv1.ScaleRule{MinIdle: rule.MinIdle, MaxIdle: rule.MaxIdle, MinSize: rule.MinSize,
+			MaxSize: rule.MaxSize}
 	}
 	return m
 }
 
 // SKUOf converts a SKU back.
 func SKUOf(m *berthv1.Sku) *model.SKU {
-	s := &model.SKU{Name: m.GetName(), Resources: resource.Vector(m.GetResources()), Attributes: m.GetAttributes(), UpdatedAt: Time(m.GetUpdatedAt())}
+	s := &model.SKU{Name: m.GetName(), Resources: resource.Vector(m.GetResources()), Attributes: m.GetAttributes(),
+		UpdatedAt: Time(m.GetUpdatedAt())}
 	if rule := m.GetScale(); rule != nil {
-		s.Scale = &model.ScaleRule{MinIdle: rule.GetMinIdle(), MaxIdle: rule.MaxIdle, MinSize: rule.GetMinSize(), MaxSize: rule.MaxSize}
+		s.Scale = &model.ScaleRule{MinIdle: rule.GetMinIdle(), MaxIdle: rule.MaxIdle, MinSize: rule.GetMinSize(),
+			MaxSize: rule.MaxSize}
 	}
 	return s
 }

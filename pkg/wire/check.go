@@ -156,7 +156,8 @@ func (c *checks) task(r *model.TaskChunk) {
 	for i := range r.Workers {
 		w := &r.Workers[i]
 		c.workerID(i, w.ID)
-		c.that(w.State >= model.WorkerAssigned && w.State <= model.WorkerEvicted, "workers[%d].state: %d is not a state", i, w.State)
+		c.that(w.State >= model.WorkerAssigned && w.State <= model.WorkerEvicted, "workers[%d].state: %d is not a state", i,
+			w.State)
 		c.that(w.Attempts >= 0, "workers[%d].attempts: must not be negative, got %d", i, w.Attempts)
 	}
 }

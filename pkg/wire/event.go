@@ -25,7 +25,8 @@ func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	for i, w := range e.Workers {
 		m.Workers[i] = &berthv1.EventWorker{
 			Index: w.ID.Index, Number: w.ID.Number, Executor: optional(w.Executor),
-			State: optional(berthv1.Assignment_State(w.State)), Reason: optional(string(w.Reason)), ExitCode: w.ExitCode, Message: optional(w.Message),
+			State: optional(berthv1.Assignment_State(w.State)), Reason: optional(string(w.Reason)), ExitCode: w.ExitCode,
+			Message: optional(w.Message),
 		}
 	}
 	return proto.Marshal(m)

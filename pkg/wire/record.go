@@ -31,7 +31,8 @@ func Encode(record model.Record) ([]byte, error) {
 	case *model.Executor:
 		m = &recordv1.Executor{
 			Id: r.ID, Address: r.Address, Sku: r.SKU, Host: r.Host, Attributes: r.Attributes, Resources: r.Resources,
-			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost, Returning: r.Returning, Strays: r.Strays,
+			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost,
+			Returning: r.Returning, Strays: r.Strays,
 			SecretHash: []byte(r.SecretHash), SupersededWorkers: r.SupersededWorkers,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former,
@@ -40,7 +41,8 @@ func Encode(record model.Record) ([]byte, error) {
 	case *model.Forgotten:
 		m = &recordv1.Forgotten{Ordinal: r.Ordinal, Incarnation: r.Incarnation}
 	case *model.Refusal:
-		m = &recordv1.Refusal{Incarnation: r.Incarnation, Since: Timestamp(r.Since), Reason: string(r.Reason), Message: r.Message}
+		m = &recordv1.Refusal{Incarnation: r.Incarnation, Since: Timestamp(r.Since), Reason: string(r.Reason),
+			Message: r.Message}
 	case *model.Ready:
 		m = &recordv1.Ready{Since: Timestamp(r.Since), By: r.By, Begun: Timestamp(r.Begun)}
 	case *model.SKU:
@@ -49,8 +51,9 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.Pool{Pool: Pool(r)}
 	case *model.Disable:
 		m = &recordv1.Disable{
-			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt), CreatedAt: Timestamp(r.CreatedAt),
-			Drain: r.Drain, Claim: r.Claim, Told: r.Told, ToldAll: r.ToldAll,
+			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt),
+			CreatedAt: Timestamp(r.CreatedAt),
+			Drain:     r.Drain, Claim: r.Claim, Told: r.Told, ToldAll: r.ToldAll,
 			EndedAt: Timestamp(r.EndedAt), Enable: r.Enable, Undone: r.Undone,
 			Call: r.Call,
 		}
@@ -124,12 +127,14 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 	switch m := m.(type) {
 	case *recordv1.Leader:
 		return &model.Leader{
-			Service: ref.ID, Replica: m.GetReplica(), Address: m.GetAddress(), Version: m.GetVersion(), Since: Time(m.GetSince()),
+			Service: ref.ID, Replica: m.GetReplica(), Address: m.GetAddress(), Version: m.GetVersion(),
+			Since: Time(m.GetSince()),
 		}, nil
 	case *recordv1.Reservation:
 		return decodeReservation(ref, m, create, mod)
 	case *recordv1.Stage:
-		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(), Numbers: WorkerSet(m.GetNumbers())}
+		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(),
+			Numbers: WorkerSet(m.GetNumbers())}
 		for _, q := range m.GetRequests() {
 			stage.Idle = append(stage.Idle, model.IdleRequest{ID: q.GetId(), UID: q.GetUid(), Call: q.GetCall()})
 		}
@@ -151,7 +156,8 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		return &model.Forgotten{Ordinal: m.GetOrdinal(), Incarnation: m.GetIncarnation()}, nil
 	case *recordv1.Refusal:
 		return &model.Refusal{
-			Executor: ref.ID, Incarnation: m.GetIncarnation(), Since: Time(m.GetSince()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+			Executor: ref.ID, Incarnation: m.GetIncarnation(), Since: Time(m.GetSince()), Reason: fault.Reason(m.GetReason()),
+			Message: m.GetMessage(),
 		}, nil
 	case *recordv1.Ready:
 		return &model.Ready{Since: Time(m.GetSince()), By: m.GetBy(), Begun: Time(m.GetBegun())}, nil
@@ -183,7 +189,8 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			UID: ref.ID, Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(), Chunks: m.GetChunks(), Workers: m.GetWorkers(),
 			Complete: m.GetComplete(), Lease: m.GetLease(), CreatedAt: Time(m.GetCreatedAt()),
 			Stopping: m.GetStopping(), Ended: m.GetEnded(),
-			Withdrawn: m.GetWithdrawn(), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(), Trace: model.Trace(m.GetTrace()),
+			Withdrawn: m.GetWithdrawn(), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+			Trace: model.Trace(m.GetTrace()),
 		}, nil
 	case *recordv1.TaskChunk:
 		return decodeTask(ref, m), nil
@@ -193,7 +200,8 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 
 func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
 	m := &recordv1.LeaseChunk{
-		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut, GrantedAt: Timestamp(l.GrantedAt), Trace: string(l.Trace),
+		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut,
+		GrantedAt: Timestamp(l.GrantedAt), Trace: string(l.Trace),
 		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
 	}
 	for i, w := range l.Workers {
@@ -208,11 +216,14 @@ func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.Le
 		return nil, fmt.Errorf("lists of %d, %d and %d workers", n, len(m.GetNumber()), len(m.GetOrdinal()))
 	}
 	l := &model.LeaseChunk{
-		UID: ref.ID, Chunk: ref.Chunk, Chunks: m.GetChunks(), Total: m.GetTotal(), Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(),
-		Each: m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), Create: create,
+		UID: ref.ID, Chunk: ref.Chunk, Chunks: m.GetChunks(), Total: m.GetTotal(), Key: KeyOf(m.GetKey()),
+		Epoch: m.GetEpoch(),
+		Each:  m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()),
+		Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), Create: create,
 	}
 	for i := range l.Workers {
-		l.Workers[i] = model.Placement{Worker: model.WorkerID{Index: m.GetIndex()[i], Number: m.GetNumber()[i]}, Ordinal: m.GetOrdinal()[i]}
+		l.Workers[i] = model.Placement{Worker: model.WorkerID{Index: m.GetIndex()[i], Number: m.GetNumber()[i]},
+			Ordinal: m.GetOrdinal()[i]}
 	}
 	return l, nil
 }
@@ -233,9 +244,12 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 	c := &model.TaskChunk{UID: ref.ID, Chunk: ref.Chunk, Workers: make([]model.TaskWorker, len(m.GetWorkers()))}
 	for i, w := range m.GetWorkers() {
 		c.Workers[i] = model.TaskWorker{
-			ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: enum[model.WorkerState](w.GetState()),
-			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(), Reason: fault.Reason(w.GetReason()),
-			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(), Cleared: w.GetCleared(),
+			ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(),
+			State: enum[model.WorkerState](w.GetState()),
+			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(),
+			Reason:   fault.Reason(w.GetReason()),
+			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
+			Cleared: w.GetCleared(),
 		}
 	}
 	return c

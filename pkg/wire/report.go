@@ -67,13 +67,16 @@ const maxSignal = 128
 func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, signal int32, problem string) error {
 	switch {
 	case signal < 0 || signal > maxSignal || signal > 0 && !state.Terminal():
-		return fault.BadField(fault.ReasonInvalid, "signal", "must be between 0 and %d, and 0 while the worker runs, got %d for %s", maxSignal, signal, state)
+		return fault.BadField(fault.ReasonInvalid, "signal",
+			"must be between 0 and %d, and 0 while the worker runs, got %d for %s", maxSignal, signal, state)
 	case sequence < 0 || sequence > maxSequence:
-		return fault.BadField(fault.ReasonInvalid, "sequence", "must be between 0 and %d, got %d", int64(maxSequence), sequence)
+		return fault.BadField(fault.ReasonInvalid, "sequence", "must be between 0 and %d, got %d", int64(maxSequence),
+			sequence)
 	case exitCode != nil && !state.Terminal():
 		return fault.BadField(fault.ReasonInvalid, "exit_code", "must be absent while the worker is %s", state)
 	case len(problem) > maxReportedError:
-		return fault.BadField(fault.ReasonTooLarge, "error", "must have at most %d bytes, has %d", maxReportedError, len(problem))
+		return fault.BadField(fault.ReasonTooLarge, "error", "must have at most %d bytes, has %d", maxReportedError,
+			len(problem))
 	}
 	return nil
 }
@@ -114,9 +117,11 @@ func CheckReport(r *controlv1.ExecutorReport) error {
 	}
 	switch {
 	case r.GetSequence() < 0 || r.GetSequence() > maxSequence:
-		return fault.BadField(fault.ReasonInvalid, "report.sequence", "must be between 0 and %d, got %d", int64(maxSequence), r.GetSequence())
+		return fault.BadField(fault.ReasonInvalid, "report.sequence", "must be between 0 and %d, got %d", int64(maxSequence),
+			r.GetSequence())
 	case len(r.GetWorkers()) > MaxReportedWorkers:
-		return fault.BadField(fault.ReasonTooLarge, "report.workers", "must be at most %d, got %d", MaxReportedWorkers, len(r.GetWorkers()))
+		return fault.BadField(fault.ReasonTooLarge, "report.workers", "must be at most %d, got %d", MaxReportedWorkers,
+			len(r.GetWorkers()))
 	}
 	for i, w := range r.GetWorkers() {
 		if field, problem := checkWorker(w); problem != "" {

@@ -18,7 +18,8 @@ func goodReport() *controlv1.ExecutorReport {
 	code := int32(9)
 	return &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: 1, Workers: []*controlv1.WorkerReport{
 		{Job: "j", Stage: "s", Epoch: 5, Uid: "5-1", State: berthv1.Assignment_RUNNING},
-		{Job: "j", Stage: "s", Index: 1, Epoch: 5, Uid: "5-1", State: berthv1.Assignment_FAILED, ExitCode: &code, Error: "exited with 9"},
+		{Job: "j", Stage: "s", Index: 1, Epoch: 5, Uid: "5-1", State: berthv1.Assignment_FAILED, ExitCode: &code,
+			Error: "exited with 9"},
 	}}
 }
 
@@ -74,8 +75,10 @@ func TestAnUnknownStateIsUnset(t *testing.T) {
 // A report that passes the check is within the bounds that its users rely on.
 func FuzzExecutorReport(f *testing.F) {
 	for _, r := range []*controlv1.ExecutorReport{
-		goodReport(), {}, {Executor: "e", Incarnation: 1, Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{{}}},
-		{Executor: "e", Incarnation: math.MaxInt64, Sequence: math.MaxInt64, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 1, State: 4711}}},
+		goodReport(), {}, {Executor: "e", Incarnation: 1, Sequence: 1, Complete: true,
+			Workers: []*controlv1.WorkerReport{{}}},
+		{Executor: "e", Incarnation: math.MaxInt64, Sequence: math.MaxInt64,
+			Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 1, State: 4711}}},
 	} {
 		text, err := proto.Marshal(r)
 		if err != nil {
@@ -94,7 +97,8 @@ func FuzzExecutorReport(f *testing.F) {
 		for _, w := range r.GetWorkers() {
 			state := wire.WorkerState(w.GetState())
 			_ = state.String() // every state has a name
-			if w.GetIndex() < 0 || w.GetNumber() < 0 || w.GetEpoch() <= 0 || strings.ContainsAny(w.GetJob()+w.GetStage(), "/\x00") {
+			if w.GetIndex() < 0 || w.GetNumber() < 0 || w.GetEpoch() <= 0 ||
+				strings.ContainsAny(w.GetJob()+w.GetStage(), "/\x00") {
 				t.Errorf("passed: %v", w)
 			}
 		}

@@ -26,7 +26,8 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	if r == nil {
 		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is required")
 	}
-	if err := cmp.Or(refuse("", r.ProtoReflect(), unsupported), refuse("task.", r.GetTask().ProtoReflect(), unsupportedInTask)); err != nil {
+	if err := cmp.Or(refuse("", r.ProtoReflect(), unsupported),
+		refuse("task.", r.GetTask().ProtoReflect(), unsupportedInTask)); err != nil {
 		return model.Upsert{}, err
 	}
 	u := model.Upsert{
@@ -50,7 +51,8 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 		u.IfEpoch = r.GetIfEpoch()
 	}
 	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model cannot distinguish it from an unset one
-		return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "must be at least 1, since the first attempt counts")
+		return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts",
+			"must be at least 1, since the first attempt counts")
 	}
 	if int(u.Count) == len(r.GetWorkers()) {
 		u.Count = 0 // without workers it is 0 as well
@@ -63,8 +65,10 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	}
 	var err error
 	u.Spec, err = specOf(r)
-	if err == nil && r.QueueTimeout != nil && u.Spec.QueueTimeout == 0 { // the model cannot distinguish it from an unset one
-		err = fault.BadField(fault.ReasonInvalid, "queueTimeout", "must be longer than 0s; leave it out to wait without a limit")
+	if err == nil && r.QueueTimeout != nil &&
+		u.Spec.QueueTimeout == 0 { // the model cannot distinguish it from an unset one
+		err = fault.BadField(fault.ReasonInvalid, "queueTimeout",
+			"must be longer than 0s; leave it out to wait without a limit")
 	}
 	return u, err
 }
@@ -81,7 +85,8 @@ func checkEnums(r *berthv1.Reservation) error {
 		{"priority.class", r.GetPriority().GetClass()},
 	} {
 		if enum := field.value.Descriptor(); enum.Values().ByNumber(field.value.Number()) == nil {
-			return fault.BadField(fault.ReasonInvalid, field.name, "must be one of %s, got %d", strings.Join(EnumNames(enum), ", "), field.value.Number())
+			return fault.BadField(fault.ReasonInvalid, field.name, "must be one of %s, got %d",
+				strings.Join(EnumNames(enum), ", "), field.value.Number())
 		}
 	}
 	return nil
@@ -106,7 +111,8 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 
 // unsupported and unsupportedInTask are the fields that are reserved for later versions.
 var (
-	unsupported       = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
+	unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss",
+		"volume", "near", "apart", "executors", "not_before"}
 	unsupportedInTask = []protoreflect.Name{"start_timeout", "readiness"}
 )
 
@@ -114,7 +120,8 @@ var (
 func refuse(prefix string, m protoreflect.Message, names []protoreflect.Name) error {
 	for _, name := range names {
 		if f := m.Descriptor().Fields().ByName(name); m.Has(f) {
-			return fault.BadField(fault.ReasonUnsupported, prefix+f.JSONName(), "is reserved for a later version and not supported yet")
+			return fault.BadField(fault.ReasonUnsupported, prefix+f.JSONName(),
+				"is reserved for a later version and not supported yet")
 		}
 	}
 	return nil
@@ -168,10 +175,11 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 		Job: key.Job, Stage: key.Stage, Name: key.Name,
 		TargetSize:  s.TargetSize,
 		Constraints: Constraints(s.Constraints),
-		Priority:    &berthv1.Priority{Class: berthv1.PriorityClass(s.Priority.Class), Tier: s.Priority.Tier, Order: s.Priority.Order},
-		Task:        Task(s.Task),
-		Batch:       berthv1.Batch(s.Batch),
-		Start:       berthv1.Start(s.Start),
+		Priority: &berthv1.Priority{Class: berthv1.PriorityClass(s.Priority.Class), Tier: s.Priority.Tier,
+			Order: s.Priority.Order},
+		Task:  Task(s.Task),
+		Batch: berthv1.Batch(s.Batch),
+		Start: berthv1.Start(s.Start),
 
 		OnAssignmentFailure: berthv1.OnAssignmentFailure(s.OnFailure),
 		MaxAttempts:         &s.MaxAttempts,
@@ -269,7 +277,8 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Trace: string(r.Trace),
 	}
 	for _, q := range r.Requests {
-		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled, Call: q.Call})
+		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
+			Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled, Call: q.Call})
 	}
 	for _, f := range r.Failed {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
@@ -286,15 +295,18 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		return nil, err
 	}
 	r := &model.Reservation{
-		Key: ref.Key, UID: ref.ID, Spec: spec, Workers: WorkerSet(m.GetWorkers()), Place: m.GetPlace(), PlaceEpoch: m.GetPlaceEpoch(),
-		State: enum[model.State](m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+		Key: ref.Key, UID: ref.ID, Spec: spec, Workers: WorkerSet(m.GetWorkers()), Place: m.GetPlace(),
+		PlaceEpoch: m.GetPlaceEpoch(),
+		State:      enum[model.State](m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
-		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: WorkerSet(m.GetUnwanted()), LatestTarget: m.LatestTarget,
-		Trace: model.Trace(m.GetTrace()),
+		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: WorkerSet(m.GetUnwanted()),
+		LatestTarget: m.LatestTarget,
+		Trace:        model.Trace(m.GetTrace()),
 	}
 	for _, q := range m.GetRequests() {
-		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()), Cancelled: q.GetCancelled(), Call: q.GetCall()})
+		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),
+			Cancelled: q.GetCancelled(), Call: q.GetCall()})
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})

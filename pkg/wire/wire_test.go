@@ -32,23 +32,28 @@ func records() []model.Record {
 					Spread: constraint.Spread{By: "zone", Max: 2}, Avoid: []string{"host-3"},
 				},
 				Priority: model.Priority{Class: model.ClassScale, Tier: 2, Order: &order},
-				Task:     model.Task{Command: "sh", Args: []string{"-c", "true"}, Env: map[string]string{"A": "b"}, Payload: []byte{1}, StopGrace: time.Second},
-				Batch:    model.BatchBestEffort, Start: model.StartTogether, OnFailure: model.OnFailureNotify,
+				Task: model.Task{Command: "sh", Args: []string{"-c", "true"}, Env: map[string]string{"A": "b"},
+					Payload: []byte{1}, StopGrace: time.Second},
+				Batch: model.BatchBestEffort, Start: model.StartTogether, OnFailure: model.OnFailureNotify,
 				MaxAttempts: 4, QueueTimeout: time.Minute, Labels: map[string]string{"team": "x"},
 			},
 			Workers: model.WorkerSetOf([]model.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
 			Place:   5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
-			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2, Call: 1 << 63}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
-			Origin: model.OriginPart, Round: 2, Unwanted: model.WorkerSetOf([]model.WorkerID{{Index: 4, Number: 2}}), LatestTarget: &most,
-			Failed: []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
-			Epoch:  11, Mod: 12,
+			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2, Call: 1 << 63}}, Parent: "1a-1",
+			WorkerCounts: map[string]int32{"COMPLETED": 3},
+			Origin:       model.OriginPart, Round: 2, Unwanted: model.WorkerSetOf([]model.WorkerID{{Index: 4, Number: 2}}),
+			LatestTarget: &most,
+			Failed:       []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
+			Epoch:        11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
-		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.WorkerSet{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2", Call: 7}}},
+		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.WorkerSet{{First: 0, Last: 7, Number: 2}},
+			Idle: []model.IdleRequest{{ID: "r", UID: "1a-2", Call: 7}}},
 		&model.Executor{
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
-			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true, Returning: true, Strays: true, SecretHash: "h", SupersededWorkers: true,
+			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true,
+			Returning: true, Strays: true, SecretHash: "h", SupersededWorkers: true,
 			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Former: []string{"n0"},
 			Untold: []string{"d-1"}, Told: "1a-2",
 			RegisteredAt: at(4), Since: at(5),
@@ -61,25 +66,30 @@ func records() []model.Record {
 		},
 		&model.LeaseChunk{
 			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000}, Role: "web",
-			Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6), Create: 11,
+			Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6),
+			Create: 11,
 		},
 		&model.TaskHeader{
-			UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7), Stopping: true, Ended: true,
+			UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7),
+			Stopping: true, Ended: true,
 			Withdrawn: true, Reason: fault.ReasonNotTogether, Message: "why",
 		},
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
-			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true, Cleared: "r9",
+			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
+			Cleared: "r9",
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
 		&model.SKU{
-			Name: "small", Resources: resource.Vector{"cpu": 4000}, Attributes: map[string]string{"zone": "a"}, UpdatedAt: at(11),
-			Scale: &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most},
+			Name: "small", Resources: resource.Vector{"cpu": 4000}, Attributes: map[string]string{"zone": "a"},
+			UpdatedAt: at(11),
+			Scale:     &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most},
 		},
 		&model.Pool{Name: "night", Attributes: map[string]string{"pool": "night"}, LostAfter: &after, UpdatedAt: at(12)},
 		&model.Disable{
-			ID: "d-1", IDs: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}, Reason: "repair", ExpireAt: at(13), CreatedAt: at(12),
-			EndedAt: at(14), Drain: true, Claim: true, Enable: true, Undone: 3, Told: "host-1/1a-2", ToldAll: true,
+			ID: "d-1", IDs: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}, Reason: "repair", ExpireAt: at(13),
+			CreatedAt: at(12),
+			EndedAt:   at(14), Drain: true, Claim: true, Enable: true, Undone: 3, Told: "host-1/1a-2", ToldAll: true,
 			Call: 1 << 63,
 		},
 		&model.Forgotten{Ordinal: 9, Incarnation: 44},
@@ -131,7 +141,9 @@ func TestStatesHaveTheWiresNumbers(t *testing.T) {
 
 // The answer to a read, sent back as a request, requests the current state.
 func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
-	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active, Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1}, Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}}
+	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
+		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
+		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}}
 	answer := Reservation(view, false)
 	fields := answer.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -218,16 +230,19 @@ func TestUnknownNumbersOfEnums(t *testing.T) {
 		want string
 	}{
 		{&berthv1.Reservation{Start: 7}, "start: must be one of PROGRESSIVE, TOGETHER, got 7"},
-		{&berthv1.Reservation{Priority: &berthv1.Priority{Class: 9}}, "priority.class: must be one of REPLACE, SCALE, NEW_JOB, got 9"},
+		{&berthv1.Reservation{Priority: &berthv1.Priority{Class: 9}},
+			"priority.class: must be one of REPLACE, SCALE, NEW_JOB, got 9"},
 	} {
-		if _, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: c.r}); fault.Of(err) == nil || fault.Of(err).Message != c.want {
+		if _, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: c.r}); fault.Of(err) == nil ||
+			fault.Of(err).Message != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
 }
 
 func TestUpsertDefaults(t *testing.T) {
-	u, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: "j", Stage: "s", Count: 2}})
+	u, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: "j", Stage: "s",
+		Count: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +263,8 @@ func TestUpsertDefaults(t *testing.T) {
 // workers, and that a list does not have the workers.
 func TestReservationAnswer(t *testing.T) {
 	r := records()[0].(*model.Reservation)
-	view := ReservationView{Reservation: r, State: model.Assigning, Position: 0, Change: model.ChangeReplaced, Counts: map[string]int32{"RUNNING": 1}}
+	view := ReservationView{Reservation: r, State: model.Assigning, Position: 0, Change: model.ChangeReplaced,
+		Counts: map[string]int32{"RUNNING": 1}}
 	text, err := protojson.Marshal(Reservation(view, false))
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,8 @@ func (c Config) dispatch() (dispatch.Config, error) {
 		value, most int
 	}{{"orders-in-flight", c.OrdersInFlight, 10_000}, {"orders-per-executor", c.OrdersPerExecutor, 1_000}} {
 		if option.value < 1 || option.value > option.most {
-			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most, option.value)
+			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most,
+				option.value)
 		}
 	}
 	return config, nil

@@ -40,7 +40,8 @@ const (
 func (c Config) inventory() (inventory.Config, error) {
 	config := inventory.DefaultConfig()
 	if c.LostRetention < leastRetention || c.LostRetention > mostRetention {
-		return config, fault.BadField(fault.ReasonInvalid, "lost-retention", "must be between %v and %v, got %v", leastRetention, mostRetention, c.LostRetention)
+		return config, fault.BadField(fault.ReasonInvalid, "lost-retention", "must be between %v and %v, got %v",
+			leastRetention, mostRetention, c.LostRetention)
 	}
 	for _, bound := range []struct {
 		name        string
@@ -51,7 +52,8 @@ func (c Config) inventory() (inventory.Config, error) {
 		{"max-catalog", c.MaxCatalog, 100_000},
 	} {
 		if bound.value < 1 || bound.value > bound.most {
-			return config, fault.BadField(fault.ReasonInvalid, bound.name, "must be between 1 and %d, got %d", bound.most, bound.value)
+			return config, fault.BadField(fault.ReasonInvalid, bound.name, "must be between 1 and %d, got %d", bound.most,
+				bound.value)
 		}
 	}
 	config.LostRetention = c.LostRetention

@@ -34,7 +34,8 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		c.LostRetention = retention
 		_, err := c.inventory()
 		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Fields[0].Name != "lost-retention" || !strings.Contains(f.Message, retention.String()) {
+		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Fields[0].Name != "lost-retention" ||
+			!strings.Contains(f.Message, retention.String()) {
 			t.Errorf("%v: %v", retention, err)
 		}
 	}

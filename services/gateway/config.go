@@ -93,7 +93,8 @@ func (c Config) validate() error {
 	}
 	for _, name := range c.PublicNames {
 		if name == "" || strings.ContainsAny(name, "/:*@[] ") {
-			return fault.BadField(fault.ReasonInvalid, "--public-names", "must be host names without a port, such as berth.example.com, got %q", name)
+			return fault.BadField(fault.ReasonInvalid, "--public-names",
+				"must be host names without a port, such as berth.example.com, got %q", name)
 		}
 	}
 	return nil

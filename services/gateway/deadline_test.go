@@ -47,18 +47,22 @@ func TestATooShortDeadlineIsNotAMissingLeader(t *testing.T) {
 
 	const reservation = "/v1/jobs/j/stages/s/reservation"
 	for _, c := range [][3]string{
-		{"GET", reservation, ""}, {"PUT", reservation, `{"count": 1}`}, {"GET", reservation + ":explain", ""}, {"GET", "/v1/executors", ""},
+		{"GET", reservation, ""}, {"PUT", reservation, `{"count": 1}`}, {"GET", reservation + ":explain", ""},
+		{"GET", "/v1/executors", ""},
 		{"GET", "/v1/assignments", ""}, {"GET", "/v1/leaders", ""}, {"GET", "/v1/findings", ""},
 	} {
 		res, text := ask(t, http.DefaultTransport, c[0], c[1], c[2])
-		if res.StatusCode < 500 || strings.Contains(text, "no leader") || !strings.Contains(text, "the deadline of the call passed") || !strings.Contains(text, "give it more time") {
+		if res.StatusCode < 500 || strings.Contains(text, "no leader") ||
+			!strings.Contains(text, "the deadline of the call passed") || !strings.Contains(text, "give it more time") {
 			t.Errorf("%s %s: %d %s", c[0], c[1], res.StatusCode, text)
 		}
 	}
-	for _, method := range []string{"Reservations/GetReservation", "Executors/ListExecutors", "Explanations/ExplainReservation", "Leaders/ListLeaders"} {
+	for _, method := range []string{"Reservations/GetReservation", "Executors/ListExecutors",
+		"Explanations/ExplainReservation", "Leaders/ListLeaders"} {
 		const emptyMessage = "\x00\x00\x00\x00\x00"
 		res, _ := ask(t, grpc, "POST", "/berth.v1."+method, emptyMessage)
-		status, text := res.Header.Get("Grpc-Status")+res.Trailer.Get("Grpc-Status"), res.Header.Get("Grpc-Message")+res.Trailer.Get("Grpc-Message")
+		status, text := res.Header.Get("Grpc-Status")+res.Trailer.Get("Grpc-Status"),
+			res.Header.Get("Grpc-Message")+res.Trailer.Get("Grpc-Message")
 		if status != "4" || strings.Contains(text, "no leader") {
 			t.Errorf("%s: status %q, %q", method, status, text)
 		}

@@ -76,7 +76,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 
 	// Peers.
 	calls, err := router.New(router.Options{
-		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: clientTLS, Meters: metrics.Provider, Traces: traces.Provider(),
+		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: clientTLS, Meters: metrics.Provider,
+		Traces: traces.Provider(),
 	})
 	if err != nil {
 		return err
@@ -101,10 +102,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	metrics.Collect(events.Metrics)
 
 	// Serve.
-	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption, security *tls.Config) *rpc.Server {
+	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption,
+		security *tls.Config) *rpc.Server {
 		server := rpc.NewServer(rpc.ServerOptions{
-			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security, Stats: rpcstats.Server(metrics.Provider, traces.Provider()),
-			More: slices.Concat(connections, at.ServerOptions(), []grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
+			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security,
+			Stats: rpcstats.Server(metrics.Provider, traces.Provider()),
+			More: slices.Concat(connections, at.ServerOptions(),
+				[]grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
 		})
 		server.SetServing(model.ServiceGateway, true)
 		return server
@@ -118,7 +122,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	callers := guard.New(guard.Limits{
-		Connections: config.MaxConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory), OneMessage: true,
+		Connections: config.MaxConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory),
+		OneMessage: true,
 	})
 	public := &endpoint{
 		surface: surface.Public, guard: callers, security: serverTLS,
@@ -136,7 +141,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		server: newServer(surface.Agents, agentMessageLimit, hosts.ServerOptions(serverTLS), nil),
 	}
 	relays.Register(agents.server)
-	internal := &endpoint{surface: surface.Internal, server: newServer(surface.Internal, rpc.PeerMessageLimit, connectionOptions(), serverTLS)}
+	internal := &endpoint{surface: surface.Internal, server: newServer(surface.Internal, rpc.PeerMessageLimit,
+		connectionOptions(), serverTLS)}
 	endpoints := []*endpoint{public, agents, internal}
 	operations := process.HTTPServer(ops)
 	public.web.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)

@@ -62,7 +62,8 @@ func run(t *testing.T, config gateway.Config) *running {
 // before returns the configuration of a gateway with one replica of all services.
 func before(r *replicatest.Replica, etcd ...string) gateway.Config {
 	config := gateway.DefaultConfig()
-	config.Listen, config.AgentsListen, config.InternalListen, config.LogLevel, config.Etcd = ":0", ":0", ":0", "error", etcd
+	config.Listen, config.AgentsListen, config.InternalListen, config.LogLevel, config.Etcd = ":0", ":0", ":0", "error",
+		etcd
 	config.Registry, config.ExecutorState, config.Assigner = []string{r.Address}, []string{r.Address}, []string{r.Address}
 	return config
 }
@@ -156,7 +157,8 @@ func TestComposedAnswers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 
-	e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
+	e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(ctx,
+		&berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
 	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "the number of workers that fit now is not known: executor-state has no leader" {
 		t.Errorf("explanation: %v, %v", e, err)
 	}
@@ -166,14 +168,16 @@ func TestComposedAnswers(t *testing.T) {
 	if err != nil || len(f.GetFindings()) != 3 {
 		t.Fatalf("findings: %v, %v", f, err)
 	}
-	for _, want := range []string{"registry STUCK j", "gateway SERVICE_UNAVAILABLE assigner", "gateway SERVICE_UNAVAILABLE executor-state"} {
+	for _, want := range []string{"registry STUCK j", "gateway SERVICE_UNAVAILABLE assigner",
+		"gateway SERVICE_UNAVAILABLE executor-state"} {
 		if !slices.ContainsFunc(f.GetFindings(), func(f *berthv1.Finding) bool {
 			return f.GetService()+" "+f.GetKind()+" "+f.GetObject() == want
 		}) {
 			t.Errorf("there is no %q in %v", want, f)
 		}
 	}
-	if got := body(t, "http://"+g.Listen+"/v1/jobs/j/stages/s/reservation:explain"); !strings.Contains(got, "executor-state has no leader") {
+	if got := body(t, "http://"+g.Listen+"/v1/jobs/j/stages/s/reservation:explain"); !strings.Contains(got,
+		"executor-state has no leader") {
 		t.Errorf("REST: %s", got)
 	}
 }
@@ -303,7 +307,8 @@ func TestABadConfigurationIsAnError(t *testing.T) {
 
 // With a name that cannot be a Host, callers would be rejected without an apparent reason.
 func TestInvalidPublicNamesAreRejected(t *testing.T) {
-	for _, name := range []string{"", "berth.example.com:8080", "https://berth.example.com", "*.example.com", "berth.example.com/v1", "[::1]"} {
+	for _, name := range []string{"", "berth.example.com:8080", "https://berth.example.com", "*.example.com",
+		"berth.example.com/v1", "[::1]"} {
 		config := before(replica(t), porttest.Hold(t))
 		config.PublicNames = []string{"berth.example.com", name}
 		if err := gateway.Run(t.Context(), config, nil); err == nil || !strings.Contains(err.Error(), "--public-names") {

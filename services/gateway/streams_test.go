@@ -87,7 +87,8 @@ func TestAThousandStreams(t *testing.T) {
 		})
 	}
 	begun.Wait() // each has seen an event, so all of them are open
-	if got := body(t, "http://"+g.HTTP+"/metrics"); !strings.Contains(got, fmt.Sprintf("berth_gateway_event_streams %d\n", streams)) {
+	if got := body(t, "http://"+g.HTTP+"/metrics"); !strings.Contains(got,
+		fmt.Sprintf("berth_gateway_event_streams %d\n", streams)) {
 		t.Fatalf("not all streams are open: %s", lineOf(got, "berth_gateway_event_streams"))
 	}
 	refused, err := berthv1.NewEventsClient(conns[0]).WatchEvents(ctx, &berthv1.WatchEventsRequest{Job: "j"})
@@ -224,7 +225,8 @@ func TestASlowReaderDoesNotDelayOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := func() bool {
-		return lineOf(body(t, "http://"+g.HTTP+"/metrics"), `berth_gateway_event_streams_ended_total{reason="SLOW_READER"}`) != ""
+		return lineOf(body(t, "http://"+g.HTTP+"/metrics"),
+			`berth_gateway_event_streams_ended_total{reason="SLOW_READER"}`) != ""
 	}
 	var slowest time.Duration
 	for n := 0; !cut(); n++ {

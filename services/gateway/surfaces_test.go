@@ -54,13 +54,15 @@ func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 	r, _ := counted(t)
 	g := run(t, before(r, porttest.Hold(t)))
 	methods, served := surface.Methods()
-	for at, address := range map[surface.Listener]string{surface.Public: g.Listen, surface.Agents: g.Agents, surface.Internal: g.Internal} {
+	for at, address := range map[surface.Listener]string{surface.Public: g.Listen, surface.Agents: g.Agents,
+		surface.Internal: g.Internal} {
 		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{Health: model.ServiceGateway})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for _, method := range append(methods, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/berth.v1.Reservations/Guess") {
+		for _, method := range append(methods, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+			"/berth.v1.Reservations/Guess") {
 			err := empty(t, conn, method)
 			refusal := status.Convert(at.Allow(method)).Message() // empty where it is served
 			refused := status.Code(err) == codes.Unimplemented && status.Convert(err).Message() == refusal
@@ -76,7 +78,8 @@ func empty(t *testing.T, conn *grpc.ClientConn, method string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(rpc.FrameCodec()))
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+		grpc.ForceCodecV2(rpc.FrameCodec()))
 	if err != nil {
 		return err
 	}
@@ -101,7 +104,8 @@ func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 	defer cancel()
 	for _, address := range []string{g.Listen, g.Agents} {
 		_, err := controlv1.NewInventoryClient(dial(address)).TryAllocateAndLease(ctx, &controlv1.CycleRequest{Term: 1 << 62})
-		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), "TryAllocateAndLease is served on --internal-listen") {
+		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(),
+			"TryAllocateAndLease is served on --internal-listen") {
 			t.Errorf("a cycle: %v", err)
 		}
 	}
@@ -110,14 +114,16 @@ func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 		if err == nil {
 			_, err = stream.Recv()
 		}
-		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), "Heartbeat is served on --agents-listen") {
+		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(),
+			"Heartbeat is served on --agents-listen") {
 			t.Errorf("a heartbeat: %v", err)
 		}
 	}
 	if n := calls.Load(); n != 0 {
 		t.Errorf("%d calls reached the service", n)
 	}
-	if _, err := controlv1.NewInventoryClient(dial(g.Internal)).TryAllocateAndLease(ctx, &controlv1.CycleRequest{}); err != nil {
+	if _, err := controlv1.NewInventoryClient(dial(g.Internal)).TryAllocateAndLease(ctx,
+		&controlv1.CycleRequest{}); err != nil {
 		t.Errorf("a cycle on the internal listener: %v", err)
 	}
 	stream, err := controlv1.NewHeartbeatsClient(dial(g.Agents)).Heartbeat(ctx)
@@ -186,7 +192,8 @@ func TestTLSOnEveryListener(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(),
+			&healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s answers a caller without a certificate: %v", address, err)
 		}
 		conn, err = rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true})
@@ -194,7 +201,8 @@ func TestTLSOnEveryListener(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(),
+			&healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s answers without TLS: %v", address, err)
 		}
 	}
@@ -205,7 +213,8 @@ func TestListenersBeyondLoopbackRequireTLS(t *testing.T) {
 	for flag, set := range listenFlags {
 		config := before(replica(t), porttest.Hold(t))
 		set(&config, "0.0.0.0:0")
-		if err := gateway.Run(t.Context(), config, nil); err == nil || !strings.HasPrefix(err.Error(), flag+" 0.0.0.0:0 is open to the network without TLS") {
+		if err := gateway.Run(t.Context(), config, nil); err == nil ||
+			!strings.HasPrefix(err.Error(), flag+" 0.0.0.0:0 is open to the network without TLS") {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

@@ -58,14 +58,16 @@ func (c Config) queue() (queue.Config, error) {
 		Scheduling:     scheduler.Config{Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay},
 		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
 		MaxEnded:  c.MaxEnded,
-		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored), MaxStoredPerJob: int64(c.MaxStoredPerJob),
+		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored),
+		MaxStoredPerJob: int64(c.MaxStoredPerJob),
 	}
 	switch c.Readiness {
 	case readinessAuto:
 	case readinessSignal:
 		config.Readiness = queue.ReadyOnSignal
 	default:
-		return config, fault.BadField(fault.ReasonInvalid, "readiness", "must be %s or %s, got %q", readinessAuto, readinessSignal, c.Readiness)
+		return config, fault.BadField(fault.ReasonInvalid, "readiness", "must be %s or %s, got %q", readinessAuto,
+			readinessSignal, c.Readiness)
 	}
 	if err := cmp.Or(
 		within("readiness-grace", c.ReadinessGrace, 0, 24*time.Hour),
@@ -80,7 +82,8 @@ func (c Config) queue() (queue.Config, error) {
 		return config, err
 	}
 	if c.ReadinessGrace > 0 && c.Readiness != readinessSignal {
-		return config, fault.BadField(fault.ReasonInvalid, "readiness-grace", "must not be set with readiness %s", c.Readiness)
+		return config, fault.BadField(fault.ReasonInvalid, "readiness-grace", "must not be set with readiness %s",
+			c.Readiness)
 	}
 	return config, nil
 }

@@ -17,8 +17,9 @@ func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config != (queue.Config{
-		Scheduling: scheduler.Config{Order: scheduler.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond},
-		MaxQueued:  1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
+		Scheduling: scheduler.Config{Order: scheduler.OrderByEpoch{}, Debounce: 50 * time.Millisecond,
+			RetryEvery: time.Second, MinDelay: time.Millisecond},
+		MaxQueued: 1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
 	}) {
 		t.Errorf("%+v", config)
 	}
@@ -36,7 +37,8 @@ func TestOptionsReachTheQueue(t *testing.T) {
 	if config != (queue.Config{
 		MaxQueued: 4, MaxQueuedPerJob: 3, MaxStored: 2, MaxStoredPerJob: 1,
 		Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
-		Scheduling: scheduler.Config{Order: scheduler.OrderByClass{}, Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second},
+		Scheduling: scheduler.Config{Order: scheduler.OrderByClass{}, Debounce: time.Millisecond,
+			RetryEvery: 10 * time.Minute, MinDelay: time.Second},
 	}) {
 		t.Errorf("%+v", config)
 	}
@@ -65,7 +67,8 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		test.set(&c)
 		_, err := c.queue()
 		var f *fault.Error
-		if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != test.field || !strings.Contains(f.Message, test.says) {
+		if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != test.field ||
+			!strings.Contains(f.Message, test.says) {
 			t.Errorf("%s: %v", test.field, err)
 		}
 	}

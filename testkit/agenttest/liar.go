@@ -108,7 +108,8 @@ func (l *Liar) StopTask(ctx context.Context, r *controlv1.StopTaskRequest) (*con
 // Join registers the agent through a gateway and sends heartbeats until ctx or the
 // stream ends. A request without an address or nonce gets the agent's. The reports, if
 // any, go with the first heartbeats, one each.
-func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *controlv1.RegisterRequest, reports ...*controlv1.ExecutorReport) error {
+func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *controlv1.RegisterRequest,
+	reports ...*controlv1.ExecutorReport) error {
 	if r.Address == "" {
 		r.Address = l.Address
 	}

@@ -20,7 +20,8 @@ import (
 var Space = keyspace.New("test")
 
 // Start runs a loop until the test ends, and returns when it leads.
-func Start[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action)) *loop.Loop[C] {
+func Start[C model.Core](t testing.TB, s store.Store, service string, core func() C,
+	perform func(*loop.Term, C, model.Action)) *loop.Loop[C] {
 	t.Helper()
 	leads := make(chan struct{}, 1)
 	l := Run(t, s, service, core, perform, func(serving bool) {
@@ -41,7 +42,8 @@ func Start[C model.Core](t testing.TB, s store.Store, service string, core func(
 
 // Run is Start without waiting. It calls told when the loop begins and ends to accept
 // requests.
-func Run[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action), told func(bool)) *loop.Loop[C] {
+func Run[C model.Core](t testing.TB, s store.Store, service string, core func() C,
+	perform func(*loop.Term, C, model.Action), told func(bool)) *loop.Loop[C] {
 	t.Helper()
 	election, err := leader.New(leader.Config{
 		Store: s, Key: Space.Key(model.LeaderRef(service)), Candidate: leader.Candidate{ID: service, Address: service + ":1"},
@@ -50,7 +52,8 @@ func Run[C model.Core](t testing.TB, s store.Store, service string, core func() 
 		t.Fatal(err)
 	}
 	l := loop.New(loop.Config[C]{
-		Service: service, Space: Space, Store: s, Election: election, New: core, Perform: perform, Log: slog.New(slog.DiscardHandler),
+		Service: service, Space: Space, Store: s, Election: election, New: core, Perform: perform,
+		Log:    slog.New(slog.DiscardHandler),
 		OnLead: told,
 	})
 	ctx, stop := context.WithCancel(context.Background())

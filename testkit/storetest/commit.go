@@ -71,7 +71,8 @@ func testCommitConflict(t *testing.T, s Subject) {
 	if conflict.Revision != moved || len(conflict.Failed) != 1 || conflict.Failed[0] != store.ModifiedAt("y/b", rev) {
 		t.Errorf("conflict %+v", conflict)
 	}
-	if done, err = c.Commit(patient(t), []store.Write{write("x/1"), write("x/2", store.ModifiedAt("y/b", moved))}); err != nil {
+	if done, err = c.Commit(patient(t), []store.Write{write("x/1"),
+		write("x/2", store.ModifiedAt("y/b", moved))}); err != nil {
 		t.Errorf("after a conflict: %+v, %v", done, err)
 	}
 }

@@ -47,14 +47,17 @@ func testPages(t *testing.T, s Subject) {
 	if err != nil || len(page.KVs) != 4 || page.Revision != rev+1 {
 		t.Fatalf("latest: %+v, %v", page, err)
 	}
-	if _, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 100}); !errors.Is(err, store.ErrFutureRevision) {
+	if _, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 100}); !errors.Is(err,
+		store.ErrFutureRevision) {
 		t.Errorf("future: %v", err)
 	}
 	s.Compact(t, rev+1)
-	if _, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev}); !errors.Is(err, store.ErrCompacted) {
+	if _, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev}); !errors.Is(err,
+		store.ErrCompacted) {
 		t.Errorf("compacted: %v", err)
 	}
-	if page, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 1}); err != nil || len(page.KVs) != 4 {
+	if page, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 1}); err != nil ||
+		len(page.KVs) != 4 {
 		t.Errorf("at the compacted revision itself: %+v, %v", page, err)
 	}
 }
@@ -104,7 +107,8 @@ func testRangeSkips(t *testing.T, s Subject) {
 			kvs, at, err := store.Range(patient(t), way, "p/", c.skip...)
 			sorted := slices.IsSortedFunc(kvs, func(a, b store.KV) int { return strings.Compare(a.Key, b.Key) })
 			if err != nil || len(kvs) != c.want || at != rev || !sorted {
-				t.Errorf("%T without %q: %d keys at %d, sorted %v, %v; want %d at %d", way, c.skip, len(kvs), at, sorted, err, c.want, rev)
+				t.Errorf("%T without %q: %d keys at %d, sorted %v, %v; want %d at %d", way, c.skip, len(kvs), at, sorted, err,
+					c.want, rev)
 			}
 		}
 	}
@@ -173,7 +177,8 @@ func testStreams(t *testing.T, s Subject) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := stream.Stream(ctx, store.PageRequest{From: "a", To: "d"}, func([]store.KV) {}); !errors.Is(err, store.ErrAmbiguous) {
+	if _, err := stream.Stream(ctx, store.PageRequest{From: "a", To: "d"}, func([]store.KV) {}); !errors.Is(err,
+		store.ErrAmbiguous) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

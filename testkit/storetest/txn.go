@@ -100,13 +100,15 @@ func testDeleteRange(t *testing.T, s Subject) {
 	if err != nil || b.Revision != rev || describe(b.Changes) != "-a/ -a/1 -a/2 a=floor" {
 		t.Errorf("watched %+v, %v", b, err)
 	}
-	if kvs, _, err := store.Range(patient(t), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" || kvs[1].Key != "a0" {
+	if kvs, _, err := store.Range(patient(t), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" ||
+		kvs[1].Key != "a0" {
 		t.Errorf("left are %+v, %v", kvs, err)
 	}
 	if again := must(t, s, store.DeleteRange("a/", "a0")); again != rev {
 		t.Errorf("a delete of nothing moved the revision from %d to %d", rev, again)
 	}
-	if _, err := s.Txn(patient(t), store.Txn{Then: []store.Op{store.DeleteRange("a", "b"), put("a1", "1")}}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := s.Txn(patient(t), store.Txn{Then: []store.Op{store.DeleteRange("a", "b"),
+		put("a1", "1")}}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a put within the range: %v", err)
 	}
 }

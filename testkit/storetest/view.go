@@ -39,7 +39,8 @@ func testView(t *testing.T, s Subject) {
 	}
 	rev = must(t, s, store.Delete("p/a"), put("p/events/2", "y"), put("p/c", "1"))
 	b = next(t, v)
-	if b.Reset || b.Revision != rev || describe(b.Changes) != "-p/a p/c=1" || b.Changes[0].Mod != rev || describe(b.Skipped) != "p/events/2=y" {
+	if b.Reset || b.Revision != rev || describe(b.Changes) != "-p/a p/c=1" || b.Changes[0].Mod != rev ||
+		describe(b.Skipped) != "p/events/2=y" {
 		t.Fatalf("change %+v", b)
 	}
 	rev = must(t, s, put("p/events/3", "z"))

@@ -64,7 +64,8 @@ func agentDefaults() AgentConfig {
 
 // Agent returns the command that runs an executor agent.
 func Agent() *cobra.Command {
-	return process.Command("agent", "Run the agent of this host, which starts and stops workers", agentDefaults(), runAgent)
+	return process.Command("agent", "Run the agent of this host, which starts and stops workers", agentDefaults(),
+		runAgent)
 }
 
 func runAgent(ctx context.Context, config AgentConfig) error {
@@ -75,7 +76,8 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	id := config.ID
 	if id == "" {
 		if id, err = os.Hostname(); err != nil {
-			return fault.New(fault.Invalid, fault.ReasonRequired, "--id is required, since the name of this host cannot be read").Because(err)
+			return fault.New(fault.Invalid, fault.ReasonRequired,
+				"--id is required, since the name of this host cannot be read").Because(err)
 		}
 	}
 	if err := os.MkdirAll(config.Dir, 0o750); err != nil {
@@ -94,18 +96,21 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 		return err
 	}
 	driver, err := agent.NewProcess(agent.ProcessConfig{
-		Dir: config.Dir, WorkDir: config.WorkDir, Allow: config.Allow, AllowEnv: config.AllowEnv, StartTimeout: config.StartTimeout,
-		LogMaxBytes: int64(config.LogMaxBytes), LogKeep: config.LogKeep,
+		Dir: config.Dir, WorkDir: config.WorkDir, Allow: config.Allow, AllowEnv: config.AllowEnv,
+		StartTimeout: config.StartTimeout,
+		LogMaxBytes:  int64(config.LogMaxBytes), LogKeep: config.LogKeep,
 		EndedKeep: config.EndedKeep, EndedMaxBytes: int64(config.EndedMaxBytes), EndedMaxAge: config.EndedMaxAge,
 		Log: log,
 	})
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "the driver for --dir %s cannot be created", config.Dir).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "the driver for --dir %s cannot be created",
+			config.Dir).Because(err)
 	}
 	if config.Starts < 0 {
 		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Tracing: config.Tracing}
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile,
+		StopTimeout: config.StopTimeout, Tracing: config.Tracing}
 	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, func(h *host.Host, bound net.Addr) error {
 		address, err := process.Instance(config.Advertise, bound)
 		if err != nil {

@@ -75,7 +75,8 @@ func parseReserved(list []string, resources resource.Vector, warn func(string)) 
 			return nil, err
 		}
 		if n > left[name] {
-			return wrong("%s:%s=%s is more than the %s that are left of %s", role, name, quantity.String(name, n), quantity.String(name, left[name]), quantity.String(name, resources[name]))
+			return wrong("%s:%s=%s is more than the %s that are left of %s", role, name, quantity.String(name, n),
+				quantity.String(name, left[name]), quantity.String(name, resources[name]))
 		}
 		if shares[role] == nil {
 			shares[role] = resource.Vector{}

@@ -54,7 +54,8 @@ func TestResourcesOfAnAgentAreQuantities(t *testing.T) {
 	if err != nil || !got.Equal(want) || len(warned) > 0 {
 		t.Errorf("%v %v, warned %q; want %v", got, err, warned, want)
 	}
-	if _, err := executorResources(AgentConfig{Resources: []string{"cpu=5m", "memory=4"}}, warn); err != nil || len(warned) != 2 {
+	if _, err := executorResources(AgentConfig{Resources: []string{"cpu=5m", "memory=4"}}, warn); err != nil ||
+		len(warned) != 2 {
 		t.Errorf("%v, warned %q; want two warnings", err, warned)
 	}
 	_, err = executorResources(AgentConfig{Resources: []string{"cpu=8000"}}, warn)

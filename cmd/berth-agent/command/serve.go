@@ -11,7 +11,8 @@ import (
 
 // serve runs the agents that add adds to a host on the address bound, until the process
 // is stopped or an agent fails. The name is for traces.
-func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool, log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
+func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool,
+	log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
 	traces, err := common.Trace(ctx, "agent", name, nil, log, nil)
 	if err != nil {
 		return err

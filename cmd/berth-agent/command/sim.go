@@ -52,7 +52,8 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, StopTimeout: 10 * time.Second, Tracing: config.Tracing}
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile,
+		StopTimeout: 10 * time.Second, Tracing: config.Tracing}
 	return serve(ctx, common, config.Prefix, config.Gateways, false, log, func(h *host.Host, _ net.Addr) error {
 		log.Info("simulating", "executors", config.Executors)
 		return h.Simulate(config.Prefix, config.Executors, config.SKU, resources)

@@ -41,12 +41,14 @@ type Host struct {
 }
 
 // Open returns a host that serves on a listener. traces may be nil. Close closes both.
-func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing, log *slog.Logger) *Host {
+func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing,
+	log *slog.Logger) *Host {
 	h := &Host{
 		listener: listener,
 		server: rpc.NewServer(rpc.ServerOptions{
-			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxStartRequests + agent.MaxFields,
-			More: []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
+			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest,
+			MaxFields: wire.MaxStartRequests + agent.MaxFields,
+			More:      []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
 		}),
 		agents:   agent.NewServer(),
 		gateways: gateways, traces: traces, log: log, group: process.NewGroup(ctx),
@@ -94,7 +96,8 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 // Simulate adds n simulated agents, named prefix-0 and so on.
 func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vector) error {
 	for i := range n {
-		config := agent.Config{ID: fmt.Sprintf("%s-%d", prefix, i), SKU: sku, Host: prefix, Resources: resources, Driver: agent.Simulated{}, TombstoneAge: time.Minute}
+		config := agent.Config{ID: fmt.Sprintf("%s-%d", prefix, i), SKU: sku, Host: prefix, Resources: resources,
+			Driver: agent.Simulated{}, TombstoneAge: time.Minute}
 		if _, err := h.Add(config); err != nil {
 			return err
 		}

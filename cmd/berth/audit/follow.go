@@ -97,9 +97,11 @@ func read(ctx context.Context, s store.Store, request store.PageRequest) (store.
 }
 
 // Check audits the history of a cluster from a revision to the present: the state at
-// that revision, and then every change. From 0 it begins with the first change. It calls observe with every change. The error wraps
-// store.ErrCompacted if etcd has compacted the history.
-func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64, observe ...func(store.Change)) (*Auditor, error) {
+// that revision, and then every change. From 0 it begins with the first change. It calls
+// observe with every change. The error wraps store.ErrCompacted if etcd has compacted the
+// history.
+func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64,
+	observe ...func(store.Change)) (*Auditor, error) {
 	a := New(space)
 	to, err := present(ctx, s)
 	if err != nil {

@@ -98,7 +98,10 @@ func (a *Auditor) forgetStage(key model.Key) {
 // transaction accepts a new reservation of a stage, the store shows only one put of
 // the stage record, and its numbers begin again all the same.
 func (a *Auditor) lastRecordDeleted(job string) bool {
-	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool { return v.key.Job == job && v.was != nil && v.r == nil })
+	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool {
+		return v.key.Job == job && v.was != nil &&
+			v.r == nil
+	})
 	if !deleted {
 		return false
 	}
@@ -126,6 +129,7 @@ func (a *Auditor) checkIndexes() {
 		case last.v.key != other.v.key, other.v.stopping(model.WorkerID{Index: s.index, Number: other.number}):
 			continue
 		}
-		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number, other.v)
+		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number,
+			other.v)
 	}
 }

@@ -79,7 +79,8 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	for _, p := range after.Workers[kept:] {
 		a.use(p.Ordinal, 1, &after)
 		if prev != nil {
-			a.violate(RulePlacement, "%s: worker %s was added to its lease, on %s, after the grant", v, p.Worker, a.name(p.Ordinal))
+			a.violate(RulePlacement, "%s: worker %s was added to its lease, on %s, after the grant", v, p.Worker,
+				a.name(p.Ordinal))
 		}
 	}
 }
@@ -152,7 +153,8 @@ func (v *version) leaseFlaw() string {
 		case chunk.Key != v.r.Key || chunk.Epoch != v.r.Epoch:
 			return fmt.Sprintf("chunk %d is for %s at epoch %d, not %d", n, chunk.Key, chunk.Epoch, v.r.Epoch)
 		case !chunk.Each.Equal(v.r.Spec.Constraints.Resources):
-			return fmt.Sprintf("a worker uses %s instead of %s", chunk.Each.Canonical(), v.r.Spec.Constraints.Resources.Canonical())
+			return fmt.Sprintf("a worker uses %s instead of %s", chunk.Each.Canonical(),
+				v.r.Spec.Constraints.Resources.Canonical())
 		case chunk.Role != v.r.Spec.Constraints.Role:
 			return fmt.Sprintf("a worker has role %q instead of %q", chunk.Role, v.r.Spec.Constraints.Role)
 		}

@@ -30,7 +30,8 @@ func (a *Auditor) checkSplits() {
 		}
 		slices.SortFunc(all, model.WorkerID.Compare)
 		if s.v.leased != 0 || !slices.Equal(all, s.before.List()) {
-			a.violate(RuleImmutable, "%s changed its workers: %d instead of %d, without a part for the others", s.v, s.v.r.Workers.Len(), s.before.Len())
+			a.violate(RuleImmutable, "%s changed its workers: %d instead of %d, without a part for the others", s.v,
+				s.v.r.Workers.Len(), s.before.Len())
 		}
 	}
 }
@@ -85,7 +86,8 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 		at := a.index(v, workerID.Index)
 		switch {
 		case !found || !w.Requeue || w.State != model.WorkerFailed && w.State != model.WorkerLost || was.Unwanted.Has(failed):
-			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, parent, orAbsent(w.State))
+			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, parent,
+				orAbsent(w.State))
 		case at.requeued >= workerID.Number:
 			a.violate(RuleOrigin, "%s requeues worker %s of %s a second time", v, failed, parent)
 		}

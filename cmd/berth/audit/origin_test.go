@@ -19,7 +19,8 @@ func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
 	next.Place, next.PlaceEpoch = 100, 0
-	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].First, Number: of.Workers[0].Number + 1}}
+	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].First,
+		Number: of.Workers[0].Number + 1}}
 	return &next
 }
 
@@ -56,7 +57,8 @@ func unwanting(r *model.Reservation, at int) *model.Reservation {
 func round(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Parent, next.Round, next.PlaceEpoch = uid, of.UID, of.Round+1, 1
-	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].Last, Number: of.Workers[0].Number + 1}}
+	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].Last,
+		Number: of.Workers[0].Number + 1}}
 	return &next
 }
 

@@ -102,7 +102,8 @@ func TestSharesAgainstModel(t *testing.T) {
 		for step := range rapid.IntRange(1, 12).Draw(rt, "steps") {
 			switch act := rapid.IntRange(0, 3).Draw(rt, "act"); {
 			case act == 0:
-				shares = map[string]int64{"web": rapid.Int64Range(0, 2).Draw(rt, "web"), "batch": rapid.Int64Range(0, 2).Draw(rt, "batch")}
+				shares = map[string]int64{"web": rapid.Int64Range(0, 2).Draw(rt, "web"),
+					"batch": rapid.Int64Range(0, 2).Draw(rt, "batch")}
 				w.put(setAside(shares))
 			case act == 1 && len(all) > 0:
 				at := rapid.IntRange(0, len(all)-1).Draw(rt, "end")

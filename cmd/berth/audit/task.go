@@ -68,7 +68,10 @@ func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 }
 
 func sameWorkers(x, y *model.TaskChunk) bool {
-	return slices.EqualFunc(x.Workers, y.Workers, func(x, y model.TaskWorker) bool { return x.ID == y.ID && x.Ordinal == y.Ordinal })
+	return slices.EqualFunc(x.Workers, y.Workers, func(x, y model.TaskWorker) bool {
+		return x.ID == y.ID &&
+			x.Ordinal == y.Ordinal
+	})
 }
 
 // assign records and checks a new assignment: it must be on the leased executor and not
@@ -83,17 +86,20 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	}
 	// One transaction may assign a worker and record that its executor is lost, that its
 	// reservation is cancelled, or that its executor refuses the assigner.
-	if w.State == model.WorkerFailed && w.Attempts == 0 && (w.Reason == fault.ReasonExecutorRefuses || w.Reason == fault.ReasonRoundsExhausted) {
+	if w.State == model.WorkerFailed && w.Attempts == 0 && (w.Reason == fault.ReasonExecutorRefuses ||
+		w.Reason == fault.ReasonRoundsExhausted) {
 		return
 	}
-	if w.State != model.WorkerAssigned && w.State != model.WorkerLost && w.State != model.WorkerEvict && w.State != model.WorkerEvicted {
+	if w.State != model.WorkerAssigned && w.State != model.WorkerLost && w.State != model.WorkerEvict &&
+		w.State != model.WorkerEvicted {
 		a.violate(RuleWorkerState, "%s: worker %s began as %s", v, w.ID, w.State)
 	}
 	switch ordinal, leased := v.placed(w.ID); {
 	case !leased:
 		a.violate(RulePlacement, "%s: worker %s was assigned without a lease", v, w.ID)
 	case ordinal != w.Ordinal:
-		a.violate(RulePlacement, "%s: worker %s was leased on %s and assigned to %s", v, w.ID, a.name(ordinal), a.name(w.Ordinal))
+		a.violate(RulePlacement, "%s: worker %s was leased on %s and assigned to %s", v, w.ID, a.name(ordinal),
+			a.name(w.Ordinal))
 	}
 }
 
@@ -127,7 +133,8 @@ func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 		a.end(v, &chunk.Workers[i])
 	}
 	if left > 0 && v.complete && !a.step.jump {
-		a.violate(RuleNeverLost, "%s: chunk %d of its task was deleted with %d workers that had not ended", v, chunk.Chunk, left)
+		a.violate(RuleNeverLost, "%s: chunk %d of its task was deleted with %d workers that had not ended", v, chunk.Chunk,
+			left)
 	}
 }
 
@@ -148,7 +155,8 @@ func (a *Auditor) checkTasks() {
 		for _, chunk := range v.tasks {
 			workers += len(chunk.Workers)
 		}
-		if v.r != nil && (workers != v.r.Workers.Len() || int(v.header.Workers) != workers || int(v.header.Chunks) != len(v.tasks)) {
+		if v.r != nil && (workers != v.r.Workers.Len() || int(v.header.Workers) != workers ||
+			int(v.header.Chunks) != len(v.tasks)) {
 			a.violate(RuleAllOrNone, "%s: its task is complete with %d of %d workers, in %d of %d chunks",
 				v, workers, v.r.Workers.Len(), len(v.tasks), v.header.Chunks)
 		}

@@ -187,7 +187,8 @@ type rank struct {
 }
 
 func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(r.order, o.order), cmp.Compare(r.place, o.place), cmp.Compare(r.index, o.index), cmp.Compare(r.uid, o.uid))
+	return cmp.Or(cmp.Compare(r.order, o.order), cmp.Compare(r.place, o.place), cmp.Compare(r.index, o.index),
+		cmp.Compare(r.uid, o.uid))
 }
 
 func rankOf(r *model.Reservation) rank {

@@ -87,7 +87,8 @@ func (w *world) raw(key string, value []byte) {
 	if w.create[key] == 0 {
 		w.create[key] = w.revision
 	}
-	w.history = append(w.history, store.Change{KV: store.KV{Key: key, Value: value, Create: w.create[key], Mod: w.revision}})
+	w.history = append(w.history, store.Change{KV: store.KV{Key: key, Value: value, Create: w.create[key],
+		Mod: w.revision}})
 }
 
 // audit audits the whole history as one batch.

@@ -61,8 +61,10 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways, "--resources", strings.Join(resources, ","),
-		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--allow-env", strings.Join(a.AllowEnv, ","), "--stop-workers", "--log-level", f.config.LogLevel}
+	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways,
+		"--resources", strings.Join(resources, ","),
+		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--allow-env", strings.Join(a.AllowEnv, ","),
+		"--stop-workers", "--log-level", f.config.LogLevel}
 	if a.SKU != "" {
 		args = append(args, "--sku", a.SKU)
 	}

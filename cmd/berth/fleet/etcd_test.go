@@ -32,7 +32,8 @@ func TestMembersOfEtcd(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, link := range [][2]string{{"registry-0", "etcd-2"}, {"assigner-0", "gateway-0"}, {"gateway-0", "executor-state-0"}, {"gateway-0", "etcd-0"}, {"peers", "etcd-1"}} {
+	for _, link := range [][2]string{{"registry-0", "etcd-2"}, {"assigner-0", "gateway-0"},
+		{"gateway-0", "executor-state-0"}, {"gateway-0", "etcd-0"}, {"peers", "etcd-1"}} {
 		if !links[link] {
 			t.Errorf("Via was not called for the link %v", link)
 		}

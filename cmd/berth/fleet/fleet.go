@@ -98,7 +98,8 @@ const (
 
 // Start starts etcd, the services and the gateways.
 func Start(ctx context.Context, config Config) (*Fleet, error) {
-	config.Replicas, config.Gateways, config.LogLevel = cmp.Or(config.Replicas, 2), cmp.Or(config.Gateways, 1), cmp.Or(config.LogLevel, "info")
+	config.Replicas, config.Gateways, config.LogLevel = cmp.Or(config.Replicas, 2), cmp.Or(config.Gateways, 1),
+		cmp.Or(config.LogLevel, "info")
 	if config.Via == nil {
 		config.Via = func(_, _, address string) (string, error) { return address, nil }
 	}
@@ -108,7 +109,8 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 	if config.Place == nil {
 		config.Place = func(string) (Place, error) { return Place{}, nil }
 	}
-	f := &Fleet{config: config, replicas: map[string][]*child.Process{}, agents: map[string]*child.Process{}, flags: map[*child.Process][]string{}}
+	f := &Fleet{config: config, replicas: map[string][]*child.Process{}, agents: map[string]*child.Process{},
+		flags: map[*child.Process][]string{}}
 	if err := f.start(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -174,7 +176,8 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		args := []string{"gateway", "--replica", name, "--listen", front.Listen, "--agents-listen", front.Agents, "--internal-listen", front.Internal,
+		args := []string{"gateway", "--replica", name, "--listen", front.Listen, "--agents-listen", front.Agents,
+			"--internal-listen", front.Internal,
 			"--etcd-endpoints", etcds, "--log-level", f.config.LogLevel}
 		for _, service := range Services {
 			replicas, err := f.via(name, service, f.addresses(service))

@@ -23,17 +23,20 @@ func TestSecretMounts(t *testing.T) {
 			}
 			mount := container.VolumeMounts[i]
 			j := slices.IndexFunc(template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-			if j < 0 || template.Spec.Volumes[j].Secret == nil || template.Spec.Volumes[j].Secret.SecretName != c.secret || !mount.ReadOnly {
+			if j < 0 || template.Spec.Volumes[j].Secret == nil || template.Spec.Volumes[j].Secret.SecretName != c.secret ||
+				!mount.ReadOnly {
 				t.Errorf("%s: %s has no secret %s at %s", c.set, name, c.secret, c.dir)
 				continue
 			}
 			given := flags(t, container)
 			switch c.secret {
 			case "berth-tls":
-				if given["tls-cert"] != c.dir+"/tls.crt" || given["tls-key"] != c.dir+"/tls.key" || given["tls-ca"] != c.dir+"/ca.crt" {
+				if given["tls-cert"] != c.dir+"/tls.crt" || given["tls-key"] != c.dir+"/tls.key" ||
+					given["tls-ca"] != c.dir+"/ca.crt" {
 					t.Errorf("%s looks for %s, %s and %s", name, given["tls-cert"], given["tls-key"], given["tls-ca"])
 				}
-				if mode := *template.Spec.Volumes[j].Secret.DefaultMode; mode != 0o440 || *template.Spec.SecurityContext.FSGroup != *template.Spec.SecurityContext.RunAsGroup {
+				if mode := *template.Spec.Volumes[j].Secret.DefaultMode; mode != 0o440 ||
+					*template.Spec.SecurityContext.FSGroup != *template.Spec.SecurityContext.RunAsGroup {
 					t.Errorf("%s: the key has the mode %o", name, mode)
 				}
 			case "etcd-ca":

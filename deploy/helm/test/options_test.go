@@ -29,7 +29,8 @@ var (
 var unused = strings.Fields("config address-file help")
 
 // typeOf maps the type of a flag in the binary's help to its name in the schema.
-var typeOf = map[string]string{"text": "string", "flag": "", "count": "int", "share": "float", "duration": "duration", "words": "strings"}
+var typeOf = map[string]string{"text": "string", "flag": "", "count": "int", "share": "float", "duration": "duration",
+	"words": "strings"}
 
 // accepted returns the types of the flags of a process, by name.
 func accepted(t *testing.T, process string) map[string]string {
@@ -81,7 +82,8 @@ func settable(t *testing.T, key string) map[string]schema {
 // the schema has exactly the options of the binary, with their types.
 func TestSchemaMatchesFlags(t *testing.T) {
 	for process, key := range map[string]string{
-		"registry": "registry", "executor-state": "executorState", "assigner": "assigner", "gateway": "gateway", "agent": "agent",
+		"registry": "registry", "executor-state": "executorState", "assigner": "assigner", "gateway": "gateway",
+		"agent": "agent",
 	} {
 		options := settable(t, key)
 		flags := accepted(t, process)

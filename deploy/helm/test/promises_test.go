@@ -94,7 +94,8 @@ func TestGatewayAddresses(t *testing.T) {
 			if name != "berth-gateway" && s.Spec.Type != corev1.ServiceTypeClusterIP {
 				t.Errorf("%s is of type %s", name, s.Spec.Type)
 			}
-			if to := port(gateway, s.Spec.Ports[0].TargetPort.StrVal); to != fmt.Sprint(want.port) || to != suffix(flags(t, gateway)[want.flag]) {
+			if to := port(gateway, s.Spec.Ports[0].TargetPort.StrVal); to != fmt.Sprint(want.port) ||
+				to != suffix(flags(t, gateway)[want.flag]) {
 				t.Errorf("%s targets port %s, but gateways have --%s=%s", name, to, want.flag, flags(t, gateway)[want.flag])
 			}
 		}
@@ -137,7 +138,8 @@ func TestEtcdEndpoints(t *testing.T) {
 func trial(t *testing.T, r *release) {
 	t.Helper()
 	set := get[*appsv1.StatefulSet](t, r, "berth-etcd")
-	if s := get[*corev1.Service](t, r, set.Spec.ServiceName); s.Spec.ClusterIP != corev1.ClusterIPNone || !s.Spec.PublishNotReadyAddresses {
+	if s := get[*corev1.Service](t, r, set.Spec.ServiceName); s.Spec.ClusterIP != corev1.ClusterIPNone ||
+		!s.Spec.PublishNotReadyAddresses {
 		t.Error("members cannot find each other before they are ready")
 	}
 	given := flags(t, set.Spec.Template.Spec.Containers[0])
@@ -148,11 +150,13 @@ func trial(t *testing.T, r *release) {
 			t.Errorf("%s is not a member of %s", own, given["initial-cluster"])
 		}
 	}
-	if given["auto-compaction-mode"] != "periodic" || given["auto-compaction-retention"] != "10m" || given["quota-backend-bytes"] == "" || strings.Contains(given["quota-backend-bytes"], "e+") {
+	if given["auto-compaction-mode"] != "periodic" || given["auto-compaction-retention"] != "10m" ||
+		given["quota-backend-bytes"] == "" || strings.Contains(given["quota-backend-bytes"], "e+") {
 		t.Errorf("etcd has no compaction or no quota: %v", given)
 	}
 	mount := set.Spec.Template.Spec.Containers[0].VolumeMounts[0]
-	if claim := set.Spec.VolumeClaimTemplates[0]; claim.Name != mount.Name || !strings.HasPrefix(given["data-dir"], mount.MountPath+"/") {
+	if claim := set.Spec.VolumeClaimTemplates[0]; claim.Name != mount.Name ||
+		!strings.HasPrefix(given["data-dir"], mount.MountPath+"/") {
 		t.Errorf("the data is in %s, the volume at %s", given["data-dir"], mount.MountPath)
 	}
 }
@@ -256,7 +260,8 @@ func TestReplicaSpread(t *testing.T) {
 			switch set, ok := find[*appsv1.StatefulSet](r, name); {
 			case ok:
 				n = int(*set.Spec.Replicas)
-				if set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement || set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateStatefulSetStrategyType {
+				if set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement ||
+					set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateStatefulSetStrategyType {
 					t.Errorf("%s: %s, %s", name, set.Spec.PodManagementPolicy, set.Spec.UpdateStrategy.Type)
 				}
 			default:
@@ -313,12 +318,14 @@ func TestContainerSecurity(t *testing.T) {
 				t.Errorf("%s has a token of Kubernetes", name)
 			}
 			s := pod.SecurityContext
-			if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 ||
+				s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 				t.Errorf("%s runs as %+v", name, s)
 			}
 			for _, c := range append(pod.InitContainers, pod.Containers...) {
 				s := c.SecurityContext
-				if s == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" || len(s.Capabilities.Add) != 0 {
+				if s == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 ||
+					s.Capabilities.Drop[0] != "ALL" || len(s.Capabilities.Add) != 0 {
 					t.Errorf("%s runs as %+v", name, s)
 				}
 			}
@@ -333,8 +340,10 @@ func TestNetworkPolicies(t *testing.T) {
 		"berth-executor-state": {"calls": "berth-executor-state berth-gateway", "http": "*"},
 		"berth-assigner":       {"calls": "berth-assigner berth-gateway", "http": "*"},
 		"berth-agent":          {"orders": "berth-assigner berth-executor-state"},
-		"berth-etcd":           {"client": "berth-assigner berth-executor-state berth-gateway berth-registry", "peer": "berth-etcd", "http": "*"},
-		"berth-gateway":        {"calls": "*", "agents": "berth-agent", "internal": "berth-assigner berth-executor-state berth-registry", "http": "*"},
+		"berth-etcd": {"client": "berth-assigner berth-executor-state berth-gateway berth-registry",
+			"peer": "berth-etcd", "http": "*"},
+		"berth-gateway": {"calls": "*", "agents": "berth-agent",
+			"internal": "berth-assigner berth-executor-state berth-registry", "http": "*"},
 	})
 	if _, has := find[*networkingv1.NetworkPolicy](decoded(t, "testdata/minimal.yaml"), "berth-registry"); has {
 		t.Error("policies were rendered although they are disabled")
@@ -349,7 +358,8 @@ func TestEmptyPeerList(t *testing.T) {
 	reachable(t, decodedValues(t, "closed", values), map[string]map[string]string{
 		"berth-gateway": {"internal": "berth-assigner berth-executor-state berth-registry"},
 	})
-	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{}, "agents": []any{map[string]any{"podSelector": map[string]any{}}}}
+	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{},
+		"agents": []any{map[string]any{"podSelector": map[string]any{}}}}
 	reachable(t, decodedValues(t, "open to agents", values), map[string]map[string]string{
 		"berth-gateway": {"agents": "*", "internal": "berth-assigner berth-executor-state berth-registry"},
 	})
@@ -378,7 +388,8 @@ func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
 func TestPublicNames(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		names := strings.Split(flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["public-names"], ",")
-		want := []string{"berth-gateway", "berth-gateway." + namespace, "berth-gateway." + namespace + ".svc", "berth-gateway." + namespace + ".svc.cluster.local"}
+		want := []string{"berth-gateway", "berth-gateway." + namespace, "berth-gateway." + namespace + ".svc",
+			"berth-gateway." + namespace + ".svc.cluster.local"}
 		if v, ok := r.values["gateway"].(map[string]any); ok {
 			if options, ok := v["options"].(map[string]any); ok {
 				given, _ := options["public-names"].([]any)

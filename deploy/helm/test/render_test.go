@@ -62,7 +62,8 @@ func render(values map[string]any) (map[string]string, error) {
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
-	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "berth", Namespace: namespace, Revision: 1, IsInstall: true}, capabilities)
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "berth", Namespace: namespace, Revision: 1,
+		IsInstall: true}, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,8 @@ func (f *Flood) Heads(n, size int) error {
 // Streams opens streams that wait for events that never happen, so many on each connection.
 func (f *Flood) Streams(n, each int) error {
 	return f.streams(n, each, func(id uint32) []byte {
-		return append(headers(id, "/grpc.health.v1.Health/Watch", false), data(id, message([]byte("\x0a\x07gateway"), 0), true)...)
+		return append(headers(id, "/grpc.health.v1.Health/Watch", false),
+			data(id, message([]byte("\x0a\x07gateway"), 0), true)...)
 	})
 }
 
@@ -207,7 +208,8 @@ func (f *Flood) Resets(n, conns int) error {
 				}()
 				_, err = c.Write(preface())
 				for id := uint32(1); err == nil && left.Add(-1) >= 0; id += 2 {
-					_, err = c.Write(append(headers(id, "/berth.v1.Reservations/GetReservation", false), frame(3, 0, id, []byte{0, 0, 0, 8})...))
+					_, err = c.Write(append(headers(id, "/berth.v1.Reservations/GetReservation", false),
+						frame(3, 0, id, []byte{0, 0, 0, 8})...))
 				}
 				c.(*net.TCPConn).CloseWrite() //nolint:errcheck // the listener may have closed it
 				<-ended

@@ -259,9 +259,11 @@ func stolen(t *testing.T) func() float64 {
 // twentieth of the processors.
 func TestFloodsA7(t *testing.T) {
 	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers, gzip int }
-	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20, watches: 100, headers: 200, gzip: 200}
+	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20,
+		watches: 100, headers: 200, gzip: 200}
 	if *floods {
-		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000, heads: 200, watches: 10_000, headers: 10_000, gzip: 2000}
+		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000,
+			heads: 200, watches: 10_000, headers: 10_000, gzip: 2000}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -283,7 +285,8 @@ func TestFloodsA7(t *testing.T) {
 		share := steal()
 		steal = stolen(t)
 		t.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v; the host took %.0f %% of the processors",
-			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond), 100*share)
+			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond),
+			100*share)
 		if err != nil {
 			t.Errorf("%s: a call of others failed: %v", phase, err)
 		}

@@ -54,12 +54,14 @@ type Stop struct {
 
 // Done returns the event of a Submit that was carried out.
 func (s Submit) Done(outcome any) SubmitDone {
-	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: from(outcome, s.Incarnation)}
+	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt,
+		Outcome: from(outcome, s.Incarnation)}
 }
 
 // Done returns the event of a Stop that was carried out.
 func (s Stop) Done(result any) StopDone {
-	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch, Result: from(result, s.Incarnation)}
+	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch,
+		Result: from(result, s.Incarnation)}
 }
 
 // from adds to a refusal which incarnation has refused.

@@ -43,13 +43,15 @@ func (a *agent) submit(s Submit, refuse bool) any {
 	case s.Incarnation != a.incarnation:
 		return Refused{Reason: fault.ReasonOtherIncarnation}
 	case w != nil:
-		return Accepted{Status: Status{State: w.status.State, ExitCode: w.status.ExitCode}, Incarnation: a.incarnation, Sequence: a.next()}
+		return Accepted{Status: Status{State: w.status.State, ExitCode: w.status.ExitCode}, Incarnation: a.incarnation,
+			Sequence: a.next()}
 	case a.promised[p]:
 		return Refused{Reason: fault.ReasonStopped}
 	case refuse:
 		return Refused{Reason: fault.ReasonNotAllowed}
 	}
-	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID, Status: Status{State: model.WorkerStarting}}}
+	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID,
+		Status: Status{State: model.WorkerStarting}}}
 	return Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: a.incarnation, Sequence: a.next()}
 }
 

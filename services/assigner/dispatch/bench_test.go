@@ -71,11 +71,13 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	r := &model.Reservation{Key: key(uid), UID: uid, State: model.Queued, Spec: model.Spec{MaxAttempts: 3}}
 	l := &model.LeaseChunk{UID: uid, Key: key(uid), Chunks: 1, Total: int32(workers), Epoch: s.revision, GrantedAt: s.now}
 	for i := range workers {
-		l.Workers = append(l.Workers, model.Placement{Worker: model.WorkerID{Index: int32(i), Number: 1}, Ordinal: uint32(i%executors + 1)})
+		l.Workers = append(l.Workers, model.Placement{Worker: model.WorkerID{Index: int32(i), Number: 1},
+			Ordinal: uint32(i%executors + 1)})
 	}
 	task := model.DispatchTask{Key: r.Key, UID: uid, Mod: s.tell(r), Lease: s.tell(l)}
 	s.step(model.Progress{Revision: s.revision})
-	submits := s.step(model.Input{Token: uint64(s.batches), Request: model.Dispatch{Term: s.registry, Tasks: []model.DispatchTask{task}}})
+	submits := s.step(model.Input{Token: uint64(s.batches),
+		Request: model.Dispatch{Term: s.registry, Tasks: []model.DispatchTask{task}}})
 	submits = append(submits, s.step(model.Progress{Revision: s.revision})...)
 	if len(submits) != workers {
 		b.Fatalf("%d of %d workers are submitted", len(submits), workers)

@@ -82,7 +82,8 @@ func (c *Core) send(r *request) {
 		target = t.instance(r.key.workerID)
 	}
 	common := Request{
-		Term: c.term, Executor: h.record.ID, Address: h.record.Address, Incarnation: h.record.Incarnation, Nonce: Nonce(h.record.Nonce),
+		Term: c.term, Executor: h.record.ID, Address: h.record.Address, Incarnation: h.record.Incarnation,
+		Nonce:  Nonce(h.record.Nonce),
 		Worker: target.worker, UID: target.uid, Epoch: target.epoch, Timeout: requestTimeout,
 		Fresh: sent.attempt > 1 || r.failures > 0, Trace: t.traceOf(r.key.workerID),
 	}

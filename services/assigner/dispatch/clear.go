@@ -34,7 +34,8 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 			}
 		case !c.stopOverdue(p.t, &w):
 			err := fault.BadField(fault.ReasonNotQuarantined, fmt.Sprintf("workers[%d]", i),
-				"%s is %s on %s and no stop of it is overdue; cancel it or drain the executor, and wait", request.Workers[i].Worker, w.State, request.Executor)
+				"%s is %s on %s and no stop of it is overdue; cancel it or drain the executor, and wait",
+				request.Workers[i].Worker, w.State, request.Executor)
 			err.Kind = fault.Precondition
 			return Cleared{}, err
 		default:

@@ -197,7 +197,8 @@ func (c *Core) input(e model.Input) {
 		cleared, err := c.clearQuarantine(input)
 		c.respond(e.Token, cleared, err)
 	default:
-		c.respond(e.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "the assigner does not handle requests of type %T", input))
+		c.respond(e.Token, nil, fault.New(fault.Internal, fault.ReasonInternal,
+			"the assigner does not handle requests of type %T", input))
 	}
 }
 

@@ -39,7 +39,8 @@ func (c *Core) answerDispatches() {
 			if c.now.Before(d.until) {
 				continue
 			}
-			err = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the view did not reach the dispatched leases within %v", dispatchWait)
+			err = fault.New(fault.Unavailable, fault.ReasonUnavailable,
+				"the view did not reach the dispatched leases within %v", dispatchWait)
 		}
 		c.respond(d.token, outcomes, err)
 		d.answered = true
@@ -61,7 +62,8 @@ func (c *Core) dispatch(request model.Dispatch) ([]model.DispatchOutcome, error)
 		return nil, nil
 	default:
 		// Its compare would fail forever.
-		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm, "the request has term %d, but the registry's leader has term %d", request.Term, c.registryTerm)
+		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm,
+			"the request has term %d, but the registry's leader has term %d", request.Term, c.registryTerm)
 	}
 	outcomes := make([]model.DispatchOutcome, 0, len(request.Tasks))
 	reached := true

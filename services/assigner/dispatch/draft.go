@@ -74,7 +74,8 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 	d := c.draft(t)
 	if was.State != next.State {
 		if !was.State.MayBecome(next.State) {
-			panic("dispatch: " + t.worker(was.ID).String() + ": " + was.State.String() + " may not become " + next.State.String())
+			panic("dispatch: " + t.worker(was.ID).String() + ": " + was.State.String() + " may not become " +
+				next.State.String())
 		}
 		next.Since = c.now
 		c.transition(d, at, &was, &next)

@@ -26,7 +26,8 @@ const (
 )
 
 // FindingKinds has all kinds.
-var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray, FindingRefusesLeader}
+var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray,
+	FindingRefusesLeader}
 
 // Edge is one row of the table of state transitions.
 type Edge struct {

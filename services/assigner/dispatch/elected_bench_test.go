@@ -29,18 +29,21 @@ func standby(executors, waiting int) *stand {
 	for i := range executors {
 		uid := fmt.Sprint("a-", i)
 		key := model.Key{Job: "a", Stage: fmt.Sprint(i), Name: model.MainName}
-		at := s.tell(&model.Reservation{Key: key, UID: uid, Workers: workers, State: model.Active, CreatedAt: s.now, UpdatedAt: s.now})
+		at := s.tell(&model.Reservation{Key: key, UID: uid, Workers: workers, State: model.Active, CreatedAt: s.now,
+			UpdatedAt: s.now})
 		lease := s.tell(&model.LeaseChunk{
 			UID: uid, Chunks: 1, Total: 1, Each: resource.Vector{"slots": 1},
 			Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1)}},
 		})
 		s.tell(&model.TaskHeader{UID: uid, Key: key, Epoch: at, Lease: lease, Complete: true, Chunks: 1, Workers: 1})
-		s.tell(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1), State: model.WorkerRunning}}})
+		s.tell(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1),
+			State: model.WorkerRunning}}})
 	}
 	for i := range waiting {
 		s.tell(&model.Reservation{
-			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Workers: workers,
-			State: model.Queued, Place: int64(i + 1), CreatedAt: s.now, UpdatedAt: s.now,
+			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i),
+			Workers: workers,
+			State:   model.Queued, Place: int64(i + 1), CreatedAt: s.now, UpdatedAt: s.now,
 		})
 	}
 	s.core.Step(s.now, model.Progress{Revision: s.revision})

@@ -66,8 +66,9 @@ func (c *Core) orphanFindings() (all []Finding) {
 		for target, r := range h.orphans {
 			all = append(all, Finding{
 				Kind: FindingStray, Object: target.worker.String(), Since: r.since,
-				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; stop requests: %d", c.executorID(ordinal), target.epoch, r.why, r.sent),
-				Action:  action,
+				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; stop requests: %d", c.executorID(ordinal),
+					target.epoch, r.why, r.sent),
+				Action: action,
 			})
 		}
 	}
@@ -92,7 +93,8 @@ func (c *Core) Findings(now time.Time) []Finding {
 		}
 	}
 	slices.SortFunc(all, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Kind, b.Kind), a.Since.Compare(b.Since), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Kind, b.Kind), a.Since.Compare(b.Since),
+			cmp.Compare(a.Message, b.Message))
 	})
 	return all
 }

@@ -23,7 +23,8 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 		w.step(event)
 		before := w.core.Metrics()
 		w.abandon()
-		if after := w.core.Metrics(); after.Assign != before.Assign || !maps.Equal(after.Retries, before.Retries) || !maps.Equal(after.Failures, before.Failures) {
+		if after := w.core.Metrics(); after.Assign != before.Assign || !maps.Equal(after.Retries, before.Retries) ||
+			!maps.Equal(after.Failures, before.Failures) {
 			t.Errorf("an abandoned decision was counted: %+v after %+v", after, before)
 		}
 		w.step(nil)
@@ -33,14 +34,17 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 	if f := w.core.Metrics(); f.Attempts != 1 || f.Retries[fault.ReasonNotAllowed] != 1 || f.Assign.Count() != 0 {
 		t.Errorf("after one failure: %+v", f)
 	}
-	give(SubmitDone{"e1", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
-	if f := w.core.Metrics(); f.Attempts != 2 || f.Assign.Count() != 1 || f.Run.Count() != 1 || f.AssignBatch.Count() != 0 {
+	give(SubmitDone{"e1", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 1}})
+	if f := w.core.Metrics(); f.Attempts != 2 || f.Assign.Count() != 1 || f.Run.Count() != 1 ||
+		f.AssignBatch.Count() != 0 {
 		t.Errorf("after one worker runs: %+v", f)
 	}
 	w.now = w.now.Add(time.Second)
 	w.step(nil)
 	w.settled(t)
-	give(SubmitDone{"e0", "u1", workerID(0), 2, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
+	give(SubmitDone{"e0", "u1", workerID(0), 2, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+		Sequence: 1}})
 	f := w.core.Metrics()
 	if f.Attempts != 3 || f.Assign.Count() != 2 || f.Run.Count() != 1 || f.AssignBatch.Count() != 1 {
 		t.Errorf("after both are acknowledged: %+v", f)

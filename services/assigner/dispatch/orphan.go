@@ -25,7 +25,8 @@ func (c *Core) stopOrphan(ordinal uint32, target instance, why model.Verdict) bo
 		return false
 	}
 	c.orphanCount++
-	r := &request{key: workerKey{ordinal, target.uid, target.worker.ID}, kind: orphanRequest, target: target, why: why, since: c.now}
+	r := &request{key: workerKey{ordinal, target.uid, target.worker.ID}, kind: orphanRequest, target: target, why: why,
+		since: c.now}
 	h.orphans[target] = r
 	c.orphansByName[target.worker] = append(c.orphansByName[target.worker], r)
 	if c.calls[r.callKey()] == nil {

@@ -69,7 +69,8 @@ func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, 
 func TestPitfallALateFailureAffectsAnotherWorkerOnTheExecutor(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0, 0)
-	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 1}})
 	w.settled(t)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
@@ -119,7 +120,8 @@ func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 // perpetual. Here every request has the whole task, and the worker's full name.
 func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 	task := model.Task{
-		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
+		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1},
+		StopGrace: 3 * time.Second,
 	}
 	w := scene(t, 1)
 	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Spec.Task = task })
@@ -135,7 +137,8 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 		t.Fatalf("%d submits", len(submits))
 	}
 	for _, s := range submits {
-		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) || s.Address != "e0:7200" {
+		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) ||
+			s.Address != "e0:7200" {
 			t.Errorf("the request lost something: %+v", s)
 		}
 	}
@@ -146,7 +149,8 @@ func TestPitfallEveryRetryEmitsAStartEvent(t *testing.T) {
 	w.dispatched(t, "u1", 0)
 	events := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
-		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: sequence}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+			Sequence: sequence}})
 		for _, e := range w.effects {
 			events += len(e.Events)
 		}
@@ -239,7 +243,8 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[workerKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
-	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeue {
+	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" ||
+		a.Reason != fault.ReasonAttemptsExhausted || !a.Requeue {
 		t.Errorf("shown as %+v", a)
 	}
 }
@@ -250,7 +255,8 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0)
 	c := New(Config{})
-	for _, kinds := range [][]model.Kind{{model.KindTaskHeader, model.KindTaskChunk}, {model.KindExecutor, model.KindLive, model.KindLeaseChunk, model.KindReservation}} {
+	for _, kinds := range [][]model.Kind{{model.KindTaskHeader, model.KindTaskChunk},
+		{model.KindExecutor, model.KindLive, model.KindLeaseChunk, model.KindReservation}} {
 		for ref, s := range w.records {
 			for _, kind := range kinds {
 				if ref.Kind == kind {
@@ -260,7 +266,8 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 				}
 			}
 		}
-		if got := c.Step(w.now.Add(time.Hour), model.Progress{Revision: w.revision}); len(got) > 0 || !c.NextDeadline().IsZero() {
+		if got := c.Step(w.now.Add(time.Hour), model.Progress{Revision: w.revision}); len(got) > 0 ||
+			!c.NextDeadline().IsZero() {
 			t.Fatalf("a standby does %+v, and wants to be called", got)
 		}
 	}
@@ -293,7 +300,8 @@ func TestPitfallADeposedLeaderIsObeyed(t *testing.T) {
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
 	w.progress()
-	replies := of[model.Reply](w.step(model.Input{Token: 1, Request: model.Dispatch{Term: term - 1, Tasks: []model.DispatchTask{{Key: key("u1"), UID: "u1"}}}}))
+	replies := of[model.Reply](w.step(model.Input{Token: 1,
+		Request: model.Dispatch{Term: term - 1, Tasks: []model.DispatchTask{{Key: key("u1"), UID: "u1"}}}}))
 	if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonLowerTerm) {
 		t.Errorf("answered %+v", replies)
 	}
@@ -359,7 +367,8 @@ func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 			r.Workers = model.WorkerSetOf([]model.WorkerID{last})
 			r.Spec.MaxAttempts = 2
 		})
-		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now, Workers: []model.Placement{{Worker: last}}}
+		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now,
+			Workers: []model.Placement{{Worker: last}}}
 		w.write(chunk.Ref(), chunk)
 		w.progress()
 		w.dispatch(1, "u1")

@@ -13,10 +13,13 @@ func TestPromise7AnAnswerOfAnOlderEpochChangesNothing(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Workers: []WorkerStatus{
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, Status: Status{State: model.WorkerFailed}},
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, Status: Status{State: model.WorkerFailed}},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3,
+			Status: Status{State: model.WorkerFailed}},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3,
+			Status: Status{State: model.WorkerFailed}},
 	}}})
-	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 10}})
+	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 10}})
 	if len(w.effects) > 0 || w.state("u1", workerID(0)) != model.WorkerAssigned {
 		t.Errorf("%s, %d effects", w.state("u1", workerID(0)), len(w.effects))
 	}
@@ -27,27 +30,32 @@ func TestPromise7AnAnswerOfAnOlderEpochChangesNothing(t *testing.T) {
 // from another executor, does not prove the worker's absence. A complete and later report
 // of its executor without it does.
 func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
-	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
+	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
+		Status: Status{State: model.WorkerRunning}}
 	but := func(change func(*WorkerStatus)) []WorkerStatus {
 		s := recorded
 		change(&s)
 		return []WorkerStatus{s}
 	}
 	for name, r := range map[string]Report{
-		"another epoch":       {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 3 })},
-		"a later epoch":       {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 8 })},
-		"another name":        {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Worker.Job = "other" })},
+		"another epoch": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 3 })},
+		"a later epoch": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 8 })},
+		"another name": {Executor: "e0", Incarnation: 1,
+			Workers: but(func(s *WorkerStatus) { s.Worker.Job = "other" })},
 		"no state known here": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = 99 })},
-		"a state not its own": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = model.WorkerLost })},
-		"elsewhere":           {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) {})},
-		"ended elsewhere":     {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = model.WorkerFailed })},
+		"a state not its own": {Executor: "e0", Incarnation: 1,
+			Workers: but(func(s *WorkerStatus) { s.State = model.WorkerLost })},
+		"elsewhere": {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) {})},
+		"ended elsewhere": {Executor: "e1", Incarnation: 1,
+			Workers: but(func(s *WorkerStatus) { s.State = model.WorkerFailed })},
 		"not there elsewhere": {Executor: "e1", Incarnation: 1},
 		"another copy":        {Executor: "e0", Incarnation: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
 			w.dispatched(t, "u1", 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+				Sequence: 1}})
 			w.settled(t)
 			r.Sequence, r.Complete = 2, true
 			got := w.step(model.Input{Token: 2, Request: r})
@@ -74,7 +82,8 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 1}})
 	w.settled(t)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
 	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
@@ -94,12 +103,16 @@ func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 	w := scene(t, 2)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 1}})
 	w.settled(t)
-	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
-	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, Status: Status{State: model.WorkerRunning}}
+	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
+		Status: Status{State: model.WorkerRunning}}
+	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3,
+		Status: Status{State: model.WorkerRunning}}
 	report := func(executor string, sequence int64, complete bool, workers ...WorkerStatus) int {
-		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: complete, Workers: workers}})
+		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1,
+			Sequence: sequence, Complete: complete, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
 			return reply.Value.(Reported).Strays
 		}
@@ -130,9 +143,11 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 	report := func(sequence int64, executor string, from, to int) int {
 		var workers []WorkerStatus
 		for i := from; i < to; i++ {
-			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, Status: Status{State: model.WorkerRunning}})
+			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3,
+				Status: Status{State: model.WorkerRunning}})
 		}
-		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: true, Workers: workers}})
+		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1,
+			Sequence: sequence, Complete: true, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
 			return reply.Value.(Reported).Strays
 		}
@@ -152,7 +167,8 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 	} {
 		strays := report(int64(i+2), step.executor, step.from, step.to)
 		if strays != step.strays || w.core.orphanCount != step.ordered {
-			t.Errorf("report %d: %d orphans and %d requests, want %d and %d", i, strays, w.core.orphanCount, step.strays, step.ordered)
+			t.Errorf("report %d: %d orphans and %d requests, want %d and %d", i, strays, w.core.orphanCount, step.strays,
+				step.ordered)
 		}
 	}
 	w.core.orphanCount = maxAllOrphans
@@ -275,7 +291,8 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 		most = max(most, w.core.Stats().InFlight)
 		o := submits[0]
 		submits = submits[1:]
-		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
+		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt,
+			Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: sequence}})
 		submits = append(submits, of[Submit](append(carried, w.settled(t)...))...)
 	}
 	if counts := w.core.tasks["u1"].counts; most != 6 || counts[model.WorkerRunning] != 20 {
@@ -292,7 +309,8 @@ func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
 	c := New(Default)
 	const workers = 4000
 	for failures, ceiling := range map[int]time.Duration{
-		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond, 6: 3200 * time.Millisecond, 7: 5 * time.Second, 80: 5 * time.Second,
+		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond,
+		6: 3200 * time.Millisecond, 7: 5 * time.Second, 80: 5 * time.Second,
 	} {
 		var sum, most time.Duration
 		least, pauses := time.Hour, map[time.Duration]bool{}
@@ -305,8 +323,10 @@ func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
 			sum, most, least, pauses[pause] = sum+pause, max(most, pause), min(least, pause), true
 		}
 		mean := sum / workers
-		if most > ceiling || most < ceiling*95/100 || least > ceiling*5/100 || mean < ceiling*45/100 || mean > ceiling*55/100 || len(pauses) < workers*99/100 {
-			t.Errorf("failure %d: from %v to %v, %v in the mean, %d different; the ceiling is %v", failures, least, most, mean, len(pauses), ceiling)
+		if most > ceiling || most < ceiling*95/100 || least > ceiling*5/100 || mean < ceiling*45/100 ||
+			mean > ceiling*55/100 || len(pauses) < workers*99/100 {
+			t.Errorf("failure %d: from %v to %v, %v in the mean, %d different; the ceiling is %v", failures, least, most, mean,
+				len(pauses), ceiling)
 		}
 	}
 }
@@ -352,7 +372,8 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 		w.settled(t)
 	}
 	_, workers, _ := w.core.Task("u1")
-	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[workerKey{0, "u1", workerID(0)}]) != 3 {
+	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 ||
+		len(w.sent[workerKey{0, "u1", workerID(0)}]) != 3 {
 		t.Errorf("after all attempts %+v, sent %v", got, w.sent)
 	}
 }
@@ -432,7 +453,10 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 	const n, unwanted = 25_000, 21_000
 	w := scene(t, 100)
 	w.dispatched(t, "u1", over(100, n)...)
-	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Unwanted = model.WorkerSet{{First: 0, Last: unwanted - 1, Number: 1}} })
+	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) {
+		r.Unwanted = model.WorkerSet{{First: 0,
+			Last: unwanted - 1, Number: 1}}
+	})
 	w.progress()
 	if len(w.effects) < 2 {
 		t.Fatalf("%d effects for 83 chunks", len(w.effects))
@@ -441,7 +465,8 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 	w.succeed()
 	w.settled(t)
 	counts := w.core.tasks["u1"].counts
-	if got := counts[model.WorkerEvict] + counts[model.WorkerEvicted]; got != unwanted || counts[model.WorkerAssigned] != n-unwanted {
+	if got := counts[model.WorkerEvict] + counts[model.WorkerEvicted]; got != unwanted ||
+		counts[model.WorkerAssigned] != n-unwanted {
 		t.Errorf("%d of %d are stopped: %v", got, unwanted, counts)
 	}
 	if left := w.core.tasks["u1"].leaving; left != 0 {
@@ -486,7 +511,8 @@ func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 	w.dispatched(t, "u1", 0)
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 1}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
@@ -528,7 +554,8 @@ func TestPromise6OnlyAnOverdueStopIsCleared(t *testing.T) {
 		w.dispatch(1, "u1")
 		w.settled(t)
 		if accept {
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+				Sequence: 1}})
 			w.settled(t)
 		}
 		w.now = w.now.Add(time.Hour)
@@ -541,7 +568,8 @@ func TestPromise6OnlyAnOverdueStopIsCleared(t *testing.T) {
 		replies := of[model.Reply](w.step(model.Input{Token: 3, Request: Clear{
 			Executor: "e0", RequestID: "r", Workers: []Assigned{{workerOf("u1", workerID(0)), 7}},
 		}}))
-		if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonNotQuarantined) || w.state("u1", workerID(0)) != before {
+		if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonNotQuarantined) ||
+			w.state("u1", workerID(0)) != before {
 			t.Errorf("%s: %+v, and the worker is %s", name, replies, w.state("u1", workerID(0)))
 		}
 	}

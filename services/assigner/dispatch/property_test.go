@@ -143,7 +143,8 @@ func (p *play) invariants(t *rapid.T) {
 			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
 			at := placed{chunk.UID, worker.ID}
 			running := a.workers[at] != nil && !a.workers[at].status.State.Terminal()
-			if h := p.core.hosts[worker.Ordinal]; worker.State.Terminal() && worker.State != model.WorkerLost && running && !h.lost() {
+			if h := p.core.hosts[worker.Ordinal]; worker.State.Terminal() && worker.State != model.WorkerLost && running &&
+				!h.lost() {
 				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.ID, worker.State, worker.Reason)
 			}
 		}

@@ -41,13 +41,16 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
 			w.dispatched(t, "u1", 0, 0)
-			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+				Sequence: 1}})
 			w.dispatched(t, "u2", 1)
 			w.settled(t)
 			acts := w.without(t, func(ref model.Ref) bool { return ref.Kind == kind && ref.ID == "u1" })
 			revision := w.revision
-			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning}}
-			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true, Workers: []WorkerStatus{running}}})...)
+			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
+				Status: Status{State: model.WorkerRunning}}
+			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2,
+				Complete: true, Workers: []WorkerStatus{running}}})...)
 			acts = append(acts, w.settled(t)...)
 			// The next report has no worker, and then the executor is lost.
 			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Complete: true}})
@@ -98,7 +101,8 @@ func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
 func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 1}})
 	w.settled(t)
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindExecutor })
 	if s := w.state("u1", workerID(0)); s != model.WorkerRunning {

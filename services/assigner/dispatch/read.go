@@ -66,7 +66,8 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 					last := page[limit-1]
 					return page, fmt.Sprintf("%s/%d/%d", last.UID, last.ID.Index, last.ID.Number), nil
 				}
-				page = append(page, Assignment{Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, Executor: executor, TaskWorker: *w})
+				page = append(page, Assignment{Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, Executor: executor,
+					TaskWorker: *w})
 			}
 		}
 	}
@@ -86,7 +87,8 @@ func parseToken(token string) (uid string, workerID model.WorkerID, err error) {
 
 // Stats counts the core's work.
 func (c *Core) Stats() Stats {
-	s := Stats{Tasks: len(c.tasks), InFlight: len(c.calls), Waiting: c.due.Len() + c.untilReady.Len() + c.blocked.Len(), Strays: c.orphanCount}
+	s := Stats{Tasks: len(c.tasks), InFlight: len(c.calls), Waiting: c.due.Len() + c.untilReady.Len() + c.blocked.Len(),
+		Strays: c.orphanCount}
 	for _, t := range c.tasks {
 		for state, n := range t.counts {
 			s.Workers[state] += n

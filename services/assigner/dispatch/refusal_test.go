@@ -72,7 +72,8 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 				t.Fatalf("recorded is %+v", m)
 			}
 			got := w.worker(t, "u1", 0)
-			if got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 || got.Reason != fault.ReasonExecutorRefuses {
+			if got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 ||
+				got.Reason != fault.ReasonExecutorRefuses {
 				t.Errorf("its worker is %+v", got)
 			}
 			if other := w.state("u1", workerID(1)); other != model.WorkerRunning {
@@ -154,7 +155,8 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	w.progress()
 	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, Ended{State: model.WorkerEvicted}})
 	w.settled(t)
-	if got := w.worker(t, "u1", 0); got.State != model.WorkerFailed || !got.Requeue || got.Reason != fault.ReasonExecutorRefuses {
+	if got := w.worker(t, "u1", 0); got.State != model.WorkerFailed || !got.Requeue ||
+		got.Reason != fault.ReasonExecutorRefuses {
 		t.Errorf("its worker is %+v", got)
 	}
 }
@@ -199,11 +201,13 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
 		w := scene(t, 1)
 		for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt,
+				Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
 		}
 		w.settled(t)
 		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{
-			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, Status: Status{State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"}},
+			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
+				Status: Status{State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"}},
 		}}})
 		w.settled(t)
 		if got := w.worker(t, "u1", 0); got.Reason != reason || got.ExitCode == nil || *got.ExitCode != code {

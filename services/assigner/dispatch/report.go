@@ -10,7 +10,8 @@ import (
 func (c *Core) report(r Report) (Reported, error) {
 	ordinal, ok := c.ordinals[r.Executor]
 	if !ok {
-		return Reported{}, fault.New(fault.Unavailable, fault.ReasonUnavailable, "executor %s is not known here yet", r.Executor)
+		return Reported{}, fault.New(fault.Unavailable, fault.ReasonUnavailable, "executor %s is not known here yet",
+			r.Executor)
 	}
 	h := c.hosts[ordinal]
 	s := reconciliation{
@@ -87,7 +88,8 @@ func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) mod
 		if !c.stopOrphan(said.Ordinal, target, verdict) {
 			s.unstopped++
 		}
-	case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == said.Ordinal && !known.Worker.State.Terminal():
+	case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == said.Ordinal &&
+		!known.Worker.State.Terminal():
 		c.update(t, at, known.Worker, said.Incarnation, said.Sequence, status.Status)
 	}
 	return verdict

@@ -33,7 +33,8 @@ func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	w.dispatched(t, "u2", 1)
 	// The round acknowledges one worker, which is an effect. Then the other worker's
 	// executor is back.
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
+		Sequence: 1}})
 	w.present("e1", true)
 	w.progress()
 	w.abandon()
@@ -82,7 +83,8 @@ func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, accepted})
 	w.settled(t)
 	w.step(model.Input{Token: 9, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7, Status: Status{State: model.WorkerRunning},
+		Worker: model.Worker{Job: "job-u4", Stage: "map", ID: workerID(0)}, UID: "u4", Epoch: 7,
+		Status: Status{State: model.WorkerRunning},
 	}}}})
 	w.settled(t)
 	w.step(SubmitDone{"e1", "u2", workerID(0), 1, accepted})
@@ -98,13 +100,16 @@ func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 func TestARestartedExecutorAdoptsTheWorkersThatItLists(t *testing.T) {
 	w := scene(t, 1)
 	w.dispatched(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 8}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
+		Sequence: 8}})
 	w.settled(t)
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 2, Sequence: 1, Complete: true, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 7, Status: Status{State: model.WorkerRunning},
-	}}}})
+	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 2, Sequence: 1, Complete: true,
+		Workers: []WorkerStatus{{
+			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 7,
+			Status: Status{State: model.WorkerRunning},
+		}}}})
 	w.settled(t)
 	_, workers, _ := w.core.Task("u1")
 	if got := workers[0]; got.State != model.WorkerRunning || got.Incarnation != 2 || got.Sequence != 1 {

@@ -60,7 +60,8 @@ func TestSeveralReportsAreOneEffect(t *testing.T) {
 	w.dispatched(t, "u1", 0, 1)
 	report := func(executor string, index int32, incarnation int64) Report {
 		return Report{Executor: executor, Incarnation: incarnation, Sequence: 5, Workers: []WorkerStatus{{
-			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7, Status: Status{State: model.WorkerCompleted},
+			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7,
+			Status: Status{State: model.WorkerCompleted},
 		}}}
 	}
 	reports := Reports{report("e0", 0, 1), report("e1", 1, 0), report("e1", 1, 1), report("stranger", 0, 1)}
@@ -74,7 +75,8 @@ func TestSeveralReportsAreOneEffect(t *testing.T) {
 			results = reply.Value.([]ReportResult)
 		}
 	}
-	if len(results) != 4 || results[0].Err != nil || results[0].Executor != "e0" || results[2].Err != nil || results[2].Sequence != 5 ||
+	if len(results) != 4 || results[0].Err != nil || results[0].Executor != "e0" || results[2].Err != nil ||
+		results[2].Sequence != 5 ||
 		!fault.Is(results[1].Err, fault.ReasonOtherIncarnation) || !fault.Is(results[3].Err, fault.ReasonUnavailable) {
 		t.Errorf("the answers are %+v", results)
 	}

@@ -78,9 +78,10 @@ func (t *task) find(workerID model.WorkerID) (slot, bool) {
 	if n == len(t.chunks) || t.chunks[n] == nil {
 		return slot{}, false
 	}
-	i, found := slices.BinarySearchFunc(t.chunks[n].Workers, workerID, func(w model.TaskWorker, workerID model.WorkerID) int {
-		return w.ID.Compare(workerID)
-	})
+	i, found := slices.BinarySearchFunc(t.chunks[n].Workers, workerID,
+		func(w model.TaskWorker, workerID model.WorkerID) int {
+			return w.ID.Compare(workerID)
+		})
 	return slot{int32(n), i}, found
 }
 

@@ -152,7 +152,8 @@ func (s *script) run(t *testing.T, line string) {
 		done.Attempt = int32(attempt)
 		switch arg(4) {
 		case "ACCEPTED":
-			done.Outcome = Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: option("incarnation", 1), Sequence: option("sequence", 1)}
+			done.Outcome = Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: option("incarnation", 1),
+				Sequence: option("sequence", 1)}
 		case "UNKNOWN":
 		default:
 			done.Outcome = Refused{Reason: fault.Reason(arg(4))}
@@ -171,8 +172,10 @@ func (s *script) run(t *testing.T, line string) {
 			done.Result = Ended{State: workerState(t, arg(3))}
 		}
 		s.give(done)
-	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …; news: not complete
-		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100), Complete: words[0] == "report"}
+	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
+		// news: an incomplete report
+		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
+			Complete: words[0] == "report"}
 		for _, word := range words[2:] {
 			name, state, ok := strings.Cut(word, ":")
 			if !ok {
@@ -258,7 +261,8 @@ func (s *script) pass(d time.Duration) {
 }
 
 func worker(t *testing.T, name string) (uid string, workerID model.WorkerID) {
-	if _, err := fmt.Sscanf(strings.NewReplacer("/", " ", ".", " ").Replace(name), "%s %d %d", &uid, &workerID.Index, &workerID.Number); err != nil {
+	if _, err := fmt.Sscanf(strings.NewReplacer("/", " ", ".", " ").Replace(name), "%s %d %d", &uid, &workerID.Index,
+		&workerID.Number); err != nil {
 		t.Fatalf("%q: %v", name, err)
 	}
 	return uid, workerID

@@ -367,9 +367,11 @@ func (w *world) lease(uid string, ordinals ...uint32) {
 	chunks := int32((len(ordinals) + model.LeaseChunkSize - 1) / model.LeaseChunkSize)
 	n, index := int32(0), int32(0)
 	for part := range slices.Chunk(ordinals, model.LeaseChunkSize) {
-		chunk := &model.LeaseChunk{UID: uid, Key: key(uid), Chunk: n, Chunks: chunks, Total: int32(len(ordinals)), Epoch: 7, GrantedAt: w.now}
+		chunk := &model.LeaseChunk{UID: uid, Key: key(uid), Chunk: n, Chunks: chunks, Total: int32(len(ordinals)), Epoch: 7,
+			GrantedAt: w.now}
 		for _, ordinal := range part {
-			chunk.Workers = append(chunk.Workers, model.Placement{Worker: model.WorkerID{Index: index, Number: 1}, Ordinal: ordinal})
+			chunk.Workers = append(chunk.Workers, model.Placement{Worker: model.WorkerID{Index: index, Number: 1},
+				Ordinal: ordinal})
 			index++
 		}
 		w.write(chunk.Ref(), chunk)

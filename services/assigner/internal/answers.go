@@ -30,7 +30,8 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 	if m == nil {
 		m = &controlv1.SubmitOutcome{}
 	}
-	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode, Signal: m.GetSignal(), Error: m.GetError()})
+	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode,
+		Signal: m.GetSignal(), Error: m.GetError()})
 }
 
 // acceptedOf returns the outcome of a start request that the agent has not refused.

@@ -39,7 +39,8 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 			if lie.Script.Stop == nil {
 				return
 			}
-			if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}}); !unknown(result) {
+			if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address,
+				Timeout: 10 * time.Second}}); !unknown(result) {
 				t.Errorf("of a stop it is %#v", result)
 			}
 		})
@@ -63,12 +64,14 @@ func TestANilOutcomeIsInvalid(t *testing.T) {
 func TestPermissionDeniedIsARefusal(t *testing.T) {
 	liar := agenttest.Serve(t, agenttest.Denial())
 	o := newSender(t)
-	for _, outcome := range o.submitAll(t.Context(), bundle{submitOf(liar.Address, "u", "e", 0), submitOf(liar.Address, "u", "e", 1)}) {
+	for _, outcome := range o.submitAll(t.Context(), bundle{submitOf(liar.Address, "u", "e", 0),
+		submitOf(liar.Address, "u", "e", 1)}) {
 		if !refused(fault.ReasonPermissionDenied)(outcome) {
 			t.Errorf("%#v", outcome)
 		}
 	}
-	if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}}); !refused(fault.ReasonPermissionDenied)(result) {
+	if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address,
+		Timeout: 10 * time.Second}}); !refused(fault.ReasonPermissionDenied)(result) {
 		t.Errorf("of a stop it is %#v", result)
 	}
 }
@@ -80,7 +83,8 @@ func TestReasonsOfAgentsAreLimited(t *testing.T) {
 		long[i] = 'A'
 	}
 	for given, want := range map[fault.Reason]fault.Reason{
-		"NOT_ALLOWED": "NOT_ALLOWED", "": fault.ReasonInvalid, "two words": fault.ReasonInvalid, fault.Reason(long): fault.ReasonInvalid,
+		"NOT_ALLOWED": "NOT_ALLOWED", "": fault.ReasonInvalid, "two words": fault.ReasonInvalid,
+		fault.Reason(long): fault.ReasonInvalid,
 	} {
 		if got := refusalOf(fault.New(fault.Precondition, given, "no")); !refused(want)(got) {
 			t.Errorf("%.20q is %#v", given, got)
@@ -101,7 +105,8 @@ func TestAPanicInACallIsAFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(findings.GetFindings()) != 1 || findings.GetFindings()[0].GetKind() != loop.FindingPeerPanic || findings.GetFindings()[0].GetObject() != "executor e" {
+	if len(findings.GetFindings()) != 1 || findings.GetFindings()[0].GetKind() != loop.FindingPeerPanic ||
+		findings.GetFindings()[0].GetObject() != "executor e" {
 		t.Errorf("findings %v", findings.GetFindings())
 	}
 }
@@ -111,14 +116,17 @@ func TestAPanicInACallIsAFinding(t *testing.T) {
 func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
-	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) }, NewSender(nil, slog.New(slog.DiscardHandler)).Perform)
+	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) },
+		NewSender(nil, slog.New(slog.DiscardHandler)).Perform)
 	h := NewDispatch(l)
 	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
-	if _, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {
+	if _, err := h.ReportWorkers(t.Context(),
+		&controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {
 		t.Errorf("a single invalid report: %v", err)
 	}
 	good := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: 1, Complete: true}
-	answer, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad, nil, good}})
+	answer, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad,
+		nil, good}})
 	if err != nil || len(answer.GetAnswers()) != 1 || answer.GetAnswers()[0].GetExecutor() != "e" {
 		t.Errorf("answered %v, %v", answer, err)
 	}
@@ -129,7 +137,8 @@ func FuzzAgentAnswers(f *testing.F) {
 	f.Add(int32(3), int64(1), false, int32(0), "", []byte(nil))
 	f.Add(int32(7), int64(2), true, int32(9), "exited with 9", []byte(nil))
 	f.Add(int32(0), int64(0), false, int32(0), "", []byte{0x12, 0x01, 'x'})
-	f.Add(int32(259), int64(-1), true, int32(-1), "x", rpc.Pack(fault.New(fault.Conflict, fault.ReasonLowerTerm, "term 9 was seen")))
+	f.Add(int32(259), int64(-1), true, int32(-1), "x", rpc.Pack(fault.New(fault.Conflict, fault.ReasonLowerTerm,
+		"term 9 was seen")))
 	f.Fuzz(func(t *testing.T, state int32, sequence int64, exits bool, code int32, problem string, failure []byte) {
 		var exit *int32
 		if exits {
@@ -137,9 +146,12 @@ func FuzzAgentAnswers(f *testing.F) {
 		}
 		submit := dispatch.Submit{Request: dispatch.Request{Incarnation: 3}}
 		for _, outcome := range []any{
-			startOf(submit, &controlv1.SubmitOutcome{State: berthv1.Assignment_State(state), Sequence: sequence, ExitCode: exit, Error: problem, Failure: failure}),
-			acceptedOf(submit, sequence, &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}),
-			stopOf(&controlv1.StopTaskAnswer{Sequence: sequence, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}}),
+			startOf(submit, &controlv1.SubmitOutcome{State: berthv1.Assignment_State(state), Sequence: sequence, ExitCode: exit,
+				Error: problem, Failure: failure}),
+			acceptedOf(submit, sequence, &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit,
+				Error: problem}),
+			stopOf(&controlv1.StopTaskAnswer{Sequence: sequence,
+				Worker: &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}}),
 		} {
 			switch o := outcome.(type) {
 			case dispatch.Accepted:

@@ -29,12 +29,14 @@ func NewAssignments(l loop.Owner[*dispatch.Core]) *Assignments { return &Assignm
 const maxCleared = 1000
 
 // ClearQuarantine implements berth.v1.Assignments.
-func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
+func (s *Assignments) ClearQuarantine(ctx context.Context,
+	req *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
 	switch n := len(req.GetWorkers()); {
 	case req.GetExecutor() == "":
 		return nil, fault.BadField(fault.ReasonRequired, "executor", "name the executor that the workers are quarantined on")
 	case n == 0:
-		return nil, fault.BadField(fault.ReasonRequired, "workers", "name the workers that have exited, each as in its assignment")
+		return nil, fault.BadField(fault.ReasonRequired, "workers",
+			"name the workers that have exited, each as in its assignment")
 	case n > maxCleared:
 		return nil, fault.BadField(fault.ReasonTooLarge, "workers", "must be at most %d, got %d", maxCleared, n)
 	}
@@ -45,12 +47,14 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 			missing bool
 		}{{"job", w.GetJob() == ""}, {"stage", w.GetStage() == ""}, {"epoch", w.GetEpoch() <= 0}} {
 			if part.missing {
-				return nil, fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].%s", i, part.name), "name the worker as in its assignment")
+				return nil, fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].%s", i, part.name),
+					"name the worker as in its assignment")
 			}
 		}
 		request.Workers = append(request.Workers, dispatch.Assigned{
-			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
-			Epoch:  w.GetEpoch(),
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(),
+				ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
+			Epoch: w.GetEpoch(),
 		})
 	}
 	value, err := s.loop.Do(ctx, request)
@@ -61,7 +65,8 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 }
 
 // ListAssignments implements berth.v1.Assignments.
-func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+func (s *Assignments) ListAssignments(ctx context.Context,
+	req *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
 	size, err := replica.PageSize(req.GetPageSize())
 	if err != nil {
 		return nil, err

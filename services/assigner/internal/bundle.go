@@ -116,7 +116,8 @@ func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 	}
 	for i, a := range b {
 		req.Orders[i] = &controlv1.SubmitOrder{
-			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.ID.Index, Number: a.Worker.ID.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
+			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.ID.Index, Number: a.Worker.ID.Number,
+			Attempt: a.Attempt, Nonce: string(a.Nonce),
 		}
 	}
 	return req
@@ -137,6 +138,7 @@ func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submi
 // failed returns the outcome of a start request whose call has failed.
 func (s *Sender) failed(ctx context.Context, a dispatch.Submit, err error) any {
 	f := rpc.FromStatus(err)
-	s.log.DebugContext(ctx, "a start request failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
+	s.log.DebugContext(ctx, "a start request failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt,
+		"error", f)
 	return refusalOf(f)
 }

@@ -27,7 +27,8 @@ func TestBundlesHaveOneAddressAndReservation(t *testing.T) {
 	}
 	fresh := submitOf("a:1", "u", "e1", 19)
 	fresh.Fresh = true
-	submits = append(submits, submitOf("a:1", "u", "e1", 18), fresh, submitOf("a:2", "u", "e2", 20), submitOf("a:1", "v", "e0", 0))
+	submits = append(submits, submitOf("a:1", "u", "e1", 18), fresh, submitOf("a:2", "u", "e2", 20),
+		submitOf("a:1", "v", "e0", 0))
 	var got []string
 	for _, p := range bundles(submits) {
 		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
@@ -49,13 +50,15 @@ func TestBundlesHaveOneAddressAndReservation(t *testing.T) {
 }
 
 func TestEachRequestOfABundleHasItsOutcome(t *testing.T) {
-	a := serve(t, &agent{several: func(_ context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+	a := serve(t, &agent{several: func(_ context.Context,
+		req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
 		if req.GetTerm() != 7 || req.GetJob() != "j" || req.GetStage() != "s" || req.GetEpoch() != 5 || req.GetUid() != "u" ||
 			req.GetTask().GetCommand() != "true" || len(req.GetOrders()) != 3 {
 			t.Errorf("the agent received %v", req)
 		}
 		for i, o := range req.GetOrders() {
-			if o.GetExecutor() != "e" || o.GetIncarnation() != 3 || o.GetIndex() != int32(i) || o.GetNumber() != 1 || o.GetAttempt() != 2 {
+			if o.GetExecutor() != "e" || o.GetIncarnation() != 3 || o.GetIndex() != int32(i) || o.GetNumber() != 1 ||
+				o.GetAttempt() != 2 {
 				t.Errorf("request %d is %v", i, o)
 			}
 		}
@@ -65,8 +68,10 @@ func TestEachRequestOfABundleHasItsOutcome(t *testing.T) {
 			{Failure: rpc.Pack(fault.New(fault.Unavailable, fault.ReasonUnavailable, "later"))},
 		}}, nil
 	}})
-	got := newSender(t).submitAll(t.Context(), bundle{submitOf(a.address, "u", "e", 0), submitOf(a.address, "u", "e", 1), submitOf(a.address, "u", "e", 2)})
-	if accepted, ok := got[0].(dispatch.Accepted); !ok || accepted.State != model.WorkerRunning || accepted.Sequence != 4 || accepted.Incarnation != 3 {
+	got := newSender(t).submitAll(t.Context(), bundle{submitOf(a.address, "u", "e", 0), submitOf(a.address, "u", "e", 1),
+		submitOf(a.address, "u", "e", 2)})
+	if accepted, ok := got[0].(dispatch.Accepted); !ok || accepted.State != model.WorkerRunning ||
+		accepted.Sequence != 4 || accepted.Incarnation != 3 {
 		t.Errorf("the first is %#v", got[0])
 	}
 	if !refused(fault.ReasonLowerTerm)(got[1]) || !unknown(got[2]) {
@@ -76,10 +81,12 @@ func TestEachRequestOfABundleHasItsOutcome(t *testing.T) {
 
 // An answer with another number of outcomes leaves all outcomes unknown.
 func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
-	a := serve(t, &agent{several: func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+	a := serve(t, &agent{several: func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer,
+		error) {
 		return &controlv1.SubmitTasksAnswer{Outcomes: []*controlv1.SubmitOutcome{{State: berthv1.Assignment_RUNNING}}}, nil
 	}})
-	for _, outcome := range newSender(t).submitAll(t.Context(), bundle{submitOf(a.address, "u", "e", 0), submitOf(a.address, "u", "e", 1)}) {
+	for _, outcome := range newSender(t).submitAll(t.Context(),
+		bundle{submitOf(a.address, "u", "e", 0), submitOf(a.address, "u", "e", 1)}) {
 		if !unknown(outcome) {
 			t.Errorf("%#v", outcome)
 		}

@@ -23,10 +23,12 @@ type Dispatch struct {
 func NewDispatch(l loop.Owner[*dispatch.Core]) *Dispatch { return &Dispatch{loop: l} }
 
 // CreateAssignmentTasks implements control.v1.Dispatch.
-func (s *Dispatch) CreateAssignmentTasks(ctx context.Context, req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {
+func (s *Dispatch) CreateAssignmentTasks(ctx context.Context,
+	req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {
 	create := model.Dispatch{Term: req.GetTerm()}
 	for _, t := range req.GetTasks() {
-		create.Tasks = append(create.Tasks, model.DispatchTask{Key: wire.KeyOf(t.GetKey()), UID: t.GetUid(), Mod: t.GetMod(), Lease: t.GetLease()})
+		create.Tasks = append(create.Tasks, model.DispatchTask{Key: wire.KeyOf(t.GetKey()), UID: t.GetUid(), Mod: t.GetMod(),
+			Lease: t.GetLease()})
 	}
 	value, err := s.loop.Do(ctx, create)
 	if err != nil {
@@ -38,14 +40,16 @@ func (s *Dispatch) CreateAssignmentTasks(ctx context.Context, req *controlv1.Cre
 		if o.Accepted {
 			result = controlv1.CreateOutcome_TAKEN
 		}
-		answer.Outcomes = append(answer.Outcomes, &controlv1.CreateOutcome{Uid: o.UID, Result: result, Reason: string(o.Reason)})
+		answer.Outcomes = append(answer.Outcomes, &controlv1.CreateOutcome{Uid: o.UID, Result: result,
+			Reason: string(o.Reason)})
 	}
 	return answer, nil
 }
 
 // ReportWorkers implements control.v1.Dispatch. The answer leaves out a report that is
 // refused, and its agent sends it again. A single report that is refused is an error.
-func (s *Dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+func (s *Dispatch) ReportWorkers(ctx context.Context,
+	req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 	reports := make(dispatch.Reports, 0, len(req.GetReports()))
 	for _, r := range req.GetReports() {
 		if err := wire.CheckReport(r); err != nil && len(req.GetReports()) == 1 {
@@ -71,7 +75,8 @@ func (s *Dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorke
 }
 
 // DispatchFindings implements control.v1.Dispatch.
-func (s *Dispatch) DispatchFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+func (s *Dispatch) DispatchFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer,
+	error) {
 	var findings []dispatch.Finding
 	if err := s.loop.Read(ctx, false, func(c *dispatch.Core) { findings = c.Findings(time.Now()) }); err != nil {
 		return nil, err
@@ -80,19 +85,23 @@ func (s *Dispatch) DispatchFindings(ctx context.Context, _ *berthv1.ListFindings
 }
 
 func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
-	report := dispatch.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(), Complete: r.GetComplete()}
+	report := dispatch.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(),
+		Complete: r.GetComplete()}
 	for _, w := range r.GetWorkers() {
 		report.Workers = append(report.Workers, dispatch.WorkerStatus{
-			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
-			Epoch:  w.GetEpoch(), UID: w.GetUid(),
-			Status: dispatch.Status{State: wire.WorkerState(w.GetState()), ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()},
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(),
+				ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
+			Epoch: w.GetEpoch(), UID: w.GetUid(),
+			Status: dispatch.Status{State: wire.WorkerState(w.GetState()), ExitCode: w.ExitCode, Signal: w.GetSignal(),
+				Error: w.GetError()},
 		})
 	}
 	return report
 }
 
 func reportAnswer(reported dispatch.Reported) *controlv1.ExecutorReportAnswer {
-	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence, Strays: int32(reported.Strays), Term: reported.Term}
+	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence,
+		Strays: int32(reported.Strays), Term: reported.Term}
 	for _, w := range reported.Ended {
 		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{
 			Job: w.Worker.Job, Stage: w.Worker.Stage, Index: w.Worker.ID.Index, Number: w.Worker.ID.Number,

@@ -22,7 +22,8 @@ func start(t *testing.T) (*loop.Loop[*dispatch.Core], *store.Fake) {
 
 func startOn(t *testing.T, s store.Store) *loop.Loop[*dispatch.Core] {
 	silent := func(*loop.Term, *dispatch.Core, model.Action) {}
-	return looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Default) }, silent)
+	return looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Default) },
+		silent)
 }
 
 func TestCreateAssignmentTasks(t *testing.T) {
@@ -33,16 +34,19 @@ func TestCreateAssignmentTasks(t *testing.T) {
 	if err != nil || len(answer.GetOutcomes()) != 0 {
 		t.Errorf("without tasks: %v, %v", answer, err)
 	}
-	answer, err = h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term, Tasks: []*controlv1.CreateTask{
-		{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "gone", Mod: term, Lease: term},
-	}})
+	answer, err = h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term,
+		Tasks: []*controlv1.CreateTask{
+			{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "gone", Mod: term, Lease: term},
+		}})
 	if err != nil || len(answer.GetOutcomes()) != 1 {
 		t.Fatal(answer, err)
 	}
-	if o := answer.GetOutcomes()[0]; o.GetUid() != "gone" || o.GetResult() != controlv1.CreateOutcome_REFUSED || o.GetReason() == "" {
+	if o := answer.GetOutcomes()[0]; o.GetUid() != "gone" || o.GetResult() != controlv1.CreateOutcome_REFUSED ||
+		o.GetReason() == "" {
 		t.Errorf("a task without records: %v", o)
 	}
-	if _, err := h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term - 1}); !fault.Is(err, fault.ReasonLowerTerm) {
+	if _, err := h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term - 1}); !fault.Is(err,
+		fault.ReasonLowerTerm) {
 		t.Errorf("a call of an earlier leader: %v", err)
 	}
 }
@@ -51,13 +55,16 @@ func TestCreateAssignmentTasks(t *testing.T) {
 func TestReportWorkers(t *testing.T) {
 	l, s := start(t)
 	h := NewDispatch(l)
-	request := &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{Executor: "stranger", Incarnation: 1}}}
+	request := &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{Executor: "stranger",
+		Incarnation: 1}}}
 	var revision int64
 	for i := range 20 {
 		id := fmt.Sprintf("e%d", i)
 		revision = looptest.Write(t, s, &model.Executor{ID: id, Address: "a:1", Incarnation: 1, Ordinal: uint32(i + 1)})
-		request.Reports = append(request.Reports, &controlv1.ExecutorReport{Executor: id, Incarnation: 1, Sequence: int64(i), Complete: true,
-			Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Index: 1, Epoch: 3, Uid: "u", State: berthv1.Assignment_COMPLETED}}})
+		request.Reports = append(request.Reports, &controlv1.ExecutorReport{Executor: id, Incarnation: 1, Sequence: int64(i),
+			Complete: true,
+			Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Index: 1, Epoch: 3, Uid: "u",
+				State: berthv1.Assignment_COMPLETED}}})
 	}
 	for l.Status().Revision < revision {
 		if err := l.Read(t.Context(), false, func(*dispatch.Core) {}); err != nil {
@@ -98,7 +105,8 @@ func TestClearQuarantineRefuses(t *testing.T) {
 	if _, err := a.ClearQuarantine(t.Context(), many); !fault.Is(err, fault.ReasonTooLarge) {
 		t.Errorf("too many: %v", err)
 	}
-	if _, err := a.ClearQuarantine(t.Context(), &berthv1.ClearQuarantineRequest{Executor: "x", Workers: []*berthv1.AssignedWorker{named}}); !fault.Is(err, fault.ReasonNotFound) {
+	if _, err := a.ClearQuarantine(t.Context(), &berthv1.ClearQuarantineRequest{Executor: "x",
+		Workers: []*berthv1.AssignedWorker{named}}); !fault.Is(err, fault.ReasonNotFound) {
 		t.Errorf("on an unknown executor: %v", err)
 	}
 }
@@ -106,7 +114,8 @@ func TestClearQuarantineRefuses(t *testing.T) {
 func TestListAssignmentsRefuses(t *testing.T) {
 	l, _ := start(t)
 	a := NewAssignments(l)
-	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil || len(answer.GetAssignments()) != 0 || answer.GetCursor() != wire.CursorOf(answer.GetRevision()) {
+	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil ||
+		len(answer.GetAssignments()) != 0 || answer.GetCursor() != wire.CursorOf(answer.GetRevision()) {
 		t.Errorf("without assignments: %v, %v", answer, err)
 	}
 	for name, req := range map[string]*berthv1.ListAssignmentsRequest{

@@ -32,22 +32,28 @@ func TakeSnapshot(c *dispatch.Core) Snapshot {
 func ShowMetrics(f process.Figures, s Snapshot) {
 	f.Gauge("berth_assigner_tasks", "Leases that are dispatched and not freed yet.", float64(s.stats.Tasks))
 	for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
-		f.Gauge("berth_assigner_workers", "Workers of these leases by state.", float64(s.stats.Workers[state]), "state", state.String())
+		f.Gauge("berth_assigner_workers", "Workers of these leases by state.", float64(s.stats.Workers[state]), "state",
+			state.String())
 	}
 	f.Gauge("berth_assigner_orders_in_flight", "Start and stop requests to agents in flight.", float64(s.stats.InFlight))
-	f.Gauge("berth_assigner_orders_waiting", "Start and stop requests to agents that are queued.", float64(s.stats.Waiting))
+	f.Gauge("berth_assigner_orders_waiting", "Start and stop requests to agents that are queued.",
+		float64(s.stats.Waiting))
 	f.Gauge("berth_assigner_strays", "Orphaned workers that are being stopped.", float64(s.stats.Strays))
 	f.Gauge("berth_assigner_dispatches_waiting", "Dispatches that wait for the view.", float64(s.stats.Creates))
 
 	f.Counter("berth_assigner_attempts_total", "Start requests that were sent.", s.metrics.Attempts)
-	countReasons(f, "berth_assigner_retries_total", "Attempts that failed and were followed by another, by reason.", s.metrics.Retries)
+	countReasons(f, "berth_assigner_retries_total", "Attempts that failed and were followed by another, by reason.",
+		s.metrics.Retries)
 	countReasons(f, "berth_assigner_failures_total", "Workers that ended FAILED or LOST, by reason.", s.metrics.Failures)
 	f.Counter("berth_assigner_requeues_total", "Workers marked to be queued again.", s.metrics.Requeues)
 	f.Counter("berth_assigner_withdrawn_total", "Gangs that could not start and were withdrawn.", s.metrics.Withdrawn)
-	f.Counter("berth_assigner_evictions_overdue_total", "Workers that took longer than their grace period to end.", s.metrics.Overdue)
+	f.Counter("berth_assigner_evictions_overdue_total", "Workers that took longer than their grace period to end.",
+		s.metrics.Overdue)
 
-	f.Histogram("berth_assigner_assign_duration_seconds", "From the grant of a lease until a worker's executor has acknowledged it.", &s.metrics.Assign)
-	f.Histogram("berth_assigner_assign_batch_duration_seconds", "From the grant of a lease until its last worker is acknowledged.", &s.metrics.AssignBatch)
+	f.Histogram("berth_assigner_assign_duration_seconds",
+		"From the grant of a lease until a worker's executor has acknowledged it.", &s.metrics.Assign)
+	f.Histogram("berth_assigner_assign_batch_duration_seconds",
+		"From the grant of a lease until its last worker is acknowledged.", &s.metrics.AssignBatch)
 	f.Histogram("berth_assigner_run_duration_seconds", "From the grant of a lease until a worker runs.", &s.metrics.Run)
 	for kind, n := range s.findings {
 		f.Gauge("berth_assigner_findings", "Findings by kind.", float64(n), "kind", kind)

@@ -26,10 +26,13 @@ func quarantined(t *testing.T, s *store.Fake) {
 	ago := time.Now().Add(-time.Hour)
 	looptest.Write(t, s,
 		&model.Executor{ID: "e1", Address: "a:1", Incarnation: 1, Ordinal: 1},
-		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2, Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1}}},
-		&model.TaskHeader{UID: "u", Key: key, Epoch: 1, Chunks: 1, Workers: 2, Complete: true, Stopping: true, CreatedAt: ago},
+		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2,
+			Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1}}},
+		&model.TaskHeader{UID: "u", Key: key, Epoch: 1, Chunks: 1, Workers: 2, Complete: true, Stopping: true,
+			CreatedAt: ago},
 		&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{
-			{ID: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2, LastError: "hangs"},
+			{ID: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2,
+				LastError: "hangs"},
 			{ID: model.WorkerID{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: ago},
 		}},
 	)
@@ -38,7 +41,8 @@ func quarantined(t *testing.T, s *store.Fake) {
 func TestDispatchFindings(t *testing.T) {
 	l, _ := start(t)
 	h := NewDispatch(l)
-	if answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
+	if answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil ||
+		len(answer.GetFindings()) != 0 {
 		t.Fatalf("without records: %v, %v", answer, err)
 	}
 	// A leader ignores its own records in the view, so they must exist before it leads.
@@ -50,8 +54,10 @@ func TestDispatchFindings(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	f := answer.GetFindings()[0]
-	if f.GetKind() != dispatch.FindingQuarantined || f.GetObject() != "secret-job/map/4.1" || f.GetService() != "assigner" ||
-		f.GetAction() == "" || !strings.Contains(f.GetMessage(), "e1") || !strings.Contains(f.GetMessage(), "hangs") || time.Since(f.GetSince().AsTime()) < time.Hour {
+	if f.GetKind() != dispatch.FindingQuarantined || f.GetObject() != "secret-job/map/4.1" ||
+		f.GetService() != "assigner" ||
+		f.GetAction() == "" || !strings.Contains(f.GetMessage(), "e1") || !strings.Contains(f.GetMessage(), "hangs") ||
+		time.Since(f.GetSince().AsTime()) < time.Hour {
 		t.Errorf("found %v", f)
 	}
 }
@@ -63,7 +69,8 @@ func TestOrphansHideNoOtherFinding(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
 	for i := range executors {
-		looptest.Write(t, s, &model.Executor{ID: fmt.Sprintf("x%d", i), Address: "a:1", Incarnation: 1, Ordinal: uint32(i + 2)})
+		looptest.Write(t, s, &model.Executor{ID: fmt.Sprintf("x%d", i), Address: "a:1", Incarnation: 1,
+			Ordinal: uint32(i + 2)})
 	}
 	h := NewDispatch(startOn(t, s))
 	request := &controlv1.ReportWorkersRequest{}
@@ -71,7 +78,8 @@ func TestOrphansHideNoOtherFinding(t *testing.T) {
 		report := &controlv1.ExecutorReport{Executor: fmt.Sprintf("x%d", i), Incarnation: 1, Sequence: 1, Complete: true}
 		for index := range int32(each) {
 			report.Workers = append(report.Workers, &controlv1.WorkerReport{
-				Job: fmt.Sprintf("foreign-%d", i), Stage: "s", Index: index, Number: 1, Epoch: 1, Uid: "f", State: berthv1.Assignment_RUNNING,
+				Job: fmt.Sprintf("foreign-%d", i), Stage: "s", Index: index, Number: 1, Epoch: 1, Uid: "f",
+				State: berthv1.Assignment_RUNNING,
 			})
 		}
 		request.Reports = append(request.Reports, report)
@@ -101,7 +109,8 @@ func TestOrphansHideNoOtherFinding(t *testing.T) {
 	if len(rest) != 1 || rest[0].GetKind() != dispatch.FindingQuarantined {
 		t.Errorf("other findings than orphans: %v", rest)
 	}
-	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 || others[0].GetMessage() != want {
+	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 ||
+		others[0].GetMessage() != want {
 		t.Errorf("%d strays are listed, and %v", strays, others)
 	}
 }
@@ -111,11 +120,12 @@ func TestMetrics(t *testing.T) {
 	quarantined(t, s)
 	l := startOn(t, s)
 	// A report confirms the end, an hour late.
-	_, err := NewDispatch(l).ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
-		Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
-			{Job: "secret-job", Stage: "map", Index: 4, Number: 1, Epoch: 1, Uid: "u", State: berthv1.Assignment_FAILED},
-		},
-	}}})
+	_, err := NewDispatch(l).ReportWorkers(t.Context(),
+		&controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
+			Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
+				{Job: "secret-job", Stage: "map", Index: 4, Number: 1, Epoch: 1, Uid: "u", State: berthv1.Assignment_FAILED},
+			},
+		}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +137,12 @@ func TestMetrics(t *testing.T) {
 		return s
 	})
 	for _, line := range []string{
-		`berth_assigner_tasks 1`, `berth_assigner_workers{state="FAILED"} 1`, `berth_assigner_workers{state="COMPLETED"} 1`, `berth_assigner_workers{state="ASSIGNED"} 0`,
-		`berth_assigner_evictions_overdue_total 1`, `berth_assigner_failures_total{reason="KILLED"} 1`, `berth_assigner_retries_total{reason="NOT_ALLOWED"} 3`,
-		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_orders_in_flight 0`, `berth_assigner_assign_batch_duration_seconds_count 0`, `berth_assigner_attempts_total 0`,
+		`berth_assigner_tasks 1`, `berth_assigner_workers{state="FAILED"} 1`, `berth_assigner_workers{state="COMPLETED"} 1`,
+		`berth_assigner_workers{state="ASSIGNED"} 0`,
+		`berth_assigner_evictions_overdue_total 1`, `berth_assigner_failures_total{reason="KILLED"} 1`,
+		`berth_assigner_retries_total{reason="NOT_ALLOWED"} 3`,
+		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_orders_in_flight 0`,
+		`berth_assigner_assign_batch_duration_seconds_count 0`, `berth_assigner_attempts_total 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("there is no line %q in:\n%s", line, text)

@@ -160,5 +160,6 @@ func (s *Sender) stop(ctx context.Context, a dispatch.Stop) any {
 
 func workerRef(r dispatch.Request) *controlv1.WorkerRef {
 	w := r.Worker
-	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.ID.Index, Number: w.ID.Number, Epoch: r.Epoch, Uid: r.UID}
+	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.ID.Index, Number: w.ID.Number, Epoch: r.Epoch,
+		Uid: r.UID}
 }

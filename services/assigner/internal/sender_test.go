@@ -43,7 +43,8 @@ func (a *agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 	return a.stop(ctx, req)
 }
 
-func (a *agent) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+func (a *agent) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer,
+	error) {
 	return a.several(ctx, req)
 }
 
@@ -84,7 +85,8 @@ func newSender(t *testing.T) *Sender {
 
 // fullTask has every field set.
 var fullTask = model.Task{
-	Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
+	Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1},
+	StopGrace: 3 * time.Second,
 }
 
 func submitTo(a *agent) dispatch.Submit {
@@ -109,10 +111,12 @@ func TestSubmit(t *testing.T) {
 	}{
 		{"accepted", func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 			got = req
-			return &controlv1.SubmitTaskAnswer{Sequence: 11, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_FAILED, ExitCode: &code, Error: "broke"}}, nil
+			return &controlv1.SubmitTaskAnswer{Sequence: 11, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_FAILED,
+				ExitCode: &code, Error: "broke"}}, nil
 		}, func(outcome any) bool {
 			a, ok := outcome.(dispatch.Accepted)
-			return ok && a.State == model.WorkerFailed && a.Incarnation == 3 && a.Sequence == 11 && *a.ExitCode == 9 && a.Error == "broke"
+			return ok && a.State == model.WorkerFailed && a.Incarnation == 3 && a.Sequence == 11 && *a.ExitCode == 9 &&
+				a.Error == "broke"
 		}},
 		{"not allowed", refuse(fault.New(fault.Precondition, fault.ReasonNotAllowed, "no")), refused(fault.ReasonNotAllowed)},
 		{"lower term", refuse(fault.New(fault.Conflict, fault.ReasonLowerTerm, "no")), refused(fault.ReasonLowerTerm)},
@@ -129,11 +133,14 @@ func TestSubmit(t *testing.T) {
 		})
 	}
 	want := &berthv1.Task{
-		Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: durationpb.New(3 * time.Second),
+		Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1},
+		StopGrace: durationpb.New(3 * time.Second),
 	}
 	w := got.GetWorker()
-	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 || !proto.Equal(got.GetTask(), want) ||
-		w.GetJob() != "j" || w.GetStage() != "s" || w.GetIndex() != 4 || w.GetNumber() != 1 || w.GetEpoch() != 5 || w.GetUid() != "u" {
+	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 ||
+		!proto.Equal(got.GetTask(), want) ||
+		w.GetJob() != "j" || w.GetStage() != "s" || w.GetIndex() != 4 || w.GetNumber() != 1 || w.GetEpoch() != 5 ||
+		w.GetUid() != "u" {
 		t.Errorf("the agent received %v", got)
 	}
 }
@@ -152,7 +159,8 @@ func unknown(outcome any) bool {
 
 // If nothing answers at the address, it is unknown whether the request arrived.
 func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
-	a := serve(t, &agent{submit: func(ctx context.Context, _ *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+	a := serve(t, &agent{submit: func(ctx context.Context, _ *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer,
+		error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})
@@ -166,7 +174,8 @@ func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	if outcome := o.submitAll(t.Context(), bundle{nobody})[0]; !unknown(outcome) {
 		t.Errorf("a refused connection is %#v", outcome)
 	}
-	if outcome := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: nobody.Address, Timeout: time.Second}}); !unknown(outcome) {
+	if outcome := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: nobody.Address,
+		Timeout: time.Second}}); !unknown(outcome) {
 		t.Errorf("of a stop it is %#v", outcome)
 	}
 }
@@ -176,13 +185,15 @@ func TestStop(t *testing.T) {
 		berthv1.Assignment_EVICTING: dispatch.Stopping{},
 		berthv1.Assignment_EVICTED:  dispatch.Ended{State: model.WorkerEvicted},
 	} {
-		a := serve(t, &agent{stop: func(_ context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+		a := serve(t, &agent{stop: func(_ context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer,
+			error) {
 			if req.GetGrace().AsDuration() != 3*time.Second {
 				t.Errorf("grace %v", req.GetGrace())
 			}
 			return &controlv1.StopTaskAnswer{Worker: &controlv1.WorkerReport{State: state}}, nil
 		}})
-		if outcome := newSender(t).stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: a.address, Timeout: 10 * time.Second}, Grace: 3 * time.Second}); outcome != want {
+		if outcome := newSender(t).stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: a.address,
+			Timeout: 10 * time.Second}, Grace: 3 * time.Second}); outcome != want {
 			t.Errorf("%v is %#v", state, outcome)
 		}
 	}
@@ -191,7 +202,8 @@ func TestStop(t *testing.T) {
 // A retry uses a new connection, and calls in flight on the old one are not interrupted.
 func TestPromise2ARetryUsesANewConnection(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
-	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer,
+		error) {
 		if req.GetWorker().GetUid() == "slow" {
 			entered <- struct{}{}
 			<-release
@@ -247,7 +259,8 @@ func TestUnusedConnectionsAreClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		other()
-		if len(o.connections) != 2 || o.connections["busy:1"] == nil || o.connections["c:1"] == nil || idle.GetState() != connectivity.Shutdown {
+		if len(o.connections) != 2 || o.connections["busy:1"] == nil || o.connections["c:1"] == nil ||
+			idle.GetState() != connectivity.Shutdown {
 			t.Errorf("kept: %v", o.connections)
 		}
 	})

@@ -50,7 +50,8 @@ const maxRegistration = 16 << 10
 // Register implements control.v1.Agents.
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
 	if n := proto.Size(req); n > maxRegistration {
-		return nil, fault.New(fault.Invalid, fault.ReasonTooLarge, "the registration must be at most %d bytes, got %d", maxRegistration, n)
+		return nil, fault.New(fault.Invalid, fault.ReasonTooLarge, "the registration must be at most %d bytes, got %d",
+			maxRegistration, n)
 	}
 	secret, err := hashed(req.GetSecret())
 	if err != nil {
@@ -58,20 +59,23 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 	}
 	value, err := s.do(ctx, inventory.Register{
 		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
-		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(), Nonce: req.GetNonce(), SecretHash: secret,
+		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(),
+		Nonce: req.GetNonce(), SecretHash: secret,
 	})
 	if err != nil {
 		return nil, err
 	}
 	registered := value.(inventory.Registered)
 	return &controlv1.RegisterAnswer{
-		Incarnation: registered.Incarnation, AssignerTerm: registered.AssignerTerm, HeartbeatEvery: durationpb.New(HeartbeatEvery),
+		Incarnation: registered.Incarnation, AssignerTerm: registered.AssignerTerm,
+		HeartbeatEvery: durationpb.New(HeartbeatEvery),
 	}, nil
 }
 
 // Depart implements control.v1.Agents.
 func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*controlv1.DepartAnswer, error) {
-	_, err := s.do(ctx, inventory.Depart{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
+	_, err := s.do(ctx, inventory.Depart{ID: req.GetId(), Incarnation: req.GetIncarnation(),
+		EtcdLease: req.GetEtcdLease()})
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +85,8 @@ func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*con
 // Announce implements control.v1.Agents.
 func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
 	value, err := s.do(ctx, inventory.Announce{
-		ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers()), Strays: req.GetStrays(), Nonce: req.GetNonce(),
+		ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers()),
+		Strays: req.GetStrays(), Nonce: req.GetNonce(),
 	})
 	if err != nil {
 		return nil, err

@@ -38,7 +38,8 @@ type recorded interface {
 
 // put writes next, unless that makes the list of its kind longer than maxCatalogBytes. A
 // change that makes the list shorter is always allowed.
-func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list func(c *inventory.Core) []M, request any) (value any, err error) {
+func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list func(c *inventory.Core) []M,
+	request any) (value any, err error) {
 	err = s.puts.do(ctx, func() error {
 		var all []M
 		if err := s.loop.Read(ctx, false, func(c *inventory.Core) { all = list(c) }); err != nil {
@@ -53,7 +54,9 @@ func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list 
 			}
 		}
 		if more > 0 && total+more > maxCatalogBytes {
-			err := fault.BadField(fault.ReasonTooLarge, "attributes", "all %s with this one take %d bytes, at most %d are allowed: shorten its attributes, or delete others", kind, total+more, maxCatalogBytes)
+			err := fault.BadField(fault.ReasonTooLarge, "attributes",
+				"all %s with this one take %d bytes, at most %d are allowed: shorten its attributes, or delete others", kind,
+				total+more, maxCatalogBytes)
 			err.Kind = fault.Exhausted
 			return err
 		}

@@ -121,7 +121,8 @@ func (s *session) decodeQueued() {
 
 // pollRegistration looks at the registration of the agent, first after pause, until the agent
 // is admitted, decide returns true, or ctx ends.
-func (s *session) pollRegistration(ctx context.Context, pause time.Duration, decide func(registration) (done bool, err error)) error {
+func (s *session) pollRegistration(ctx context.Context, pause time.Duration,
+	decide func(registration) (done bool, err error)) error {
 	for ; ; pause = min(max(admitPause, 2*pause), heartbeatTimeout) {
 		select {
 		case <-s.admitted:
@@ -149,7 +150,8 @@ func (s *session) awaitRegistration() error {
 		case otherAgent:
 			return true, errOtherAgent
 		case outdated:
-			return true, fault.New(fault.Precondition, fault.ReasonOtherIncarnation, "executor %q has been registered again since incarnation %d", s.id, s.incarnation)
+			return true, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+				"executor %q has been registered again since incarnation %d", s.id, s.incarnation)
 		}
 		return false, nil
 	})
@@ -197,5 +199,6 @@ func undecodable(err error) error {
 }
 
 func tooManyReports() error {
-	return fault.New(fault.Exhausted, fault.ReasonOverloaded, "too many pending reports: at most %d, or %d bytes", reportBacklog, reportBytes)
+	return fault.New(fault.Exhausted, fault.ReasonOverloaded, "too many pending reports: at most %d, or %d bytes",
+		reportBacklog, reportBytes)
 }

@@ -26,9 +26,11 @@ func TestLargeAndSmallRequestsAreHandledInOrder(t *testing.T) {
 	h, agents := heartbeats(t)
 	incarnation := register(t, agents, "a", "n").GetIncarnation()
 	s, _ := openRelay(t, h)
-	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Nonce: "n", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: many()}})
+	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Nonce: "n",
+		Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: many()}})
 	s.in <- &controlv1.RelayRequest{Heartbeats: []uint32{1}}
-	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Report: &controlv1.ExecutorReport{Sequence: 2, Complete: true, Workers: running(1, 2)}})
+	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation,
+		Report: &controlv1.ExecutorReport{Sequence: 2, Complete: true, Workers: running(1, 2)}})
 	next := int64(1)
 	s.until(1, func(a *controlv1.HeartbeatAnswer) bool {
 		switch a.GetReport().GetSequence() {
@@ -58,7 +60,8 @@ func TestLargeRequestsOfOtherAgentsAreNotDecoded(t *testing.T) {
 			{"nobody", "n1", 7, fault.ReasonNotFound, registrationWait},
 			{"b", "n1", registered.GetIncarnation(), fault.ReasonInvalid, 0},
 		} {
-			request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: test.id, Incarnation: test.incarnation, Nonce: test.nonce})
+			request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: test.id, Incarnation: test.incarnation,
+				Nonce: test.nonce})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +110,8 @@ func TestReportedWorkersAreLimited(t *testing.T) {
 		t.Error("more workers of all agents than the limit")
 	}
 	crowded.close()
-	if !report(newReportedWorkers(&all), 0, freeWorkers+1) || all.workers.Load() != maxSharedWorkers-(wire.MaxReportedWorkers-freeWorkers)+1 {
+	if !report(newReportedWorkers(&all), 0, freeWorkers+1) ||
+		all.workers.Load() != maxSharedWorkers-(wire.MaxReportedWorkers-freeWorkers)+1 {
 		t.Errorf("%d workers of all agents after one stream has ended", all.workers.Load())
 	}
 }

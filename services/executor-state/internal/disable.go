@@ -28,7 +28,8 @@ func selector(m *berthv1.ExecutorSelector) policy.Selector {
 }
 
 // DisableExecutors implements berth.v1.Executors.
-func (s *Executors) DisableExecutors(ctx context.Context, req *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
+func (s *Executors) DisableExecutors(ctx context.Context,
+	req *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
 	expireAt, err := expireTime(req.GetExpireTime())
 	if err != nil {
 		return nil, err
@@ -41,13 +42,16 @@ func (s *Executors) DisableExecutors(ctx context.Context, req *berthv1.DisableEx
 		return nil, err
 	}
 	disabled := value.(policy.Disabled)
-	return &berthv1.DisableExecutorsAnswer{RequestId: disabled.RequestID, Executors: int32(disabled.Executors), Unknown: disabled.Unknown}, nil
+	return &berthv1.DisableExecutorsAnswer{RequestId: disabled.RequestID, Executors: int32(disabled.Executors),
+		Unknown: disabled.Unknown}, nil
 }
 
 // EnableExecutors implements berth.v1.Executors.
-func (s *Executors) EnableExecutors(ctx context.Context, req *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
+func (s *Executors) EnableExecutors(ctx context.Context,
+	req *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
 	value, err := s.loop.Do(ctx, policy.Enable{
-		RequestID: requestID(req.GetRequestId()), DisableRequestID: req.GetDisableRequestId(), Selector: selector(req.GetSelector()),
+		RequestID: requestID(req.GetRequestId()), DisableRequestID: req.GetDisableRequestId(),
+		Selector: selector(req.GetSelector()),
 	})
 	if err != nil {
 		return nil, err
@@ -72,7 +76,8 @@ func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecuto
 }
 
 // ClaimForScaleDown implements berth.v1.Executors.
-func (s *Executors) ClaimForScaleDown(ctx context.Context, req *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
+func (s *Executors) ClaimForScaleDown(ctx context.Context,
+	req *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
 	expireAt, err := expireTime(req.GetExpireTime())
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ func ready(t *testing.T, s store.Store, agents *Agents, id string) int64 {
 		t.Fatal(err)
 	}
 	incarnation := register(t, agents, id, "n").GetIncarnation()
-	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: id, Incarnation: incarnation, EtcdLease: lease.ID}); err != nil {
+	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: id, Incarnation: incarnation,
+		EtcdLease: lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	return lease.ID
@@ -52,12 +53,14 @@ func TestDisableDrainClaim(t *testing.T) {
 	if err != nil || len(got.GetDisabled()) != 1 || got.GetDraining() {
 		t.Fatal(got, err)
 	}
-	if mark := got.GetDisabled()[0]; mark.GetRequestId() != "d" || mark.GetReason() != "repair" || !mark.GetExpireTime().AsTime().Equal(expire.AsTime()) {
+	if mark := got.GetDisabled()[0]; mark.GetRequestId() != "d" || mark.GetReason() != "repair" ||
+		!mark.GetExpireTime().AsTime().Equal(expire.AsTime()) {
 		t.Errorf("marked %v", mark)
 	}
 
 	drained, err := executors.DrainExecutor(ctx, &berthv1.DrainExecutorRequest{Id: "b"})
-	if err != nil || !drained.GetDraining() || len(drained.GetDisabled()) != 1 || drained.GetDisabled()[0].GetRequestId() == "" {
+	if err != nil || !drained.GetDraining() || len(drained.GetDisabled()) != 1 ||
+		drained.GetDisabled()[0].GetRequestId() == "" {
 		t.Fatal(drained, err)
 	}
 
@@ -67,12 +70,14 @@ func TestDisableDrainClaim(t *testing.T) {
 		if err != nil || len(claimed.GetExecutors()) != 1 {
 			t.Fatal(claimed, err)
 		}
-		if e := claimed.GetExecutors()[0]; e.GetId() != "c" || e.GetReason() != "CLAIMED" || e.GetSku() != "small" || e.GetSince() == nil {
+		if e := claimed.GetExecutors()[0]; e.GetId() != "c" || e.GetReason() != "CLAIMED" || e.GetSku() != "small" ||
+			e.GetSince() == nil {
 			t.Errorf("claimed %v", e)
 		}
 	}
 
-	enabled, err := executors.EnableExecutors(ctx, &berthv1.EnableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "b", "c"}}})
+	enabled, err := executors.EnableExecutors(ctx,
+		&berthv1.EnableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "b", "c"}}})
 	if err != nil || enabled.GetUndone() != 3 || enabled.GetRequestId() == "" {
 		t.Fatal(enabled, err)
 	}
@@ -81,10 +86,12 @@ func TestDisableDrainClaim(t *testing.T) {
 	if err != nil || made.GetRequestId() == "" {
 		t.Fatal(made, err)
 	}
-	if again, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{RequestId: made.GetRequestId(), Sku: "small", Max: 1}); err != nil || !proto.Equal(again, made) {
+	if again, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{RequestId: made.GetRequestId(),
+		Sku: "small", Max: 1}); err != nil || !proto.Equal(again, made) {
 		t.Errorf("%v, want %v: %v", again, made, err)
 	}
-	if undone, err := executors.EnableExecutors(ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: made.GetRequestId()}); err != nil || undone.GetUndone() != 1 {
+	if undone, err := executors.EnableExecutors(ctx,
+		&berthv1.EnableExecutorsRequest{DisableRequestId: made.GetRequestId()}); err != nil || undone.GetUndone() != 1 {
 		t.Errorf("%v, %v", undone, err)
 	}
 	list, err := executors.ListExecutors(ctx, &berthv1.ListExecutorsRequest{})
@@ -100,7 +107,8 @@ func TestDisableDrainClaim(t *testing.T) {
 	never := &timestamppb.Timestamp{Seconds: 1 << 50}
 	for name, call := range map[string]func() error{
 		"disable at no time": func() error {
-			_, err := executors.DisableExecutors(ctx, &berthv1.DisableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a"}}, ExpireTime: never})
+			_, err := executors.DisableExecutors(ctx,
+				&berthv1.DisableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a"}}, ExpireTime: never})
 			return err
 		},
 		"disable nobody": func() error {
@@ -120,7 +128,8 @@ func TestDisableDrainClaim(t *testing.T) {
 			return err
 		},
 		"claim at no time": func() error {
-			_, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1, ExpireTime: never})
+			_, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1,
+				ExpireTime: never})
 			return err
 		},
 		"claim of nothing": func() error {
@@ -141,14 +150,16 @@ func TestPools(t *testing.T) {
 	ready(t, s, agents, "a")
 	ctx := t.Context()
 
-	put, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", LostAfter: durationpb.New(0)}})
+	put, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night",
+		LostAfter: durationpb.New(0)}})
 	if err != nil || put.GetAttributes()["pool"] != "night" || put.GetLostAfter() == nil || put.GetUpdatedAt() == nil {
 		t.Fatal(put, err)
 	}
 	if got, err := catalog.GetPool(ctx, &berthv1.GetPoolRequest{Name: "NIGHT"}); err != nil || got.GetName() != "night" {
 		t.Fatal(got, err)
 	}
-	if _, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "day", Attributes: map[string]string{"sun": "up"}}}); err != nil {
+	if _, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "day",
+		Attributes: map[string]string{"sun": "up"}}}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := catalog.ListPools(ctx, &berthv1.ListPoolsRequest{})
@@ -264,7 +275,8 @@ func TestDuplicateAgentsHideNoOtherFinding(t *testing.T) {
 			continue
 		}
 		last := list[len(list)-1]
-		if want := fmt.Sprintf("%d more of this kind", refused+2-len(list)); last.GetKind() != inventory.FindingDuplicateAgent ||
+		if want := fmt.Sprintf("%d more of this kind",
+			refused+2-len(list)); last.GetKind() != inventory.FindingDuplicateAgent ||
 			last.GetObject() != model.OtherFindings || last.GetMessage() != want {
 			t.Errorf("%d findings, the last is %v", len(list), last)
 		}

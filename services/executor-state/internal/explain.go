@@ -12,17 +12,20 @@ import (
 )
 
 // ExplainFit implements control.v1.Inventory.
-func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitRequest) (*controlv1.ExplainFitAnswer, error) {
+func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitRequest) (*controlv1.ExplainFitAnswer,
+	error) {
 	needed := req.GetNeeded()
 	if needed < 1 || needed > model.MaxWorkers {
-		return nil, fault.BadField(fault.ReasonInvalid, "needed", "must be between 1 and %d, got %d", model.MaxWorkers, needed)
+		return nil, fault.BadField(fault.ReasonInvalid, "needed", "must be between 1 and %d, got %d", model.MaxWorkers,
+			needed)
 	}
 	k := wire.ConstraintsOf(req.GetConstraints())
 	k.Resources, k.AvoidFailed = k.Resources.WithSlots(), req.GetAvoidFailed()
 	answer := &controlv1.ExplainFitAnswer{}
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
 		e := c.Explain(k, int(needed))
-		answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(e.Fitting), string(e.Reason), e.Message, c.Revision()
+		answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(e.Fitting), string(e.Reason), e.Message,
+			c.Revision()
 		answer.ScarcestResource = e.Scarcest
 		for _, check := range e.Checks {
 			answer.Checks = append(answer.Checks, &berthv1.FailedCheck{

@@ -11,7 +11,8 @@ import (
 )
 
 // InventoryFindings implements control.v1.Inventory.
-func (s *Inventory) InventoryFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+func (s *Inventory) InventoryFindings(ctx context.Context,
+	_ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
 	var findings []inventory.Finding
 	if err := s.loop.Read(ctx, false, func(c *inventory.Core) { findings = c.Findings(time.Now()) }); err != nil {
 		return nil, err

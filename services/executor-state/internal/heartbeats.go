@@ -71,10 +71,12 @@ type renewer interface {
 }
 
 // NewHeartbeats returns the service; Run handles the heartbeats that it receives.
-func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer, reports *Reports, prober *Prober, leader controlv1.AgentsClient, log *slog.Logger) *Heartbeats {
+func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer, reports *Reports, prober *Prober,
+	leader controlv1.AgentsClient, log *slog.Logger) *Heartbeats {
 	return &Heartbeats{
 		loop: l, store: s, renewer: renewer, reports: reports, prober: prober, leader: leader, log: log,
-		peeks: newLimiter(maxLoopCalls), joins: newLimiter(concurrentJoins), queue: newSessionQueue(), decoding: newLimiter(1),
+		peeks: newLimiter(maxLoopCalls), joins: newLimiter(concurrentJoins), queue: newSessionQueue(),
+		decoding: newLimiter(1),
 	}
 }
 

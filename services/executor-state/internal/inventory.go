@@ -44,7 +44,8 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 }
 
 // TryAllocateAndLease implements control.v1.Inventory.
-func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
+func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer,
+	error) {
 	cycle := model.Cycle{Term: req.GetTerm(), Number: req.GetCycle(), Cut: req.GetCut()}
 	for _, e := range req.GetCandidates() {
 		cycle.Candidates = append(cycle.Candidates, candidateOf(e))
@@ -77,7 +78,8 @@ type Executors struct {
 func NewExecutors(l loop.Owner[*inventory.Core]) *Executors { return &Executors{loop: l} }
 
 // ListExecutors implements berth.v1.Executors.
-func (s *Executors) ListExecutors(ctx context.Context, req *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
+func (s *Executors) ListExecutors(ctx context.Context,
+	req *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
 	size, err := replica.PageSize(req.GetPageSize())
 	if err != nil {
 		return nil, err
@@ -110,7 +112,8 @@ func (s *Executors) GetExecutor(ctx context.Context, req *berthv1.GetExecutorReq
 
 // find reads a value with a name from the core. The message of the error for a missing one
 // contains the name.
-func find[T any](ctx context.Context, owner loop.Owner[*inventory.Core], get func(*inventory.Core, string) (T, bool), name, missing string) (value T, err error) {
+func find[T any](ctx context.Context, owner loop.Owner[*inventory.Core], get func(*inventory.Core, string) (T, bool),
+	name, missing string) (value T, err error) {
 	found := false
 	if err := owner.Read(ctx, true, func(c *inventory.Core) { value, found = get(c, name) }); err != nil {
 		return value, err
@@ -123,15 +126,18 @@ func find[T any](ctx context.Context, owner loop.Owner[*inventory.Core], get fun
 
 func executor(v inventory.ExecutorView) *berthv1.Executor {
 	e := &berthv1.Executor{
-		Id: v.ID, Address: v.Address, Sku: v.SKU, Host: v.Host, Attributes: v.Attributes, Resources: v.Resources, Used: v.Used,
-		Reserved: wire.Shares(v.Reserved), Generation: v.Generation, Incarnation: v.Incarnation, State: berthv1.Executor_State(v.State),
+		Id: v.ID, Address: v.Address, Sku: v.SKU, Host: v.Host, Attributes: v.Attributes, Resources: v.Resources,
+		Used:     v.Used,
+		Reserved: wire.Shares(v.Reserved), Generation: v.Generation, Incarnation: v.Incarnation,
+		State:   berthv1.Executor_State(v.State),
 		Workers: int32(v.Workers), Since: wire.Timestamp(v.StateSince), Draining: v.Draining,
 	}
 	if len(v.Pools) > 0 {
 		e.Pool = v.Pools[0]
 	}
 	for _, d := range v.Disabled {
-		e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: d.ID, Reason: d.Reason, ExpireTime: wire.Timestamp(d.ExpireAt)})
+		e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: d.ID, Reason: d.Reason,
+			ExpireTime: wire.Timestamp(d.ExpireAt)})
 	}
 	return e
 }

@@ -23,7 +23,8 @@ import (
 )
 
 func start(t *testing.T, s store.Store) *loop.Loop[*inventory.Core] {
-	return looptest.Start(t, s, model.ServiceExecutorState, func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions)
+	return looptest.Start(t, s, model.ServiceExecutorState,
+		func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions)
 }
 
 func register(t *testing.T, agents *Agents, id, nonce string) *controlv1.RegisterAnswer {
@@ -55,11 +56,13 @@ func TestExecutors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: first.GetIncarnation(), EtcdLease: lease.ID}); err != nil {
+	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: first.GetIncarnation(),
+		EtcdLease: lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := executors.GetExecutor(t.Context(), &berthv1.GetExecutorRequest{Id: "a"})
-	if err != nil || got.GetState() != berthv1.Executor_READY || got.GetSku() != "small" || got.GetResources()["slots"] != 4 || got.GetIncarnation() != first.GetIncarnation() {
+	if err != nil || got.GetState() != berthv1.Executor_READY || got.GetSku() != "small" ||
+		got.GetResources()["slots"] != 4 || got.GetIncarnation() != first.GetIncarnation() {
 		t.Errorf("got %v, %v", got, err)
 	}
 	var seen []string
@@ -100,7 +103,8 @@ func TestExecutors(t *testing.T) {
 			return err
 		}, fault.ReasonOtherIncarnation},
 		"an etcd lease that is gone": {func() error {
-			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "b", Incarnation: first.GetIncarnation(), EtcdLease: 999})
+			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "b", Incarnation: first.GetIncarnation(),
+				EtcdLease: 999})
 			return err
 		}, fault.ReasonLeaseGone},
 	} {
@@ -116,7 +120,8 @@ type direct struct {
 	agents *Agents
 }
 
-func (d direct) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
+func (d direct) Announce(ctx context.Context, req *controlv1.AnnounceRequest,
+	_ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
 	return d.agents.Announce(ctx, req)
 }
 
@@ -170,7 +175,8 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	t.Cleanup(func() { stop(); <-ended; <-ended })
 	agents := NewAgents(l)
 	gone := &Prober{queue: make(chan brokenStream, 8)}
-	return run(t, NewHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))), agents
+	return run(t, NewHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))),
+		agents
 }
 
 // stream is the heartbeats of one agent.

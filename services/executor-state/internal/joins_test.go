@@ -25,7 +25,8 @@ type slow struct {
 	turn   limiter
 }
 
-func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
+func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest,
+	_ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
 	var answer *controlv1.AnnounceAnswer
 	err := s.turn.do(ctx, func() (err error) {
 		if err = store.Sleep(ctx, 10*time.Millisecond); err == nil {
@@ -60,7 +61,8 @@ func TestManyJoinsGetThrough(t *testing.T) {
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
 		agents := NewAgents(l)
-		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newLimiter(1)}, slog.New(slog.DiscardHandler)))
+		h := run(t, NewHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newLimiter(1)},
+			slog.New(slog.DiscardHandler)))
 		var joining sync.WaitGroup
 		for i := range n {
 			id := fmt.Sprint("e", i)

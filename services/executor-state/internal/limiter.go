@@ -27,7 +27,8 @@ func (l limiter) do(ctx context.Context, fn func() error) error {
 	select {
 	case l <- struct{}{}:
 	case <-ctx.Done():
-		return fault.New(fault.Exhausted, fault.ReasonOverloaded, "timed out behind other calls: at most %d are handled at once", cap(l)).Because(ctx.Err())
+		return fault.New(fault.Exhausted, fault.ReasonOverloaded,
+			"timed out behind other calls: at most %d are handled at once", cap(l)).Because(ctx.Err())
 	}
 	defer func() { <-l }()
 	return fn()

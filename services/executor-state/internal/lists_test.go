@@ -39,7 +39,8 @@ func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 	for i := range registered {
 		together.Go(func() {
 			_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
-				Id: fmt.Sprintf("e%04d", i), Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4}, Attributes: attributesOf(maxRegistration / 400),
+				Id: fmt.Sprintf("e%04d", i), Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4},
+				Attributes: attributesOf(maxRegistration / 400),
 			})
 			if err != nil {
 				t.Error(err)
@@ -47,7 +48,8 @@ func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 		})
 	}
 	together.Wait()
-	client := berthv1.NewExecutorsClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) { berthv1.RegisterExecutorsServer(r, executors) }))
+	client := berthv1.NewExecutorsClient(rpctest.Serve(t,
+		func(r grpc.ServiceRegistrar) { berthv1.RegisterExecutorsServer(r, executors) }))
 	listed, pages, total := 0, 0, 0
 	for req := (&berthv1.ListExecutorsRequest{PageSize: 1000}); ; {
 		answer, err := client.ListExecutors(t.Context(), req)
@@ -83,7 +85,8 @@ func TestCatalogSizeIsLimited(t *testing.T) {
 		list func(ctx context.Context, c berthv1.CatalogClient) (n int, answer proto.Message, err error)
 	}{
 		{"SKUs", func(ctx context.Context, c berthv1.CatalogClient, name string, attributes map[string]string) error {
-			_, err := c.PutSku(ctx, &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: name, Resources: map[string]int64{"slots": 1}, Attributes: attributes}})
+			_, err := c.PutSku(ctx, &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: name,
+				Resources: map[string]int64{"slots": 1}, Attributes: attributes}})
 			return err
 		}, func(ctx context.Context, c berthv1.CatalogClient) (int, proto.Message, error) {
 			answer, err := c.ListSkus(ctx, &berthv1.ListSkusRequest{})
@@ -99,7 +102,10 @@ func TestCatalogSizeIsLimited(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			catalog := NewCatalog(start(t, store.NewFake(store.FakeConfig{})))
-			client := berthv1.NewCatalogClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) { berthv1.RegisterCatalogServer(r, catalog) }))
+			client := berthv1.NewCatalogClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) {
+				berthv1.RegisterCatalogServer(r,
+					catalog)
+			}))
 			refused := make(chan *fault.Error, 120)
 			var together sync.WaitGroup
 			for i := range cap(refused) {
@@ -115,11 +121,13 @@ func TestCatalogSizeIsLimited(t *testing.T) {
 				t.Fatalf("%d of %d are refused", len(refused), cap(refused))
 			}
 			n, answer, err := c.list(t.Context(), client)
-			if size := proto.Size(answer); err != nil || n != cap(refused)-len(refused) || size < maxCatalogBytes-64<<10 || size > maxCatalogBytes+64<<10 {
+			if size := proto.Size(answer); err != nil || n != cap(refused)-len(refused) || size < maxCatalogBytes-64<<10 ||
+				size > maxCatalogBytes+64<<10 {
 				t.Errorf("%d are listed in %d bytes, %d were refused: %v", n, size, len(refused), err)
 			}
 			for f := range refused {
-				if f.Kind != fault.Exhausted || f.Reason != fault.ReasonTooLarge || !strings.Contains(f.Message, "attributes: all "+c.kind) || !strings.Contains(f.Message, "4194304") {
+				if f.Kind != fault.Exhausted || f.Reason != fault.ReasonTooLarge ||
+					!strings.Contains(f.Message, "attributes: all "+c.kind) || !strings.Contains(f.Message, "4194304") {
 					t.Fatalf("refused: %+v", f)
 				}
 			}
@@ -131,7 +139,8 @@ func TestCatalogSizeIsLimited(t *testing.T) {
 func TestAFullCatalogCanBeReduced(t *testing.T) {
 	catalog := NewCatalog(start(t, store.NewFake(store.FakeConfig{})))
 	put := func(name string, attributes map[string]string) error {
-		_, err := catalog.PutSku(t.Context(), &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: name, Resources: map[string]int64{"slots": 1}, Attributes: attributes}})
+		_, err := catalog.PutSku(t.Context(), &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: name,
+			Resources: map[string]int64{"slots": 1}, Attributes: attributes}})
 		return err
 	}
 	n := 0
@@ -154,7 +163,8 @@ func TestAFullCatalogCanBeReduced(t *testing.T) {
 		{fmt.Sprintf("r%d", n), attributesOf(model.MaxAttributes), true},
 		{"r1", attributesOf(model.MaxAttributes), false},
 	} {
-		if err := put(step.name, step.attributes); step.fits && err != nil || !step.fits && !fault.Is(err, fault.ReasonTooLarge) {
+		if err := put(step.name, step.attributes); step.fits && err != nil || !step.fits &&
+			!fault.Is(err, fault.ReasonTooLarge) {
 			t.Errorf("%s with %d attributes: %v", step.name, len(step.attributes), err)
 		}
 	}

@@ -120,5 +120,6 @@ func (h *Heartbeats) Show(f process.Figures) {
 	m.mu.Unlock()
 	const prefix = "berth_executor_state_"
 	f.Gauge(prefix+"heartbeat_streams", "Agents whose heartbeats this replica handles.", float64(count))
-	f.Histogram(prefix+"heartbeat_lateness_seconds", "Time by which the interval between two heartbeats of an agent exceeds the interval that it should keep.", &late)
+	f.Histogram(prefix+"heartbeat_lateness_seconds",
+		"Time by which the interval between two heartbeats of an agent exceeds the interval that it should keep.", &late)
 }

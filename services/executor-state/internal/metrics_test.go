@@ -77,7 +77,8 @@ func TestPitfallGaugeDisappearsWithItsGroup(t *testing.T) {
 
 // Names that users choose cannot create any number of series.
 func TestLabelValuesAreLimited(t *testing.T) {
-	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{}, Used: map[string]float64{}}
+	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{},
+		Used: map[string]float64{}}
 	for i := range 150 {
 		s.Executors[inventory.SKUState{SKU: fmt.Sprintf("sku-%03d", i), State: model.ExecutorReady}] = i + 1
 		s.Capacity[fmt.Sprintf("r-%03d", i)] = float64(i + 1)

@@ -21,7 +21,8 @@ type assigner struct {
 	strays map[int32]bool // by the worker's index
 }
 
-func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
+	error) {
 	answer := &controlv1.ReportWorkersAnswer{}
 	for _, r := range req.GetReports() {
 		if r.GetComplete() {
@@ -32,7 +33,8 @@ func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) 
 				a.strays[w.GetIndex()] = true
 			}
 		}
-		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Term: a.term, Strays: int32(len(a.strays))})
+		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Term: a.term,
+			Strays: int32(len(a.strays))})
 	}
 	return answer, nil
 }
@@ -85,7 +87,8 @@ func ended(indexes ...int32) []*controlv1.WorkerReport {
 
 func workers(state model.WorkerState, indexes []int32) (all []*controlv1.WorkerReport) {
 	for _, index := range indexes {
-		all = append(all, &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Epoch: 3, State: berthv1.Assignment_State(state)})
+		all = append(all, &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Epoch: 3,
+			State: berthv1.Assignment_State(state)})
 	}
 	return all
 }

@@ -91,7 +91,8 @@ func (d *Prober) probe(ctx context.Context, s brokenStream) {
 		d.log.Debug("failed to report a dead agent: its executor waits for the TTL", "executor", s.id, "error", err)
 		return
 	}
-	d.log.Info("an agent's process is dead: its address refuses connections", "executor", s.id, "incarnation", s.incarnation)
+	d.log.Info("an agent's process is dead: its address refuses connections", "executor", s.id, "incarnation",
+		s.incarnation)
 }
 
 // refuses reports whether the address refuses twice in a row. A process that is dying may

@@ -21,7 +21,8 @@ type departed struct {
 	reports chan *controlv1.DepartRequest
 }
 
-func (d departed) Depart(_ context.Context, req *controlv1.DepartRequest, _ ...grpc.CallOption) (*controlv1.DepartAnswer, error) {
+func (d departed) Depart(_ context.Context, req *controlv1.DepartRequest,
+	_ ...grpc.CallOption) (*controlv1.DepartAnswer, error) {
 	d.reports <- req
 	return &controlv1.DepartAnswer{}, nil
 }

@@ -182,7 +182,8 @@ func (r *relay) put(size int, add func(*controlv1.RelayAnswer)) {
 	full := r.backlog > relayBacklog
 	r.mu.Unlock()
 	if full {
-		r.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "the gateway has not received %d bytes of answers", relayBacklog))
+		r.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "the gateway has not received %d bytes of answers",
+			relayBacklog))
 	}
 	select {
 	case r.wake <- struct{}{}:

@@ -156,7 +156,8 @@ func TestRelayBacklogIsLimited(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	r := &relay{ctx: ctx, end: end, wake: make(chan struct{}, 1)}
 	one := &relayed{r: r, agent: 1}
-	long := &controlv1.HeartbeatAnswer{Report: &controlv1.ExecutorReportAnswer{Executor: strings.Repeat("x", relayMessage/4)}}
+	long := &controlv1.HeartbeatAnswer{Report: &controlv1.ExecutorReportAnswer{Executor: strings.Repeat("x",
+		relayMessage/4)}}
 	for range 9 {
 		one.answer(long)
 	}
@@ -193,7 +194,8 @@ func TestRelayWaitsForTheView(t *testing.T) {
 			}
 			return store.Outcome{}
 		})
-		l := looptest.Run(t, s, model.ServiceExecutorState, func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions, func(bool) {})
+		l := looptest.Run(t, s, model.ServiceExecutorState,
+			func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions, func(bool) {})
 		h := NewHeartbeats(l, s, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
 		<-reading
 		ctx, cancel := context.WithCancel(context.Background())

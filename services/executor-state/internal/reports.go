@@ -53,7 +53,8 @@ func NewReports(gateway grpc.ClientConnInterface, guard guard) *Reports {
 
 // Forward sends a report to the assigner and waits for its answer. On an error the agent must
 // repeat the report.
-func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer, error) {
+func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer,
+	error) {
 	again := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the assigner did not answer the report in time")
 	w := pendingReport{report, make(chan *controlv1.ExecutorReportAnswer, 1)}
 	select {

@@ -22,11 +22,13 @@ type dispatch struct {
 	report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)
 }
 
-func (h dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest, _ ...grpc.CallOption) (*controlv1.ReportWorkersAnswer, error) {
+func (h dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest,
+	_ ...grpc.CallOption) (*controlv1.ReportWorkersAnswer, error) {
 	return h.report(ctx, req)
 }
 
-func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)) *Reports {
+func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
+	error)) *Reports {
 	r := NewReports(nil, func(_ string, fn func()) bool { fn(); return true })
 	r.dispatch = dispatch{report: report}
 	return r
@@ -36,7 +38,8 @@ func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*
 func all(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 	answer := &controlv1.ReportWorkersAnswer{}
 	for _, r := range req.GetReports() {
-		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Sequence: r.GetSequence()})
+		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(),
+			Sequence: r.GetSequence()})
 	}
 	return answer, nil
 }
@@ -61,7 +64,8 @@ func forward(ctx context.Context, r *Reports, executor string, sequence int64) c
 func TestReportsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
-		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
+			error) {
 			calls = append(calls, len(req.GetReports()))
 			return all(ctx, req)
 		})
@@ -88,7 +92,8 @@ func TestReportsShareCalls(t *testing.T) {
 func TestReportsFitMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
-		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
+			error) {
 			if size := proto.Size(req); size > 4<<20 {
 				t.Errorf("a call of %d bytes", size)
 			}
@@ -125,7 +130,8 @@ func TestReportsFitMessages(t *testing.T) {
 
 // Forward fails if the answer to a report is missing, if the call fails, and if no answer comes.
 func TestReportsWithoutAnswer(t *testing.T) {
-	for name, report := range map[string]func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error){
+	for name, report := range map[string]func(context.Context,
+		*controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error){
 		"left out": func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 			return &controlv1.ReportWorkersAnswer{Answers: []*controlv1.ExecutorReportAnswer{{Executor: "other"}}}, nil
 		},

@@ -112,13 +112,15 @@ type observation struct {
 const noNonce = "none"
 
 // errOtherAgent ends the stream of an agent that did not register the executor.
-var errOtherAgent = fault.New(fault.Precondition, fault.ReasonOtherAgent, "the nonce is not that of the executor's registration")
+var errOtherAgent = fault.New(fault.Precondition, fault.ReasonOtherAgent,
+	"the nonce is not that of the executor's registration")
 
 // begin begins the session of an agent with its first request.
 func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatRequest, stream agentStream) *session {
 	h.streams.add(1)
 	return &session{
-		h: h, ctx: ctx, stream: stream, id: first.GetId(), incarnation: first.GetIncarnation(), nonce: cmp.Or(first.GetNonce(), noNonce),
+		h: h, ctx: ctx, stream: stream, id: first.GetId(), incarnation: first.GetIncarnation(),
+		nonce:   cmp.Or(first.GetNonce(), noNonce),
 		workers: newReportedWorkers(&h.shared), admitted: make(chan struct{}),
 	}
 }
@@ -171,7 +173,8 @@ func (s *session) process(m *controlv1.HeartbeatRequest) error {
 			return err
 		}
 		if !s.workers.reported(r) {
-			return fault.New(fault.Exhausted, fault.ReasonOverloaded, "too many workers are reported: at most %d of an executor, and %d of all above %d each",
+			return fault.New(fault.Exhausted, fault.ReasonOverloaded,
+				"too many workers are reported: at most %d of an executor, and %d of all above %d each",
 				wire.MaxReportedWorkers, maxSharedWorkers, freeWorkers)
 		}
 		if !s.forward(r) {
@@ -198,7 +201,8 @@ func (s *session) heartbeat(now time.Time, reported bool) {
 
 // respond answers a heartbeat and finishes it.
 func (s *session) respond(present bool) {
-	answer := &controlv1.HeartbeatAnswer{Present: present, AssignerTerm: s.term, Everything: s.workers.needFullReport(s.leading)}
+	answer := &controlv1.HeartbeatAnswer{Present: present, AssignerTerm: s.term,
+		Everything: s.workers.needFullReport(s.leading)}
 	s.term = 0
 	s.stream.answer(answer)
 	s.finish()
@@ -354,7 +358,8 @@ func merge(pending, r *controlv1.ExecutorReport) bool {
 // newest returns the last report of the same worker; nil for none.
 func newest(reported []*controlv1.WorkerReport, w *controlv1.WorkerReport) *controlv1.WorkerReport {
 	for _, t := range slices.Backward(reported) {
-		if t.GetIndex() == w.GetIndex() && t.GetNumber() == w.GetNumber() && t.GetStage() == w.GetStage() && t.GetJob() == w.GetJob() {
+		if t.GetIndex() == w.GetIndex() && t.GetNumber() == w.GetNumber() && t.GetStage() == w.GetStage() &&
+			t.GetJob() == w.GetJob() {
 			return t
 		}
 	}
@@ -383,6 +388,7 @@ func (s *session) forwardAll() {
 		if s.workers.answered(r.GetComplete(), answer) {
 			s.heartbeat(time.Now(), false) // which announces the executor again
 		}
-		s.stream.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer, Everything: s.workers.needFullReport(answer.GetTerm())})
+		s.stream.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer,
+			Everything: s.workers.needFullReport(answer.GetTerm())})
 	}
 }

@@ -189,7 +189,8 @@ func TestDeletedPresenceIsAnnouncedAgain(t *testing.T) {
 			}
 		}
 		old := s.lease
-		if _, err := agents.Depart(t.Context(), &controlv1.DepartRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: old}); err != nil {
+		if _, err := agents.Depart(t.Context(), &controlv1.DepartRequest{Id: s.id, Incarnation: s.incarnation,
+			EtcdLease: old}); err != nil {
 			t.Fatal(err)
 		}
 		if beat() {
@@ -233,7 +234,8 @@ func registerAgent(t *testing.T, agents *Agents, nonce, secret string) *controlv
 // its reports reaches the assigner.
 func TestHeartbeatsOfAnotherAgentAreRefused(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
-		s.h.reports = newReports(func(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+		s.h.reports = newReports(func(_ context.Context,
+			req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 			t.Errorf("the assigner received %v", req)
 			return nil, errors.New("not now")
 		})
@@ -297,7 +299,8 @@ func TestSecretsAreLimited(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, _ *renewals, agents *Agents) {
 		long := strings.Repeat("s", maxSecret+1)
 		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: long})
-		if !fault.Is(err, fault.ReasonTooLarge) || strings.Contains(err.Error(), "ss") && strings.Contains(err.Error(), long) {
+		if !fault.Is(err, fault.ReasonTooLarge) || strings.Contains(err.Error(), "ss") &&
+			strings.Contains(err.Error(), long) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -307,10 +310,12 @@ func TestSecretsAreLimited(t *testing.T) {
 func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, r *renewals, agents *Agents) {
 		const secret = "what only this agent knows"
-		if _, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: secret}); err != nil {
+		if _, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n",
+			Secret: secret}); err != nil {
 			t.Fatal(err)
 		}
-		page, err := r.db.Page(t.Context(), store.PageRequest{From: looptest.Space.Prefix(), To: looptest.Space.Prefix() + "\xff"})
+		page, err := r.db.Page(t.Context(), store.PageRequest{From: looptest.Space.Prefix(),
+			To: looptest.Space.Prefix() + "\xff"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,12 +337,14 @@ func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 // Candidates and explanations keep two lists apart: the executors that the caller avoids, and
 // those that Berth avoids while another executor is left.
 func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {
-	k := candidateOf(&controlv1.Candidate{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}}, AvoidFailed: []string{"berth"}}).Constraints
+	k := candidateOf(&controlv1.Candidate{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}},
+		AvoidFailed: []string{"berth"}}).Constraints
 	if !slices.Equal(k.Avoid, []string{"caller"}) || !slices.Equal(k.AvoidFailed, []string{"berth"}) {
 		t.Errorf("a candidate avoids %v, and %v for failures", k.Avoid, k.AvoidFailed)
 	}
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
-		if answer, err := beating(t, s.h, "b", register(t, agents, "b", "n").GetIncarnation()).sends(nil); err != nil || !answer.GetPresent() {
+		if answer, err := beating(t, s.h, "b", register(t, agents, "b", "n").GetIncarnation()).sends(nil); err != nil ||
+			!answer.GetPresent() {
 			t.Fatal(answer, err)
 		}
 		const slots = 4 // of each executor
@@ -345,10 +352,12 @@ func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {
 			avoid, failed []string
 			fitting       int32
 		}{
-			{nil, nil, 2 * slots}, {[]string{"a", "b"}, nil, 0}, {nil, []string{"a"}, slots}, {nil, []string{"a", "b"}, 2 * slots},
+			{nil, nil, 2 * slots}, {[]string{"a", "b"}, nil, 0}, {nil, []string{"a"}, slots},
+			{nil, []string{"a", "b"}, 2 * slots},
 		} {
 			fit, err := NewInventory(agents.loop).ExplainFit(t.Context(), &controlv1.ExplainFitRequest{
-				Constraints: &berthv1.Constraints{Resources: map[string]int64{"slots": 1}, Avoid: c.avoid}, AvoidFailed: c.failed, Needed: 2 * slots,
+				Constraints: &berthv1.Constraints{Resources: map[string]int64{"slots": 1}, Avoid: c.avoid}, AvoidFailed: c.failed,
+				Needed: 2 * slots,
 			})
 			if err != nil || fit.GetFitting() != c.fitting {
 				t.Errorf("avoiding %v, and %v for failures: %v, %v, want %d", c.avoid, c.failed, fit, err, c.fitting)
@@ -367,13 +376,15 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 				t.Fatalf("%s: %v, %v", what, answer, err)
 			}
 			var view inventory.ExecutorView
-			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil || view.Strays != strays {
+			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil ||
+				view.Strays != strays {
 				t.Fatalf("%s: orphans %v, want %v, %v", what, view.Strays, strays, err)
 			}
 		}
 		again := func() {
 			s = beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())
-			s.workers.reported(&controlv1.ExecutorReport{Complete: true, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
+			s.workers.reported(&controlv1.ExecutorReport{Complete: true,
+				Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
 		}
 		judge := func(strays int32) { s.workers.answered(false, &controlv1.ExecutorReportAnswer{Strays: strays}) }
 
@@ -412,8 +423,10 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 func TestAnInvalidReportEndsTheStream(t *testing.T) {
 	for name, m := range map[string]*controlv1.HeartbeatRequest{
 		"a negative sequence": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: -1}},
-		"a worker of no name": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{{}}}},
-		"a nil worker":        {Id: "a", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{nil}}},
+		"a worker of no name": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true,
+			Workers: []*controlv1.WorkerReport{{}}}},
+		"a nil worker": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true,
+			Workers: []*controlv1.WorkerReport{nil}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(t *testing.T, s *session, _ *renewals, _ *Agents) {
@@ -435,7 +448,8 @@ func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
 		h := s.h
 		broken := h.begin(t.Context(), &controlv1.HeartbeatRequest{Id: "b", Incarnation: 1}, newBack())
 		broken.workers = nil // as a defect would have it
-		if _, err := broken.sends(&controlv1.HeartbeatRequest{Id: "b", Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: 1}}); !fault.Is(err, fault.ReasonInternal) {
+		if _, err := broken.sends(&controlv1.HeartbeatRequest{Id: "b", Incarnation: 1,
+			Report: &controlv1.ExecutorReport{Sequence: 1}}); !fault.Is(err, fault.ReasonInternal) {
 			t.Errorf("its stream ended with %v", err)
 		}
 		if panics := h.loop.Status().Panics; len(panics) != 1 || panics[0].Peer != "executor b" {
@@ -478,7 +492,8 @@ func TestPendingReportsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []*controlv1.ExecutorReport
 		next := make(chan struct{})
-		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
+			error) {
 			calls = append(calls, req.GetReports()...)
 			<-next
 			return all(ctx, req)
@@ -488,7 +503,8 @@ func TestPendingReportsAreMerged(t *testing.T) {
 		running.Go(func() { _ = r.Run(ctx) })
 		answers := newBack()
 		s := &session{
-			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, stream: answers, id: "a", workers: newReportedWorkers(&sharedWorkers{}),
+			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, stream: answers, id: "a",
+			workers:  newReportedWorkers(&sharedWorkers{}),
 			admitted: make(chan struct{}),
 		}
 		s.admit()
@@ -516,8 +532,10 @@ func TestPendingReportsAreMerged(t *testing.T) {
 			complete bool
 		}{{1, 1, false}, {newest, 2 * (newest - 1), false}, {newest + 1, 0, true}, {newest + 3, 2, false}} {
 			got := calls[i]
-			if got.GetSequence() != want.sequence || len(got.GetWorkers()) != want.workers || got.GetComplete() != want.complete {
-				t.Errorf("call %d is report %d of %d workers, complete=%v; want %+v", i, got.GetSequence(), len(got.GetWorkers()), got.GetComplete(), want)
+			if got.GetSequence() != want.sequence || len(got.GetWorkers()) != want.workers ||
+				got.GetComplete() != want.complete {
+				t.Errorf("call %d is report %d of %d workers, complete=%v; want %+v", i, got.GetSequence(), len(got.GetWorkers()),
+					got.GetComplete(), want)
 			}
 			next <- struct{}{}
 			synctest.Wait()
@@ -525,7 +543,8 @@ func TestPendingReportsAreMerged(t *testing.T) {
 				t.Errorf("answered %v", answer)
 			}
 		}
-		if last := calls[3].GetWorkers(); last[0].GetState() != berthv1.Assignment_RUNNING || last[1].GetState() != berthv1.Assignment_FAILED {
+		if last := calls[3].GetWorkers(); last[0].GetState() != berthv1.Assignment_RUNNING ||
+			last[1].GetState() != berthv1.Assignment_FAILED {
 			t.Errorf("out of order: %v", last)
 		}
 		stop()
@@ -536,7 +555,8 @@ func TestPendingReportsAreMerged(t *testing.T) {
 // Merged reports fit in a message, and contain a repeated change once.
 func TestMergedReportsAreLimited(t *testing.T) {
 	worker := func(index int32, state berthv1.Assignment_State, size int) *controlv1.WorkerReport {
-		return &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Number: 1, State: state, Error: strings.Repeat("e", size)}
+		return &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Number: 1, State: state,
+			Error: strings.Repeat("e", size)}
 	}
 	report := func(workers ...*controlv1.WorkerReport) *controlv1.ExecutorReport {
 		return &controlv1.ExecutorReport{Workers: workers}
@@ -553,7 +573,8 @@ func TestMergedReportsAreLimited(t *testing.T) {
 	if !merge(pending, report(worker(2, berthv1.Assignment_FAILED, reportCallBytes/2))) {
 		t.Error("half a message was not merged")
 	}
-	if merge(pending, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) || proto.Size(pending) > reportCallBytes {
+	if merge(pending, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) ||
+		proto.Size(pending) > reportCallBytes {
 		t.Errorf("merged to %d bytes", proto.Size(pending))
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // Heartbeat serves the stream of one agent without a gateway.
-func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest,
+	controlv1.HeartbeatAnswer]) error {
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	first, err := stream.Recv()

@@ -15,8 +15,9 @@ import (
 // exported only if granted is called.
 func traceCycle(ctx context.Context, req *controlv1.CycleRequest) (traced context.Context, granted func()) {
 	tracer := trace.SpanFromContext(ctx).TracerProvider().Tracer(tracing.Scope) // that of the call
-	ctx, span := tracing.Batch(ctx, tracer, "run scheduling cycle", []model.Trace{model.Trace(req.GetTrace())}, trace.WithAttributes(
-		attribute.Int64("berth.cycle", req.GetCycle()), attribute.Int64("berth.term", req.GetTerm()),
-	))
+	ctx, span := tracing.Batch(ctx, tracer, "run scheduling cycle", []model.Trace{model.Trace(req.GetTrace())},
+		trace.WithAttributes(
+			attribute.Int64("berth.cycle", req.GetCycle()), attribute.Int64("berth.term", req.GetTerm()),
+		))
 	return ctx, func() { span.End() }
 }

@@ -55,7 +55,8 @@ func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 		Sku: row.SKU, Total: count(row.Total), Idle: count(row.Idle), Leased: count(row.Leased), Running: count(row.Running),
 		Unavailable: count(row.Unavailable), Disabled: count(row.Disabled),
 		PendingReservations: count(row.PendingReservations), PendingWorkers: count(row.PendingWorkers),
-		PendingExecutors: count(row.PendingExecutors), EffectiveIdle: count(row.EffectiveIdle), WantedSize: count(row.WantedSize),
+		PendingExecutors: count(row.PendingExecutors), EffectiveIdle: count(row.EffectiveIdle),
+		WantedSize: count(row.WantedSize),
 	}
 	for _, b := range row.PendingBatches {
 		m.PendingBatches = append(m.PendingBatches, &berthv1.PendingBatch{Workers: count(b.Workers), Count: count(b.Count)})
@@ -68,7 +69,8 @@ func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 func count[N int | int64](n N) int32 { return int32(min(int64(n), math.MaxInt32)) }
 
 // ListIdleExecutors implements berth.v1.Executors.
-func (s *Executors) ListIdleExecutors(ctx context.Context, req *berthv1.ListIdleExecutorsRequest) (*berthv1.ListIdleExecutorsAnswer, error) {
+func (s *Executors) ListIdleExecutors(ctx context.Context,
+	req *berthv1.ListIdleExecutorsRequest) (*berthv1.ListIdleExecutorsAnswer, error) {
 	limit := int(req.GetMax())
 	switch {
 	case limit == 0:

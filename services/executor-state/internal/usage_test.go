@@ -20,14 +20,16 @@ func TestSkus(t *testing.T) {
 		t.Fatal(put, err)
 	}
 	got, err := catalog.GetSku(t.Context(), &berthv1.GetSkuRequest{Name: "SMALL"})
-	if err != nil || got.GetName() != "small" || got.GetScale().GetMinIdle() != 2 || got.GetScale().GetMaxSize() != 9 || got.GetScale().MaxIdle != nil {
+	if err != nil || got.GetName() != "small" || got.GetScale().GetMinIdle() != 2 || got.GetScale().GetMaxSize() != 9 ||
+		got.GetScale().MaxIdle != nil {
 		t.Fatal(got, err)
 	}
 	list, err := catalog.ListSkus(t.Context(), &berthv1.ListSkusRequest{})
 	if err != nil || len(list.GetSkus()) != 1 {
 		t.Fatal(list, err)
 	}
-	if _, err := catalog.PutSku(t.Context(), &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "x"}}); fault.Of(err).Fields[0].Name != "resources" {
+	if _, err := catalog.PutSku(t.Context(),
+		&berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "x"}}); fault.Of(err).Fields[0].Name != "resources" {
 		t.Fatal(err)
 	}
 	if _, err := catalog.DeleteSku(t.Context(), &berthv1.DeleteSkuRequest{Name: "small"}); err != nil {
@@ -40,7 +42,8 @@ func TestSkus(t *testing.T) {
 
 func TestUsageIsRefusedUntilReady(t *testing.T) {
 	usage := NewUsage(start(t, store.NewFake(store.FakeConfig{})))
-	if _, err := usage.GetUsage(t.Context(), &berthv1.GetUsageRequest{}); fault.Of(err).Reason != fault.ReasonRegistryNotReady {
+	if _, err := usage.GetUsage(t.Context(),
+		&berthv1.GetUsageRequest{}); fault.Of(err).Reason != fault.ReasonRegistryNotReady {
 		t.Fatal(err)
 	}
 }
@@ -60,26 +63,31 @@ func TestIdleExecutorsAndExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: answer.GetIncarnation(), EtcdLease: lease.ID}); err != nil {
+	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: answer.GetIncarnation(),
+		EtcdLease: lease.ID}); err != nil {
 		t.Fatal(err)
 	}
 	executors := NewExecutors(l)
 	idle, err := executors.ListIdleExecutors(t.Context(), &berthv1.ListIdleExecutorsRequest{Sku: "Small"})
-	if err != nil || len(idle.GetExecutors()) != 1 || idle.GetExecutors()[0].GetReason() != "NO_DEMAND" || idle.GetExecutors()[0].GetSince() == nil {
+	if err != nil || len(idle.GetExecutors()) != 1 || idle.GetExecutors()[0].GetReason() != "NO_DEMAND" ||
+		idle.GetExecutors()[0].GetSince() == nil {
 		t.Fatal(idle, err)
 	}
 	for _, most := range []int32{-1, 1001} {
-		if _, err := executors.ListIdleExecutors(t.Context(), &berthv1.ListIdleExecutorsRequest{Max: most}); fault.Of(err).Fields[0].Name != "max" {
+		if _, err := executors.ListIdleExecutors(t.Context(),
+			&berthv1.ListIdleExecutorsRequest{Max: most}); fault.Of(err).Fields[0].Name != "max" {
 			t.Errorf("max %d: %v", most, err)
 		}
 	}
 	fit, err := NewInventory(l).ExplainFit(t.Context(), &controlv1.ExplainFitRequest{
 		Constraints: &berthv1.Constraints{Resources: map[string]int64{"cpu": 2000}}, Needed: 2,
 	})
-	if err != nil || fit.GetFitting() != 0 || len(fit.GetChecks()) != 1 || fit.GetChecks()[0].GetCheck() != "role" || fit.GetChecks()[0].GetCount() != 1 {
+	if err != nil || fit.GetFitting() != 0 || len(fit.GetChecks()) != 1 || fit.GetChecks()[0].GetCheck() != "role" ||
+		fit.GetChecks()[0].GetCount() != 1 {
 		t.Fatal(fit, err)
 	}
-	if _, err := NewInventory(l).ExplainFit(t.Context(), &controlv1.ExplainFitRequest{}); fault.Of(err).Fields[0].Name != "needed" {
+	if _, err := NewInventory(l).ExplainFit(t.Context(),
+		&controlv1.ExplainFitRequest{}); fault.Of(err).Fields[0].Name != "needed" {
 		t.Fatal(err)
 	}
 }

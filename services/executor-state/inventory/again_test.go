@@ -54,7 +54,8 @@ func TestARepeatedCycleReportsItsNewsAgain(t *testing.T) {
 func TestAnAbandonedCycleReportsItsNews(t *testing.T) {
 	r, e := refusedOnce(t)
 	o := r.queue("other", 1, cpu(100))
-	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled, Workers: model.WorkerSet{{Last: 0, Number: 1}}})
+	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled,
+		Workers: model.WorkerSet{{Last: 0, Number: 1}}})
 	if outcomes := r.take(t, 2, again(e), o); len(of(outcomes, "big")) != 1 {
 		t.Errorf("no word of big: %+v", outcomes)
 	}

@@ -141,7 +141,8 @@ var requests = []struct {
 	{"SpreadByExecutor", false, 100, constraint.Constraints{Spread: constraint.Spread{By: constraint.ByExecutor, Max: 1}}},
 	{"SpreadByRack", false, 100, constraint.Constraints{Spread: constraint.Spread{By: "rack", Max: 2}}},
 	{"Pack", false, 100, constraint.Constraints{Pack: true}},
-	{"Avoid", false, 100, constraint.Constraints{Avoid: []string{"host-000001", "host-000004", "host-000007", "host-000010"}}},
+	{"Avoid", false, 100, constraint.Constraints{Avoid: []string{"host-000001", "host-000004", "host-000007",
+		"host-000010"}}},
 	{"Serial", true, 2, constraint.Constraints{Attributes: map[string]string{"serial": "s-000500"}}},
 	{"SpreadByHost", true, 100, constraint.Constraints{Spread: constraint.Spread{By: "host", Max: 1}}},
 	{"PackByHost", true, 100, constraint.Constraints{Spread: constraint.Spread{By: "host", Max: 3}, Pack: true}},
@@ -165,7 +166,8 @@ func BenchmarkCycle(b *testing.B) {
 			c.index.Query(r.k) // the first time is measured apart
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
-					actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})
+					actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1,
+						Candidates: []model.Candidate{entry}}})
 					if len(actions) != 1 {
 						b.Fatalf("not granted: %+v", actions)
 					}
@@ -241,13 +243,15 @@ func BenchmarkCycleOfManyHeads(b *testing.B) {
 		for i := range 128 {
 			entries = append(entries, model.Candidate{
 				Key: keyOf("bench"), UID: fmt.Sprintf("bench-%d", i), Group: fmt.Sprint(i), Mod: c.revision + 1,
-				Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": int64(4000 + i), "memory": 8 << 30, "slots": 1}},
-				Workers:     model.WorkerSet{{First: 0, Last: 99, Number: 1}},
+				Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": int64(4000 + i), "memory": 8 << 30,
+					"slots": 1}},
+				Workers: model.WorkerSet{{First: 0, Last: 99, Number: 1}},
 			})
 		}
 		b.Run(of.String(), func(b *testing.B) {
 			coreTime(b, func() {
-				if actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: entries}}); len(actions) != 128 {
+				if actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1,
+					Candidates: entries}}); len(actions) != 128 {
 					b.Fatalf("%d actions", len(actions))
 				}
 				c.Step(start, model.Abandoned{})
@@ -348,7 +352,8 @@ func BenchmarkMemory(b *testing.B) {
 		before := heapInUse()
 		c := fleet(100_000, ownAttributes)
 		for _, k := range []constraint.Constraints{
-			{Spread: constraint.Spread{By: "rack", Max: 1}}, {Spread: constraint.Spread{By: "host", Max: 1}}, {Attributes: map[string]string{"serial": "s-000001"}},
+			{Spread: constraint.Spread{By: "rack", Max: 1}}, {Spread: constraint.Spread{By: "host", Max: 1}},
+			{Attributes: map[string]string{"serial": "s-000001"}},
 		} {
 			c.index.Query(k)
 		}

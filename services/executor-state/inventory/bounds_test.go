@@ -65,7 +65,8 @@ func TestDisabledEventsFitATransaction(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%s-%02d", name, i)
 	}
-	if _, err := r.do(policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}, ExpireAt: r.now.Add(time.Hour)}); err != nil {
+	if _, err := r.do(policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids},
+		ExpireAt: r.now.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	r.pause(time.Minute)

@@ -41,7 +41,8 @@ func (r *rig) free() (n int) {
 // that register later.
 func TestDisableByAttributes(t *testing.T) {
 	r := zoned()
-	if d := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 || r.free() != 0 {
+	if d := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 ||
+		r.free() != 0 {
 		t.Errorf("%+v, %d are free", d, r.free())
 	}
 	r.ready(zonedExecutor("late"))
@@ -54,7 +55,8 @@ func TestDisableByAttributes(t *testing.T) {
 	if outcome := r.cycle(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != model.NoFit || outcome.Fitting != 1 {
 		t.Errorf("two workers in zone a and b: %+v", outcome)
 	}
-	if e := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 || r.free() != 22 {
+	if e := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 ||
+		r.free() != 22 {
 		t.Errorf("%+v, %d are free", e, r.free())
 	}
 	expectGranted(t, r.cycle(r.entry("u")))

@@ -123,9 +123,10 @@ func New(cfg Config) *Core {
 			superseded:    map[string]*host{},
 			expired:       core.NewOrdered(compareExpired),
 		},
-		leading:     leading{intruders: map[string]intruder{}},
-		pools:       policy.NewPools(),
-		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{}, leases: map[string]bool{}},
+		leading: leading{intruders: map[string]intruder{}},
+		pools:   policy.NewPools(),
+		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{},
+			leases: map[string]bool{}},
 		answerLimit: answerBytes,
 	}
 	c.index = match.New(owner{c})
@@ -185,7 +186,8 @@ func (c *Core) NextDeadline() time.Time {
 	case c.todo.len() > 0 || c.absentChanged || c.requests.Pending():
 		return c.now
 	}
-	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()), earliest(c.supersededUntil(), c.intrudersUntil))
+	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()),
+		earliest(c.supersededUntil(), c.intrudersUntil))
 }
 
 // earliest returns the earlier of two times; zero means never.
@@ -255,7 +257,8 @@ func (c *Core) input(in model.Input) {
 		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
 	default:
-		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "executor-state does not handle requests of type %T", request))
+		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal,
+			"executor-state does not handle requests of type %T", request))
 	}
 }
 

@@ -37,7 +37,8 @@ func (n *counts) durable(ch change, now time.Time) {
 			n.leaseDurations.Observe(now.Sub(chunkOf(ch.prev).GrantedAt))
 		}
 	case model.KindExecutor:
-		if ch.next != nil && ch.next.record.(*model.Executor).Lost && (ch.prev == nil || !ch.prev.record.(*model.Executor).Lost) {
+		if ch.next != nil && ch.next.record.(*model.Executor).Lost &&
+			(ch.prev == nil || !ch.prev.record.(*model.Executor).Lost) {
 			n.losses++
 		}
 	}
@@ -102,7 +103,8 @@ func (c *Core) Metrics(now time.Time) Metrics {
 
 // ineligibleStates are the states of executors that are not READY.
 var ineligibleStates = map[match.Eligibility]model.ExecutorState{
-	match.Registered: model.ExecutorRegistered, match.Unreachable: model.ExecutorUnreachable, match.Lost: model.ExecutorLost,
+	match.Registered: model.ExecutorRegistered, match.Unreachable: model.ExecutorUnreachable,
+	match.Lost: model.ExecutorLost,
 }
 
 func (f *Metrics) add(k *match.Class, state model.ExecutorState, n int) {

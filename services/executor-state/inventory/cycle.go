@@ -140,10 +140,12 @@ func (c *Core) admit(p model.Cycle) error {
 	case p.Number < 0:
 		return fault.BadField(fault.ReasonInvalid, "cycle", "must not be negative, got %d", p.Number)
 	case p.Number < newest:
-		return fault.New(fault.Precondition, fault.ReasonLowerCycle, "cycle %d of term %d is lower than %d", p.Number, p.Term, newest).
+		return fault.New(fault.Precondition, fault.ReasonLowerCycle, "cycle %d of term %d is lower than %d", p.Number,
+			p.Term, newest).
 			With(fault.MetaNewestCycle, strconv.FormatInt(newest, 10))
 	case p.Number > max(model.HighestJump, newest)+shortStep:
-		return fault.BadField(fault.ReasonInvalid, "cycle", "must be at most %d, got %d", max(model.HighestJump, newest)+shortStep, p.Number).
+		return fault.BadField(fault.ReasonInvalid, "cycle", "must be at most %d, got %d",
+			max(model.HighestJump, newest)+shortStep, p.Number).
 			With(fault.MetaNewestCycle, strconv.FormatInt(newest, 10))
 	}
 	c.cycleTerm, c.cycle = p.Term, p.Number
@@ -163,7 +165,8 @@ func (r *refused) of(e model.Candidate) bool {
 }
 
 func (r *refused) outcome() model.Outcome {
-	return model.Outcome{UID: r.candidate.UID, Result: model.NoFit, Reason: r.Reason, Message: r.Message, Fitting: r.Fitting}
+	return model.Outcome{UID: r.candidate.UID, Result: model.NoFit, Reason: r.Reason, Message: r.Message,
+		Fitting: r.Fitting}
 }
 
 // remember keeps a refusal for the next cycle.

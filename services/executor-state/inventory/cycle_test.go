@@ -36,7 +36,10 @@ func sendAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, c
 		if cut < 0 {
 			return granted, cycles
 		}
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e model.Candidate) bool { return slices.Contains(granted, e.UID) })
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e model.Candidate) bool {
+			return slices.Contains(granted,
+				e.UID)
+		})
 	}
 }
 
@@ -210,7 +213,8 @@ func TestAnAnswerIsOneMessage(t *testing.T) {
 	first := r.rev
 	for cycles := 1; ; cycles++ {
 		later := 0
-		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: first + int64(cycles), Cut: r.rev, Candidates: entries})
+		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: first + int64(cycles), Cut: r.rev,
+			Candidates: entries})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,8 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 		r.ready(small0("h1", "n1"))
 		expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 		r.dispatch("u")
-		must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
+		must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}},
+			ExpireAt: r.now.Add(30 * time.Second)})
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 		for _, step := range order {
 			step(r)
@@ -79,7 +80,8 @@ func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	r.ready(h2)
 	in := func(d time.Duration) time.Time { return start.Add(d) }
 	for _, d := range []policy.Disable{
-		{RequestID: "broad", Selector: policy.Selector{Attributes: map[string]string{"zone": "a"}}, ExpireAt: in(2 * time.Minute)},
+		{RequestID: "broad", Selector: policy.Selector{Attributes: map[string]string{"zone": "a"}},
+			ExpireAt: in(2 * time.Minute)},
 		{RequestID: "narrow", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: in(time.Minute)},
 		{RequestID: "later", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: in(3 * time.Minute)},
 	} {
@@ -102,7 +104,8 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	r := lead(cfg)
 	r.ready(small("h1", 1, 1))
 	for i := range 35 {
-		r.write(&model.Disable{ID: fmt.Sprintf("d%02d", i), IDs: []string{"h1"}, ExpireAt: start.Add(time.Second), CreatedAt: start})
+		r.write(&model.Disable{ID: fmt.Sprintf("d%02d", i), IDs: []string{"h1"}, ExpireAt: start.Add(time.Second),
+			CreatedAt: start})
 	}
 	r.now = start.Add(time.Minute)
 	effects := r.effects
@@ -221,7 +224,8 @@ func TestEnableOfManyIsManyEffects(t *testing.T) {
 		}
 	}
 	r.settle()
-	if undone := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", Selector: policy.Selector{IDs: ids}}); undone.Undone != 200 {
+	if undone := must[policy.Enabled](t, r, policy.Enable{RequestID: "e",
+		Selector: policy.Selector{IDs: ids}}); undone.Undone != 200 {
 		t.Errorf("undone %d", undone.Undone)
 	}
 	for _, id := range ids {
@@ -241,9 +245,11 @@ func TestSelectorsAreBounded(t *testing.T) {
 		request any
 		field   string
 	}{
-		"ids":        {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
-		"reason":     {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:1]}, Reason: string(make([]byte, policy.MaxReason+1))}, "reason"},
-		"attribute":  {policy.Disable{RequestID: "d", Selector: policy.Selector{Attributes: map[string]string{"_": "x"}}}, "selector.attributes._"},
+		"ids": {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
+		"reason": {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:1]},
+			Reason: string(make([]byte, policy.MaxReason+1))}, "reason"},
+		"attribute": {policy.Disable{RequestID: "d", Selector: policy.Selector{Attributes: map[string]string{"_": "x"}}},
+			"selector.attributes._"},
 		"enable ids": {policy.Enable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
 		"drain":      {policy.Drain{RequestID: "d"}, "id"},
 		"claim":      {policy.Claim{RequestID: "d", SKU: "s", Max: policy.MaxSelected + 1}, "max"},
@@ -265,12 +271,14 @@ func TestRequestsInForceAreBounded(t *testing.T) {
 	refused := func(request any, field string) {
 		t.Helper()
 		_, err := r.do(request)
-		if f := fault.Of(err); f == nil || f.Kind != fault.Exhausted || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != field {
+		if f := fault.Of(err); f == nil || f.Kind != fault.Exhausted || f.Reason != fault.ReasonTooLarge ||
+			f.Fields[0].Name != field {
 			t.Errorf("%T: %v", request, err)
 		}
 	}
 	byKind := func(i int) policy.Disable {
-		return policy.Disable{RequestID: fmt.Sprintf("k%d", i), Selector: policy.Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
+		return policy.Disable{RequestID: fmt.Sprintf("k%d", i),
+			Selector: policy.Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
 	}
 	for i := range policy.MaxByAttributes {
 		must[policy.Disabled](t, r, byKind(i))
@@ -286,7 +294,8 @@ func TestRequestsInForceAreBounded(t *testing.T) {
 		r.ready(small(ids[i], 1, 1))
 	}
 	for i := range (policy.MaxNames - policy.ReservedNames) / policy.MaxSelected {
-		must[policy.Disabled](t, r, policy.Disable{RequestID: fmt.Sprintf("d%d", i), Selector: policy.Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
+		must[policy.Disabled](t, r, policy.Disable{RequestID: fmt.Sprintf("d%d", i), Selector: policy.Selector{IDs: ids},
+			ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
 	}
 	refused(policy.Disable{RequestID: "more", Selector: policy.Selector{IDs: ids[:1]}}, "selector.ids")
 	refused(policy.Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
@@ -313,11 +322,13 @@ func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1, 1))
 	r.ready(small("h2", 1, 1))
-	got := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
+	got := must[policy.Disabled](t, r, policy.Disable{RequestID: "d",
+		Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
 	if got.Executors != 1 || fmt.Sprint(got.Unknown) != "[x1 x2]" {
 		t.Errorf("%+v", got)
 	}
-	again := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
+	again := must[policy.Disabled](t, r, policy.Disable{RequestID: "d",
+		Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
 	if fmt.Sprint(again) != fmt.Sprint(got) {
 		t.Errorf("repeated: %+v", again)
 	}
@@ -353,7 +364,8 @@ func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	if err := flood(103, 2); err != nil {
 		t.Error(err)
 	}
-	if got := must[policy.Disabled](t, r, policy.Disable{RequestID: "known", Selector: policy.Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
+	if got := must[policy.Disabled](t, r, policy.Disable{RequestID: "known",
+		Selector: policy.Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
 		t.Errorf("%+v", got)
 	}
 	must[ExecutorView](t, r, policy.Drain{ID: "h2", RequestID: "drain"})

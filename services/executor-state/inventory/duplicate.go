@@ -68,7 +68,8 @@ func (c *Core) forgetIntruders() {
 
 func otherAgent(h *host) error {
 	return fault.New(fault.Precondition, fault.ReasonOtherAgent,
-		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST", h.ID, h.Record.Incarnation)
+		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST",
+		h.ID, h.Record.Incarnation)
 }
 
 // supersedes reports whether the agent with the nonce was superseded by one that is
@@ -139,8 +140,9 @@ func (c *Core) duplicates() []Finding {
 		}
 		list = append(list, Finding{
 			Kind: FindingDuplicateAgent, Object: id, Since: seen.since,
-			Message: fmt.Sprintf("an agent at %q with another secret was rejected, last at %s", seen.address, seen.last.UTC().Format(time.RFC3339)),
-			Action:  "Berth rejects it until the executor is LOST. Stop the agent that must not use this ID.",
+			Message: fmt.Sprintf("an agent at %q with another secret was rejected, last at %s", seen.address,
+				seen.last.UTC().Format(time.RFC3339)),
+			Action: "Berth rejects it until the executor is LOST. Stop the agent that must not use this ID.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {

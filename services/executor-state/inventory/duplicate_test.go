@@ -52,7 +52,8 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	for _, secret := range []string{"other", ""} {
 		wantReason(t, r, secretive("h1", "m1", secret), fault.ReasonOtherAgent)
 	}
-	if after, _ := r.core.Executor("h1"); after.Incarnation != before.Incarnation || after.Nonce != "n1" || after.State != model.ExecutorReady {
+	if after, _ := r.core.Executor("h1"); after.Incarnation != before.Incarnation || after.Nonce != "n1" ||
+		after.State != model.ExecutorReady {
 		t.Fatalf("%+v, was %+v", after, before)
 	}
 	if d := duplicates(r); len(d) != 1 || d[0] != "h1" {
@@ -151,7 +152,8 @@ func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 	if _, err := r.do(secretive("h1", "ghost", "s")); err != nil {
 		t.Fatal(err)
 	}
-	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "lives", Workers: 1}, fault.ReasonOtherIncarnation)
+	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "lives", Workers: 1},
+		fault.ReasonOtherIncarnation)
 	wantReason(t, r, secretive("h1", "lives", "s"), fault.ReasonOtherIncarnation)
 	if e, _ := r.core.Executor("h1"); e.SupersededWorkers {
 		t.Fatal("workers are counted twice")
@@ -164,6 +166,7 @@ func TestAnAnnouncementProvesTheRegistration(t *testing.T) {
 	r.ready(secretive("h1", "n1", "s"))
 	v, _ := r.core.Executor("h1")
 	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "guess"}, fault.ReasonOtherAgent)
-	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation - 1, EtcdLease: 9, Nonce: "guess", Workers: 3}, fault.ReasonOtherIncarnation)
+	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation - 1, EtcdLease: 9, Nonce: "guess", Workers: 3},
+		fault.ReasonOtherIncarnation)
 	must[Announced](t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "n1"})
 }

@@ -47,7 +47,8 @@ func TestAWorkerElsewhereFreesNothing(t *testing.T) {
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.write(&model.TaskHeader{UID: "u"})
-	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 2, State: model.WorkerLost}}})
+	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 2,
+		State: model.WorkerLost}}})
 	if len(r.leased("u")) != 1 {
 		t.Fatal("freed by the end of another worker")
 	}

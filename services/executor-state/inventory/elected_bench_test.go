@@ -46,7 +46,8 @@ func standby(executors, waiting, groups int) *Core {
 		tell(&model.Live{ID: id, Incarnation: 1})
 		uid := fmt.Sprint("a-", i)
 		tell(&model.Reservation{
-			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Workers: seats, State: model.Active, CreatedAt: start, UpdatedAt: start,
+			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Workers: seats, State: model.Active,
+			CreatedAt: start, UpdatedAt: start,
 		})
 		tell(&model.LeaseChunk{
 			UID: uid, Chunks: 1, Total: 1, Each: resource.Vector{"slots": 1},
@@ -57,7 +58,8 @@ func standby(executors, waiting, groups int) *Core {
 	for i := range waiting {
 		tell(&model.Reservation{
 			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Workers: seats,
-			Spec:  model.Spec{Constraints: constraint.Constraints{SKU: "large", Resources: resource.Vector{"slots": 1, "cpu": int64(2000 + i%groups)}}},
+			Spec: model.Spec{Constraints: constraint.Constraints{SKU: "large",
+				Resources: resource.Vector{"slots": 1, "cpu": int64(2000 + i%groups)}}},
 			State: model.Queued, Place: int64(i + 1), CreatedAt: start, UpdatedAt: start,
 		})
 	}

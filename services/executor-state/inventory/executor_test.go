@@ -23,7 +23,8 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the older copy registers again: %v", err)
 	}
-	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady || v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
+	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady ||
+		v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
 		t.Fatalf("%+v", v)
 	}
 	// The next leader knows it as well.
@@ -186,7 +187,8 @@ func TestExecutorChangesKind(t *testing.T) {
 	}{
 		{"sku", constraint.Constraints{SKU: "small"}, fault.ReasonNoMatchingSKU},
 		{"zone", constraint.Constraints{Attributes: map[string]string{"zone": "a"}}, fault.ReasonNoMatchingExecutor},
-		{"now", constraint.Constraints{SKU: "large", Attributes: map[string]string{"zone": "b"}, Pools: []string{"night"}}, ""},
+		{"now", constraint.Constraints{SKU: "large", Attributes: map[string]string{"zone": "b"}, Pools: []string{"night"}},
+			""},
 	} {
 		if o := r.cycle(r.queue(test.uid, 1, test.k))[0]; o.Reason != test.reason {
 			t.Errorf("%s: %+v", test.uid, o)
@@ -245,13 +247,15 @@ func TestMetricsCountDurableChanges(t *testing.T) {
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	r.pause(time.Minute)
 	f := r.core.Metrics(r.now)
-	if f.Attempts[Attempt{model.Granted, ""}] != 1 || f.Attempts[Attempt{model.NoFit, fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
+	if f.Attempts[Attempt{model.Granted, ""}] != 1 || f.Attempts[Attempt{model.NoFit,
+		fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
 		t.Errorf("attempts %+v", f.Attempts)
 	}
 	if f.Held.Count() != 1 || f.Held.Sum != time.Minute {
 		t.Errorf("leases lasted %+v", f.Held)
 	}
-	if f.Losses != 1 || f.Executors[SKUState{"small", model.ExecutorLost}] != 1 || f.Executors[SKUState{"small", model.ExecutorReady}] != 1 {
+	if f.Losses != 1 || f.Executors[SKUState{"small", model.ExecutorLost}] != 1 ||
+		f.Executors[SKUState{"small", model.ExecutorReady}] != 1 {
 		t.Errorf("%+v", f)
 	}
 	if f.Capacity["cpu"] != 3000 || f.Used["cpu"] != 0 || f.Leases != 0 {

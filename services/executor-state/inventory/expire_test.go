@@ -86,7 +86,8 @@ func TestDeletedNumbersAreNotReused(t *testing.T) {
 		r.ready(small0("h1", "n4"))
 		after, _ := r.core.Executor("h1")
 		if after.Ordinal <= before.Ordinal || after.Incarnation <= before.Incarnation {
-			t.Errorf("was #%d with incarnation %d, is #%d with %d", before.Ordinal, before.Incarnation, after.Ordinal, after.Incarnation)
+			t.Errorf("was #%d with incarnation %d, is #%d with %d", before.Ordinal, before.Incarnation, after.Ordinal,
+				after.Incarnation)
 		}
 		if mod := r.keys[after.Ref()].mod; after.Incarnation > mod {
 			t.Errorf("incarnation %d at revision %d", after.Incarnation, mod)

@@ -70,9 +70,11 @@ func TestExplainEqualsTheObviousOne(t *testing.T) {
 			w.ask(policy.Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)})
 		}
 		disable := func() {
-			w.ask(policy.Disable{RequestID: fmt.Sprintf("d%d", w.token), Selector: policy.Selector{IDs: []string{anyExecutor.Draw(t, "disabled")}}})
+			w.ask(policy.Disable{RequestID: fmt.Sprintf("d%d", w.token),
+				Selector: policy.Selector{IDs: []string{anyExecutor.Draw(t, "disabled")}}})
 		}
-		actions := []func(){w.register, w.register, w.announce, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.offer, w.offer, w.cancel, drain, disable, w.putPool, w.deletePool}
+		actions := []func(){w.register, w.register, w.announce, w.announce, w.announce, w.silence, w.enqueue, w.enqueue,
+			w.offer, w.offer, w.cancel, drain, disable, w.putPool, w.deletePool}
 		for range evenly(10, 30, 60).Draw(t, "steps") {
 			evenly(actions...).Draw(t, "action")()
 			w.settle()

@@ -126,7 +126,8 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 func TestPitfallWorkerThatNeverStartedFreesItsCapacity(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
-	for i, end := range []model.WorkerState{model.WorkerFailed, model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted} {
+	for i, end := range []model.WorkerState{model.WorkerFailed, model.WorkerLost, model.WorkerEvicted,
+		model.WorkerCompleted} {
 		uid := fmt.Sprintf("u%d", i)
 		expectGranted(t, r.cycle(r.queue(uid, 1, cpu(1000))))
 		r.dispatch(uid)
@@ -146,14 +147,16 @@ func TestColdViewDeletesNothing(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
 	// Neither does it end requests or declare executors LOST.
 	r.ready(small("h2", 4000, 4))
-	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h2"}},
+		ExpireAt: r.now.Add(time.Minute)})
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	// A standby sees the lease long before its reservation.
 	standby := New(DefaultConfig())
 	reservation := refOf("u")
 	for ref, k := range r.keys {
 		if ref != reservation {
-			if actions := standby.Step(r.now, model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod}); len(actions) > 0 {
+			if actions := standby.Step(r.now, model.Changed{Ref: ref, Record: k.record, Create: k.create,
+				Mod: k.mod}); len(actions) > 0 {
 				t.Fatalf("a standby acts: %+v", actions)
 			}
 		}
@@ -223,7 +226,8 @@ func TestOrdinalsAreNeverReused(t *testing.T) {
 	r := newRig(DefaultConfig())
 	r.write(leaderKey{model.ServiceRegistry})
 	r.write(&model.TaskHeader{UID: "old"})
-	r.write(&model.LeaseChunk{UID: "old", Chunks: 1, Each: resource.Vector{"cpu": 1}, Workers: []model.Placement{{Ordinal: 41}}})
+	r.write(&model.LeaseChunk{UID: "old", Chunks: 1, Each: resource.Vector{"cpu": 1},
+		Workers: []model.Placement{{Ordinal: 41}}})
 	r.catchUp()
 	r.elect()
 	r.ready(small("h1", 1, 1))
@@ -295,7 +299,8 @@ func TestRegisterNamesEveryWrongField(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Kind != fault.Invalid {
 		t.Fatalf("%v", err)
 	}
-	want := []string{"id", "address", "sku", "nonce", "generation", "attributes._", "attributes.zone", "resources.", "resources.cpu"}
+	want := []string{"id", "address", "sku", "nonce", "generation", "attributes._", "attributes.zone", "resources.",
+		"resources.cpu"}
 	var got []string
 	for _, f := range refused.Fields {
 		got = append(got, f.Name)
@@ -378,7 +383,8 @@ func TestExplainNamesTheReasonForEach(t *testing.T) {
 	}
 	must[ExecutorView](t, r, policy.Drain{RequestID: "d", ID: "leaving"})
 	r.ready(Register{ID: "other", SKU: "large"})
-	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1}, Avoid: []string{"shunned"}}
+	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1},
+		Avoid: []string{"shunned"}}
 	e := r.core.Explain(k, 3)
 	got := fmt.Sprintf("%d %d %s", e.Needed, e.Fitting, e.Reason)
 	for _, c := range e.Checks {
@@ -438,7 +444,8 @@ func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 	}{
 		{"cpu alone", resource.Vector{"cpu": 4000, "slots": 1}, 1, "cpu", "[c4]"},
 		{"cpu with some memory", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 1, "cpu", "[c4]"},
-		{"three workers, one executor after the other", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 4, "cpu", "[c4 b8 b8 a16]"},
+		{"three workers, one executor after the other", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 4,
+			"cpu", "[c4 b8 b8 a16]"},
 		// 64 GiB fit three times and 1 core 28 times: memory ties, so cores decide.
 		{"memory is scarcer and ties", resource.Vector{"cpu": 1000, "memory": 64 << 30, "slots": 1}, 2, "memory", "[c4 b8]"},
 		// No worker fits on the executor with 4 cores, so its cores do not count. 24 cores
@@ -468,7 +475,8 @@ func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
 	for _, id := range []string{"h1", "h2", "h3"} {
 		r.ready(small(id, 1, 1))
 	}
-	must[model.SKU](t, r, PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1, "slots": 1}, Scale: &model.ScaleRule{MinIdle: 2}}})
+	must[model.SKU](t, r, PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1, "slots": 1},
+		Scale: &model.ScaleRule{MinIdle: 2}}})
 	r.queue("u", 2, cpu(1))
 	usage, err := r.core.Usage("small")
 	if err != nil {

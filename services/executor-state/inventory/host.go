@@ -60,7 +60,8 @@ type placement struct {
 
 // place adds n to the workers that a lease has here; n may be negative.
 func (h *hold) place(uid string, n int) {
-	at, found := slices.BinarySearchFunc(h.placements, uid, func(p placement, uid string) int { return cmp.Compare(p.uid, uid) })
+	at, found := slices.BinarySearchFunc(h.placements, uid,
+		func(p placement, uid string) int { return cmp.Compare(p.uid, uid) })
 	if !found {
 		h.placements = slices.Insert(h.placements, at, placement{uid: uid})
 	}
@@ -105,7 +106,8 @@ func (h *host) stateNow() model.ExecutorState {
 // has returned with workers from before it was LOST, has orphaned workers or workers of a
 // superseded agent, or rejects the assigner.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Strays || h.Record.SupersededWorkers || h.refuses()) {
+	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Strays || h.Record.SupersededWorkers ||
+		h.refuses()) {
 		return model.ExecutorRegistered
 	}
 	return h.state

@@ -30,7 +30,8 @@ func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	list := make([]IdleExecutor, 0, len(found))
 	why := c.usage.Reasons()
 	for _, h := range found {
-		list = append(list, IdleExecutor{ID: h.ID, SKU: h.Record.SKU, IdleReason: why(&h.Executor.Executor), Since: h.idleSince()})
+		list = append(list, IdleExecutor{ID: h.ID, SKU: h.Record.SKU, IdleReason: why(&h.Executor.Executor),
+			Since: h.idleSince()})
 	}
 	return list
 }
@@ -66,7 +67,8 @@ func (h *host) idleSince() time.Time {
 // the registry is ready, because pending demand may be incomplete until then.
 func (c *Core) Usage(name string) (usage.Usage, error) {
 	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
-		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry is not ready: pending demand is incomplete")
+		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
+			"the registry is not ready: pending demand is incomplete")
 	}
 	u := c.usage.Usage(c.now, name)
 	u.Revision = c.revision

@@ -19,7 +19,8 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 	return r, func() error {
 		cycle++
 		n++
-		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev, Candidates: []model.Candidate{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
+		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev,
+			Candidates: []model.Candidate{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
 		if fault.Is(err, fault.ReasonLowerCycle) {
 			newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestCycle], 10, 64)
 			if parseErr != nil {
@@ -37,7 +38,8 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 // A call with a term in which nobody leads stops no leasing, however high the term.
 func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 	r, next := stranded(t)
-	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1, math.MinInt64} {
+	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1,
+		math.MinInt64} {
 		if _, err := r.do(model.Cycle{Term: term, Number: 7, Cut: r.rev}); err == nil {
 			t.Errorf("a cycle of term %d is taken", term)
 		}
@@ -51,7 +53,8 @@ func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 func TestAnInventedCycleNumberCostsOneRoundTrip(t *testing.T) {
 	r, next := stranded(t)
 	for _, cycle := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
-		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
+		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev}); !fault.Is(err,
+			fault.ReasonInvalid) {
 			t.Errorf("cycle %d: %v", cycle, err)
 		}
 		if err := next(); err != nil {
@@ -80,7 +83,8 @@ func TestEachTermHasItsOwnCycleNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.write(leaderKey{model.ServiceRegistry})
-	r.keys[model.LeaderRef(model.ServiceRegistry)] = key{record: leaderKey{model.ServiceRegistry}, create: r.rev, mod: r.rev}
+	r.keys[model.LeaderRef(model.ServiceRegistry)] = key{record: leaderKey{model.ServiceRegistry}, create: r.rev,
+		mod: r.rev}
 	r.unseen[len(r.unseen)-1].Create = r.rev
 	r.catchUp()
 	if err := next(); err != nil {

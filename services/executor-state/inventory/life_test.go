@@ -38,7 +38,10 @@ func (w *world) register() {
 func (w *world) announce() {
 	id := anyExecutor.Draw(w.t, "executor")
 	view, _ := w.core.Executor(id)
-	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"), rapid.IntRange(0, 3).Draw(w.t, "strays") == 0, evenly("", view.Nonce, view.Nonce, view.Nonce, "n1").Draw(w.t, "nonce")})
+	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"),
+		rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"),
+		rapid.IntRange(0, 3).Draw(w.t, "strays") == 0, evenly("", view.Nonce, view.Nonce, view.Nonce, "n1").Draw(w.t,
+			"nonce")})
 }
 
 func (w *world) silence() {
@@ -106,7 +109,8 @@ func (w *world) assign() {
 
 func (w *world) endWorkers() {
 	if len(w.uids) > 0 {
-		w.end(evenly(w.uids...).Draw(w.t, "uid"), rapid.SampledFrom([]model.WorkerState{model.WorkerRunning, model.WorkerCompleted, model.WorkerLost}).Draw(w.t, "state"),
+		w.end(evenly(w.uids...).Draw(w.t, "uid"), rapid.SampledFrom([]model.WorkerState{model.WorkerRunning,
+			model.WorkerCompleted, model.WorkerLost}).Draw(w.t, "state"),
 			rapid.SliceOfN(rapid.Int32Range(0, 6), 1, 6).Draw(w.t, "workers")...)
 	}
 }
@@ -149,7 +153,8 @@ func (w *world) claim() {
 	}
 	request := anyRequest.Draw(w.t, "request")
 	known := w.core.disableRecord(request) != nil
-	token := w.ask(policy.Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"), Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
+	token := w.ask(policy.Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"),
+		Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
 	reply := w.replies[token]
 	if reply.Err != nil || known {
 		return
@@ -162,7 +167,8 @@ func (w *world) claim() {
 }
 
 func (w *world) putPool() {
-	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: evenly(nil, map[string]string{"zone": "a"}, map[string]string{"ZONE": "B", "rack": "1"}, map[string]string{"serial": "h2"}).Draw(w.t, "members")}
+	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: evenly(nil, map[string]string{"zone": "a"},
+		map[string]string{"ZONE": "B", "rack": "1"}, map[string]string{"serial": "h2"}).Draw(w.t, "members")}
 	if rapid.Bool().Draw(w.t, "lostAfter") {
 		after := time.Duration(rapid.IntRange(0, 90).Draw(w.t, "s")) * time.Second
 		p.LostAfter = &after
@@ -188,7 +194,8 @@ func (w *world) takeBack() {
 	w.settle()
 	before := dump(w.core)
 	for range rapid.IntRange(1, 5).Draw(w.t, "decisions") {
-		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, w.disable, w.enable, w.drain, w.claim, w.putPool, w.deletePool, func() { w.step(nil) }}).Draw(w.t, "decision")()
+		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, w.disable, w.enable, w.drain, w.claim, w.putPool,
+			w.deletePool, func() { w.step(nil) }}).Draw(w.t, "decision")()
 	}
 	w.step(model.Abandoned{})
 	if after := dump(w.core); after != before {
@@ -331,12 +338,15 @@ func (w *world) entryWorkers(uid string) int {
 
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}, ordinals: map[uint32]string{}, incarnations: map[string]int64{}}
+		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}, ordinals: map[uint32]string{},
+			incarnations: map[string]int64{}}
 		actions := map[string]func(){
-			"register": w.register, "register more": w.register, "offer more": w.offer, "announce": w.announce, "announce more": w.announce, "silence": w.silence,
+			"register": w.register, "register more": w.register, "offer more": w.offer, "announce": w.announce,
+			"announce more": w.announce, "silence": w.silence,
 			"queue": w.enqueue, "offer": w.offer, "cancel": w.cancel, "forget": w.forget,
-			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool, "no pool": w.deletePool,
-			"assign": w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
+			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool,
+			"no pool": w.deletePool,
+			"assign":  w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
 			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
 			"a moment":   func() { w.step(nil) },
 			"see":        func() { w.settle(); w.catchUp() },

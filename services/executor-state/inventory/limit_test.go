@@ -28,7 +28,8 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 	}
 	wants := func(err error, reason fault.Reason, text string) {
 		t.Helper()
-		if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Reason != reason || !strings.Contains(f.Message, text) {
+		if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Reason != reason ||
+			!strings.Contains(f.Message, text) {
 			t.Errorf("%v, want %s with %q", err, reason, text)
 		}
 	}

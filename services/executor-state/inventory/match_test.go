@@ -36,7 +36,8 @@ type obvious struct {
 }
 
 func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
-	o := &obvious{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{}, domains: map[string]int64{}}
+	o := &obvious{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{},
+		domains: map[string]int64{}}
 	others := 0
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
 	var matching []*host
@@ -163,7 +164,8 @@ func (o *obvious) score(h *host) float64 {
 
 func (o *obvious) compare(a, b *host) int {
 	if o.k.Pack {
-		if order := cmp.Or(-cmp.Compare(min(o.taken[a], 1), min(o.taken[b], 1)), -cmp.Compare(o.room(a), o.room(b))); order != 0 {
+		if order := cmp.Or(-cmp.Compare(min(o.taken[a], 1), min(o.taken[b], 1)),
+			-cmp.Compare(o.room(a), o.room(b))); order != 0 {
 			return order
 		}
 	}
@@ -270,12 +272,14 @@ func evenly[T any](values ...T) *rapid.Generator[T] {
 var (
 	anyAmount = evenly[int64](0, 1, 2, 3, 4, 4, 6, 6)
 	anySKU    = evenly("small", "Small", "large")
-	anyZone   = evenly(nil, map[string]string{"zone": "a"}, map[string]string{"Zone": "A"}, map[string]string{"zone": "b", "rack": "1"}, map[string]string{"zone": "b", "rack": "2"})
+	anyZone   = evenly(nil, map[string]string{"zone": "a"}, map[string]string{"Zone": "A"},
+		map[string]string{"zone": "b", "rack": "1"}, map[string]string{"zone": "b", "rack": "2"})
 )
 
 func drawConstraints(t *rapid.T) constraint.Constraints {
 	k := constraint.Constraints{
-		Resources: resource.Vector{"cpu": evenly[int64](0, 1, 1, 2, 3).Draw(t, "cpu"), "slots": evenly[int64](1, 1, 2).Draw(t, "slots")},
+		Resources: resource.Vector{"cpu": evenly[int64](0, 1, 1, 2, 3).Draw(t, "cpu"),
+			"slots": evenly[int64](1, 1, 2).Draw(t, "slots")},
 		SKU:       evenly("", "", "", "SMALL", "large").Draw(t, "sku"),
 		SameShape: rapid.Bool().Draw(t, "sameShape"), Pack: rapid.Bool().Draw(t, "pack"),
 		Avoid: rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h7"}), 0, 2).Draw(t, "avoid"),
@@ -286,7 +290,8 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 		k.Resources["gpu"] = 1
 	}
 	if evenly(0, 1, 2, 3, 4, 5).Draw(t, "memory?") == 0 {
-		k.Resources["cpu"], k.Resources["memory"] = rapid.Int64Range(1, 30).Draw(t, "some cpu"), evenly[int64](1, 1<<19, 1<<20).Draw(t, "memory")
+		k.Resources["cpu"], k.Resources["memory"] = rapid.Int64Range(1, 30).Draw(t, "some cpu"),
+			evenly[int64](1, 1<<19, 1<<20).Draw(t, "memory")
 	}
 	if evenly(0, 1, 2, 3, 4, 5, 6).Draw(t, "rare?") == 0 {
 		k.Resources["rare-1"] = 1
@@ -305,7 +310,8 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 		k.Pools = evenly([]string{"P"}, []string{"night"}, []string{"night", "p"}).Draw(t, "pools")
 	}
 	if rapid.Bool().Draw(t, "spread") {
-		k.Spread = constraint.Spread{By: rapid.SampledFrom([]string{"executor", "Rack", "zone", "SERIAL"}).Draw(t, "by"), Max: rapid.Int32Range(1, 3).Draw(t, "max")}
+		k.Spread = constraint.Spread{By: rapid.SampledFrom([]string{"executor", "Rack", "zone", "SERIAL"}).Draw(t, "by"),
+			Max: rapid.Int32Range(1, 3).Draw(t, "max")}
 	}
 	return k
 }
@@ -412,7 +418,8 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 		}
 		left := int64(0)
 		for i := range evenly(2, 3, 5, 9).Draw(t, "executors") {
-			g := Register{ID: fmt.Sprintf("s%d", i), Address: "s:1", SKU: "same", Nonce: "n1", Resources: resource.Vector{"slots": slots}}
+			g := Register{ID: fmt.Sprintf("s%d", i), Address: "s:1", SKU: "same", Nonce: "n1",
+				Resources: resource.Vector{"slots": slots}}
 			r.ready(g)
 			used := rapid.Int64Range(0, slots).Draw(t, "used")
 			if left += slots - used; used > 0 {
@@ -423,7 +430,8 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 			if n < 1 {
 				continue
 			}
-			k := constraint.Constraints{Resources: resource.Vector{"slots": 1}, SameShape: true, Pack: rapid.Bool().Draw(t, "pack")}
+			k := constraint.Constraints{Resources: resource.Vector{"slots": 1}, SameShape: true,
+				Pack: rapid.Bool().Draw(t, "pack")}
 			picks, fitting := choose(r.core, k, int(n))
 			want := obviousChoice(r.core, k, int(n))
 			if fitting != len(want) || fitting == int(n) && !slices.Equal(chosen(picks), want) {
@@ -436,8 +444,10 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 // tighten sets limits in the core's index that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.index.Limits
-	limits.Selections, limits.Words = evenly(1, 3, limits.Selections).Draw(t, "sections"), evenly(1, 3, limits.Words).Draw(t, "words")
-	limits.Block, limits.Narrow = evenly(1, 2, 4, limits.Block).Draw(t, "block"), evenly(0, 2, limits.Narrow).Draw(t, "narrow")
+	limits.Selections, limits.Words = evenly(1, 3, limits.Selections).Draw(t, "sections"),
+		evenly(1, 3, limits.Words).Draw(t, "words")
+	limits.Block, limits.Narrow = evenly(1, 2, 4, limits.Block).Draw(t, "block"),
+		evenly(0, 2, limits.Narrow).Draw(t, "narrow")
 }
 
 // Requests, pools and requests to disable name changing attributes while executors register,
@@ -484,7 +494,8 @@ func checkRefusals(t *rapid.T, c *Core) {
 				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
 			}
 			if now.Reason != before.Reason {
-				t.Fatalf("%s is refused still for %s, and would be for %s: %+v\n%s", uid, before.Reason, now.Reason, e.Constraints, dump(c))
+				t.Fatalf("%s is refused still for %s, and would be for %s: %+v\n%s", uid, before.Reason, now.Reason, e.Constraints,
+					dump(c))
 			}
 		}
 	}

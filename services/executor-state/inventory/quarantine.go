@@ -99,7 +99,8 @@ func (c *Core) nextOrdinal() (uint32, error) {
 	next := c.unusedOrdinal()
 	if next > math.MaxUint32 {
 		return 0, fault.New(fault.Exhausted, fault.ReasonTooLarge,
-			"no ordinal is left for a new executor: the highest that a record names is %d", max(c.lastOrdinal, c.forgotten.Ordinal))
+			"no ordinal is left for a new executor: the highest that a record names is %d",
+			max(c.lastOrdinal, c.forgotten.Ordinal))
 	}
 	return uint32(next), nil
 }
@@ -120,7 +121,8 @@ func (c *Core) isolate(uid string) {
 	}
 	for _, chunk := range t.chunks {
 		for _, w := range chunk.record.(*model.TaskChunk).Workers {
-			if _, _, known := findPlacement(chunks, model.Placement{Worker: w.ID, Ordinal: w.Ordinal}); known || w.State.Terminal() {
+			if _, _, known := findPlacement(chunks, model.Placement{Worker: w.ID, Ordinal: w.Ordinal}); known ||
+				w.State.Terminal() {
 				continue
 			}
 			switch hold := c.holdOf(w.Ordinal); {

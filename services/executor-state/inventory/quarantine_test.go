@@ -46,7 +46,8 @@ func TestQuarantinedReservationKeepsItsLease(t *testing.T) {
 	behind := r.queue("v", 1, cpu(1000))
 	behind.Group = waits.Group
 	outcomes := r.cycle(waits, behind)
-	if outcomes[0].Result != model.NoFit || outcomes[0].Reason != fault.ReasonPoison || outcomes[1].Result != model.Granted {
+	if outcomes[0].Result != model.NoFit || outcomes[0].Reason != fault.ReasonPoison ||
+		outcomes[1].Result != model.Granted {
 		t.Errorf("outcomes %+v", outcomes)
 	}
 	r.without(func(model.Ref) bool { return false })
@@ -161,7 +162,8 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			if o := r.cycle(entry)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonPoison {
 				t.Errorf("it is leased once more: %+v", o)
 			}
-			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
+			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: on,
+				State: model.WorkerRunning}}}
 			r.tell(task)
 		}
 		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 4 {
@@ -255,7 +257,8 @@ func TestSubjectOfARelease(t *testing.T) {
 	// No lease has an empty chunk: this one is corrupt.
 	ref := leaseRef("u")
 	r.rev++
-	r.core.Step(r.now, model.Changed{Ref: ref, Record: &model.LeaseChunk{UID: "u"}, Create: r.keys[ref].create, Mod: r.rev})
+	r.core.Step(r.now, model.Changed{Ref: ref, Record: &model.LeaseChunk{UID: "u"}, Create: r.keys[ref].create,
+		Mod: r.rev})
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
 }

@@ -102,7 +102,8 @@ func (c *Core) register(r Register) (Registered, error) {
 func (c *Core) admitNew() error {
 	if n := len(c.hosts); n >= c.cfg.MaxExecutors {
 		return fault.New(fault.Exhausted, fault.ReasonTooLarge,
-			"%d executors are registered, at most %d are allowed (max-executors); LOST executors are deleted after a while", n, c.cfg.MaxExecutors)
+			"%d executors are registered, at most %d are allowed (max-executors); LOST executors are deleted after a while", n,
+			c.cfg.MaxExecutors)
 	}
 	paid := c.newPaid
 	if paid.Before(c.now) {
@@ -162,7 +163,8 @@ func (c *Core) announce(a Announce) (Announced, error) {
 			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.Record.Incarnation, a.Incarnation)
 	}
 	if a.Nonce != "" && !h.Record.Proves(a.Nonce) {
-		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent, "executor %q: the nonce is not the one of its registration", a.ID)
+		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent,
+			"executor %q: the nonce is not the one of its registration", a.ID)
 	}
 	if h.givenUp() {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,

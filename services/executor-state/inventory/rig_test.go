@@ -281,7 +281,8 @@ func refOf(uid string) model.Ref {
 func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate {
 	k.Resources = k.Resources.WithSlots()
 	seats := model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 1}}
-	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Workers: seats, Spec: model.Spec{Constraints: k}, State: model.Queued})
+	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Workers: seats, Spec: model.Spec{Constraints: k},
+		State: model.Queued})
 	return r.entry(uid)
 }
 
@@ -322,7 +323,8 @@ func (r *rig) dispatch(uid string) {
 		n := min(len(workers), model.TaskChunkSize)
 		chunk := &model.TaskChunk{UID: uid, Chunk: int32(number)}
 		for _, p := range workers[:n] {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal, State: model.WorkerAssigned})
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal,
+				State: model.WorkerAssigned})
 		}
 		r.write(chunk)
 		workers = workers[n:]

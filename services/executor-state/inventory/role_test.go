@@ -24,7 +24,8 @@ func TestReservedSharesAreChecked(t *testing.T) {
 		{"bad names", map[string]resource.Vector{"": {}, "-": {}}, []string{"reserved.", "reserved.-"}},
 		{"one role twice", map[string]resource.Vector{"web": {}, "WEB": {}}, []string{"reserved.web"}},
 	} {
-		_, err := r.do(Register{ID: "h1", Address: "a", Nonce: c.why, Resources: resource.Vector{"cpu": 4000}, Reserved: c.reserved})
+		_, err := r.do(Register{ID: "h1", Address: "a", Nonce: c.why, Resources: resource.Vector{"cpu": 4000},
+			Reserved: c.reserved})
 		var fields []string
 		if err != nil {
 			for _, f := range fault.Of(err).Fields {

@@ -54,7 +54,8 @@ func equalRule(a, b *model.ScaleRule) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.MinIdle == b.MinIdle && a.MinSize == b.MinSize && equalBound(a.MaxIdle, b.MaxIdle) && equalBound(a.MaxSize, b.MaxSize)
+	return a.MinIdle == b.MinIdle && a.MinSize == b.MinSize && equalBound(a.MaxIdle, b.MaxIdle) &&
+		equalBound(a.MaxSize, b.MaxSize)
 }
 
 func equalBound(a, b *int32) bool {

@@ -39,7 +39,8 @@ func effectText(e model.Effect) string {
 func recordText(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Executor:
-		text := fmt.Sprintf("executor %s ordinal=%d incarnation=%d %s", r.ID, r.Ordinal, r.Incarnation, r.Resources.Canonical())
+		text := fmt.Sprintf("executor %s ordinal=%d incarnation=%d %s", r.ID, r.Ordinal, r.Incarnation,
+			r.Resources.Canonical())
 		if r.Strays {
 			text += " strays"
 		}
@@ -132,8 +133,9 @@ func placementsText(list []model.Placement) string {
 
 var kindNames = map[model.Kind]string{
 	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
-	model.KindSKU: "sku", model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header", model.KindTaskChunk: "task",
-	model.KindDisable: "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
+	model.KindSKU: "sku", model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header",
+	model.KindTaskChunk: "task",
+	model.KindDisable:   "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
 }
 
 func refText(ref model.Ref) string {
@@ -232,14 +234,17 @@ func dump(c *Core) string {
 	for h := range c.byID.All() {
 		k := h.Class()
 		line("host %s %v absent=%s workers=%d used=%v class=%s %v pools=%q closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, absentAt(h),
-			h.hold.Workers, h.hold.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools, k.ClosedBy(), h.Shape().SKU(), c.overcommitted[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Eligibility(), h.use, h.disabled, c.requests.Of(&h.Executor))
+			h.hold.Workers, h.hold.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools, k.ClosedBy(),
+			h.Shape().SKU(), c.overcommitted[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Eligibility(),
+			h.use, h.disabled, c.requests.Of(&h.Executor))
 	}
 	for h := range c.absent.All() {
 		line("absent %s", h.ID)
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
 		h := c.holds[ordinal]
-		line("hold %d %d %v %v %v tasked=%d running=%d", ordinal, h.Workers, h.Used, h.Leased, h.placements, h.tasked, h.running)
+		line("hold %d %d %v %v %v tasked=%d running=%d", ordinal, h.Workers, h.Used, h.Leased, h.placements, h.tasked,
+			h.running)
 	}
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	size := c.index.Size()

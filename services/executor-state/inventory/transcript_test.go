@@ -77,7 +77,8 @@ func (p *player) play(lines []string) {
 	case "register":
 		p.ask(Register{
 			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
-			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(), Generation: args.number("generation"),
+			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(),
+			Generation: args.number("generation"),
 		})
 		p.finish()
 	case "announce":
@@ -85,7 +86,8 @@ func (p *player) play(lines []string) {
 		if view, ok := p.core.Executor(id); ok && incarnation == 0 {
 			incarnation = view.Incarnation
 		}
-		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7), Workers: int(args.number("workers")), Strays: args.number("strays") > 0})
+		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7),
+			Workers: int(args.number("workers")), Strays: args.number("strays") > 0})
 		p.finish()
 	case "depart":
 		p.ask(Depart{ID: id, Incarnation: args.number("incarnation"), EtcdLease: cmp.Or(args.number("etcdlease"), 7)})
@@ -129,7 +131,8 @@ func (p *player) play(lines []string) {
 		p.finish()
 	case "cycle":
 		p.cycle++
-		cycle := model.Cycle{Term: cmp.Or(args.number("term"), p.registryTerm()), Number: cmp.Or(args.number("cycle"), p.cycle), Cut: p.rev}
+		cycle := model.Cycle{Term: cmp.Or(args.number("term"), p.registryTerm()),
+			Number: cmp.Or(args.number("cycle"), p.cycle), Cut: p.rev}
 		for _, line := range lines[1:] {
 			words := strings.Fields(line)
 			entry := p.entry(words[0])
@@ -163,7 +166,8 @@ func (p *player) play(lines []string) {
 		p.abandon()
 		p.settle()
 	case "executors":
-		list, more := p.core.Executors(Filter{SKU: args["sku"], Pool: args["pool"]}, args["after"], int(cmp.Or(args.number("limit"), 100)))
+		list, more := p.core.Executors(Filter{SKU: args["sku"], Pool: args["pool"]}, args["after"],
+			int(cmp.Or(args.number("limit"), 100)))
 		for _, v := range list {
 			p.log("%s", viewText(v))
 		}
@@ -182,7 +186,8 @@ func (p *player) play(lines []string) {
 		p.ask(policy.Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "claim":
-		p.ask(policy.Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})
+		p.ask(policy.Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")),
+			ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "put-pool":
 		pool := model.Pool{Name: id, Attributes: args.prefixed("attr.")}
@@ -203,7 +208,8 @@ func (p *player) play(lines []string) {
 	case "sku":
 		sku := model.SKU{Name: id, Resources: args.amounts(), Attributes: args.prefixed("attr.")}
 		if len(args.prefixed("scale.")) > 0 {
-			sku.Scale = &model.ScaleRule{MinIdle: int32(args.number("scale.minIdle")), MinSize: int32(args.number("scale.minSize"))}
+			sku.Scale = &model.ScaleRule{MinIdle: int32(args.number("scale.minIdle")),
+				MinSize: int32(args.number("scale.minSize"))}
 			sku.Scale.MaxIdle, sku.Scale.MaxSize = args.bound("scale.maxIdle"), args.bound("scale.maxSize")
 		}
 		p.ask(PutSKU{sku})
@@ -250,7 +256,8 @@ func (p *player) usage(sku string) {
 			u.PendingReservations, u.PendingWorkers, u.PendingExecutors, u.PendingBatches, u.EffectiveIdle, u.WantedSize)
 	}
 	for _, u := range usage.Unmapped {
-		p.log("unmapped: %d reservations, %d workers of %s: %s %s", u.Reservations, u.Workers, u.Constraints.Resources.Canonical(), u.Reason, u.Message)
+		p.log("unmapped: %d reservations, %d workers of %s: %s %s", u.Reservations, u.Workers,
+			u.Constraints.Resources.Canonical(), u.Reason, u.Message)
 	}
 }
 

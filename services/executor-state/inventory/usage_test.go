@@ -93,7 +93,8 @@ func (u *obviousUsage) count(e *model.Executor) {
 			}
 		case *model.TaskChunk:
 			for _, w := range record.Workers {
-				if w.Ordinal == e.Ordinal && (w.State == model.WorkerRunning || w.State == model.WorkerEvict || w.State == model.WorkerEvicting) {
+				if w.Ordinal == e.Ordinal && (w.State == model.WorkerRunning || w.State == model.WorkerEvict ||
+					w.State == model.WorkerEvicting) {
 					running++
 				}
 			}
@@ -157,7 +158,8 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 				continue
 			}
 			h := u.r.core.hosts[e.ID]
-			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), match.Compare(&h.Executor.Executor, &first.Executor.Executor)) < 0 {
+			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)),
+				match.Compare(&h.Executor.Executor, &first.Executor.Executor)) < 0 {
 				offer, first = has, h
 			}
 		}
@@ -358,7 +360,8 @@ func TestUsageEqualsTheObviousOne(t *testing.T) {
 			w.ask(policy.Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)})
 		}
 		actions := []func(){
-			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel, w.forget,
+			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel,
+			w.forget,
 			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable, w.putPool, w.deletePool,
 		}
 		for range evenly(10, 30, 60).Draw(t, "steps") {
@@ -395,7 +398,8 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	r.tell(&model.Ready{Since: start})
 	r.ready(small("busy", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("all", 4, cpu(1000))))
-	if _, err := r.do(PutSKU{model.SKU{Name: "gpu-8", Resources: resource.Vector{"cpu": 8000, "gpu": 8, "slots": 8}}}); err != nil {
+	if _, err := r.do(PutSKU{model.SKU{Name: "gpu-8", Resources: resource.Vector{"cpu": 8000, "gpu": 8,
+		"slots": 8}}}); err != nil {
 		t.Fatal(err)
 	}
 	r.queue("more", 6, cpu(1000))
@@ -412,7 +416,8 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	if busy.SKU != "small" || busy.Leased != 1 || busy.PendingWorkers != 6 || busy.PendingExecutors != 2 {
 		t.Errorf("all busy: %+v", busy)
 	}
-	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Workers != 1 || usage.Unmapped[0].Reason != fault.ReasonNoMatchingExecutor {
+	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Workers != 1 ||
+		usage.Unmapped[0].Reason != fault.ReasonNoMatchingExecutor {
 		t.Errorf("unmapped: %+v", usage.Unmapped)
 	}
 }
@@ -437,7 +442,8 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 		for _, row := range usage.SKUs {
 			pending += row.PendingReservations
 		}
-		if granted := r.cycle(entry)[0].Result == model.Granted; granted != (pending == 1) || pending+len(usage.Unmapped) != 1 {
+		if granted := r.cycle(entry)[0].Result == model.Granted; granted != (pending == 1) ||
+			pending+len(usage.Unmapped) != 1 {
 			t.Fatalf("granted %v, pending %d, unmapped %+v", granted, pending, usage.Unmapped)
 		}
 		usage, _ = r.core.Usage("")
@@ -456,7 +462,8 @@ func TestUsageOfOneSKU(t *testing.T) {
 	r.ready(Register{ID: "b", SKU: "large"})
 	r.queue("x", 1, constraint.Constraints{SKU: "huge"})
 	usage, err := r.core.Usage("SMALL")
-	if err != nil || len(usage.SKUs) != 1 || usage.SKUs[0].SKU != "small" || usage.SKUs[0].Idle != 1 || len(usage.Unmapped) != 0 {
+	if err != nil || len(usage.SKUs) != 1 || usage.SKUs[0].SKU != "small" || usage.SKUs[0].Idle != 1 ||
+		len(usage.Unmapped) != 0 {
 		t.Fatalf("%+v %v", usage, err)
 	}
 	usage, _ = r.core.Usage("")
@@ -481,7 +488,8 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	for _, id := range []string{"h0", "h1", "h2"} {
 		r.ready(small(id, 1000, 1))
 	}
-	if _, err := r.do(PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1000, "slots": 1}, Scale: &model.ScaleRule{}}}); err != nil {
+	if _, err := r.do(PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1000, "slots": 1},
+		Scale: &model.ScaleRule{}}}); err != nil {
 		t.Fatal(err)
 	}
 	r.queue("together", 3, cpu(1000))

@@ -216,7 +216,8 @@ func (x *explainer) checks() []FailedCheck {
 }
 
 func compareFailed(a, b FailedCheck) int {
-	return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
+	return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have),
+		cmp.Compare(a.Want, b.Want))
 }
 
 func (f failure) withTexts(k constraint.Constraints) constraint.Check {

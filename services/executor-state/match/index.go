@@ -96,7 +96,8 @@ const (
 func New(owner Owner) *Index {
 	ix := &Index{
 		Limits: DefaultLimits(), owner: owner,
-		classes: map[string]*Class{}, pools: map[string]*Pool{}, skus: map[string]*SKU{}, shapes: shapes{byKey: map[string]*Shape{}},
+		classes: map[string]*Class{}, pools: map[string]*Pool{}, skus: map[string]*SKU{},
+		shapes:      shapes{byKey: map[string]*Shape{}},
 		layoutByKey: map[string]*layout{}, fleetFree: map[string]*sum{}, queries: map[string]*Query{},
 	}
 	ix.selections = newSelections(&ix.Limits)

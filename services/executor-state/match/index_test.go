@@ -68,7 +68,8 @@ func (f *fleet) rebuilt() *fleet {
 }
 
 var (
-	zones     = []map[string]string{nil, {"zone": "a"}, {"Zone": "A"}, {"zone": "b", "rack": "1"}, {"zone": "b", "rack": "2"}}
+	zones = []map[string]string{nil, {"zone": "a"}, {"Zone": "A"}, {"zone": "b", "rack": "1"},
+		{"zone": "b", "rack": "2"}}
 	selectors = []map[string]string{{"zone": "a"}, {"zone": "B"}, {"rack": "1"}}
 )
 
@@ -76,8 +77,9 @@ func (f *fleet) draw(n int, what string) int { return rapid.IntRange(0, n-1).Dra
 
 func (f *fleet) kind() *Kind {
 	k := &Kind{
-		SKU: []string{"small", "Small", "large"}[f.draw(3, "sku")], Attributes: zones[f.draw(len(zones), "zone")], Generation: int64(f.draw(2, "generation")),
-		Resources: resource.Vector{"cpu": int64(f.draw(6, "cpu")), "slots": int64(f.draw(6, "slots"))},
+		SKU: []string{"small", "Small", "large"}[f.draw(3, "sku")], Attributes: zones[f.draw(len(zones), "zone")],
+		Generation: int64(f.draw(2, "generation")),
+		Resources:  resource.Vector{"cpu": int64(f.draw(6, "cpu")), "slots": int64(f.draw(6, "slots"))},
 	}
 	if f.draw(3, "gpu") == 0 {
 		k.Resources["gpu"] = 2
@@ -141,7 +143,8 @@ func (f *fleet) change() {
 
 // search draws a request, some of which need a selection.
 func (f *fleet) search() (constraint.Constraints, int) {
-	k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(f.draw(3, "cpus")), "slots": 1}, Pack: f.draw(2, "pack") == 0, SameShape: f.draw(3, "sameShape") == 0}
+	k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(f.draw(3, "cpus")), "slots": 1},
+		Pack: f.draw(2, "pack") == 0, SameShape: f.draw(3, "sameShape") == 0}
 	if f.draw(2, "zoned") == 0 {
 		k.Attributes = selectors[f.draw(len(selectors), "selected")]
 	}
@@ -230,7 +233,8 @@ func (f *fleet) dump() string {
 		if e.class.executors[e.at] != e {
 			f.t.Fatalf("%s is not at its place in its class", id)
 		}
-		line("%s class=%s shape=%s eligibility=%d listed=%v free=%v", id, e.class.key, e.shape.key, e.eligibility, e.listed, e.free)
+		line("%s class=%s shape=%s eligibility=%d listed=%v free=%v", id, e.class.key, e.shape.key, e.eligibility, e.listed,
+			e.free)
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.classes)) {
 		k := f.classes[key]
@@ -245,7 +249,8 @@ func (f *fleet) dump() string {
 	if most != f.shapes.mostEligible {
 		f.t.Fatalf("the most eligible executors of a shape are %d, recorded are %d", most, f.shapes.mostEligible)
 	}
-	for _, of := range slices.SortedFunc(slices.Values(f.layouts), func(a, b *layout) int { return cmp.Compare(a.key, b.key) }) {
+	for _, of := range slices.SortedFunc(slices.Values(f.layouts),
+		func(a, b *layout) int { return cmp.Compare(a.key, b.key) }) {
 		line("layout %s shapes=%d", of.key, of.shapes)
 		line(" free %s", f.dumpIndex(&of.free))
 		line(" idle %s", f.dumpIndex(&of.idle))
@@ -262,7 +267,8 @@ func (f *fleet) dump() string {
 			}
 		}
 	}
-	line("%s%d classes are closed, free %v, capacity %v, %d executors", f.dumpSelection(f.selections.wholeFleet), f.closed.classes, f.Free(), f.Capacity(), f.Index.executors)
+	line("%s%d classes are closed, free %v, capacity %v, %d executors", f.dumpSelection(f.selections.wholeFleet),
+		f.closed.classes, f.Free(), f.Capacity(), f.Index.executors)
 	return b.String()
 }
 

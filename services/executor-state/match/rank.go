@@ -69,7 +69,8 @@ func (s *search) ranking(most int64) *ranking {
 		a.rank(scarce)
 	}
 	for a, b := range s.blocks() {
-		best := candidate{executor: b.executors[0], size: t.size(a, b.high), left: t.leftover(a, b.low), score: a.score(b.low)}
+		best := candidate{executor: b.executors[0], size: t.size(a, b.high), left: t.leftover(a, b.low),
+			score: a.score(b.low)}
 		t.rankedBlocks = append(t.rankedBlocks, rankedBlock{aligned: a, block: b, candidate: best})
 	}
 	t.blocks.items = make([]*rankedBlock, len(t.rankedBlocks))
@@ -123,7 +124,8 @@ func (t *ranking) open(k *rankedBlock) {
 	for at := range t.fitting(k.aligned, k.block) {
 		if e := k.block.executors[at]; !t.picked[e] {
 			point := k.block.point(at)
-			t.candidates = append(t.candidates, candidate{e, at, t.size(k.aligned, point), t.leftover(k.aligned, point), k.aligned.score(point)})
+			t.candidates = append(t.candidates, candidate{e, at, t.size(k.aligned, point), t.leftover(k.aligned, point),
+				k.aligned.score(point)})
 		}
 	}
 	end := len(t.candidates)
@@ -152,7 +154,8 @@ func (t *ranking) pop() {
 // reinsert adds a candidate again, ranked by a lower size.
 func (t *ranking) reinsert(k candidate, size int64) {
 	k.size = size
-	heap.Push(&t.blocks, &rankedBlock{candidate: k, open: true, candidates: priorityQueue[candidate]{[]candidate{k}, inBlockOrder}})
+	heap.Push(&t.blocks, &rankedBlock{candidate: k, open: true,
+		candidates: priorityQueue[candidate]{[]candidate{k}, inBlockOrder}})
 }
 
 // priorityQueue implements heap.Interface; the item before all others is first.

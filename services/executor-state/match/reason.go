@@ -52,7 +52,8 @@ func (ix *Index) reason(k constraint.Constraints, needed, fitting int) (fault.Re
 	}
 	switch ofKind := ix.OfKind(q); {
 	case ofKind > 0:
-		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", CountExecutors(ofKind), k.Resources.Canonical())
+		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s",
+			CountExecutors(ofKind), k.Resources.Canonical())
 	case k.SKU != "" && ix.SKU(k.SKU) == nil:
 		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
 	case len(k.Pools) > 0 && !ix.registeredPool(k.Pools):

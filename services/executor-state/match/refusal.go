@@ -111,7 +111,8 @@ func mayChangeReason(c change, r *Refusal, q *Query) bool {
 	if q.Matches(c.class.host) {
 		return true
 	}
-	return r.Reason != fault.ReasonInsufficientCapacity && (len(r.constraints.Pools) > 0 || q.sku != "" && q.hasSKU(c.shape.sku))
+	return r.Reason != fault.ReasonInsufficientCapacity && (len(r.constraints.Pools) > 0 || q.sku != "" &&
+		q.hasSKU(c.shape.sku))
 }
 
 // timesOn returns how many of n workers fit on an executor that has more free. An executor

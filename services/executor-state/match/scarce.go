@@ -150,7 +150,8 @@ func (w *scan) addUp() freeSums {
 // fitsAll reports whether the query allows every executor of a block and a worker fits on
 // each, as far as the bounds show.
 func (w *scan) fitsAll(a *alignedRequest, b *block) bool {
-	return b.sums != nil && w.closed == nil && w.query.selection.wholeFleet() && (w.sku == 0 || b.lowSKU == b.highSKU) && a.fits(b.low)
+	return b.sums != nil && w.closed == nil && w.query.selection.wholeFleet() && (w.sku == 0 || b.lowSKU == b.highSKU) &&
+		a.fits(b.low)
 }
 
 // applyMoves applies the moves since to the sums of the query. The indexes of classes and

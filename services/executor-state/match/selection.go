@@ -29,7 +29,8 @@ type selector struct {
 }
 
 func newSelection(sel selector) *selection {
-	return &selection{selector: sel, matcher: constraint.Constraints{Attributes: sel.attributes, Pools: sel.pools}.Matcher()}
+	return &selection{selector: sel, matcher: constraint.Constraints{Attributes: sel.attributes,
+		Pools: sel.pools}.Matcher()}
 }
 
 // text is equal for equal selectors.

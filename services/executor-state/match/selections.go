@@ -26,7 +26,8 @@ type selections struct {
 }
 
 func newSelections(limits *Limits) selections {
-	return selections{wholeFleet: newSelection(selector{}), byText: map[string]*selection{}, attributes: map[string]*attributeIndex{}, limits: limits}
+	return selections{wholeFleet: newSelection(selector{}), byText: map[string]*selection{},
+		attributes: map[string]*attributeIndex{}, limits: limits}
 }
 
 // get returns the selection of a selector with a text, which it creates if there is none.

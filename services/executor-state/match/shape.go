@@ -169,7 +169,8 @@ func (ix *Index) skuOf(folded string) *SKU {
 	s := ix.skus[folded]
 	if s == nil {
 		ix.lastSKU++
-		s = &SKU{folded: folded, number: ix.lastSKU, shapes: map[string]*Shape{}, spellings: map[string]int{}, free: map[string]*sum{}}
+		s = &SKU{folded: folded, number: ix.lastSKU, shapes: map[string]*Shape{}, spellings: map[string]int{},
+			free: map[string]*sum{}}
 		ix.skus[folded] = s
 	}
 	return s

@@ -114,10 +114,12 @@ func (r *Requests) admit(now time.Time, req Disable) (*model.Disable, error) {
 		return nil, err
 	}
 	if r.unknown+unknown > MaxUnknown {
-		return nil, exhausted("selector.ids", "%d IDs are not registered, and requests name %d such IDs of at most %d", unknown, r.unknown, MaxUnknown)
+		return nil, exhausted("selector.ids", "%d IDs are not registered, and requests name %d such IDs of at most %d",
+			unknown, r.unknown, MaxUnknown)
 	}
 	if len(d.Attributes) > 0 && len(r.byAttributes) >= MaxByAttributes {
-		return nil, exhausted("selector.attributes", "%d requests select by attributes, which is the maximum", len(r.byAttributes))
+		return nil, exhausted("selector.attributes", "%d requests select by attributes, which is the maximum",
+			len(r.byAttributes))
 	}
 	return d, nil
 }

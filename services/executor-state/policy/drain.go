@@ -30,7 +30,8 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 	if e == nil {
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", req.ID)
 	}
-	d := &model.Disable{ID: req.RequestID, IDs: []string{req.ID}, Reason: req.Reason, ExpireAt: req.ExpireAt, CreatedAt: now, Drain: true, Call: req.fingerprint()}
+	d := &model.Disable{ID: req.RequestID, IDs: []string{req.ID}, Reason: req.Reason, ExpireAt: req.ExpireAt,
+		CreatedAt: now, Drain: true, Call: req.fingerprint()}
 	if known, err := r.repeated(d); known != nil || err != nil {
 		return e, err
 	}

@@ -73,7 +73,8 @@ func (p *Pools) Put(now time.Time, next model.Pool, limit int) (record *model.Po
 
 // CatalogFull rejects one record more than limit.
 func CatalogFull(of string, n, limit int) error {
-	return fault.New(fault.Exhausted, fault.ReasonTooLarge, "%d %s are recorded, at most %d are allowed (max-catalog); delete one", n, of, limit)
+	return fault.New(fault.Exhausted, fault.ReasonTooLarge,
+		"%d %s are recorded, at most %d are allowed (max-catalog); delete one", n, of, limit)
 }
 
 func samePool(a, b *model.Pool) bool {
@@ -131,7 +132,8 @@ func (p *Pools) Of(h constraint.Host) []string {
 	for _, pool := range p.byName {
 		names = pool.join(names, h)
 	}
-	if own := h.Attribute(constraint.PoolAttribute); own != "" && p.byName[constraint.Fold(own)] == nil && !p.Quarantined(h) {
+	if own := h.Attribute(constraint.PoolAttribute); own != "" && p.byName[constraint.Fold(own)] == nil &&
+		!p.Quarantined(h) {
 		names = append(names, own)
 	}
 	slices.Sort(names)

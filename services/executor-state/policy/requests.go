@@ -291,7 +291,8 @@ func (r *Requests) inForce(request string, s Selector) []string {
 // String returns everything that follows from the records, for comparison in tests.
 func (r *Requests) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "named %v: %d, %d unknown\nby attributes %v\n", r.named, r.names, r.unknown, slices.Sorted(maps.Keys(r.byAttributes)))
+	fmt.Fprintf(&b, "named %v: %d, %d unknown\nby attributes %v\n", r.named, r.names, r.unknown,
+		slices.Sorted(maps.Keys(r.byAttributes)))
 	for d := range r.due.All() {
 		fmt.Fprintf(&b, "due %s %v\n", d.ID, dueAt(d))
 	}

@@ -53,7 +53,8 @@ const usageWork = 1 << 22
 
 // exclude counts the executors that the reservations of a group avoid, until work is used
 // up. Shape is what an idle executor of the SKU has for the group's workers.
-func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector, work *int) {
+func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector,
+	work *int) {
 	each := timesEach(shape, d.constraints.Resources)
 	for _, uid := range slices.Sorted(maps.Keys(d.avoiding)) {
 		if *work <= 0 {

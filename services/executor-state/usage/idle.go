@@ -48,7 +48,8 @@ func (t *Tally) Reasons() func(*match.Executor) IdleReason {
 			if !g.Fits(of.shape) {
 				why = "each is too large for it"
 			}
-			reason = IdleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", g.constraints.Group(), g.reservations, why)}
+			reason = IdleReason{fault.ReasonDemandDoesNotFit,
+				fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", g.constraints.Group(), g.reservations, why)}
 			break
 		}
 		byKind[of] = reason

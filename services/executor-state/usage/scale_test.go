@@ -42,7 +42,8 @@ func TestWantedSizes(t *testing.T) {
 }
 
 func drawRule(t *rapid.T) *model.ScaleRule {
-	rule := &model.ScaleRule{MinIdle: rapid.Int32Range(0, 9).Draw(t, "minIdle"), MinSize: rapid.Int32Range(0, 20).Draw(t, "minSize")}
+	rule := &model.ScaleRule{MinIdle: rapid.Int32Range(0, 9).Draw(t, "minIdle"),
+		MinSize: rapid.Int32Range(0, 20).Draw(t, "minSize")}
 	if rapid.Bool().Draw(t, "maxIdle?") {
 		rule.MaxIdle = bound(rule.MinIdle + rapid.Int32Range(0, 9).Draw(t, "maxIdle"))
 	}

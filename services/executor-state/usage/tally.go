@@ -12,15 +12,15 @@ import (
 type Use uint8
 
 const (
-	// Idle: eligible, without workers.
+	// Idle means eligible, without workers.
 	Idle Use = iota
-	// Leased: with workers, none of which runs yet.
+	// Leased means with workers, none of which runs yet.
 	Leased
-	// Running: with a worker that runs or is being stopped.
+	// Running means with a worker that runs or is being stopped.
 	Running
-	// Unavailable: neither READY nor LOST, or not eligible and without workers.
+	// Unavailable means neither READY nor LOST, or not eligible and without workers.
 	Unavailable
-	// Lost: LOST. It counts in no total.
+	// Lost means LOST. It counts in no total.
 	Lost
 	uses
 )
@@ -40,7 +40,8 @@ type Tally struct {
 // New returns a tally of no executors and no demand. PoolsOf returns the names of the
 // pools that a host is in.
 func New(index *match.Index, poolsOf func(constraint.Host) []string) *Tally {
-	return &Tally{index: index, poolsOf: poolsOf, skus: map[string]*sku{}, demand: map[string]*demand{}, pending: map[string]*pending{}}
+	return &Tally{index: index, poolsOf: poolsOf, skus: map[string]*sku{}, demand: map[string]*demand{},
+		pending: map[string]*pending{}}
 }
 
 // Count adds n executors of a SKU with a use. Disabled ones also count as disabled, unless

@@ -142,7 +142,8 @@ func ceil(n, each int64) int64 { return (n + each - 1) / each }
 // unmapped returns why no SKU fits a group.
 func (t *Tally) unmapped(d *demand, q *match.Query) Unmapped {
 	k := d.constraints
-	u := Unmapped{Group: k.Group(), Constraints: k, Reservations: d.reservations, Workers: d.workers, Reason: fault.ReasonNoMatchingExecutor}
+	u := Unmapped{Group: k.Group(), Constraints: k, Reservations: d.reservations, Workers: d.workers,
+		Reason: fault.ReasonNoMatchingExecutor}
 	switch s := t.skus[constraint.Fold(k.SKU)]; {
 	case k.SKU != "" && s == nil:
 		u.Reason = fault.ReasonNoMatchingSKU

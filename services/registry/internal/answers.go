@@ -24,7 +24,8 @@ const maxAnswerText = 4 << 10
 func refusedCycle(cycle model.Cycle, err error) scheduler.CycleDone {
 	done := scheduler.CycleDone{Cycle: cycle.Number}
 	for _, e := range cycle.Candidates {
-		done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
+		done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason,
+			Message: err.Error()})
 	}
 	return done
 }
@@ -88,7 +89,8 @@ func refusedDispatch(dispatch model.Dispatch, err error) queue.DispatchDone {
 
 // dispatchOf returns the outcome of a dispatch. With an error, or if the answer is
 // invalid, it is that of a refused dispatch.
-func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer, err error) (done queue.DispatchDone, _ error) {
+func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer, err error) (done queue.DispatchDone,
+	_ error) {
 	if err == nil {
 		done.Outcomes, err = tasksOf(dispatch, answer)
 	}

@@ -14,15 +14,17 @@ func TestInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 		return &controlv1.CandidateOutcome{Uid: uid, Result: controlv1.CandidateOutcome_GRANTED, Lease: 9}
 	}
 	for name, answer := range map[string]*controlv1.CycleAnswer{
-		"too many":         {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("b"), granted("c")}},
-		"unknown uid":      {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("x")}},
-		"twice":            {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("a")}},
-		"nil outcome":      {Outcomes: []*controlv1.CandidateOutcome{granted("a"), nil}},
-		"no result":        {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a"}}},
-		"unknown result":   {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: 257}}},
-		"no lease":         {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_GRANTED}}},
-		"negative fitting": {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Fitting: -1}}},
-		"long message":     {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
+		"too many":       {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("b"), granted("c")}},
+		"unknown uid":    {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("x")}},
+		"twice":          {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("a")}},
+		"nil outcome":    {Outcomes: []*controlv1.CandidateOutcome{granted("a"), nil}},
+		"no result":      {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a"}}},
+		"unknown result": {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: 257}}},
+		"no lease":       {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_GRANTED}}},
+		"negative fitting": {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT,
+			Fitting: -1}}},
+		"long message": {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT,
+			Message: string(make([]byte, maxAnswerText+1))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done, err := cycleOf(cycle, answer, nil)
@@ -63,7 +65,8 @@ func TestInvalidAnswerToADispatchAcceptsNothing(t *testing.T) {
 			}
 		})
 	}
-	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}}, nil)
+	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"),
+		taken("a")}}, nil)
 	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Accepted || done.Outcomes[0].UID != "b" {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}

@@ -101,13 +101,15 @@ func candidateOf(e model.Candidate) *controlv1.Candidate {
 func (c *Calls) dispatch(ctx context.Context, t *loop.Term, dispatch model.Dispatch) {
 	request := &controlv1.CreateTasksRequest{Term: dispatch.Term}
 	for _, task := range dispatch.Tasks {
-		request.Tasks = append(request.Tasks, &controlv1.CreateTask{Key: wire.Key(task.Key), Uid: task.UID, Mod: task.Mod, Lease: task.Lease})
+		request.Tasks = append(request.Tasks, &controlv1.CreateTask{Key: wire.Key(task.Key), Uid: task.UID, Mod: task.Mod,
+			Lease: task.Lease})
 	}
 	ctx, span := c.traceDispatch(ctx, dispatch)
 	defer span.End()
-	answer, err := replica.Definite(ctx, c.log, "dispatch", func(ctx context.Context) (*controlv1.CreateTasksAnswer, error) {
-		return c.assigner.CreateAssignmentTasks(ctx, request)
-	})
+	answer, err := replica.Definite(ctx, c.log, "dispatch",
+		func(ctx context.Context) (*controlv1.CreateTasksAnswer, error) {
+			return c.assigner.CreateAssignmentTasks(ctx, request)
+		})
 	if ctx.Err() != nil {
 		return
 	}

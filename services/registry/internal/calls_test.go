@@ -22,18 +22,24 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 		list := rapid.SliceOfN(text, 0, 5)
 		e := model.Candidate{
 			Key: model.Key{Job: text.Draw(t, "job"), Stage: text.Draw(t, "stage"), Name: text.Draw(t, "name")},
-			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"), Group: text.Draw(t, "group"),
+			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"),
+			Group: text.Draw(t, "group"),
 			Trace: model.Trace(text.Draw(t, "trace")), Again: rapid.Bool().Draw(t, "again"),
 			Constraints: constraint.Constraints{
-				Resources: rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"), Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),
-				SKU: text.Draw(t, "sku"), Pools: list.Draw(t, "pools"), Role: text.Draw(t, "role"), Avoid: list.Draw(t, "avoid"), AvoidFailed: list.Draw(t, "failed"),
-				SameShape: true, Pack: true, Spread: constraint.Spread{By: text.Draw(t, "by"), Max: rapid.Int32Min(1).Draw(t, "max")},
+				Resources:  rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"),
+				Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),
+				SKU:        text.Draw(t, "sku"), Pools: list.Draw(t, "pools"), Role: text.Draw(t, "role"),
+				Avoid:       list.Draw(t, "avoid"),
+				AvoidFailed: list.Draw(t, "failed"),
+				SameShape:   true, Pack: true, Spread: constraint.Spread{By: text.Draw(t, "by"),
+					Max: rapid.Int32Min(1).Draw(t, "max")},
 			},
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "runs") {
 			e.Workers = append(e.Workers, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
 		}
-		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > request.CandidateSize(e) {
+		cycle := &controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}
+		if size := proto.Size(cycle); size > request.CandidateSize(e) {
 			t.Fatalf("%d bytes, and not %d: %+v", size, request.CandidateSize(e), e)
 		}
 	})
@@ -42,8 +48,10 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 // The caller's list of executors to avoid, and that of Berth, which may be ignored, are
 // separate fields.
 func TestAvoidedExecutorsAreSentSeparately(t *testing.T) {
-	sent := candidateOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
-	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) || !slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
+	sent := candidateOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"},
+		AvoidFailed: []string{"berth"}}})
+	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) ||
+		!slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
 		t.Errorf("sent %v", sent)
 	}
 }

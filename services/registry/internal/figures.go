@@ -30,7 +30,8 @@ func (s *Reservations) Figures(f process.Figures, stats queue.Stats) {
 	showCounts(f, stats.Counts)
 	refused := s.refused.all()
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
-		f.Counter("berth_registry_upserts_refused_total", "Upserts that this replica rejected, by reason.", refused[reason], "reason", string(reason))
+		f.Counter("berth_registry_upserts_refused_total", "Upserts that this replica rejected, by reason.", refused[reason],
+			"reason", string(reason))
 	}
 }
 
@@ -42,18 +43,23 @@ func showState(f process.Figures, stats queue.Stats, now time.Time) {
 	f.Gauge("berth_registry_ready", "Whether the registry is ready; nothing is leased before.", ready)
 	for state, n := range stats.States {
 		if state := model.State(state); state == model.Queued || state >= model.Active {
-			f.Gauge("berth_registry_reservations", "Reservations by stored state, including ended ones while they are kept.", float64(n), "state", state.String())
+			f.Gauge("berth_registry_reservations", "Reservations by stored state, including ended ones while they are kept.",
+				float64(n), "state", state.String())
 		}
 	}
-	f.Gauge("berth_registry_leased_reservations", "Reservations with a lease that are not dispatched.", float64(stats.Leased))
+	f.Gauge("berth_registry_leased_reservations", "Reservations with a lease that are not dispatched.",
+		float64(stats.Leased))
 	if !stats.Ready {
 		stats.Groups = nil // an autoscaler must not see a part of the demand
 	}
 	f.Gauge("berth_registry_queues", "Non-empty queues.", float64(len(stats.Groups)))
 	for _, g := range largest(stats.Groups) {
-		f.Gauge("berth_registry_queue_reservations", "Pending reservations in a queue.", float64(g.Reservations), "group", g.ID)
-		f.Gauge("berth_registry_queue_workers", "Workers of the pending reservations in a queue.", float64(g.Workers), "group", g.ID)
-		f.Gauge("berth_registry_queue_head_age_seconds", "Time that the head of a queue has waited.", now.Sub(g.HeadSince).Seconds(), "group", g.ID)
+		f.Gauge("berth_registry_queue_reservations", "Pending reservations in a queue.", float64(g.Reservations), "group",
+			g.ID)
+		f.Gauge("berth_registry_queue_workers", "Workers of the pending reservations in a queue.", float64(g.Workers),
+			"group", g.ID)
+		f.Gauge("berth_registry_queue_head_age_seconds", "Time that the head of a queue has waited.",
+			now.Sub(g.HeadSince).Seconds(), "group", g.ID)
 	}
 }
 
@@ -78,9 +84,11 @@ func largest(groups []queue.GroupStats) []queue.GroupStats {
 }
 
 func showCounts(f process.Figures, counts queue.Counts) {
-	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.", &counts.TimeInQueue)
+	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.",
+		&counts.TimeInQueue)
 	for change := model.Created; change <= model.ChangeReplaced; change++ {
-		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change", change.String())
+		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change",
+			change.String())
 	}
 	for kind, n := range counts.Events {
 		if name, ok := berthv1.Event_Kind_name[int32(kind)]; ok && kind != 0 {
@@ -89,13 +97,17 @@ func showCounts(f process.Figures, counts queue.Counts) {
 	}
 	f.Counter("berth_registry_cycles_total", "Scheduling cycles sent to executor-state.", counts.Cycles)
 	for result := model.Granted; result <= model.Later; result++ {
-		f.Counter("berth_registry_candidates_total", "Candidates in scheduling cycles, by outcome.", counts.Candidates[result], "outcome", result.String())
+		f.Counter("berth_registry_candidates_total", "Candidates in scheduling cycles, by outcome.",
+			counts.Candidates[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; one may have several.", n, "cause", scheduler.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; one may have several.", n, "cause",
+			scheduler.WakeCause(cause).String())
 	}
-	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Taken, "outcome", "taken")
-	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Refused, "outcome", "refused")
+	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Taken,
+		"outcome", "taken")
+	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Refused,
+		"outcome", "refused")
 }
 
 // refusals counts rejected upserts by reason, including those that the server rejects

@@ -15,7 +15,8 @@ import (
 )
 
 // ListReservations implements berth.v1.Reservations.
-func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+func (s *Reservations) ListReservations(ctx context.Context,
+	req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	if req.GetVersions() && req.GetJob() == "" {
 		return nil, fault.BadField(fault.ReasonRequired, "job", "must be set: versions are listed for one job")
 	}
@@ -45,12 +46,14 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 		}
 		if req.GetVersions() && req.GetPageToken() == "" {
 			for _, stage := range c.Stages(filter.Job, filter.Stage) {
-				answer.Stages = append(answer.Stages, &berthv1.StageWorkers{Stage: stage.Stage, Workers: wire.WorkerIDs(stage.Numbers)})
+				answer.Stages = append(answer.Stages, &berthv1.StageWorkers{Stage: stage.Stage,
+					Workers: wire.WorkerIDs(stage.Numbers)})
 			}
 		}
-		answer.Reservations = replica.Page(views, replica.PageBytes-proto.Size(answer), func(v queue.View) *berthv1.Reservation {
-			return shown(v, !req.GetVersions())
-		})
+		answer.Reservations = replica.Page(views, replica.PageBytes-proto.Size(answer),
+			func(v queue.View) *berthv1.Reservation {
+				return shown(v, !req.GetVersions())
+			})
 		if n := len(answer.Reservations); more || n < len(views) {
 			answer.NextPageToken = tokenOf(views[n-1].Reservation, req.GetVersions())
 		}
@@ -76,7 +79,8 @@ func parseToken(token string, versions bool) (after model.Key, uid string, err e
 		parts, uid = parts[:3], parts[3]
 	}
 	if len(parts) != 3 || versions != (uid != "") {
-		return model.Key{}, "", fault.BadField(fault.ReasonInvalid, "pageToken", "must be the nextPageToken of an earlier page")
+		return model.Key{}, "", fault.BadField(fault.ReasonInvalid, "pageToken",
+			"must be the nextPageToken of an earlier page")
 	}
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, uid, nil
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // FlushReservations implements berth.v1.Reservations.
-func (s *Reservations) FlushReservations(ctx context.Context, req *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer, error) {
+func (s *Reservations) FlushReservations(ctx context.Context,
+	req *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer, error) {
 	return s.cancel(ctx, request.Flush{Job: req.GetJob(), Group: req.GetGroup(), RequestID: req.GetRequestId()})
 }
 

@@ -24,7 +24,8 @@ import (
 // begin serves a registry with a configuration, without other services.
 func begin(t *testing.T, config queue.Config) *loop.Loop[*queue.Core] {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
-	return looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry, func() *queue.Core { return queue.New(config) }, silent)
+	return looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry,
+		func() *queue.Core { return queue.New(config) }, silent)
 }
 
 func refusedFor(err error, kind fault.Kind, reason fault.Reason) bool {
@@ -38,10 +39,12 @@ func TestMarkReadyOpensTheQueue(t *testing.T) {
 	s, q := NewReservations(l), NewQueue(l)
 	ctx := t.Context()
 	made, err := s.UpsertReservation(ctx, upsert("j", "map", ""))
-	if err != nil || made.GetState() != berthv1.Reservation_QUEUED || made.GetReason() != string(fault.ReasonRegistryNotReady) {
+	if err != nil || made.GetState() != berthv1.Reservation_QUEUED ||
+		made.GetReason() != string(fault.ReasonRegistryNotReady) {
 		t.Fatal(made, err)
 	}
-	if pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{}); pending != nil || !refusedFor(err, fault.Unavailable, fault.ReasonRegistryNotReady) {
+	if pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{}); pending != nil ||
+		!refusedFor(err, fault.Unavailable, fault.ReasonRegistryNotReady) {
 		t.Errorf("pending before it is ready: %v, %v", pending, err)
 	}
 	standing, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "map"})
@@ -57,10 +60,12 @@ func TestMarkReadyOpensTheQueue(t *testing.T) {
 	if err != nil || !again.GetReadySince().AsTime().Equal(first.GetReadySince().AsTime()) {
 		t.Errorf("a repeat answers %v, %v; not %v", again, err, first)
 	}
-	if pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{}); err != nil || !pending.GetReady() || len(pending.GetGroups()) != 1 {
+	if pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{}); err != nil || !pending.GetReady() ||
+		len(pending.GetGroups()) != 1 {
 		t.Errorf("pending: %v, %v", pending, err)
 	}
-	if got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map"}); err != nil || got.GetState() != berthv1.Reservation_LEASING {
+	if got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map"}); err != nil ||
+		got.GetState() != berthv1.Reservation_LEASING {
 		t.Errorf("the head is not a candidate: %v, %v", got, err)
 	}
 }
@@ -78,22 +83,28 @@ func TestFlushAndStanding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if standing.GetPosition() != 3 || standing.GetQueued() != 3 || standing.GetHead().GetJob() != "j" || standing.GetNeeded() != 3 ||
-		standing.GetReason() != string(fault.ReasonBehindHead) || standing.GetReservation().GetUid() == "" || standing.GetReservation().GetWorkers() != nil ||
+	if standing.GetPosition() != 3 || standing.GetQueued() != 3 || standing.GetHead().GetJob() != "j" ||
+		standing.GetNeeded() != 3 ||
+		standing.GetReason() != string(fault.ReasonBehindHead) || standing.GetReservation().GetUid() == "" ||
+		standing.GetReservation().GetWorkers() != nil ||
 		standing.GetHeadWaited().AsDuration() < standing.GetWaited().AsDuration() || standing.Tried != nil {
 		t.Errorf("standing %v", standing)
 	}
-	if _, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "nobody", Stage: "map"}); !refusedFor(err, fault.NotFound, fault.ReasonNotFound) {
+	if _, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "nobody", Stage: "map"}); !refusedFor(err,
+		fault.NotFound, fault.ReasonNotFound) {
 		t.Errorf("a standing of nobody: %v", err)
 	}
-	if findings, err := q.QueueFindings(ctx, &berthv1.ListFindingsRequest{}); err != nil || len(findings.GetFindings()) != 0 {
+	if findings, err := q.QueueFindings(ctx, &berthv1.ListFindingsRequest{}); err != nil ||
+		len(findings.GetFindings()) != 0 {
 		t.Errorf("findings: %v, %v", findings, err)
 	}
 
-	if _, err := s.FlushReservations(ctx, &berthv1.FlushReservationsRequest{}); !refusedFor(err, fault.Invalid, fault.ReasonRequired) {
+	if _, err := s.FlushReservations(ctx, &berthv1.FlushReservationsRequest{}); !refusedFor(err, fault.Invalid,
+		fault.ReasonRequired) {
 		t.Errorf("a flush of nothing: %v", err)
 	}
-	if answer, err := s.FlushReservations(ctx, &berthv1.FlushReservationsRequest{Job: "j"}); err != nil || answer.GetCancelled() != 1 {
+	if answer, err := s.FlushReservations(ctx, &berthv1.FlushReservationsRequest{Job: "j"}); err != nil ||
+		answer.GetCancelled() != 1 {
 		t.Errorf("the job: %v, %v", answer, err)
 	}
 	for range 2 {
@@ -103,7 +114,8 @@ func TestFlushAndStanding(t *testing.T) {
 		}
 	}
 	after, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "k", Stage: "map"})
-	if err != nil || after.GetGroup() != "" || after.GetReason() != string(fault.ReasonFlushed) || after.HeadWaited != nil {
+	if err != nil || after.GetGroup() != "" || after.GetReason() != string(fault.ReasonFlushed) ||
+		after.HeadWaited != nil {
 		t.Errorf("after the flush: %v, %v", after, err)
 	}
 }
@@ -112,13 +124,15 @@ func TestFlushAndStanding(t *testing.T) {
 func TestQueueFindings(t *testing.T) {
 	l := begin(t, queue.Config{Readiness: queue.ReadyOnSignal})
 	var begun []queue.Finding
-	if err := l.Read(t.Context(), false, func(c *queue.Core) { begun = c.Findings(time.Now().Add(time.Hour)) }); err != nil {
+	findings := func(c *queue.Core) { begun = c.Findings(time.Now().Add(time.Hour)) }
+	if err := l.Read(t.Context(), false, findings); err != nil {
 		t.Fatal(err)
 	}
 	if len(begun) != 1 || begun[0].Kind != queue.FindingNotReady || begun[0].Object != model.ServiceRegistry {
 		t.Errorf("%+v", begun)
 	}
-	if answer, err := NewQueue(l).QueueFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
+	if answer, err := NewQueue(l).QueueFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil ||
+		len(answer.GetFindings()) != 0 {
 		t.Errorf("%v, %v", answer, err)
 	}
 	var _ controlv1.QueueServer = NewQueue(l)
@@ -174,11 +188,16 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	text := scrape()
 	has(text,
 		"berth_registry_ready 1", "berth_registry_queues 1", "berth_registry_leased_reservations 0",
-		fmt.Sprintf(`berth_registry_queue_reservations{group=%q} 2`, id), fmt.Sprintf(`berth_registry_queue_workers{group=%q} 6`, id),
-		`berth_registry_reservations{state="QUEUED"} 2`, `berth_registry_upserts_total{change="CREATED"} 2`, `berth_registry_upserts_total{change="UNCHANGED"} 1`,
-		`berth_registry_upserts_refused_total{reason="INVALID"} 1`, `berth_registry_events_total{event="RESERVATION_QUEUED"} 2`,
-		`berth_registry_events_total{event="RESERVATION_REQUEUED"} 0`, "berth_registry_cycles_total 1", `berth_registry_wakeups_total{cause="change"} 1`,
-		`berth_registry_candidates_total{outcome="no_fit"} 0`, `berth_registry_dispatches_total{outcome="taken"} 0`, "berth_registry_time_in_queue_duration_seconds_count 0",
+		fmt.Sprintf(`berth_registry_queue_reservations{group=%q} 2`, id),
+		fmt.Sprintf(`berth_registry_queue_workers{group=%q} 6`, id),
+		`berth_registry_reservations{state="QUEUED"} 2`, `berth_registry_upserts_total{change="CREATED"} 2`,
+		`berth_registry_upserts_total{change="UNCHANGED"} 1`,
+		`berth_registry_upserts_refused_total{reason="INVALID"} 1`,
+		`berth_registry_events_total{event="RESERVATION_QUEUED"} 2`,
+		`berth_registry_events_total{event="RESERVATION_REQUEUED"} 0`, "berth_registry_cycles_total 1",
+		`berth_registry_wakeups_total{cause="change"} 1`,
+		`berth_registry_candidates_total{outcome="no_fit"} 0`, `berth_registry_dispatches_total{outcome="taken"} 0`,
+		"berth_registry_time_in_queue_duration_seconds_count 0",
 	)
 	if !strings.Contains(text, fmt.Sprintf("berth_registry_queue_head_age_seconds{group=%q} ", id)) {
 		t.Error("no age of the head")
@@ -188,7 +207,8 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = scrape()
-	has(text, "berth_registry_queues 0", `berth_registry_events_total{event="RESERVATION_CANCELLED"} 2`, `berth_registry_reservations{state="CANCELLED"} 2`)
+	has(text, "berth_registry_queues 0", `berth_registry_events_total{event="RESERVATION_CANCELLED"} 2`,
+		`berth_registry_reservations{state="CANCELLED"} 2`)
 	if strings.Contains(text, id) || strings.Contains(text, "berth_registry_queue_") {
 		t.Errorf("the figures of a queue that is gone are still shown:\n%s", text)
 	}
@@ -217,8 +237,10 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 func TestRefusalsAreCountedByReason(t *testing.T) {
 	var r refusals
 	for _, err := range []error{
-		nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "perhaps"), fault.New(fault.Precondition, fault.ReasonNotLeader, "there"),
-		fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "used"), fault.BadField(fault.ReasonBadName, "job", "bad"), fault.BadField(fault.ReasonBadName, "stage", "bad"),
+		nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "perhaps"),
+		fault.New(fault.Precondition, fault.ReasonNotLeader, "there"),
+		fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "used"), fault.BadField(fault.ReasonBadName, "job", "bad"),
+		fault.BadField(fault.ReasonBadName, "stage", "bad"),
 	} {
 		r.count(err)
 	}

@@ -50,7 +50,8 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 }
 
 // QueueFindings implements control.v1.Queue.
-func (s *Queue) QueueFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+func (s *Queue) QueueFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer,
+	error) {
 	var findings []queue.Finding
 	if err := s.loop.Read(ctx, false, func(c *queue.Core) { findings = c.Findings(time.Now()) }); err != nil {
 		return nil, err

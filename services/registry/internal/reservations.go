@@ -28,13 +28,15 @@ type Reservations struct {
 func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservations{loop: l} }
 
 // UpsertReservation implements berth.v1.Reservations.
-func (s *Reservations) UpsertReservation(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+func (s *Reservations) UpsertReservation(ctx context.Context,
+	req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 	answer, err := s.upsert(ctx, req)
 	s.refused.count(err)
 	return answer, err
 }
 
-func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
+	error) {
 	upsert, err := wire.UpsertOf(req)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,8 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 
 func shown(v queue.View, forList bool) *berthv1.Reservation {
 	shown := wire.ReservationView{
-		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position, Counts: v.Counts,
+		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position,
+		Counts: v.Counts,
 	}
 	if v.Position > 0 {
 		shown.Avoided = model.AvoidedAt(v.Reservation.Failed, time.Now())
@@ -61,7 +64,8 @@ func shown(v queue.View, forList bool) *berthv1.Reservation {
 }
 
 // GetReservation implements berth.v1.Reservations.
-func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReservationRequest) (*berthv1.Reservation,
+	error) {
 	key := keyOf(req.GetJob(), req.GetStage(), req.GetName())
 	var view queue.View
 	found := false
@@ -75,7 +79,8 @@ func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReser
 }
 
 // CancelReservation implements berth.v1.Reservations.
-func (s *Reservations) CancelReservation(ctx context.Context, req *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+func (s *Reservations) CancelReservation(ctx context.Context,
+	req *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
 	return s.cancel(ctx, request.Cancel{
 		Key: keyOf(req.GetJob(), req.GetStage(), req.GetName()), RequestID: req.GetRequestId(), IfEpoch: req.GetIfEpoch(),
 	})
@@ -95,7 +100,8 @@ func (s *Reservations) cancel(ctx context.Context, r any) (*berthv1.CancelAnswer
 }
 
 // ListPending implements berth.v1.Reservations.
-func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
+func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer,
+	error) {
 	var groups []queue.PendingGroup
 	var refused error
 	answer := &berthv1.ListPendingAnswer{Ready: true, Revision: s.loop.Status().Revision}
@@ -108,8 +114,9 @@ func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRe
 	now := time.Now()
 	for _, g := range groups {
 		answer.Groups = append(answer.Groups, &berthv1.PendingGroup{
-			Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations), Workers: int32(g.Workers),
-			Head: wire.Key(g.Head), HeadAge: age(now, g.HeadSince), Reason: string(g.Reason), Message: g.Message,
+			Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations),
+			Workers: int32(g.Workers),
+			Head:    wire.Key(g.Head), HeadAge: age(now, g.HeadSince), Reason: string(g.Reason), Message: g.Message,
 			Avoided: wire.Avoided(model.AvoidedAt(g.Failed, now)),
 		})
 	}

@@ -31,7 +31,8 @@ import (
 // start serves a registry without other services.
 func start(t *testing.T) *Reservations {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
-	return NewReservations(looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) }, silent))
+	return NewReservations(looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry,
+		func() *queue.Core { return queue.New(queue.Config{}) }, silent))
 }
 
 func upsert(job, stage, request string) *berthv1.UpsertReservationRequest {
@@ -68,7 +69,8 @@ func TestUpsertGetCancel(t *testing.T) {
 	if err != nil || len(pending.GetGroups()) != 1 || !pending.GetReady() {
 		t.Fatal(pending, err)
 	}
-	if g := pending.GetGroups()[0]; g.GetReservations() != 1 || g.GetWorkers() != 3 || g.GetHead().GetStage() != "map" || g.GetHeadAge().AsDuration() < 0 {
+	if g := pending.GetGroups()[0]; g.GetReservations() != 1 || g.GetWorkers() != 3 || g.GetHead().GetStage() != "map" ||
+		g.GetHeadAge().AsDuration() < 0 {
 		t.Errorf("pending %v", g)
 	}
 
@@ -76,7 +78,8 @@ func TestUpsertGetCancel(t *testing.T) {
 	if err != nil || cancelled.GetCancelled() != 1 {
 		t.Errorf("cancelled %v, %v", cancelled, err)
 	}
-	if got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map", Name: model.MainName}); err != nil || got.GetState() == berthv1.Reservation_LEASING {
+	if got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map",
+		Name: model.MainName}); err != nil || got.GetState() == berthv1.Reservation_LEASING {
 		t.Errorf("after the cancel: %v, %v", got, err)
 	}
 	for range 2 {
@@ -97,8 +100,13 @@ func TestRefusals(t *testing.T) {
 		kind   fault.Kind
 		reason fault.Reason
 	}{
-		"nothing to upsert": {func() error { _, err := s.UpsertReservation(ctx, &berthv1.UpsertReservationRequest{}); return err }, fault.Invalid, fault.ReasonRequired},
-		"a bad name":        {func() error { _, err := s.UpsertReservation(ctx, upsert("A/B", "s", "")); return err }, fault.Invalid, fault.ReasonBadName},
+		"nothing to upsert": {func() error {
+			_, err := s.UpsertReservation(ctx,
+				&berthv1.UpsertReservationRequest{})
+			return err
+		}, fault.Invalid, fault.ReasonRequired},
+		"a bad name": {func() error { _, err := s.UpsertReservation(ctx, upsert("A/B", "s", "")); return err },
+			fault.Invalid, fault.ReasonBadName},
 		"not there": {func() error {
 			_, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "s"})
 			return err
@@ -191,7 +199,8 @@ func TestListVersions(t *testing.T) {
 			t.Fatal(answer, err)
 		}
 		for _, r := range answer.GetReservations() {
-			got = append(got, fmt.Sprint(r.GetStage(), " ", len(r.GetWorkers()), " ", r.GetState() == berthv1.Reservation_REPLACED))
+			got = append(got, fmt.Sprint(r.GetStage(), " ", len(r.GetWorkers()), " ",
+				r.GetState() == berthv1.Reservation_REPLACED))
 		}
 		var used []string
 		for _, stage := range answer.GetStages() {
@@ -216,17 +225,20 @@ func TestReadsShowAvoidedExecutors(t *testing.T) {
 	db := store.NewFake(store.FakeConfig{})
 	at := time.Now().Add(-time.Minute)
 	r := &model.Reservation{
-		UID: "u-1", Key: model.Key{Job: "j", Stage: "s", Name: model.MainName}, State: model.Queued, Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), Place: 1, Round: 1,
+		UID: "u-1", Key: model.Key{Job: "j", Stage: "s", Name: model.MainName}, State: model.Queued,
+		Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), Place: 1, Round: 1,
 		Failed: []model.FailedOn{{Executor: "forgiven", At: at.Add(-model.AvoidFor)}, {Executor: "avoided", At: at}},
 	}
 	value, err := wire.Encode(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(looptest.Space.Key(r.Ref()), value)}}); err != nil {
+	if _, err := db.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(looptest.Space.Key(r.Ref()),
+		value)}}); err != nil {
 		t.Fatal(err)
 	}
-	l := looptest.Start(t, db, model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) }, func(*loop.Term, *queue.Core, model.Action) {})
+	l := looptest.Start(t, db, model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) },
+		func(*loop.Term, *queue.Core, model.Action) {})
 	s, ctx := NewReservations(l), t.Context()
 	read, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "s"})
 	if err != nil {
@@ -246,7 +258,8 @@ func TestReadsShowAvoidedExecutors(t *testing.T) {
 	}
 	want := []*berthv1.AvoidedExecutor{{Executor: "avoided", Until: timestamppb.New(at.Add(model.AvoidFor))}}
 	for name, got := range map[string][]*berthv1.AvoidedExecutor{
-		"get": read.GetAvoided(), "list": list.GetReservations()[0].GetAvoided(), "pending": pending.GetGroups()[0].GetAvoided(), "standing": standing.GetReservation().GetAvoided(),
+		"get": read.GetAvoided(), "list": list.GetReservations()[0].GetAvoided(),
+		"pending": pending.GetGroups()[0].GetAvoided(), "standing": standing.GetReservation().GetAvoided(),
 	} {
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
@@ -267,7 +280,8 @@ func TestPagesOfLargeReservationsFitMessages(t *testing.T) {
 		}
 		want = append(want, request.Reservation.Stage)
 	}
-	client := berthv1.NewReservationsClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) { berthv1.RegisterReservationsServer(r, s) }))
+	client := berthv1.NewReservationsClient(rpctest.Serve(t,
+		func(r grpc.ServiceRegistrar) { berthv1.RegisterReservationsServer(r, s) }))
 	for _, req := range []*berthv1.ListReservationsRequest{{}, {Job: "j", Versions: true, PageSize: 1000}} {
 		var got []string
 		pages, total := 0, 0

@@ -15,13 +15,15 @@ import (
 // only if granted is called: a reservation may be tried every second for hours, and these
 // spans would hide all others. The call itself has no span, since that could not be
 // dropped later.
-func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle, request *controlv1.CycleRequest) (traced context.Context, granted func()) {
+func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle,
+	request *controlv1.CycleRequest) (traced context.Context, granted func()) {
 	traces := make([]model.Trace, len(cycle.Candidates))
 	for i, e := range cycle.Candidates {
 		traces[i] = e.Trace
 	}
 	traced, span := tracing.Batch(ctx, c.tracer, "scheduling cycle", traces, trace.WithAttributes(
-		attribute.Int64("berth.cycle", cycle.Number), attribute.Int64("berth.term", cycle.Term), attribute.Int("berth.candidates", len(cycle.Candidates)),
+		attribute.Int64("berth.cycle", cycle.Number), attribute.Int64("berth.term", cycle.Term),
+		attribute.Int("berth.candidates", len(cycle.Candidates)),
 	))
 	request.Trace = string(tracing.Of(traced))
 	return traced, func() { span.End() }

@@ -10,7 +10,8 @@ import (
 )
 
 // CancelWorkers implements berth.v1.Reservations.
-func (s *Reservations) CancelWorkers(ctx context.Context, req *berthv1.CancelWorkersRequest) (*berthv1.CancelWorkersAnswer, error) {
+func (s *Reservations) CancelWorkers(ctx context.Context,
+	req *berthv1.CancelWorkersRequest) (*berthv1.CancelWorkersAnswer, error) {
 	r := request.CancelWorkers{Job: req.GetJob(), Stage: req.GetStage(), RequestID: req.GetRequestId()}
 	for _, workerID := range req.GetWorkers() {
 		r.Workers = append(r.Workers, model.WorkerID{Index: workerID.GetIndex(), Number: workerID.GetNumber()})

@@ -38,7 +38,8 @@ func watched(t *testing.T, config Config) *world {
 
 // large is a request with labels of a number of bytes.
 func large(name string, bytes int) model.Upsert {
-	u := model.Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8, Spec: model.Spec{Labels: map[string]string{}}}
+	u := model.Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8,
+		Spec: model.Spec{Labels: map[string]string{}}}
 	for i := range 64 {
 		u.Spec.Labels[fmt.Sprintf("label-%02d", i)] = strings.Repeat("x", bytes/64)
 	}
@@ -73,7 +74,8 @@ func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 
 	replies := w.input(large("u", 900<<10))
 	err := replies[len(replies)-1].(model.Reply).Err
-	if f := fault.Of(err); err == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != "labels" {
+	if f := fault.Of(err); err == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonTooLarge ||
+		f.Fields[0].Name != "labels" {
 		t.Errorf("900 KiB of labels: %v", err)
 	}
 }
@@ -91,13 +93,16 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	requeued.Workers = model.WorkerSetOf(last)
 	w.foreign(
 		model.Changed{Ref: requeued.Ref(), Record: &requeued},
-		model.Changed{Ref: model.Ref{Kind: model.KindStage, Key: stageKey(key)}, Record: &model.Stage{Job: "j", Stage: "s", Numbers: requeued.Workers}},
+		model.Changed{Ref: model.Ref{Kind: model.KindStage, Key: stageKey(key)},
+			Record: &model.Stage{Job: "j", Stage: "s", Numbers: requeued.Workers}},
 	)
 	w.foreign(
-		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
-		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid}, Record: &model.TaskChunk{UID: uid, Workers: []model.TaskWorker{
-			{ID: last[0], State: model.WorkerFailed, Requeue: true},
-		}}},
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid},
+			Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid},
+			Record: &model.TaskChunk{UID: uid, Workers: []model.TaskWorker{
+				{ID: last[0], State: model.WorkerFailed, Requeue: true},
+			}}},
 	)
 	if n := len(w.core.byKey[key]); n != 1 {
 		t.Errorf("there are %d versions", n)
@@ -120,7 +125,8 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 		}})
 	}
 	ask("x", "sim", &first)
-	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s",
+		Name: "main"}][0].uid, Result: model.NoFit}}})
 	w.now = w.now.Add(w.core.config.Scheduling.MinDelay)
 	ask("y", "", &second)
 	var tried []string

@@ -95,8 +95,9 @@ func New(config Config) *Core {
 			pendingActive: map[string]*version{},
 			storedOf:      map[string]usage{},
 		},
-		journal:    journal{tentative: map[model.Ref]*tentative{}},
-		leadership: leadership{accepted: map[string]*version{}, granted: map[string]*version{}, waiting: map[uint64]*waiter{}},
+		journal: journal{tentative: map[model.Ref]*tentative{}},
+		leadership: leadership{accepted: map[string]*version{}, granted: map[string]*version{},
+			waiting: map[uint64]*waiter{}},
 		quarantine: quarantine{stages: map[model.Key]bool{}, uids: map[string]bool{}},
 		scheduler:  scheduler.New(config.Scheduling),
 	}

@@ -43,7 +43,8 @@ func standby(config scheduler.Config, n, groups int, now time.Time) *Core {
 		u := ask(fmt.Sprint("j", i), 4)
 		u.Spec.Constraints.Resources = resource.Vector{"slots": 1, "cpu": int64(1 + i%groups)}
 		tell(&model.Reservation{
-			Key: u.Key, UID: fmt.Sprint("1-", i), Spec: u.Spec, Workers: workers, Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
+			Key: u.Key, UID: fmt.Sprint("1-", i), Spec: u.Spec, Workers: workers, Place: int64(i + 1), State: model.Queued,
+			CreatedAt: now, UpdatedAt: now,
 		})
 		tell(&model.Stage{Job: u.Key.Job, Stage: u.Key.Stage, Numbers: workers})
 	}

@@ -83,8 +83,9 @@ func (c *Core) Findings(now time.Time) []Finding {
 		head, outcome := g.Head()
 		findings = append(findings, Finding{
 			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.CreatedAt,
-			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", outcome.Reason, outcome.Message, g.ID, g.Len()-1),
-			Action:  "it is tried on every change of the inventory, until it fits, is cancelled or reaches its queueTimeout",
+			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", outcome.Reason, outcome.Message, g.ID,
+				g.Len()-1),
+			Action: "it is tried on every change of the inventory, until it fits, is cancelled or reaches its queueTimeout",
 		})
 	}
 	return findings

@@ -172,7 +172,8 @@ func byAge(a, b *version) int {
 func within(keys *core.Ordered[model.Key], of, from model.Key) iter.Seq[model.Key] {
 	return func(yield func(model.Key) bool) {
 		for key := range keys.From(slices.MaxFunc([]model.Key{of, from}, model.Key.Compare)) {
-			in := (of.Job == "" || key.Job == of.Job) && (of.Stage == "" || key.Stage == of.Stage) && (of.Name == "" || key.Name == of.Name)
+			in := (of.Job == "" || key.Job == of.Job) && (of.Stage == "" || key.Stage == of.Stage) &&
+				(of.Name == "" || key.Name == of.Name)
 			if !in || !yield(key) {
 				return
 			}

@@ -25,7 +25,8 @@ func asked(w *world, job, name string, count int32, change func(*model.Upsert)) 
 
 func wantOverLimit(t *testing.T, f *fault.Error, option string) {
 	t.Helper()
-	if f == nil || f.Kind != fault.Exhausted || f.Reason != fault.ReasonOverloaded || !strings.Contains(f.Message, "(option "+option+" of the registry)") {
+	if f == nil || f.Kind != fault.Exhausted || f.Reason != fault.ReasonOverloaded ||
+		!strings.Contains(f.Message, "(option "+option+" of the registry)") {
 		t.Errorf("got %v, want a refusal by %s", f, option)
 	}
 }
@@ -82,7 +83,8 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "1", 1000, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
 	cancel := func(index int32) *fault.Error {
-		for _, action := range w.input(request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
+		for _, action := range w.input(request.CancelWorkers{Job: "a", Stage: "s",
+			Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
 			if reply, ok := action.(model.Reply); ok {
 				return fault.Of(reply.Err)
 			}
@@ -123,11 +125,14 @@ func TestRequeuesAreNotBounded(t *testing.T) {
 	uid := w.core.byKey[key][0].uid
 	var workers []model.TaskWorker
 	for i := range int32(2) {
-		workers = append(workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+		workers = append(workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed,
+			Requeue: true})
 	}
 	w.foreign(
-		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
-		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid}, Record: &model.TaskChunk{UID: uid, Workers: workers}},
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid},
+			Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid},
+			Record: &model.TaskChunk{UID: uid, Workers: workers}},
 	)
 	w.step(nil)
 	if n := w.core.stored.queued; n != 2 {

@@ -168,7 +168,8 @@ func TestMemoryReturnsToItsBase(t *testing.T) {
 	}
 	events := cores[0].core.Stats().Events
 	t.Logf("heap %d KiB before, %d KiB after; each %d completed, %d cancelled, %d expired", before>>10, after>>10,
-		events[model.EventReservationCompleted], events[model.EventReservationCancelled], events[model.EventReservationExpired])
+		events[model.EventReservationCompleted], events[model.EventReservationCancelled],
+		events[model.EventReservationExpired])
 	if after > before+1<<20 {
 		t.Errorf("the heap grew from %d to %d bytes", before, after)
 	}
@@ -177,10 +178,14 @@ func TestMemoryReturnsToItsBase(t *testing.T) {
 func leavesNothing(t *testing.T, c *Core) {
 	t.Helper()
 	for index, left := range map[string]int{
-		"versions": len(c.versions), "keys": c.keys.Len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.Len(),
-		"groups": len(c.scheduler.Groups()), "leased": c.leased.Len(), "expiring": c.expiring.Len(), "ended": c.ended.Len(), "unsettled": len(c.unsettled),
-		"pending": len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),
-		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
+		"versions": len(c.versions), "keys": c.keys.Len(), "byKey": len(c.byKey), "stages": len(c.stages),
+		"stageKeys": c.stageKeys.Len(),
+		"groups":    len(c.scheduler.Groups()), "leased": c.leased.Len(), "expiring": c.expiring.Len(),
+		"ended":     c.ended.Len(),
+		"unsettled": len(c.unsettled),
+		"pending":   len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),
+		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting),
+		"freed": len(c.freed), "figures": len(c.Stats().Groups),
 	} {
 		if left != 0 {
 			t.Errorf("%s still has %d", index, left)

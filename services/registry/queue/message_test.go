@@ -14,7 +14,8 @@ import (
 
 // cycles plays executor-state for a while and returns the cycles that it received. It has
 // capacity for exactly the reservations that grants selects.
-func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
+func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration,
+	grants func(uid string) bool) (all []model.Cycle) {
 	known := map[string]bool{} // sent by the cycle before, whole or by name
 	for end := now.Add(long); ; {
 		sent := actionsOf[model.Cycle](actions)
@@ -28,7 +29,8 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 				case grants(e.UID):
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Granted, Lease: 400_000 + int64(i)})
 				case !e.Again:
-					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInsufficientCapacity})
+					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.NoFit,
+						Reason: fault.ReasonInsufficientCapacity})
 				case !known[e.UID]:
 					panic("executor-state does not know " + e.UID)
 				}

@@ -46,7 +46,8 @@ func TestCycleContinuesAboveARefusedNumber(t *testing.T) {
 			}
 			first := actionsOf[model.Cycle](out)[0]
 			out = nil
-			step(scheduler.CycleDone{Cycle: first.Number, Newest: c.newest, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
+			step(scheduler.CycleDone{Cycle: first.Number, Newest: c.newest,
+				Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
 			for range 3 {
 				now = now.Add(core.config.Scheduling.MinDelay)
 				step(nil)
@@ -58,7 +59,8 @@ func TestCycleContinuesAboveARefusedNumber(t *testing.T) {
 				}
 				return
 			}
-			if len(cycles) == 0 || cycles[0].Number != c.want || len(cycles[0].Candidates) != 1 || cycles[0].Candidates[0].Again {
+			if len(cycles) == 0 || cycles[0].Number != c.want || len(cycles[0].Candidates) != 1 ||
+				cycles[0].Candidates[0].Again {
 				t.Errorf("%+v follow, want cycle %d with the candidate", cycles, c.want)
 			}
 		})

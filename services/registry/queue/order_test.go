@@ -24,7 +24,8 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(Config{Scheduling: scheduler.Config{Order: order, CycleCandidates: rapid.IntRange(1, 8).Draw(t, "candidates")}})
+		w := newWorld(Config{Scheduling: scheduler.Config{Order: order,
+			CycleCandidates: rapid.IntRange(1, 8).Draw(t, "candidates")}})
 		w.successor(10)
 		for i := range rapid.IntRange(2, 16).Draw(t, "reservations") {
 			u := ask(fmt.Sprint("j", i), rapid.Int32Range(1, 3).Draw(t, "workers"))
@@ -77,7 +78,8 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		}
 		w.step(done)
 		stats := w.core.Stats()
-		if got := stats.Candidates[model.Granted] + stats.Candidates[model.NoFit] + stats.Candidates[model.Behind]; got != uint64(len(done.Outcomes)) {
+		if got := stats.Candidates[model.Granted] + stats.Candidates[model.NoFit] +
+			stats.Candidates[model.Behind]; got != uint64(len(done.Outcomes)) {
 			t.Fatalf("%d outcomes are counted, of %d", got, len(done.Outcomes))
 		}
 	})

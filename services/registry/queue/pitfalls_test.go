@@ -81,7 +81,8 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 		w.input(request.Cancel{Key: ask("b", 1).Key}),
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
-		w.step(scheduler.CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
+		w.step(scheduler.CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID,
+			Result: model.Granted, Lease: 1 << 40}}}),
 		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Accepted: true}}}),
 		w.step(nil),
 	} {
@@ -114,7 +115,8 @@ func TestPitfallRetryLosesThePlace(t *testing.T) {
 // caller got a reply.
 func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
-	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), request.Cancel{}, request.CancelJob{}, nil, 7} {
+	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), request.Cancel{}, request.CancelJob{}, nil,
+		7} {
 		actions := w.input(request)
 		if replies := actionsOf[model.Reply](actions); len(replies) != 1 || len(actions) != 1 {
 			t.Errorf("%#v: %s", request, show(actions))
@@ -134,7 +136,8 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.write(w.leaseOf("a-1"))
-	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
+	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted,
+		Lease: w.revision}}})
 	w.show(w.leaseOf("a-1"))
 	for range 3 {
 		w.now = w.now.Add(time.Minute)
@@ -374,7 +377,8 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	reordered := ask("a", 1)
 	reordered.Spec.Priority.Tier = 1
 	w.input(reordered)
-	if calls := actionsOf[model.Dispatch](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision, Mod: w.revision})); len(calls) > 0 {
+	if calls := actionsOf[model.Dispatch](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision,
+		Mod: w.revision})); len(calls) > 0 {
 		t.Fatalf("dispatched: %+v", calls)
 	}
 	calls := actionsOf[model.Dispatch](w.commitAll())
@@ -416,7 +420,8 @@ func TestUncommittedDecisionIsMadeAgain(t *testing.T) {
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
 			w.failing = true
-			return w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
+			return w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit,
+				Fitting: 3}}})
 		},
 		"requeue": func(w *world) []model.Action {
 			w.input(ask("j", 4))
@@ -469,7 +474,8 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 		w.bring("a-1", isActive)
 		chunk := &model.TaskChunk{UID: "a-1"}
 		for i := range int32(workers) {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1},
+				State: model.WorkerFailed, Requeue: true})
 		}
 		actions := w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 		for range workers {

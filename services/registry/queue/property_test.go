@@ -82,7 +82,8 @@ func drawRequest(t *rapid.T) any {
 		return request.Cancel{Key: drawKey(t), RequestID: id}
 	case 6:
 		key := drawKey(t)
-		workerID := model.WorkerID{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
+		workerID := model.WorkerID{Index: rapid.Int32Range(0, 3).Draw(t, "index"),
+			Number: rapid.Int32Range(1, 3).Draw(t, "number")}
 		return request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
 	case 1:
 		return request.CancelJob{Job: drawKey(t).Job, RequestID: id}
@@ -143,7 +144,8 @@ func (w *world) others(t *rapid.T) {
 		case what == 0 && r.State == model.Queued && !leased:
 			w.foreign(w.leaseOf(r.UID))
 		case what == 1 && r.State == model.Queued && leased:
-			w.foreign(model.Changed{Ref: header, Record: &model.TaskHeader{UID: r.UID, Complete: rapid.Bool().Draw(t, "complete")}})
+			w.foreign(model.Changed{Ref: header, Record: &model.TaskHeader{UID: r.UID,
+				Complete: rapid.Bool().Draw(t, "complete")}})
 		case what == 2 && handed:
 			w.foreign(model.Changed{Ref: header, Record: &model.TaskHeader{
 				UID: r.UID, Complete: true, Ended: true, Withdrawn: r.Spec.Start == model.StartTogether,
@@ -324,7 +326,8 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 		}
 		return n == int(u.Count)
 	}
-	same := isCount(len(queued), func(i int32) bool { return queued[i] != 0 }) || isCount(len(asked), func(i int32) bool { return asked[i] })
+	same := isCount(len(queued), func(i int32) bool { return queued[i] != 0 }) ||
+		isCount(len(asked), func(i int32) bool { return asked[i] })
 	change, inPlace := model.Created, false
 	next := &entry{u: u, workers: map[int32]int32{}, epoch: revision, seq: m.seq, done: map[int32]bool{}}
 	if len(olds) > 0 {
@@ -475,7 +478,8 @@ func (p *player) requeue() {
 	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
 		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
 			p.twin.drop(e)
-			p.see(p.w.input(request.CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
+			p.see(p.w.input(request.CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage,
+				Workers: []model.WorkerID{{Number: 1}}}))
 			if got := p.reply.Value.(WorkersCancelled).Count; got != 1 {
 				p.t.Fatalf("%d workers are cancelled with %s", got, e.uid)
 			}
@@ -489,12 +493,15 @@ func (p *player) requeue() {
 	p.see(p.w.input(u))
 	parent := p.twin.all(u.Key)[0]
 	p.twin.drop(parent)
-	again := &entry{u: u, requeue: true, workers: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq, done: map[int32]bool{}}
+	again := &entry{u: u, requeue: true, workers: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq,
+		done: map[int32]bool{}}
 	p.twin.seq++
 	p.twin.waiting = append(p.twin.waiting, again)
 	h := &model.TaskHeader{UID: parent.uid, Complete: true}
-	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, State: model.WorkerFailed, Requeue: true}}}
-	p.see(p.w.foreign(p.w.leaseOf(parent.uid), model.Changed{Ref: h.Ref(), Record: h}, model.Changed{Ref: chunk.Ref(), Record: chunk}))
+	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1},
+		State: model.WorkerFailed, Requeue: true}}}
+	p.see(p.w.foreign(p.w.leaseOf(parent.uid), model.Changed{Ref: h.Ref(), Record: h},
+		model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	if again.uid == "" {
 		p.t.Fatalf("the worker of %s is not queued again", parent.uid)
 	}
@@ -533,7 +540,8 @@ func (p *player) play() {
 	switch rapid.IntRange(0, 11).Draw(p.t, "what") {
 	case 0, 1, 2, 3:
 		u := drawUpsert(p.t)
-		u.Spec.Batch = rapid.SampledFrom([]model.Batch{model.BatchUnset, model.BatchUnset, model.BatchBestEffort}).Draw(p.t, "batch")
+		u.Spec.Batch = rapid.SampledFrom([]model.Batch{model.BatchUnset, model.BatchUnset, model.BatchBestEffort}).Draw(p.t,
+			"batch")
 		want := p.twin.upsert(u, p.w.revision+1)
 		p.see(p.w.input(u))
 		if got := p.reply.Value.(Upserted).Change; got != want {
@@ -607,7 +615,8 @@ func (p *player) finishCycle() {
 				tried := p.twin.find(e.UID)
 				outcome.Fitting = rapid.IntRange(0, len(tried.workers)-1).Draw(p.t, "fitting")
 				batch := tried.u.Spec.Batch
-				if best := batch == model.BatchBestEffort || batch == model.BatchUnset && p.w.core.config.BestEffort; best && outcome.Fitting > 0 {
+				if best := batch == model.BatchBestEffort || batch == model.BatchUnset && p.w.core.config.BestEffort; best &&
+					outcome.Fitting > 0 {
 					p.twin.split(tried, outcome.Fitting)
 				}
 			}

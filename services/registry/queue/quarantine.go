@@ -64,7 +64,8 @@ func (c *Core) hasQuarantine(job string) bool {
 func (c *Core) checkQuarantine(in any) error {
 	stage := stageKey(request.Scope(in))
 	if c.quarantine.stages[stage] || stage.Stage == "" && c.hasQuarantine(stage.Job) {
-		return fault.New(fault.Internal, fault.ReasonPoison, "a record of %s/%s is quarantined, so its stage cannot be changed: see the findings", stage.Job, stage.Stage)
+		return fault.New(fault.Internal, fault.ReasonPoison,
+			"a record of %s/%s is quarantined, so its stage cannot be changed: see the findings", stage.Job, stage.Stage)
 	}
 	return nil
 }

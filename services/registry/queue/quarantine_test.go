@@ -56,7 +56,8 @@ func TestQuarantinedReservation(t *testing.T) {
 	}
 	for name, request := range map[string]any{
 		"upsert": one("a", "s"), "cancel": request.Cancel{Key: one("a", "s").Key}, "job": request.CancelJob{Job: "a"},
-		"workers": request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": request.Flush{Job: "a"},
+		"workers": request.CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}},
+		"flush":   request.Flush{Job: "a"},
 	} {
 		if !refused(w.input(request)) {
 			t.Errorf("%s is not refused", name)
@@ -115,7 +116,8 @@ func TestSubjectOfADecision(t *testing.T) {
 	w.successor(7)
 	w.input(one("a", "s"))
 	entry := w.cycle.Candidates[0]
-	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1, Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}}}}
+	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1,
+		Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}}}}
 	w.foreign(model.Changed{Ref: lease.Ref(), Record: lease})
 	defer func() {
 		if what := recover(); what != "no idea" {

@@ -38,7 +38,8 @@ func (c *Core) Get(key model.Key) (View, bool) {
 
 func (c *Core) shown(key model.Key) *version {
 	versions := c.byKey[key]
-	if v := representative(slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })); v != nil {
+	if v := representative(slices.DeleteFunc(slices.Clone(versions),
+		func(v *version) bool { return v.r.State.Terminal() })); v != nil {
 		return v
 	}
 	return versions[len(versions)-1]
@@ -171,7 +172,8 @@ func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (
 	})
 }
 
-func (c *Core) list(filter Filter, from model.Key, limit int, versions func(model.Key) []*version) (views []View, more bool) {
+func (c *Core) list(filter Filter, from model.Key, limit int, versions func(model.Key) []*version) (views []View,
+	more bool) {
 	for key := range within(&c.keys, model.Key{Job: filter.Job}, from) {
 		if filter.Stage != "" && key.Stage != filter.Stage {
 			continue

@@ -78,5 +78,6 @@ func (c *Core) markReady(token uint64) {
 
 // notReady is the error for a view of the whole queue that might lack a part of it.
 func notReady() error {
-	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry waits for the job services to repeat their requests, and for markReady")
+	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
+		"the registry waits for the job services to repeat their requests, and for markReady")
 }

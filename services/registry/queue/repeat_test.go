@@ -37,7 +37,8 @@ func TestAnotherCallUnderARequestIDIsRefused(t *testing.T) {
 	w.input(model.Upsert{Key: key, Count: 3, RequestID: "new"})
 	refused := w.input(model.Upsert{Key: key, Count: 4, RequestID: "new"})
 	f := fault.Of(refused[len(refused)-1].(model.Reply).Err)
-	if f == nil || f.Kind != fault.Conflict || f.Reason != fault.ReasonDuplicate || f.Message != `requestId: "new" was used for another call` {
+	if f == nil || f.Kind != fault.Conflict || f.Reason != fault.ReasonDuplicate ||
+		f.Message != `requestId: "new" was used for another call` {
 		t.Errorf("refused with %v", f)
 	}
 }

@@ -79,7 +79,8 @@ func (c *Core) requeue(v *version) {
 // nextVersion returns a version that queues workers of r a round later. It knows on which
 // executors workers failed and when, to avoid those for a while, and its message says
 // why. Its queueTimeout begins now.
-func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker, reason string) *model.Reservation {
+func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker,
+	reason string) *model.Reservation {
 	next := c.newVersion(r)
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Workers, next.Unwanted = workers, nil
@@ -124,7 +125,8 @@ func roundMessage(r *model.Reservation, reason string) string {
 func (v *version) neverStarted() bool {
 	n := 0
 	for w := range v.taskWorkers() {
-		givenUp := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted || w.Reason == fault.ReasonExecutorRefuses
+		givenUp := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted ||
+			w.Reason == fault.ReasonExecutorRefuses
 		if w.State != model.WorkerFailed || w.Requeue || !givenUp {
 			return false
 		}

@@ -34,7 +34,8 @@ func (c *Core) nextRound(v *version) {
 		highest, _ := used.Number(workerID.Index)
 		left[i].Number = max(highest, workerID.Number) + 1
 		if left[i].Number > model.MaxNumber {
-			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumberLeft(workerID.Index, model.MaxNumber)), model.EventReservationFailed)
+			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumberLeft(workerID.Index, model.MaxNumber)),
+				model.EventReservationFailed)
 			return
 		}
 	}

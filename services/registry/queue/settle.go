@@ -56,7 +56,8 @@ func (c *Core) settleOne(v *version) {
 	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
 		c.nextRound(v)
 	case v.is(model.Active) && v.neverStarted():
-		c.put(c.end(v.r, model.Failed, v.firstReason(), roundMessage(v.r, c.failuresByReason(v))), model.EventReservationFailed)
+		c.put(c.end(v.r, model.Failed, v.firstReason(), roundMessage(v.r, c.failuresByReason(v))),
+			model.EventReservationFailed)
 	case v.is(model.Active):
 		c.put(c.end(v.r, model.Completed, "", ""), model.EventReservationCompleted)
 	case v.header == nil:
@@ -110,7 +111,8 @@ func (c *Core) activated(v *version) *model.Reservation {
 // another version, so that the refused lease belongs to an ended one and is swept. Its
 // queueTimeout continues.
 func (c *Core) moveToTail(v *version) {
-	old := c.end(v.r, model.Replaced, fault.ReasonDispatchRejected, "the assigner refused the lease; queued again at the tail")
+	old := c.end(v.r, model.Replaced, fault.ReasonDispatchRejected,
+		"the assigner refused the lease; queued again at the tail")
 	next := c.newVersion(v.r)
 	next.Spec.Priority = c.config.Scheduling.Order.Refused(v.r)
 	next.Place, next.PlaceEpoch = c.newPlace(), 0

@@ -41,33 +41,49 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 		workers string // of the version that is answered
 	}{
 		{"again", isQueued, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
-		{"by name", isQueued, workers(model.WorkerID{Number: 1}, model.WorkerID{Index: 1, Number: 1}, model.WorkerID{Index: 2, Number: 1}), model.Unchanged, none, "[0-2.1]"},
-		{"other labels", isQueued, func(u *model.Upsert) { u.Spec.Labels = map[string]string{"a": "b"} }, model.Unchanged, none, "[0-2.1]"},
+		{"by name", isQueued, workers(model.WorkerID{Number: 1}, model.WorkerID{Index: 1, Number: 1},
+			model.WorkerID{Index: 2, Number: 1}), model.Unchanged, none, "[0-2.1]"},
+		{"other labels", isQueued, func(u *model.Upsert) { u.Spec.Labels = map[string]string{"a": "b"} }, model.Unchanged,
+			none, "[0-2.1]"},
 		{"defaults spelt out", isQueued, func(u *model.Upsert) {
-			u.Spec.Start, u.Spec.OnFailure, u.Spec.MaxAttempts = model.StartProgressive, model.OnFailureRequeue, model.DefaultAttempts
+			u.Spec.Start, u.Spec.OnFailure, u.Spec.MaxAttempts = model.StartProgressive, model.OnFailureRequeue,
+				model.DefaultAttempts
 		}, model.Unchanged, none, "[0-2.1]"},
-		{"another class", isQueued, func(u *model.Upsert) { u.Spec.Priority.Class = model.ClassReplace }, model.Reordered, same, "[0-2.1]"},
+		{"another class", isQueued, func(u *model.Upsert) { u.Spec.Priority.Class = model.ClassReplace }, model.Reordered,
+			same, "[0-2.1]"},
 		{"another tier", isQueued, func(u *model.Upsert) { u.Spec.Priority.Tier = 4 }, model.Reordered, same, "[0-2.1]"},
 		{"another order", isQueued, func(u *model.Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
-		{"another task", isQueued, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"another batch", isQueued, func(u *model.Upsert) { u.Spec.Batch = model.BatchBestEffort }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"another start", isQueued, func(u *model.Upsert) { u.Spec.Start = model.StartTogether }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"another failure", isQueued, func(u *model.Upsert) { u.Spec.OnFailure = model.OnFailureNotify }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another task", isQueued, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same,
+			"[0-2.1]"},
+		{"another batch", isQueued, func(u *model.Upsert) { u.Spec.Batch = model.BatchBestEffort }, model.ChangeReplaced,
+			same, "[0-2.1]"},
+		{"another start", isQueued, func(u *model.Upsert) { u.Spec.Start = model.StartTogether }, model.ChangeReplaced, same,
+			"[0-2.1]"},
+		{"another failure", isQueued, func(u *model.Upsert) { u.Spec.OnFailure = model.OnFailureNotify },
+			model.ChangeReplaced, same, "[0-2.1]"},
 		{"more attempts", isQueued, func(u *model.Upsert) { u.Spec.MaxAttempts = 9 }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"a timeout", isQueued, func(u *model.Upsert) { u.Spec.QueueTimeout = time.Hour }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"a timeout", isQueued, func(u *model.Upsert) { u.Spec.QueueTimeout = time.Hour }, model.ChangeReplaced, same,
+			"[0-2.1]"},
 		{"fewer", isQueued, count(2), model.ChangeReplaced, same, "[0-1.1]"},
 		{"some of them", isQueued, workers(model.WorkerID{Index: 2, Number: 1}), model.ChangeReplaced, same, "[2.1]"},
-		{"fewer and another task", isQueued, func(u *model.Upsert) { u.Count, u.Spec.Task.Command = 1, "other" }, model.ChangeReplaced, same, "[0.1]"},
-		{"task and priority", isQueued, func(u *model.Upsert) { u.Spec.Task.Command, u.Spec.Priority.Order = "other", &three }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"fewer and another task", isQueued, func(u *model.Upsert) { u.Count, u.Spec.Task.Command = 1, "other" },
+			model.ChangeReplaced, same, "[0.1]"},
+		{"task and priority", isQueued, func(u *model.Upsert) {
+			u.Spec.Task.Command, u.Spec.Priority.Order = "other",
+				&three
+		}, model.ChangeReplaced, same, "[0-2.1]"},
 		{"more", isQueued, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
 		{"others", isQueued, workers(model.WorkerID{Index: 7, Number: 1}), model.ChangeReplaced, tail, "[7.1]"},
 		{"the next number", isQueued, workers(model.WorkerID{Number: 2}), model.ChangeReplaced, tail, "[0.2]"},
-		{"another SKU", isQueued, func(u *model.Upsert) { u.Spec.Constraints.SKU = "x" }, model.ChangeReplaced, tail, "[0-2.1]"},
-		{"a host to avoid", isQueued, func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"h"} }, model.ChangeReplaced, tail, "[0-2.1]"},
+		{"another SKU", isQueued, func(u *model.Upsert) { u.Spec.Constraints.SKU = "x" }, model.ChangeReplaced, tail,
+			"[0-2.1]"},
+		{"a host to avoid", isQueued, func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"h"} },
+			model.ChangeReplaced, tail, "[0-2.1]"},
 
 		{"again", isLeased, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
 		{"another order", isLeased, func(u *model.Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
-		{"another task", isLeased, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another task", isLeased, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same,
+			"[0-2.1]"},
 		{"more", isLeased, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
 
 		{"again", isActive, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
@@ -178,7 +194,8 @@ func TestPromise1SameBodyChangesNothing(t *testing.T) {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
-			w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
+			w.step(scheduler.CycleDone{Cycle: w.cycle.Number, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit,
+				Fitting: 1}}})
 			return u
 		},
 	}
@@ -218,7 +235,8 @@ func (w *world) durable() []string {
 func (w *world) giveUp(uid string, index int32) {
 	chunk := &model.TaskChunk{UID: uid}
 	for i := range int32(4) {
-		chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerCompleted})
+		chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1},
+			State: model.WorkerCompleted})
 	}
 	chunk.Workers[index].State, chunk.Workers[index].Requeue = model.WorkerFailed, true
 	w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
@@ -243,7 +261,8 @@ func TestUpsertedShowsTheStoredRecord(t *testing.T) {
 		t.Fatalf("answered %+v", shown)
 	}
 	for i, want := range []struct{ position, workers int }{{0, 2}, {1, 3}} {
-		if got := shown[i]; got.State != model.Queued || got.Reservation.State != model.Queued || got.Position != want.position || got.Reservation.Workers.Len() != want.workers {
+		if got := shown[i]; got.State != model.Queued || got.Reservation.State != model.Queued ||
+			got.Position != want.position || got.Reservation.Workers.Len() != want.workers {
 			t.Errorf("answer %d: %+v of %d workers", i, got, got.Reservation.Workers.Len())
 		}
 	}

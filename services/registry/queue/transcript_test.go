@@ -149,7 +149,8 @@ func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
 	case "config":
-		config := Config{Scheduling: scheduler.Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}}
+		config := Config{Scheduling: scheduler.Config{CycleCandidates: int(a.number("candidates")),
+			CycleWorkers: int(a.number("workers"))}}
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
@@ -159,10 +160,12 @@ func (w *world) command(t *testing.T, line string) string {
 	case "upsert":
 		return show(w.input(a.upsert()))
 	case "cancel":
-		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
+		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"],
+			IfEpoch: a.number("ifEpoch")}))
 	case "cancel-workers":
 		key := a.key(a.bare[0])
-		return show(w.input(request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]), RequestID: a.named["request"]}))
+		return show(w.input(request.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]),
+			RequestID: a.named["request"]}))
 	case "cancel-job":
 		return show(w.input(request.CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
 	case "cycle-done":
@@ -170,7 +173,8 @@ func (w *world) command(t *testing.T, line string) string {
 	case "dispatch-done":
 		var done DispatchDone
 		for _, uid := range a.bare {
-			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Accepted: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
+			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Accepted: a.named["refused"] == "",
+				Reason: fault.Reason(a.named["refused"])})
 		}
 		return show(w.step(done))
 	case "lease":
@@ -265,7 +269,8 @@ func (a args) chunk() *model.TaskChunk {
 			worker.Ordinal = uint32(a.number("on"))
 		}
 		failed := fault.ReasonAttemptsExhausted
-		for worker.State = model.WorkerAssigned; worker.State < model.WorkerEvicted && worker.State.String() != state; worker.State++ {
+		for worker.State = model.WorkerAssigned; worker.State < model.WorkerEvicted &&
+			worker.State.String() != state; worker.State++ {
 		}
 		switch state {
 		case "REQUEUE":

@@ -136,9 +136,10 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 // takePlace gives a version the first place of the queued ones that it replaces, if it
 // requests no other executors and no more workers. Otherwise it goes to the tail.
 func (c *Core) takePlace(next *model.Reservation, l living) {
-	inherits := len(l.queued) > 0 && next.Workers.SubsetOf(l.queuedWorkers()) && !slices.ContainsFunc(l.queued, func(v *version) bool {
-		return !request.SameConstraints(next.Spec.Constraints, v.r.Spec.Constraints)
-	})
+	inherits := len(l.queued) > 0 && next.Workers.SubsetOf(l.queuedWorkers()) &&
+		!slices.ContainsFunc(l.queued, func(v *version) bool {
+			return !request.SameConstraints(next.Spec.Constraints, v.r.Spec.Constraints)
+		})
 	if !inherits {
 		next.Place = c.newPlace()
 		return

@@ -88,7 +88,8 @@ func (w *world) step(event model.Event) []model.Action {
 func (w *world) allowed(effect model.Effect) bool {
 	for _, e := range effect.Expect {
 		s, there := w.records[e.Ref]
-		if e.Absent && there || !e.Absent && (!there || e.Mod != 0 && e.Mod != s.mod || e.Create != 0 && e.Create != s.create) {
+		if e.Absent && there || !e.Absent && (!there || e.Mod != 0 && e.Mod != s.mod || e.Create != 0 &&
+			e.Create != s.create) {
 			return false
 		}
 	}

@@ -13,7 +13,8 @@ func TestFingerprintIsStable(t *testing.T) {
 	u, order := good(), int64(-3)
 	u.RequestID, u.Workers, u.Count = "id", []model.WorkerID{{Index: 1, Number: 1}, {Index: 0, Number: 2}}, 0
 	u.Spec.Priority.Order, u.Spec.Constraints.SameShape = &order, true
-	u.Spec.Task = model.Task{Command: "run", Args: []string{"a", "b"}, Env: map[string]string{"A": "1", "B": "2"}, Payload: []byte{0, 1}}
+	u.Spec.Task = model.Task{Command: "run", Args: []string{"a", "b"}, Env: map[string]string{"A": "1", "B": "2"},
+		Payload: []byte{0, 1}}
 	key := model.Key{Job: "j", Stage: "s", Name: "n"}
 	for _, test := range []struct {
 		request any

@@ -44,8 +44,10 @@ func CandidateSize(c model.Candidate) int {
 		return bytes
 	}
 	k := &c.Constraints
-	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
-		WorkersSize(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
+	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) +
+		len(k.Spread.By) +
+		WorkersSize(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) +
+		sizeOfList(k.Pools)
 	for name := range k.Resources {
 		bytes += len(name) + 24
 	}
@@ -104,5 +106,6 @@ func CheckSize(spec model.Spec, workers model.WorkerSet, stage *model.Stage) err
 	}
 	largest := slices.MaxFunc(fields, func(a, b fieldSize) int { return cmp.Compare(a.bytes, b.bytes) })
 	return fault.BadField(fault.ReasonTooLarge, largest.field,
-		"the request and the used worker indexes of its stage may take %d bytes in one transaction, the limit is %d", stored, maxStored)
+		"the request and the used worker indexes of its stage may take %d bytes in one transaction, the limit is %d", stored,
+		maxStored)
 }

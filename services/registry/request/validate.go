@@ -40,7 +40,8 @@ func Validate(request any) error {
 	case CancelJob:
 		return cmp.Or(required("job", r.Job), optionalName("requestId", r.RequestID))
 	case CancelWorkers:
-		return cmp.Or(validName("job", r.Job), validName("stage", r.Stage), optionalName("requestId", r.RequestID), validateRemoval(r.Workers))
+		return cmp.Or(validName("job", r.Job), validName("stage", r.Stage), optionalName("requestId", r.RequestID),
+			validateRemoval(r.Workers))
 	case Flush:
 		return validateFlush(r)
 	}
@@ -70,7 +71,8 @@ func validateWorkers(u model.Upsert) error {
 	case len(u.Workers) == 0 && u.Count == 0:
 		return fault.BadField(fault.ReasonRequired, "workers", "must not be empty without a count")
 	}
-	if err := cmp.Or(inRange("count", u.Count, 0, model.MaxWorkers), atMost("workers", len(u.Workers), model.MaxWorkers, "entries")); err != nil {
+	if err := cmp.Or(inRange("count", u.Count, 0, model.MaxWorkers),
+		atMost("workers", len(u.Workers), model.MaxWorkers, "entries")); err != nil {
 		return err
 	}
 	seen := make(map[int32]bool, len(u.Workers))
@@ -93,7 +95,8 @@ func validateWorkers(u model.Upsert) error {
 func validateConstraints(c constraint.Constraints) error {
 	for _, name := range c.Resources.Names() {
 		field := "constraints.resources." + name
-		if err := cmp.Or(entryName("constraints.resources", name), validName(field, name), notNegative(field, c.Resources[name])); err != nil {
+		if err := cmp.Or(entryName("constraints.resources", name), validName(field, name),
+			notNegative(field, c.Resources[name])); err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,8 @@ func validateConstraints(c constraint.Constraints) error {
 func validateSpread(s constraint.Spread) error {
 	switch {
 	case s.Max == 0 && s.By != "":
-		return fault.BadField(fault.ReasonRequired, "constraints.spread.max", "must be at least 1 if spread.by is set: how many workers may share one value")
+		return fault.BadField(fault.ReasonRequired, "constraints.spread.max",
+			"must be at least 1 if spread.by is set: how many workers may share one value")
 	case s.Max > 0 && s.By == "":
 		return fault.BadField(fault.ReasonRequired, "constraints.spread.by", "must be set together with spread.max")
 	}
@@ -137,7 +141,8 @@ func validateSpec(u model.Upsert) error {
 	requested := max(int(u.Count), len(u.Workers))
 	switch {
 	case s.TargetSize > 0 && int(s.TargetSize) < requested:
-		return fault.BadField(fault.ReasonInvalid, "targetSize", "must be at least the number of requested workers, which is %d, got %d", requested, s.TargetSize)
+		return fault.BadField(fault.ReasonInvalid, "targetSize",
+			"must be at least the number of requested workers, which is %d, got %d", requested, s.TargetSize)
 	case s.Priority.Class > model.ClassNewJob:
 		return fault.BadField(fault.ReasonInvalid, "priority.class", "is unknown")
 	case s.Start == model.StartTogether && s.Batch == model.BatchBestEffort:
@@ -167,7 +172,8 @@ func validateEnv(env map[string]string) error {
 		case strings.ContainsAny(name, "=\x00"):
 			return fault.BadField(fault.ReasonBadName, field, "must have neither '=' nor a NUL byte in its name")
 		case strings.HasPrefix(name, model.AgentVariables):
-			return fault.BadField(fault.ReasonInvalid, field, "must not begin with %s: the agent sets these variables", model.AgentVariables)
+			return fault.BadField(fault.ReasonInvalid, field, "must not begin with %s: the agent sets these variables",
+				model.AgentVariables)
 		case strings.Contains(env[name], "\x00"):
 			return fault.BadField(fault.ReasonInvalid, field, "must have no NUL byte in its value")
 		}
@@ -187,7 +193,8 @@ func validateRemoval(workers []model.WorkerID) error {
 		case workerID.Number < 0:
 			return notNegative(field("number"), workerID.Number)
 		case workerID.Number == 0:
-			return fault.BadField(fault.ReasonRequired, field("number"), "must be set: which number of worker index %d to cancel, at least 1", workerID.Index)
+			return fault.BadField(fault.ReasonRequired, field("number"),
+				"must be set: which number of worker index %d to cancel, at least 1", workerID.Index)
 		}
 	}
 	return atMost("workers", len(workers), model.MaxWorkers, "entries")
@@ -272,7 +279,8 @@ func checkName(field, name string, longest int) error {
 	case len(name) > longest:
 		return fault.BadField(fault.ReasonBadName, field, "must have at most %d characters, got %d", longest, len(name))
 	case !model.WellNamed(name):
-		return fault.BadField(fault.ReasonBadName, field, "must consist of letters, digits, '.', '_' and '-' and start with a letter or digit, got %q", name)
+		return fault.BadField(fault.ReasonBadName, field,
+			"must consist of letters, digits, '.', '_' and '-' and start with a letter or digit, got %q", name)
 	}
 	return nil
 }

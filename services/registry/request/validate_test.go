@@ -56,7 +56,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		reason fault.Reason
 	}{
 		{func(u *model.Upsert) { u.Key.Job = "" }, "job", fault.ReasonRequired},
-		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"BERTH_X": ""} }, "task.env.BERTH_X", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"BERTH_X": ""} }, "task.env.BERTH_X",
+			fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"": "x"} }, "task.env", fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A=B": "x"} }, "task.env.A=B", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A\x00": "x"} }, "task.env.A\x00", fault.ReasonBadName},
@@ -75,19 +76,26 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) {
 			u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 1}, {Index: -1, Number: 1}}
 		}, "workers[1].index", fault.ReasonInvalid},
-		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 0}} }, "workers[0].number", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 0}} }, "workers[0].number",
+			fault.ReasonInvalid},
 		{func(u *model.Upsert) {
 			u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 1}, {Index: 1, Number: 2}}
 		}, "workers[1].index", fault.ReasonDuplicate},
-		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"cpu": -1} }, "constraints.resources.cpu", fault.ReasonInvalid},
-		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"c p": 1} }, "constraints.resources.c p", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"cpu": -1} }, "constraints.resources.cpu",
+			fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"c p": 1} }, "constraints.resources.c p",
+			fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Spec.Constraints.SKU = "_" }, "constraints.sku", fault.ReasonBadName},
-		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = map[string]string{"Zone": "a", "zone": "b"} }, "constraints.attributes.zone", fault.ReasonDuplicate},
-		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = map[string]string{"": "a"} }, "constraints.attributes", fault.ReasonRequired},
-		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"": 1} }, "constraints.resources", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = map[string]string{"Zone": "a", "zone": "b"} },
+			"constraints.attributes.zone", fault.ReasonDuplicate},
+		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = map[string]string{"": "a"} }, "constraints.attributes",
+			fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"": 1} }, "constraints.resources",
+			fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Spec.Labels = map[string]string{"": "a"} }, "labels", fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = many(101) }, "constraints.attributes", fault.ReasonTooLarge},
-		{func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"x", strings.Repeat("x", 254)} }, "constraints.avoid[1]", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"x", strings.Repeat("x", 254)} },
+			"constraints.avoid[1]", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Spec.Constraints.Pools = []string{" "} }, "constraints.pools[0]", fault.ReasonBadName},
 		{func(u *model.Upsert) { u.Spec.Constraints.Spread.Max = 0 }, "constraints.spread.max", fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Spec.Constraints.Spread.Max = -1 }, "constraints.spread.max", fault.ReasonInvalid},
@@ -118,7 +126,8 @@ func TestValidateNamesTheField(t *testing.T) {
 
 func TestValidateCancelWorkersNeedsANumber(t *testing.T) {
 	f := fault.Of(Validate(CancelWorkers{Job: "j", Stage: "s", Workers: []model.WorkerID{{Index: 3}}}))
-	if f == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonRequired || len(f.Fields) != 1 || f.Fields[0].Name != "workers[0].number" {
+	if f == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonRequired || len(f.Fields) != 1 ||
+		f.Fields[0].Name != "workers[0].number" {
 		t.Errorf("got %v", f)
 	}
 }

@@ -112,7 +112,8 @@ func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 // apply applies one outcome and reports whether the next cycle can get further for it.
 // A head that does not fit waits for the next wake-up, unless one came while the cycle
 // was in flight. A candidate that the cycle did not reach is in the next one.
-func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (progress bool) {
+func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time,
+	decided func(string, *model.Outcome)) (progress bool) {
 	if int(o.Result) < len(s.Counts.Candidates) {
 		s.Counts.Candidates[o.Result]++
 	}
@@ -140,7 +141,8 @@ func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time, dec
 
 // noFit notes that a cycle found no capacity for a candidate. It reports whether the
 // candidate is smaller in the next cycle, which only names it.
-func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time, decided func(string, *model.Outcome)) (smaller bool) {
+func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time,
+	decided func(string, *model.Outcome)) (smaller bool) {
 	e, sent := f.entries[i], &f.cycle.Candidates[i]
 	if !hopeless(o) && len(sent.Constraints.AvoidFailed) == 0 { // which changes as time passes
 		e.refusedIn, e.refusedMod = f.cycle.Number, sent.Mod

@@ -71,7 +71,8 @@ func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	if h == nil {
 		k := len(n.order) + 2
 		h = &host{
-			name: name, namespace: fmt.Sprintf("%s-%d", n.bridge(), k), cable: fmt.Sprintf("b%s-%d", n.tag, k), address: n.subnet(k),
+			name: name, namespace: fmt.Sprintf("%s-%d", n.bridge(), k), cable: fmt.Sprintf("b%s-%d", n.tag, k),
+			address: n.subnet(k),
 		}
 		n.hosts[name], n.order = h, append(n.order, h)
 		const inside = "eth0"

@@ -43,7 +43,10 @@ func onOneMember(ctx context.Context, w *World) error {
 		return err
 	}
 	// The cost of heartbeats and renewals alone, which is no part of a batch.
-	if err := w.Measure(ctx, "idle, a second", func() (int, error) { return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second) }); err != nil {
+	if err := w.Measure(ctx, "idle, a second", func() (int, error) {
+		return idleSeconds,
+			store.Sleep(ctx, idleSeconds*time.Second)
+	}); err != nil {
 		return err
 	}
 	etcd := w.puts(batchCallers)
@@ -59,7 +62,8 @@ func onOneMember(ctx context.Context, w *World) error {
 	}
 	// One at a time, so that no two batches share a transaction.
 	for _, size := range aloneSizes {
-		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.run.Sized(20, 3)}, f.start(size, false)); err != nil {
+		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.run.Sized(20, 3)},
+			f.start(size, false)); err != nil {
 			return err
 		}
 	}
@@ -105,7 +109,8 @@ func (f *freeFleet) start(size int, spread bool) operation {
 }
 
 func (f *freeFleet) batchesOf8(name, against string) series {
-	return series{name: name, callers: batchCallers, most: f.w.run.Sized(3000, 16), do: f.start(8, false), against: against}
+	return series{name: name, callers: batchCallers, most: f.w.run.Sized(3000, 16), do: f.start(8, false),
+		against: against}
 }
 
 // sizes measures how many workers per second start, by the size of their batches.

@@ -27,7 +27,8 @@ func TestSmallWorkloads(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "report.json")
 	cmd := Command()
-	cmd.SetArgs([]string{"--only", "latency,freed-to-leased,fleet", "--scale", "0.01", "--window", "50ms", "--repeat", "1", "--dir", dir, "--json", file})
+	cmd.SetArgs([]string{"--only", "latency,freed-to-leased,fleet", "--scale", "0.01", "--window", "50ms", "--repeat",
+		"1", "--dir", dir, "--json", file})
 	var out, status bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&status)
@@ -79,14 +80,16 @@ func TestSmallWorkloads(t *testing.T) {
 	if f := figures["freed to leased"]; f.N != 4 || f.Target != nil {
 		t.Errorf("freed %+v", f)
 	}
-	if f := figures["memory of executor-state, 1000 executors"]; f.Median < 1 || f.Against != "memory of executor-state, 10 executors" {
+	if f := figures["memory of executor-state, 1000 executors"]; f.Median < 1 ||
+		f.Against != "memory of executor-state, 10 executors" {
 		t.Errorf("memory %+v", f)
 	}
 	// The phase's writes are counted: 20 batches, whose reservations are written when
 	// they are requested and when they are dispatched. The phase ends when the last
 	// worker is started and does not wait for the latter.
 	for _, c := range r.Results[0].Costs {
-		if c.Phase == "batches of 8, 100/s" && (c.Writes[writesReservation] < 21 || c.Writes[writesReservation] > 40 || c.Writes[writesLease] != 20 || c.Bytes == 0) {
+		if c.Phase == "batches of 8, 100/s" && (c.Writes[writesReservation] < 21 || c.Writes[writesReservation] > 40 ||
+			c.Writes[writesLease] != 20 || c.Bytes == 0) {
 			t.Errorf("writes %+v", c)
 		}
 	}
@@ -110,7 +113,8 @@ func TestRunningCluster(t *testing.T) {
 	}
 	defer f.Close()
 	cmd := Command()
-	cmd.SetArgs([]string{"--only", "latency", "--scale", "0.01", "--gateway", f.Gateway(), "--agents-gateway", f.AgentsGateways()[0], "--etcd-endpoints", f.Etcd()[0]})
+	cmd.SetArgs([]string{"--only", "latency", "--scale", "0.01", "--gateway", f.Gateway(), "--agents-gateway",
+		f.AgentsGateways()[0], "--etcd-endpoints", f.Etcd()[0]})
 	var out, status bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&status)
@@ -167,7 +171,8 @@ func TestBadFlags(t *testing.T) {
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		cmd.SetArgs(strings.Fields(tt.args))
 		var f *fault.Error
-		if err := cmd.ExecuteContext(t.Context()); !errors.As(err, &f) || f.Kind != fault.Invalid || f.Fields[0].Name != tt.field {
+		if err := cmd.ExecuteContext(t.Context()); !errors.As(err, &f) || f.Kind != fault.Invalid ||
+			f.Fields[0].Name != tt.field {
 			t.Errorf("%s: %v", tt.args, err)
 		}
 	}

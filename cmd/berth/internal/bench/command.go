@@ -34,7 +34,8 @@ type output struct{ json, dir string }
 func (o *output) flags(set *pflag.FlagSet, options *Options) {
 	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&o.dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
-	set.StringVar(&options.Profiles, "profiles", "", "directory for processor profiles of the services, which cost some of what is measured")
+	set.StringVar(&options.Profiles, "profiles", "",
+		"directory for processor profiles of the services, which cost some of what is measured")
 }
 
 const help = `Measure a Berth: named workloads, each with a baseline from the same run.

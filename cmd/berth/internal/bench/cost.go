@@ -81,7 +81,8 @@ func measureUsage(pids map[string][]int) (usage, error) {
 
 // cost returns what was used between two readings.
 func cost(phase string, operations int, from, to usage) Cost {
-	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{}, Writes: map[string]int{}}
+	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{},
+		Writes: map[string]int{}}
 	others := to.machine - from.machine
 	for kind, used := range to.cpu {
 		c.CPU[kind] = used - from.cpu[kind]

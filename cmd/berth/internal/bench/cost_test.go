@@ -47,7 +47,8 @@ func TestWritesOfAPhase(t *testing.T) {
 	}{
 		{10, space.Key(model.Ref{Kind: model.KindChain, ID: "registry"})}, // before
 		{11, space.Key(model.Ref{Kind: model.KindChain, ID: "registry"})},
-		{20, space.Key(model.Ref{Kind: model.KindReservation, Key: model.Key{Job: "j", Stage: "s", Name: "main"}, ID: "1-1"})},
+		{20, space.Key(model.Ref{Kind: model.KindReservation, Key: model.Key{Job: "j", Stage: "s", Name: "main"},
+			ID: "1-1"})},
 		{21, space.Key(model.Ref{Kind: model.KindStage, Key: model.Key{Job: "j", Stage: "s"}})}, // between
 		{26, space.Event(keyspace.EventKey{Job: "j", Service: "registry", Segment: 7, Number: 1})},
 		{26, space.Key(model.Ref{Kind: model.KindTaskHeader, ID: "1-1"})},

@@ -30,7 +30,8 @@ directory as SVG.`,
 				err = json.Unmarshal(text, &r)
 			}
 			if err != nil {
-				return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a report of berth bench --json", args[0]).Because(err)
+				return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a report of berth bench --json",
+					args[0]).Because(err)
 			}
 			if plots != "" {
 				if err := r.plot(plots); err != nil {

@@ -23,7 +23,8 @@ func toyReport() *Report {
 		Target: &Target{Of: Median, AtMost: 10, P99: new(50.0)},
 	})
 	r.Add(Figure{Name: "never", Unit: "s", Target: &Target{Of: Ratio, AtMost: 1}})
-	r.Costs = []Cost{{Phase: "load", Operations: 10, Seconds: 1, CPU: map[string]float64{"etcd": 0.5, "load": 0.1}, Others: 0.25, Writes: map[string]int{writesTxn: 5}, Bytes: 2000}}
+	r.Costs = []Cost{{Phase: "load", Operations: 10, Seconds: 1, CPU: map[string]float64{"etcd": 0.5, "load": 0.1},
+		Others: 0.25, Writes: map[string]int{writesTxn: 5}, Bytes: 2000}}
 	r.Note("  a note")
 	r.Audits = []Audit{{Revision: 12, WorkersLeased: 3, WorkersRunning: 2}}
 	r.Seconds = 90
@@ -73,7 +74,8 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range map[string]string{report: string(text), document: "before\n\n" + beginMark + "\nold\n" + endMark + "\nafter\n"} {
+	for file, text := range map[string]string{report: string(text),
+		document: "before\n\n" + beginMark + "\nold\n" + endMark + "\nafter\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +87,8 @@ func TestDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(document)
-		if want := "before\n\n" + beginMark + "\n\n" + toyMarkdown + "\n" + endMark + "\nafter\n"; err != nil || string(got) != want {
+		if want := "before\n\n" + beginMark + "\n\n" + toyMarkdown + "\n" + endMark + "\nafter\n"; err != nil ||
+			string(got) != want {
 			t.Errorf("%v, got:\n%s", err, got)
 		}
 	}
@@ -124,10 +127,12 @@ func TestPlots(t *testing.T) {
 	}
 	add("freed-to-leased", "ms", "freed to leased", "2 puts in a row, seen")
 	add("batches", "/s", puts64, "workers, 1 a batch", "workers, 1000 a batch")
-	add("fleet", "ms", "fit 100, 1000 executors", "usage, 1000 executors", "fit 100, 100000 executors", "usage, 100000 executors")
+	add("fleet", "ms", "fit 100, 1000 executors", "usage, 1000 executors", "fit 100, 100000 executors",
+		"usage, 100000 executors")
 	add("waiting", "ms", "upsert, 0 in 1000 groups", "upsert, 100000 in 1000 groups")
 	charts := r.charts()
-	if got := slices.Sorted(maps.Keys(charts)); strings.Join(got, " ") != "batch-size.svg fleet-size.svg latency.svg waiting.svg" {
+	if got := slices.Sorted(maps.Keys(charts)); strings.Join(got,
+		" ") != "batch-size.svg fleet-size.svg latency.svg waiting.svg" {
 		t.Fatalf("charts %v", got)
 	}
 	for file, want := range map[string]int{"latency.svg": 4, "batch-size.svg": 2, "fleet-size.svg": 4, "waiting.svg": 2} {

@@ -47,7 +47,8 @@ const slowest = "slowest call"
 // measuredBy maps each service to its figures. The registry requests a grant and
 // executor-state makes it.
 var measuredBy = map[string][]string{
-	model.ServiceRegistry: {noWrite, noGrant}, model.ServiceExecutorState: {noGrant}, model.ServiceAssigner: {noDispatch, noStart},
+	model.ServiceRegistry: {noWrite, noGrant}, model.ServiceExecutorState: {noGrant},
+	model.ServiceAssigner: {noDispatch, noStart},
 }
 
 // failing is a Berth under a steady load in which one kind of outage is made.

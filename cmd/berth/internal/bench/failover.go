@@ -76,7 +76,8 @@ func failoverCommand() *cobra.Command {
 	set.StringSliceVar(&o.outages, "outages", nil, "outages to measure (default: all)")
 	set.IntVar(&o.rounds, "rounds", 50, "how often each leader is killed")
 	set.IntVar(&o.otherRounds, "other-rounds", 10, "rounds of every other outage")
-	set.DurationVar(&o.spacing, "spacing", 20*time.Second, "minimum time between two kills of one service's leader; a service permits three evictions per minute")
+	set.DurationVar(&o.spacing, "spacing", 20*time.Second,
+		"minimum time between two kills of one service's leader; a service permits three evictions per minute")
 	set.DurationVar(&o.ttl, "ttl", leader.DefaultTTL, "TTL of leadership")
 	set.IntVar(&o.executors, "executors", 1000, "simulated executors")
 	set.IntVar(&o.queued, "waiting", 10_000, "reservations that stay queued")
@@ -98,14 +99,16 @@ func (o *failoverOptions) check() error {
 	for _, n := range []struct {
 		flag         string
 		value, least int
-	}{{"--rounds", o.rounds, 1}, {"--other-rounds", o.otherRounds, 1}, {"--executors", o.executors, 1}, {"--waiting", o.queued, 0}, {"--growth", o.growth, 0}} {
+	}{{"--rounds", o.rounds, 1}, {"--other-rounds", o.otherRounds, 1}, {"--executors", o.executors, 1},
+		{"--waiting", o.queued, 0}, {"--growth", o.growth, 0}} {
 		if n.value < n.least {
 			return fault.BadField(fault.ReasonInvalid, n.flag, "must be at least %d, got %d", n.least, n.value)
 		}
 	}
 	for _, name := range o.outages {
 		if !slices.ContainsFunc(outages, func(one outage) bool { return one.name == name }) {
-			return fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help", name)
+			return fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help",
+				name)
 		}
 	}
 	return nil
@@ -240,7 +243,8 @@ const (
 
 // targeted reports whether a figure has a target.
 func targeted(name string) bool {
-	return !strings.HasPrefix(name, calmPrefix) && !strings.HasPrefix(name, loadPrefix) && !strings.HasSuffix(name, readySuffix)
+	return !strings.HasPrefix(name, calmPrefix) && !strings.HasPrefix(name, loadPrefix) &&
+		!strings.HasSuffix(name, readySuffix)
 }
 
 // note adds a sample.

@@ -29,7 +29,8 @@ func TestFiguresOfAnOutage(t *testing.T) {
 		name string
 		ms   time.Duration
 	}{
-		{calmPrefix + figure, 20}, {figure, 90}, {figure, 80}, {loadPrefix + figure, 130}, {calmPrefix + slow, 60}, {slow, 480}, {slow, 9000}, {"registry" + readySuffix, 1000},
+		{calmPrefix + figure, 20}, {figure, 90}, {figure, 80}, {loadPrefix + figure, 130}, {calmPrefix + slow, 60},
+		{slow, 480}, {slow, 9000}, {"registry" + readySuffix, 1000},
 	} {
 		hung.note(sample.name, sample.ms*time.Millisecond)
 	}
@@ -61,7 +62,8 @@ func TestFiguresOfAnOutage(t *testing.T) {
 				targets[f.Name] = f.Target.String() + map[bool]string{true: ": met", false: ": MISSED"}[f.Target.Met]
 			}
 		}
-		if want := []string{"calm, " + figure, figure, "load, " + figure, "calm, " + slow, slow, "registry: ready again"}; !slices.Equal(names, want) {
+		if want := []string{"calm, " + figure, figure, "load, " + figure, "calm, " + slow, slow,
+			"registry: ready again"}; !slices.Equal(names, want) {
 			t.Errorf("%s: figures %q, want %q", tt.outage, names, want)
 		}
 		if targets[figure] != tt.target || targets[slow] != tt.slowest || len(targets) != 2 {

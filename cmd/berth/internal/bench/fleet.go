@@ -82,7 +82,8 @@ func (s *sizedFleet) fitBatches() error {
 	var took []float64
 	for range s.r.Sized(500, 10) {
 		begun := time.Now()
-		actions := core.Step(now, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{candidate}}})
+		actions := core.Step(now, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1,
+			Candidates: []model.Candidate{candidate}}})
 		took = append(took, millis(time.Since(begun)))
 		if len(actions) != 1 {
 			return fault.New(fault.Internal, fault.ReasonInternal, "a batch of 100 does not fit on %d executors", s.n)
@@ -95,13 +96,14 @@ func (s *sizedFleet) fitBatches() error {
 
 // measure measures the usage call and the memory of the services.
 func (s *sizedFleet) measure(ctx context.Context, w *World) error {
-	l, err := w.load(ctx, fmt.Sprintf("usage, %d executors", s.n), 1, bounds{most: s.r.Sized(200, 5)}, func(ctx context.Context, _, _ int) error {
-		answer, err := w.Client.Usage(ctx, "")
-		if rows := answer.GetSkus(); err == nil && (len(rows) != 1 || rows[0].GetIdle() != int32(s.n)) {
-			err = fault.New(fault.Internal, fault.ReasonInternal, "usage of %d idle executors returns %v", s.n, rows)
-		}
-		return err
-	})
+	l, err := w.load(ctx, fmt.Sprintf("usage, %d executors", s.n), 1, bounds{most: s.r.Sized(200, 5)},
+		func(ctx context.Context, _, _ int) error {
+			answer, err := w.Client.Usage(ctx, "")
+			if rows := answer.GetSkus(); err == nil && (len(rows) != 1 || rows[0].GetIdle() != int32(s.n)) {
+				err = fault.New(fault.Internal, fault.ReasonInternal, "usage of %d idle executors returns %v", s.n, rows)
+			}
+			return err
+		})
 	if err != nil {
 		return err
 	}
@@ -113,7 +115,8 @@ func (s *sizedFleet) measure(ctx context.Context, w *World) error {
 	for _, m := range []struct {
 		service string
 		atMost  float64
-	}{{model.ServiceExecutorState, 600}, {model.ServiceRegistry, 0}, {model.ServiceAssigner, 0}, {model.ServiceGateway, 0}} {
+	}{{model.ServiceExecutorState, 600}, {model.ServiceRegistry, 0}, {model.ServiceAssigner, 0},
+		{model.ServiceGateway, 0}} {
 		s.add("memory of "+m.service, "MB", []float64{u.memory[m.service]}, m.atMost)
 	}
 	return nil

@@ -20,7 +20,8 @@ var freedToLeased = Workload{
 		if err := w.Simulate(ctx, "full", running*size/2, "slots=2", "cpu=1000"); err != nil {
 			return err
 		}
-		f := &freed{size: size, evicted: map[client.Key]int{}, leased: make(chan sighting, 1024), emptied: make(chan sighting, 1024)}
+		f := &freed{size: size, evicted: map[client.Key]int{}, leased: make(chan sighting, 1024),
+			emptied: make(chan sighting, 1024)}
 		if err := w.tail(ctx, f.observe); err != nil {
 			return err
 		}
@@ -65,7 +66,8 @@ var freedToLeased = Workload{
 					return 0, err
 				}
 				if empty.key != holders[i] || granted.at.Before(empty.at) {
-					return 0, fault.New(fault.Internal, fault.ReasonInternal, "%s was granted out of turn, while %s was cancelled", granted.key, holders[i])
+					return 0, fault.New(fault.Internal, fault.ReasonInternal, "%s was granted out of turn, while %s was cancelled",
+						granted.key, holders[i])
 				}
 				holders = append(holders, granted.key)
 				took = append(took, millis(granted.at.Sub(empty.at)))

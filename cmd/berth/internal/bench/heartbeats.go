@@ -23,7 +23,10 @@ import (
 var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, heartbeat, and are killed at once",
-	Run:   inWorld(func(ctx context.Context, w *World) error { return measureHeartbeats(ctx, w, w.run.Sized(10_000, 10)) }),
+	Run: inWorld(func(ctx context.Context, w *World) error {
+		return measureHeartbeats(ctx, w,
+			w.run.Sized(10_000, 10))
+	}),
 }
 
 const (
@@ -48,7 +51,8 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	if err != nil {
 		return err
 	}
-	p := &presences{watch: w.Etcd.Watch(w.Space.Key(model.Ref{Kind: model.KindLive, ID: w.SKU("many")}), from+1), keys: map[string]bool{}}
+	p := &presences{watch: w.Etcd.Watch(w.Space.Key(model.Ref{Kind: model.KindLive, ID: w.SKU("many")}), from+1),
+		keys: map[string]bool{}}
 	defer p.watch.Close()
 
 	began := time.Now()
@@ -114,7 +118,8 @@ func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 		return err
 	}
 	if count == 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "executor-state received no heartbeat within %v", heartbeatWindow)
+		return fault.New(fault.Internal, fault.ReasonInternal, "executor-state received no heartbeat within %v",
+			heartbeatWindow)
 	}
 	rate := count / busy.Seconds
 	r.Add(Figure{Name: "heartbeats", Unit: "/s", Samples: []float64{rate}})
@@ -159,7 +164,8 @@ func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) 
 	for at = time.Now(); len(p.keys) != n; at = time.Now() {
 		batch, err := p.watch.Next(ctx)
 		if err != nil {
-			return at, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d executors are present, not %d", len(p.keys), n).Because(err)
+			return at, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d executors are present, not %d", len(p.keys),
+				n).Because(err)
 		}
 		for _, c := range batch.Changes {
 			if c.Deleted {

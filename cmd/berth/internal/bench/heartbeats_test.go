@@ -19,7 +19,8 @@ berth_executor_state_heartbeat_streams 9
 	if err != nil || count != 12000 || late != 2.5 {
 		t.Errorf("%v, %v, %v", count, late, err)
 	}
-	for _, bad := range []string{"", "berth_executor_state_heartbeat_lateness_seconds_sum 2.5", "berth_executor_state_heartbeat_lateness_seconds_count many"} {
+	for _, bad := range []string{"", "berth_executor_state_heartbeat_lateness_seconds_sum 2.5",
+		"berth_executor_state_heartbeat_lateness_seconds_count many"} {
 		if _, _, err := readHeartbeats(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -41,7 +42,8 @@ func TestPresencesAwait(t *testing.T) {
 	p := &presences{watch: s.Watch("live/", 1), keys: map[string]bool{}}
 	defer p.watch.Close()
 	for _, op := range []store.Op{
-		store.Put("live/a", nil), store.Put("live/b", nil), store.Put("other", nil), store.Delete("live/a"), store.Put("live/b", nil), store.Put("live/c", nil),
+		store.Put("live/a", nil), store.Put("live/b", nil), store.Put("other", nil), store.Delete("live/a"),
+		store.Put("live/b", nil), store.Put("live/c", nil),
 	} {
 		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{op}}); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,8 @@ var idle = Workload{
 		const none, all, etcd, first = "no executors: ", "idle: ", "processors of etcd", "memory, first third"
 		third := len(full.memory) / 3
 		r.Add(Figure{Name: none + "processors", Samples: empty.services})
-		r.Add(Figure{Name: all + "processors", Samples: full.services, Against: none + "processors", Target: &Target{Of: Median, AtMost: 0.1}})
+		r.Add(Figure{Name: all + "processors", Samples: full.services, Against: none + "processors",
+			Target: &Target{Of: Median, AtMost: 0.1}})
 		r.Add(Figure{Name: none + etcd, Samples: empty.etcd})
 		r.Add(Figure{Name: all + etcd, Samples: full.etcd, Against: none + etcd})
 		r.Add(Figure{Name: none + "memory", Unit: "MB", Samples: empty.memory})

@@ -41,7 +41,8 @@ var latency = Workload{
 			return err
 		}
 		r.Add(Figure{Name: baseline, Unit: "ms", Samples: floor})
-		r.Add(Figure{Name: figure, Unit: "ms", Samples: started, Against: baseline, Target: &Target{Of: Median, AtMost: 10, P99: new(50.0)}})
+		r.Add(Figure{Name: figure, Unit: "ms", Samples: started, Against: baseline,
+			Target: &Target{Of: Median, AtMost: 10, P99: new(50.0)}})
 		return nil
 	}),
 }

@@ -66,7 +66,8 @@ func callers(ctx context.Context, n int, until bounds, do operation) (load, erro
 // paced begins n operations, one per interval, whether or not earlier ones have
 // returned. Each gets the time at which it was due: an operation that starts late
 // because the system is behind has waited since then.
-func paced(ctx context.Context, n int, interval time.Duration, do func(ctx context.Context, i int, due time.Time) error) error {
+func paced(ctx context.Context, n int, interval time.Duration,
+	do func(ctx context.Context, i int, due time.Time) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var working sync.WaitGroup
@@ -104,7 +105,8 @@ func (w *World) load(ctx context.Context, phase string, n int, until bounds, do 
 
 // paced measures a phase of n operations, one per interval, and returns how long each
 // took since it was due, until the time that do returns.
-func (w *World) paced(ctx context.Context, phase string, n int, interval time.Duration, do func(ctx context.Context, i int) (time.Time, error)) ([]float64, error) {
+func (w *World) paced(ctx context.Context, phase string, n int, interval time.Duration,
+	do func(ctx context.Context, i int) (time.Time, error)) ([]float64, error) {
 	took := make([]float64, n)
 	err := w.Measure(ctx, phase, func() (int, error) {
 		return n, paced(ctx, n, interval, func(ctx context.Context, i int, due time.Time) error {

@@ -107,7 +107,8 @@ func TestStarts(t *testing.T) {
 		{"one by one", 2, []event{{started, []int32{0}, 1}, {started, []int32{1}, 1}}, 2},
 		{"twice the same", 2, []event{{started, []int32{0}, 1}, {running, []int32{0}, 1}}, 0},
 		{"skipped", 2, []event{{started, []int32{0}, 1}, {running, []int32{1}, 1}}, 2},
-		{"unnamed, so that only running counts", 300, []event{{started, nil, 300}, {running, nil, 299}, {running, []int32{7}, 1}}, 3},
+		{"unnamed, so that only running counts", 300, []event{{started, nil, 300}, {running, nil, 299},
+			{running, []int32{7}, 1}}, 3},
 		{"assigned is not started", 1, []event{{berthv1.Event_WORKER_ASSIGNED, []int32{0}, 1}}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,7 +24,8 @@ func insert(file string, text []byte) error {
 	before, rest, begun := bytes.Cut(old, []byte(beginMark+"\n"))
 	_, after, ended := bytes.Cut(rest, []byte(endMark+"\n"))
 	if !begun || !ended {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s must have the lines %s and %s, in this order", file, beginMark, endMark)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s must have the lines %s and %s, in this order", file,
+			beginMark, endMark)
 	}
 	all := [][]byte{before, []byte(beginMark + "\n\n"), text, []byte("\n" + endMark + "\n"), after}
 	if err := os.WriteFile(file, bytes.Join(all, nil), 0o644); err != nil {
@@ -42,11 +43,13 @@ func (r *Report) markdown() []byte {
 		seconds += result.Seconds
 		for _, f := range result.Figures {
 			if f.Target != nil {
-				targets = append(targets, []string{"`" + result.Workload + "`", f.Name, f.Target.String(), f.measured(), f.Target.verdict()})
+				targets = append(targets, []string{"`" + result.Workload + "`", f.Name, f.Target.String(), f.measured(),
+					f.Target.verdict()})
 			}
 		}
 	}
-	fmt.Fprintf(&b, "Measured %s with `berth bench` of version %s: replicas of each service %d, windows %s, repeats %d", r.Began.UTC().Format("2006-01-02 15:04 MST"), r.Version, r.Replicas, r.Window, r.Repeats)
+	fmt.Fprintf(&b, "Measured %s with `berth bench` of version %s: replicas of each service %d, windows %s, repeats %d",
+		r.Began.UTC().Format("2006-01-02 15:04 MST"), r.Version, r.Replicas, r.Window, r.Repeats)
 	if r.Scale != 1 {
 		fmt.Fprintf(&b, ", **sizes times %g**", r.Scale)
 	}
@@ -73,7 +76,8 @@ func (f *Figure) measured() string {
 	if f.N == 0 {
 		return "not measured"
 	}
-	text := strings.TrimSpace(fmt.Sprintf("median %s, p99 %s, max %s %s", number(f.Median), number(f.P99), number(f.Max), f.Unit))
+	text := strings.TrimSpace(fmt.Sprintf("median %s, p99 %s, max %s %s", number(f.Median), number(f.P99), number(f.Max),
+		f.Unit))
 	if f.Against != "" {
 		text += ", ratio " + number(f.Ratio)
 	}
@@ -97,6 +101,7 @@ func (r *Result) markdown(b *bytes.Buffer) {
 	}
 	fmt.Fprintln(b)
 	for _, a := range r.Audits {
-		fmt.Fprintf(b, "Audit: %d violations up to revision %d, %d workers leased, %d of them ever running.\n", a.Violations, a.Revision, a.WorkersLeased, a.WorkersRunning)
+		fmt.Fprintf(b, "Audit: %d violations up to revision %d, %d workers leased, %d of them ever running.\n", a.Violations,
+			a.Revision, a.WorkersLeased, a.WorkersRunning)
 	}
 }

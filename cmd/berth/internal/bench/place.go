@@ -43,7 +43,8 @@ func ownPlace(binary, parent string, config fleet.Config) Place {
 			return nil, err
 		}
 		config := config
-		config.Binary, config.Dir, config.Replicas, config.Etcd, config.Seed = binary, dir, r.Replicas, max(1, config.Etcd, r.setup.members), r.setup.seed
+		config.Binary, config.Dir, config.Replicas, config.Etcd, config.Seed = binary, dir, r.Replicas,
+			max(1, config.Etcd, r.setup.members), r.setup.seed
 		if r.Profiles != "" {
 			config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
 		}
@@ -52,7 +53,8 @@ func ownPlace(binary, parent string, config fleet.Config) Place {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 		return &site{
-			gateways: f.Gateways(), agentsGateways: f.AgentsGateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix, binary: binary, dir: dir,
+			gateways: f.Gateways(), agentsGateways: f.AgentsGateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix,
+			binary: binary, dir: dir,
 			fleet: f, processes: f.Processes(),
 			close: func() error { return errors.Join(f.Close(), os.RemoveAll(dir)) },
 		}, nil
@@ -67,7 +69,8 @@ func runningPlace(binary string, c running.Cluster) Place {
 			return nil, err
 		}
 		return &site{
-			gateways: c.Gateways, agentsGateways: c.AgentsGateways, etcd: c.Etcd, cluster: c.Name, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
+			gateways: c.Gateways, agentsGateways: c.AgentsGateways, etcd: c.Etcd, cluster: c.Name,
+			prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
 			close: func() error { return os.RemoveAll(dir) },
 		}, nil
 	}

@@ -38,7 +38,8 @@ func (r *Report) charts() map[string]chart.Chart {
 			X:     chart.Axis{Label: "milliseconds", Log: true}, Y: chart.Axis{Label: "percent", To: 100},
 			Lines: []chart.Line{
 				r.distribution("latency", "batches of 8, 100/s", false), r.distribution("latency", "4 puts in a row, 100/s", true),
-				r.distribution("freed-to-leased", "freed to leased", false), r.distribution("freed-to-leased", "2 puts in a row, seen", true),
+				r.distribution("freed-to-leased", "freed to leased", false),
+				r.distribution("freed-to-leased", "2 puts in a row, seen", true),
 			},
 		},
 		"batch-size.svg": {
@@ -61,7 +62,8 @@ func (r *Report) charts() map[string]chart.Chart {
 		},
 		"waiting.svg": {
 			Title: "Slowdown by reservations queued in 1,000 other groups",
-			X:     chart.Axis{Label: "reservations queued in other groups", Log: true}, Y: chart.Axis{Label: "times as long as with none", To: 2},
+			X:     chart.Axis{Label: "reservations queued in other groups", Log: true},
+			Y:     chart.Axis{Label: "times as long as with none", To: 2},
 			Lines: []chart.Line{
 				{Name: "with none", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}},
 				r.slowdown("upsert"), r.slowdown("grant"), r.slowdown("explain"), r.slowdown("pending view"),

@@ -85,7 +85,8 @@ type setup struct {
 
 // run runs a workload.
 func run(ctx context.Context, w Workload, o Options) (*Result, error) {
-	r := &Run{Options: o, Result: Result{Workload: w.Name, Shows: w.Shows, Figures: []Figure{}, Costs: []Cost{}, Audits: []Audit{}}, began: time.Now()}
+	r := &Run{Options: o, Result: Result{Workload: w.Name, Shows: w.Shows, Figures: []Figure{}, Costs: []Cost{},
+		Audits: []Audit{}}, began: time.Now()}
 	err := w.Run(ctx, r)
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {

@@ -56,8 +56,9 @@ func seedQueued(n, groups int, sku string) seed {
 		workers := model.WorkerSet{{Last: int32(b.Workers) - 1, Number: 1}}
 		return []model.Record{
 			&model.Reservation{
-				Key: upsert.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: upsert.Spec, Workers: workers,
-				Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
+				Key: upsert.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: upsert.Spec,
+				Workers: workers,
+				Place:   int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
 				Requests: []model.RequestMark{{ID: fmt.Sprintf("seed-%d", i), Change: model.Created}},
 			},
 			&model.Stage{Job: b.Job, Stage: b.Stage, Numbers: workers},

@@ -71,7 +71,8 @@ type Target struct {
 // evaluate sets Met. A figure without samples misses its target.
 func (t *Target) evaluate(f *Figure) {
 	got := map[Of]float64{Median: f.Median, P99: f.P99, Ratio: f.Ratio}[t.Of]
-	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && (t.P99 == nil || f.P99 <= *t.P99) && (t.Max == nil || f.Max <= *t.Max)
+	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && (t.P99 == nil || f.P99 <= *t.P99) &&
+		(t.Max == nil || f.Max <= *t.Max)
 }
 
 func (t *Target) verdict() string {

@@ -67,8 +67,10 @@ func TestAddEvaluatesTargets(t *testing.T) {
 	r := &Run{Options: Options{Status: io.Discard, Scale: 1}}
 	r.Add(Figure{Name: "base", Unit: "/s", Samples: []float64{100}})
 	r.Add(Figure{Name: "base", Unit: "ms", Samples: []float64{4}})
-	r.Add(Figure{Name: "ours", Unit: "ms", Samples: []float64{6, 5, 50}, Against: "base", Target: &Target{Of: Ratio, AtMost: 1.5}})
-	r.Add(Figure{Name: "slow", Unit: "ms", Samples: []float64{6, 5, 50}, Against: "base", Target: &Target{Of: P99, AtMost: 49}})
+	r.Add(Figure{Name: "ours", Unit: "ms", Samples: []float64{6, 5, 50}, Against: "base",
+		Target: &Target{Of: Ratio, AtMost: 1.5}})
+	r.Add(Figure{Name: "slow", Unit: "ms", Samples: []float64{6, 5, 50}, Against: "base",
+		Target: &Target{Of: P99, AtMost: 49}})
 	r.Add(Figure{Name: "never", Unit: "s", Target: &Target{Of: Median, AtMost: 60}})
 	if f := r.Figures[2]; f.Ratio != 1.5 || !f.Target.Met {
 		t.Errorf("%+v %+v", f, f.Target)
@@ -111,12 +113,15 @@ func TestTargets(t *testing.T) {
 func TestTable(t *testing.T) {
 	r := &Run{Options: Options{Status: io.Discard, Scale: 1}, Result: Result{Workload: "toy", Shows: "nothing"}}
 	r.Add(Figure{Name: "etcd, 64 callers", Unit: "/s", Samples: []float64{18_841, 18_000}})
-	r.Add(Figure{Name: "a name that is far too long for its column", Unit: "/s", Samples: []float64{6000.4}, Against: "etcd, 64 callers"})
+	r.Add(Figure{Name: "a name that is far too long for its column", Unit: "/s", Samples: []float64{6000.4},
+		Against: "etcd, 64 callers"})
 	r.Add(Figure{Name: "took", Unit: "s", Samples: []float64{71.25}, Target: &Target{Of: Median, AtMost: 60}})
 	r.Add(Figure{Name: "never", Unit: "s"})
 	r.Costs = []Cost{
-		{Phase: "load", Operations: 1000, Seconds: 1, CPU: map[string]float64{"etcd": 0.5, "load": 0.1}, Others: 1, Writes: map[string]int{writesTxn: 10, writesEvent: 2000}, Bytes: 100_000},
-		{Phase: "load", Operations: 3000, Seconds: 3, CPU: map[string]float64{"etcd": 0.3, "load": 0.1}, Others: 0, Writes: map[string]int{writesTxn: 30, writesEvent: 2000}, Bytes: 100_000},
+		{Phase: "load", Operations: 1000, Seconds: 1, CPU: map[string]float64{"etcd": 0.5, "load": 0.1}, Others: 1,
+			Writes: map[string]int{writesTxn: 10, writesEvent: 2000}, Bytes: 100_000},
+		{Phase: "load", Operations: 3000, Seconds: 3, CPU: map[string]float64{"etcd": 0.3, "load": 0.1}, Others: 0,
+			Writes: map[string]int{writesTxn: 30, writesEvent: 2000}, Bytes: 100_000},
 	}
 	r.Note("a note")
 	r.Audits = []Audit{{Revision: 12, WorkersLeased: 3, Violations: 1, First: []string{"revision 9: CAPACITY: too much"}}}
@@ -152,7 +157,8 @@ toy: nothing
 
 func TestNumberWidth(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 0.0012: "0.0012", 0.5: "0.500", 9.994: "9.99", 99.94: "99.9", 123.4: "123", 147_000: "147000", 2.5e6: "2.5M", 1e9: "1000.0M",
+		0: "0", 0.0012: "0.0012", 0.5: "0.500", 9.994: "9.99", 99.94: "99.9", 123.4: "123", 147_000: "147000", 2.5e6: "2.5M",
+		1e9: "1000.0M",
 	} {
 		if got := number(v); got != want || len(got) > 7 {
 			t.Errorf("%v: %q, want %q", v, got, want)

@@ -11,7 +11,8 @@ import (
 
 // costKinds are the columns of the table of processor times.
 var costKinds = []struct{ kind, title string }{
-	{"etcd", "etcd"}, {model.ServiceRegistry, "reg."}, {model.ServiceExecutorState, "ex-st."}, {model.ServiceAssigner, "assig."},
+	{"etcd", "etcd"}, {model.ServiceRegistry, "reg."}, {model.ServiceExecutorState, "ex-st."},
+	{model.ServiceAssigner, "assig."},
 	{model.ServiceGateway, "gatew."}, {kindSim, "sim"}, {kindLoad, "load"},
 }
 
@@ -59,7 +60,8 @@ func (r *Result) write(out io.Writer) error {
 		fmt.Fprintf(w, "  FAILED: %s\n", r.Error)
 	}
 	for _, a := range r.Audits {
-		fmt.Fprintf(w, "  audit: %d violations in %d revisions, %d workers leased\n", a.Violations, a.Revision, a.WorkersLeased)
+		fmt.Fprintf(w, "  audit: %d violations in %d revisions, %d workers leased\n", a.Violations, a.Revision,
+			a.WorkersLeased)
 		for _, v := range a.First {
 			fmt.Fprintf(w, "    %s\n", v)
 		}
@@ -71,7 +73,8 @@ func (r *Result) write(out io.Writer) error {
 func (r *Result) figures() [][]string {
 	rows := [][]string{{"figure", "unit", "n", "median", "p99", "min", "max", "ratio", "baseline"}}
 	for _, f := range r.Figures {
-		row := []string{f.Name, f.Unit, fmt.Sprint(f.N), number(f.Median), number(f.P99), number(f.Min), number(f.Max), number(f.Ratio), f.Against}
+		row := []string{f.Name, f.Unit, fmt.Sprint(f.N), number(f.Median), number(f.P99), number(f.Min), number(f.Max),
+			number(f.Ratio), f.Against}
 		if f.Against == "" {
 			row[7] = ""
 		}

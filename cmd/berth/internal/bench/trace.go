@@ -36,7 +36,8 @@ func playTrace(ctx context.Context, w *World) error {
 	}
 	file := filepath.Join(w.site.dir, "trace.json")
 	player := exec.CommandContext(ctx, w.site.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
-		"--gateway", strings.Join(w.site.gateways, ","), "--agents-gateway", strings.Join(w.site.agentsGateways, ","), "--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
+		"--gateway", strings.Join(w.site.gateways, ","), "--agents-gateway", strings.Join(w.site.agentsGateways, ","),
+		"--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
 	player.Stderr = r.Status
 	var report replay.Report
 	cost, err := w.cost(ctx, "a worker of the trace", func() (int, error) {
@@ -62,10 +63,12 @@ func playTrace(ctx context.Context, w *World) error {
 	}
 	thousands := float64(report.WorkersRunning) / 1000
 	r.Note("%d batches with %d workers on %d executors; %d granted, %d withdrawn, %d waiting; %d workers ran",
-		report.Batches, report.Workers, report.Executors, report.Granted, report.Withdrawn, report.Waiting, report.WorkersRunning)
+		report.Batches, report.Workers, report.Executors, report.Granted, report.Withdrawn, report.Waiting,
+		report.WorkersRunning)
 	r.Note("sim is the replay: callers, executors and an audit")
 	r.Add(Figure{Name: "first request to last change", Unit: "s", Samples: []float64{report.Seconds}})
-	r.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds}, Against: puts64})
+	r.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds},
+		Against: puts64})
 	r.Add(Figure{Name: "services, of 1,000 workers", Unit: "s", Samples: []float64{sum / thousands}})
 	r.Add(Figure{Name: "etcd, of 1,000 workers", Unit: "s", Samples: []float64{cost.CPU["etcd"] / thousands}})
 	return nil

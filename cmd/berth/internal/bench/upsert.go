@@ -19,7 +19,8 @@ var upsert = Workload{
 				ratio = 1 // one transaction carries many requests
 			}
 			etcd := w.puts(n)
-			berth := series{name: fmt.Sprintf("berth, %d callers", n), callers: n, do: ask, against: etcd.name, target: &Target{Of: Ratio, AtLeast: ratio}}
+			berth := series{name: fmt.Sprintf("berth, %d callers", n), callers: n, do: ask, against: etcd.name,
+				target: &Target{Of: Ratio, AtLeast: ratio}}
 			if err := w.repeat(ctx, etcd, berth); err != nil {
 				return err
 			}

@@ -172,11 +172,12 @@ func (b *besideQueued) explainAny(ctx context.Context) error {
 // of the SKU is large enough for them.
 func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
 	keys := make([]client.Key, n)
-	l, err := w.load(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), 256, bounds{most: n}, func(ctx context.Context, _, i int) error {
-		b := queuedBatch(w.Job(i%queuedJobs), w.run.stage(), w.SKU(sku), i%groups)
-		keys[i] = b.Key()
-		return w.Ask(ctx, b)
-	})
+	l, err := w.load(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), 256, bounds{most: n},
+		func(ctx context.Context, _, i int) error {
+			b := queuedBatch(w.Job(i%queuedJobs), w.run.stage(), w.SKU(sku), i%groups)
+			keys[i] = b.Key()
+			return w.Ask(ctx, b)
+		})
 	w.run.Say("%d reservations queued at %.0f a second", n, l.Rate())
 	return keys, err
 }

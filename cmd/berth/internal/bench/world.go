@@ -58,7 +58,8 @@ func (r *Run) World(ctx context.Context, s setup, do func(ctx context.Context, w
 	if err != nil {
 		return err
 	}
-	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs), jobs: map[string]bool{}, stopTail: func() error { return nil }}
+	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs),
+		jobs: map[string]bool{}, stopTail: func() error { return nil }}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if w.Client, err = client.Dial(site.gateways); err != nil {
 		return err
@@ -133,7 +134,8 @@ func (w *World) SKU(name string) string { return w.Prefix + name }
 func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
 	began := time.Now()
 	sim := child.New("sim-"+name, w.site.binary, w.site.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
-		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways", strings.Join(w.site.agentsGateways, ","), "--log-level", "warn")
+		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways",
+		strings.Join(w.site.agentsGateways, ","), "--log-level", "warn")
 	w.sims = append(w.sims, sim)
 	if err := sim.Start(ctx, "--listen"); err != nil {
 		return err

@@ -62,7 +62,8 @@ func flagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		if c, ok := invalid.GetFlag().Value.(*choice); ok {
-			return fmt.Errorf("--%s must be one of %s, got %q", invalid.GetFlag().Name, strings.Join(c.list, ", "), invalid.GetValue())
+			return fmt.Errorf("--%s must be one of %s, got %q", invalid.GetFlag().Name, strings.Join(c.list, ", "),
+				invalid.GetValue())
 		}
 	}
 	return process.FlagError(err)

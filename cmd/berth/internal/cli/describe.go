@@ -59,7 +59,8 @@ func (a *app) describeExecutor() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, err := whole(&berthv1.ListAssignmentsRequest{Executor: args[0], PageSize: pageSize}, (*client.Client).AssignmentsPage)(c, ctx)
+				list, err := whole(&berthv1.ListAssignmentsRequest{Executor: args[0], PageSize: pageSize},
+					(*client.Client).AssignmentsPage)(c, ctx)
 				if err != nil {
 					return err
 				}

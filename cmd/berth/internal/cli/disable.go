@@ -68,7 +68,8 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 	})
 	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
 	holdFlags(cmd, &lasts, &until, &reason)
-	cmd.Flags().StringVar(&request, "request", "", "name of the request, for berth enable; repeating it changes nothing (default: a random name)")
+	cmd.Flags().StringVar(&request, "request", "",
+		"name of the request, for berth enable; repeating it changes nothing (default: a random name)")
 	return cmd
 }
 
@@ -84,7 +85,8 @@ func notRegistered(unknown []string) error {
 	if more := len(unknown) - maxListed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor is registered as %s; the request applies when one registers", names)
+	return fault.New(fault.NotFound, fault.ReasonNotFound,
+		"no executor is registered as %s; the request applies when one registers", names)
 }
 
 // holdFlags adds the flags for the duration and the reason of a request.

@@ -55,9 +55,12 @@ another check FAILs, and with 0 otherwise.`,
 	}, doctor.Patience, "maximum time for the answer of each gateway, etcd member and listener")
 	flags := cmd.Flags()
 	outputFlag(flags, &output, "table", "json")
-	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil, "addresses in the --gateways of agents, host:port (default: the default port)")
-	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil, "addresses in the --gateways of services, host:port (default: the default port)")
-	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil, "etcd endpoints to check, host:port or https://host:port for TLS (default: none)")
+	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil,
+		"addresses in the --gateways of agents, host:port (default: the default port)")
+	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil,
+		"addresses in the --gateways of services, host:port (default: the default port)")
+	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil,
+		"etcd endpoints to check, host:port or https://host:port for TLS (default: none)")
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to gateways and etcd")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
 	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that must have signed their certificates")

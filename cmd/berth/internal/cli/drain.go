@@ -66,7 +66,8 @@ code 3); the others are drained.`,
 
 // drainEach drains executors one after another, and skips unknown ones. It returns those that
 // it drained, and the first error.
-func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string, body *berthv1.DrainExecutorRequest) (drained []*berthv1.Executor, rejected error) {
+func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string,
+	body *berthv1.DrainExecutorRequest) (drained []*berthv1.Executor, rejected error) {
 	for _, id := range ids {
 		body.Id = id
 		e, err := a.drainOne(ctx, c, body)
@@ -84,14 +85,16 @@ func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string, bod
 	return drained, rejected
 }
 
-func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
+func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.DrainExecutorRequest) (*berthv1.Executor,
+	error) {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	return c.Drain(ctx, body)
 }
 
 // untilEmpty polls executors until no worker is left on any, and prints each change.
-func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor, over <-chan time.Time) error {
+func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor,
+	over <-chan time.Time) error {
 	tick := time.NewTicker(a.every)
 	defer tick.Stop()
 	for {

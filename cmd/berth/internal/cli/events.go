@@ -43,7 +43,8 @@ one line with its cursor. To continue after an event, pass its cursor in --since
 		},
 	})
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for further events")
-	cmd.Flags().StringVar(&since, "since", "", "cursor of the last event seen (default: begin with the oldest stored event)")
+	cmd.Flags().StringVar(&since, "since", "",
+		"cursor of the last event seen (default: begin with the oldest stored event)")
 	outputFlag(cmd.Flags(), &output, "table", "json")
 	return cmd
 }

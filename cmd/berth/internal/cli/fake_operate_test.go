@@ -18,7 +18,8 @@ import (
 // The fake's methods for operators. One worker fits on an executor.
 
 func notReady() error {
-	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry waits to be told that all have asked again")
+	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
+		"the registry waits to be told that all have asked again")
 }
 
 func (f *fake) executor(id string) *berthv1.Executor {
@@ -55,7 +56,8 @@ func (f *fake) CancelWorkers(_ context.Context, q *berthv1.CancelWorkersRequest)
 	return answer, nil
 }
 
-func (f *fake) FlushReservations(_ context.Context, q *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer, error) {
+func (f *fake) FlushReservations(_ context.Context, q *berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer,
+	error) {
 	return f.cancelWhere(func(r *berthv1.Reservation) bool {
 		return r.State == berthv1.Reservation_QUEUED && (q.Job == r.Job || q.Group == "g-7f3a")
 	}), nil
@@ -68,12 +70,14 @@ func (f *fake) MarkReady(context.Context, *berthv1.MarkReadyRequest) (*berthv1.M
 	return &berthv1.MarkReadyAnswer{ReadySince: timestamppb.New(f.now)}, nil
 }
 
-func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation,
+	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.find(q.Job, q.Stage, q.Name)
 	if r == nil {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s/%s/%s", q.Job, q.Stage, q.Name)
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s/%s/%s", q.Job, q.Stage,
+			q.Name)
 	}
 	e := &berthv1.Explanation{
 		Reservation: proto.CloneOf(r), Position: r.Position, Needed: r.Count, Reason: r.GetReason(), Message: r.GetMessage(),
@@ -127,12 +131,14 @@ func (f *fake) fit(e *berthv1.Explanation) {
 	e.Missing, e.ExecutorRevision = e.Needed-e.Fitting, f.revision
 }
 
-func (f *fake) DisableExecutors(_ context.Context, q *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
+func (f *fake) DisableExecutors(_ context.Context,
+	q *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &berthv1.DisableExecutorsAnswer{RequestId: q.RequestId}
 	for _, e := range f.chosen(q.Selector) {
-		e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: q.RequestId, Reason: q.Reason, ExpireTime: q.ExpireTime})
+		e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: q.RequestId, Reason: q.Reason,
+			ExpireTime: q.ExpireTime})
 		answer.Executors++
 	}
 	for _, id := range q.GetSelector().GetIds() {
@@ -153,7 +159,8 @@ func (f *fake) chosen(s *berthv1.ExecutorSelector) []*berthv1.Executor {
 	return list
 }
 
-func (f *fake) EnableExecutors(_ context.Context, q *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
+func (f *fake) EnableExecutors(_ context.Context, q *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer,
+	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	undone := map[string]bool{}
@@ -179,12 +186,14 @@ func (f *fake) DrainExecutor(_ context.Context, q *berthv1.DrainExecutorRequest)
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 	}
 	e.Draining = true
-	e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: "drain-of-" + q.Id, Reason: q.Reason, ExpireTime: q.ExpireTime})
+	e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: "drain-of-" + q.Id, Reason: q.Reason,
+		ExpireTime: q.ExpireTime})
 	return proto.CloneOf(e), nil
 }
 
 // ClearQuarantine clears the given workers without a check.
-func (f *fake) ClearQuarantine(_ context.Context, q *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
+func (f *fake) ClearQuarantine(_ context.Context, q *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer,
+	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &berthv1.ClearQuarantineAnswer{}
@@ -282,7 +291,8 @@ func (f *fake) GetUsage(_ context.Context, q *berthv1.GetUsageRequest) (*berthv1
 	}
 	for _, r := range f.reservations {
 		sku := r.GetConstraints().GetSku()
-		if r.State == berthv1.Reservation_QUEUED && sku != "" && !slices.ContainsFunc(f.skus, func(s *berthv1.Sku) bool { return s.Name == sku }) {
+		if r.State == berthv1.Reservation_QUEUED && sku != "" &&
+			!slices.ContainsFunc(f.skus, func(s *berthv1.Sku) bool { return s.Name == sku }) {
 			answer.Unmapped = append(answer.Unmapped, &berthv1.UnmappedDemand{
 				Group: "g-7f3a", Constraints: r.Constraints, Reservations: 1, Workers: r.Count,
 				Reason: string(fault.ReasonNoMatchingSKU), Message: fmt.Sprintf("no SKU is named %s", sku),

@@ -189,8 +189,9 @@ func (f *fake) place() {
 
 func (f *fake) tell(kind berthv1.Event_Kind, r *berthv1.Reservation, count int32, workers ...*berthv1.EventWorker) {
 	f.events = append(f.events, &berthv1.Event{
-		Cursor: fmt.Sprintf("%d.%d", f.revision, len(f.events)), Revision: f.revision, Kind: kind, Time: timestamppb.New(f.now),
-		Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Count: count, Workers: workers,
+		Cursor: fmt.Sprintf("%d.%d", f.revision, len(f.events)), Revision: f.revision, Kind: kind,
+		Time: timestamppb.New(f.now),
+		Job:  r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Count: count, Workers: workers,
 	})
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -210,7 +211,8 @@ func (f *fake) grant(job, stage, name string) {
 		e.Workers++
 		e.Used = map[string]int64{"slots": 1, "cpu": 2000, "memory": 4 << 30}
 		f.assignments = append(f.assignments, &berthv1.Assignment{
-			Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Epoch: r.Epoch, Index: workerID.Index, Number: workerID.Number,
+			Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Epoch: r.Epoch, Index: workerID.Index,
+			Number:   workerID.Number,
 			Executor: e.Id, State: berthv1.Assignment_RUNNING, Since: timestamppb.New(f.now), Attempts: 1,
 		})
 		f.tell(berthv1.Event_WORKER_RUNNING, r, 1, &berthv1.EventWorker{
@@ -245,7 +247,8 @@ func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.Cance
 	return &berthv1.CancelAnswer{Cancelled: count}
 }
 
-func (f *fake) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+func (f *fake) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
+	error) {
 	return f.cancelWhere(func(r *berthv1.Reservation) bool {
 		return r.Job == q.Job && r.Stage == q.Stage && r.Name == q.Name
 	}), nil
@@ -271,11 +274,13 @@ func page[T proto.Message](list []T, token string, match func(T) bool) (items []
 	return all[from:to], next
 }
 
-func (f *fake) ListReservations(_ context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+func (f *fake) ListReservations(_ context.Context,
+	q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items, next := page(f.reservations, q.PageToken, func(r *berthv1.Reservation) bool {
-		return (q.Job == "" || q.Job == r.Job) && (q.Stage == "" || q.Stage == r.Stage) && (q.State == 0 || q.State == r.State)
+		return (q.Job == "" || q.Job == r.Job) && (q.Stage == "" || q.Stage == r.Stage) &&
+			(q.State == 0 || q.State == r.State)
 	})
 	for _, r := range items {
 		r.Workers = nil
@@ -325,11 +330,13 @@ func (f *fake) GetExecutor(_ context.Context, q *berthv1.GetExecutorRequest) (*b
 	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 }
 
-func (f *fake) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+func (f *fake) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
+	error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items, next := page(f.assignments, q.PageToken, func(a *berthv1.Assignment) bool {
-		return (q.Job == "" || q.Job == a.Job) && (q.Executor == "" || q.Executor == a.Executor) && (q.State == 0 || q.State == a.State)
+		return (q.Job == "" || q.Job == a.Job) && (q.Executor == "" || q.Executor == a.Executor) &&
+			(q.State == 0 || q.State == a.State)
 	})
 	return &berthv1.ListAssignmentsAnswer{Assignments: items, NextPageToken: next, Revision: f.revision}, nil
 }
@@ -358,12 +365,14 @@ func (f *fake) Resign(_ context.Context, q *berthv1.ResignRequest) (*berthv1.Res
 		}
 		return answer, nil
 	}
-	return nil, fault.BadField(fault.ReasonInvalid, "service", "must be one of registry, executor-state, assigner, got %q", q.Service)
+	return nil, fault.BadField(fault.ReasonInvalid, "service",
+		"must be one of registry, executor-state, assigner, got %q", q.Service)
 }
 
 func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	if q.Since == "1.0" {
-		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "events before cursor 101.0 are no longer kept").With("cursor", "101.0")
+		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted,
+			"events before cursor 101.0 are no longer kept").With("cursor", "101.0")
 	}
 	passed := q.Since == ""
 	for next := 0; ; {

@@ -36,7 +36,8 @@ func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage strin
 		address = defaultGateway
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.flags.gateway, "gateway", address, "gateway addresses, HOST:PORT[,HOST:PORT…] or http:// URLs; or set BERTH_GATEWAY")
+	flags.StringVar(&a.flags.gateway, "gateway", address,
+		"gateway addresses, HOST:PORT[,HOST:PORT…] or http:// URLs; or set BERTH_GATEWAY")
 	flags.DurationVar(&timeout, "timeout", timeout, usage)
 	prior := cmd.PersistentPreRunE
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {

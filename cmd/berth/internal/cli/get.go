@@ -26,7 +26,8 @@ type view struct {
 
 // viewOf returns a view. Its table shows the result of list for the answer of fetch.
 func viewOf[M proto.Message, L any](
-	empty string, fetch func(*client.Client, context.Context) (M, error), list func(M) L, table func(L, time.Time, bool) *show.Table,
+	empty string, fetch func(*client.Client, context.Context) (M, error), list func(M) L,
+	table func(L, time.Time, bool) *show.Table,
 ) view {
 	return view{
 		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return fetch(c, ctx) },

@@ -20,7 +20,8 @@ func (a *app) kind(flags *getFlags, v view, name, short string, aliases ...strin
 
 func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListReservationsRequest{PageSize: pageSize}
-	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage), (*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
+	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
+		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]", "List reservations, or show one", "reservation")
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -54,7 +55,8 @@ fails with exit code 4, because the registry knows only a part of the queues.`
 
 func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListAssignmentsRequest{PageSize: pageSize}
-	v := viewOf("No assignments.", whole(request, (*client.Client).AssignmentsPage), (*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments)
+	v := viewOf("No assignments.", whole(request, (*client.Client).AssignmentsPage),
+		(*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments)
 	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment")
 	cmd.Flags().StringVar(&request.Job, "job", "", "only workers of this job")
 	cmd.Flags().StringVar(&request.Executor, "executor", "", "only workers on this executor")
@@ -64,7 +66,8 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 
 func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListExecutorsRequest{PageSize: pageSize}
-	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage), (*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
+	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),
+		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	cmd := a.kind(flags, all, "executors [ID]", "List executors, or show one", "executor")
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -68,7 +68,8 @@ func (l *live) interrupted() int {
 
 func (f *fake) upsert(t *testing.T, r *berthv1.Reservation, id string) {
 	t.Helper()
-	if _, err := f.UpsertReservation(t.Context(), &berthv1.UpsertReservationRequest{Reservation: r, RequestId: id}); err != nil {
+	if _, err := f.UpsertReservation(t.Context(), &berthv1.UpsertReservationRequest{Reservation: r,
+		RequestId: id}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -182,12 +183,14 @@ func TestEventsFollow(t *testing.T) {
 // If no gateway answers, the command prints one notice at once, and an error with a hint at the end.
 func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	address := porttest.Hold(t)
-	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"events", "a", "-f"}, {"get", "reservations", "-w"}, {"describe", "a/b"}, {"cancel", "a"}} {
+	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"events", "a", "-f"},
+		{"get", "reservations", "-w"}, {"describe", "a/b"}, {"cancel", "a"}} {
 		// If the timeout passes before the first connection attempt fails, the error is
 		// another one: the test repeats with more time.
 		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
 			var out, stderr bytes.Buffer
-			root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+			root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" },
+				Now: time.Now})
 			code := Run(t.Context(), root, append(args, "--gateway", address, "--timeout", timeout.String()))
 			lines := strings.Split(stderr.String(), "\n")
 			if code == rpc.ExitUnavailable && out.Len() == 0 && len(lines) == 4 &&
@@ -212,7 +215,8 @@ func TestDoctorWithoutAGateway(t *testing.T) {
 	var out, stderr bytes.Buffer
 	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
 	code := Run(t.Context(), root, []string{"doctor", "--gateway", nobody, "--timeout", "200ms"})
-	if code != rpc.ExitUnavailable || !strings.Contains(out.String(), nobody+" does not answer: ") || stderr.String() != "berth: 1 of 4 checks failed\n" {
+	if code != rpc.ExitUnavailable || !strings.Contains(out.String(), nobody+" does not answer: ") ||
+		stderr.String() != "berth: 1 of 4 checks failed\n" {
 		t.Errorf("exit %d:\n%s%s", code, &out, &stderr)
 	}
 }
@@ -220,7 +224,8 @@ func TestDoctorWithoutAGateway(t *testing.T) {
 func TestBadGateway(t *testing.T) {
 	var out, stderr bytes.Buffer
 	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "nowhere" }, Now: time.Now})
-	if code := Run(t.Context(), root, []string{"get", "leaders"}); code != rpc.ExitUsage || !strings.Contains(stderr.String(), `"nowhere"`) {
+	if code := Run(t.Context(), root, []string{"get", "leaders"}); code != rpc.ExitUsage ||
+		!strings.Contains(stderr.String(), `"nowhere"`) {
 		t.Errorf("exit %d: %s", code, &stderr)
 	}
 }
@@ -254,12 +259,15 @@ func TestAddedCommands(t *testing.T) {
 		want string
 	}{
 		{"a plain error", []string{"other"}, errors.New("it\nbroke"), rpc.ExitFailed, "berth: it broke\n"},
-		{"a fault", []string{"other"}, fault.New(fault.NotFound, fault.ReasonNotFound, "no such thing"), rpc.ExitNotFound, "berth: no such thing (NOT_FOUND)\n"},
-		{"wrong arguments", []string{"other", "x"}, nil, rpc.ExitUsage, "berth: unexpected argument \"x\"; usage: berth other\n  hint: see 'berth other --help'\n"},
+		{"a fault", []string{"other"}, fault.New(fault.NotFound, fault.ReasonNotFound, "no such thing"), rpc.ExitNotFound,
+			"berth: no such thing (NOT_FOUND)\n"},
+		{"wrong arguments", []string{"other", "x"}, nil, rpc.ExitUsage,
+			"berth: unexpected argument \"x\"; usage: berth other\n  hint: see 'berth other --help'\n"},
 	} {
 		var stderr bytes.Buffer
 		root := New(Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
-		root.AddCommand(&cobra.Command{Use: "other", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return c.err }})
+		root.AddCommand(&cobra.Command{Use: "other", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return c.err }})
 		if code := Run(t.Context(), root, c.args); code != c.code || stderr.String() != c.want {
 			t.Errorf("%s: exit %d, %q", c.name, code, stderr.String())
 		}

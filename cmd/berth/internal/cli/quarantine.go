@@ -44,7 +44,8 @@ workers.`,
 					if _, err := io.WriteString(a.Out, show.Assignments(workers, a.Now(), false).String()); err != nil {
 						return err
 					}
-					return fault.New(fault.Precondition, "", "nothing was cleared: a worker that still runs would share its resources with new workers on %s; if none of these runs, repeat the command with --yes", args[0])
+					return fault.New(fault.Precondition, "",
+						"nothing was cleared: a worker that still runs would share its resources with new workers on %s; if none of these runs, repeat the command with --yes", args[0])
 				}
 				count, err := c.ClearQuarantine(ctx, args[0], workers...)
 				if err != nil {

@@ -67,7 +67,8 @@ func pipeline(t *testing.T, f *fake, line string) string {
 	}
 	var out strings.Builder
 	for command := range strings.SplitSeq(line, " | ") {
-		if from, to, found := strings.Cut(strings.TrimPrefix(command, "sed s/"), "/"); found && strings.HasPrefix(command, "sed ") {
+		if from, to, found := strings.Cut(strings.TrimPrefix(command, "sed s/"), "/"); found &&
+			strings.HasPrefix(command, "sed ") {
 			stdin = bytes.ReplaceAll(stdin, []byte(from), []byte(strings.TrimSuffix(to, "/")))
 			continue
 		}
@@ -167,11 +168,14 @@ func (f *fake) do(t *testing.T, words []string) {
 			{
 				Service: "registry", Leader: "registry-0", Address: "10.0.0.1:7101", Term: 42, Since: timestamppb.New(f.now),
 				Replicas: []*berthv1.Replica{
-					{Id: "registry-1", Address: "10.0.0.2:7101", Role: berthv1.Replica_STANDBY, Revision: 99, Behind: 1, Version: "v0.1.0"},
-					{Id: "registry-0", Address: "10.0.0.1:7101", Role: berthv1.Replica_LEADER, Revision: 100, Version: "v0.1.0", Renewed: timestamppb.New(f.now)},
+					{Id: "registry-1", Address: "10.0.0.2:7101", Role: berthv1.Replica_STANDBY, Revision: 99, Behind: 1,
+						Version: "v0.1.0"},
+					{Id: "registry-0", Address: "10.0.0.1:7101", Role: berthv1.Replica_LEADER, Revision: 100, Version: "v0.1.0",
+						Renewed: timestamppb.New(f.now)},
 				},
 			},
-			{Service: "assigner", Replicas: []*berthv1.Replica{{Id: "assigner-0", Address: "10.0.0.1:7103", Role: berthv1.Replica_UNREACHABLE}}},
+			{Service: "assigner", Replicas: []*berthv1.Replica{{Id: "assigner-0", Address: "10.0.0.1:7103",
+				Role: berthv1.Replica_UNREACHABLE}}},
 		}
 		f.mu.Unlock()
 	default:

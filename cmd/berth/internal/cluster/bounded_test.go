@@ -22,7 +22,8 @@ func TestABoundedClusterKeepsLittleHistory(t *testing.T) {
 		if got := registryConfig.MaxEnded == maxEnded; got != bounded {
 			t.Errorf("bounded %v: the registry keeps %d ended versions", bounded, registryConfig.MaxEnded)
 		}
-		if !bounded && (registryConfig.EventMaxBytes != defaults.EventMaxBytes || registryConfig.MaxEnded != 0 || member.History != "") {
+		if !bounded && (registryConfig.EventMaxBytes != defaults.EventMaxBytes || registryConfig.MaxEnded != 0 ||
+			member.History != "") {
 			t.Errorf("not bounded: %+v and %+v", registryConfig, member)
 		}
 	}

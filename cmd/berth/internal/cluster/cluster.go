@@ -80,7 +80,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	}
 	c.dir = dir
 	const anyPort = "127.0.0.1:0"
-	config.AgentsListen, config.InternalListen = cmp.Or(config.AgentsListen, anyPort), cmp.Or(config.InternalListen, anyPort)
+	config.AgentsListen, config.InternalListen = cmp.Or(config.AgentsListen, anyPort),
+		cmp.Or(config.InternalListen, anyPort)
 	for _, address := range []*string{&config.Listen, &config.AgentsListen, &config.InternalListen} {
 		var err error
 		if *address, err = c.choosePort(*address); err != nil {
@@ -112,7 +113,8 @@ func (config Config) member() embedded.Member {
 // service returns the common configuration of all services.
 func (config Config) service(etcd string) process.Service {
 	service := process.ServiceDefaults(0, 0)
-	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{etcd}, []string{config.InternalListen}, config.LogFormat, config.LogLevel
+	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{etcd},
+		[]string{config.InternalListen}, config.LogFormat, config.LogLevel
 	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
 	if config.Bounded {
 		service.EventMaxBytes = maxEventBytes
@@ -148,7 +150,8 @@ func (c *Cluster) start(config Config) error {
 	}
 	front := gateway.DefaultConfig()
 	front.Listen, front.AgentsListen, front.InternalListen = config.Listen, config.AgentsListen, config.InternalListen
-	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = service.Etcd, config.LogFormat, config.LogLevel, config.Tracing
+	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = service.Etcd, config.LogFormat, config.LogLevel,
+		config.Tracing
 	for name, part := range map[string]*[]string{
 		"registry": &front.Registry, "executor-state": &front.ExecutorState, "assigner": &front.Assigner,
 	} {
@@ -166,7 +169,8 @@ func (c *Cluster) start(config Config) error {
 }
 
 // run starts a part and waits until it listens. It returns its addresses.
-func (c *Cluster) run(name string, part func(context.Context, func(process.Addresses)) error) (process.Addresses, error) {
+func (c *Cluster) run(name string, part func(context.Context, func(process.Addresses)) error) (process.Addresses,
+	error) {
 	bound := make(chan process.Addresses, 1)
 	failed := make(chan error, 1)
 	c.group.Go(name, func(ctx context.Context) error {

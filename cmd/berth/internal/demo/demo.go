@@ -124,7 +124,8 @@ func (d *demo) up(ctx context.Context) error {
 	}
 	d.client = d.fleet.Client()
 	for i := range agents {
-		if err := d.fleet.StartAgent(ctx, fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: slots, SKU: "small"}); err != nil {
+		if err := d.fleet.StartAgent(ctx, fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: slots,
+			SKU: "small"}); err != nil {
 			return errors.Join(err, d.fleet.Close())
 		}
 	}
@@ -161,7 +162,8 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("after the death of three leaders, backlog/large is still %s at position %d, epoch %d", waiting.GetState(), waiting.GetPosition(), waiting.GetEpoch())
+	d.say("after the death of three leaders, backlog/large is still %s at position %d, epoch %d", waiting.GetState(),
+		waiting.GetPosition(), waiting.GetEpoch())
 	if waiting.GetUid() != large.GetUid() {
 		return fmt.Errorf("the version of backlog/large changed to %s from %s", waiting.GetUid(), large.GetUid())
 	}
@@ -170,7 +172,8 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	d.say("cancelled backlog/holder to free its 10 slots")
-	if _, err := d.client.WaitFor(ctx, client.KeyOf(large), berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED); err != nil {
+	if _, err := d.client.WaitFor(ctx, client.KeyOf(large), berthv1.Reservation_ACTIVE,
+		berthv1.Reservation_COMPLETED); err != nil {
 		return err
 	}
 	d.say("backlog/large was granted as a whole %v after the cancel", time.Since(freed).Round(time.Millisecond))
@@ -215,7 +218,8 @@ func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservati
 }
 
 // request requests a batch and waits for one of the states, if any are given.
-func (d *demo) request(ctx context.Context, r *berthv1.Reservation, until ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
+func (d *demo) request(ctx context.Context, r *berthv1.Reservation,
+	until ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
 	answer, err := d.client.Reserve(ctx, r)
 	if err != nil {
 		return nil, err
@@ -228,7 +232,8 @@ func (d *demo) request(ctx context.Context, r *berthv1.Reservation, until ...ber
 	}
 	reached, err := d.client.WaitFor(ctx, client.KeyOf(r), until...)
 	if err != nil {
-		return nil, fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s did not become %s", client.KeyOf(r), until[0]).Because(err)
+		return nil, fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s did not become %s", client.KeyOf(r),
+			until[0]).Because(err)
 	}
 	return reached, nil
 }
@@ -240,7 +245,8 @@ func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv
 	if err != nil {
 		return err
 	}
-	d.say("%s/%s: %d workers %s after %v", r.GetJob(), r.GetStage(), r.GetCount(), reached.GetState(), time.Since(asked).Round(time.Millisecond))
+	d.say("%s/%s: %d workers %s after %v", r.GetJob(), r.GetStage(), r.GetCount(), reached.GetState(),
+		time.Since(asked).Round(time.Millisecond))
 	if failed := reached.GetWorkerCounts()["FAILED"]; failed > 0 {
 		return fmt.Errorf("%d workers of %s failed", failed, client.KeyOf(r))
 	}

@@ -36,8 +36,9 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	proof := d.batch("probe", service, 1, "true")
 	proof.Constraints = nil
 	until := map[string][]berthv1.Reservation_State{
-		model.ServiceExecutorState: {berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED},
-		model.ServiceAssigner:      {berthv1.Reservation_COMPLETED},
+		model.ServiceExecutorState: {berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE,
+			berthv1.Reservation_COMPLETED},
+		model.ServiceAssigner: {berthv1.Reservation_COMPLETED},
 	}[service]
 	d.say("kill -9 %s, which leads %s (term %d)", leader.Name, service, term)
 	killed := time.Now()
@@ -53,7 +54,8 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if newTerm <= term {
 		return fmt.Errorf("%s: the term is %d after %d", service, newTerm, term)
 	}
-	d.say("%s leads %s (term %d), which worked again %v after the kill", successor.Name, service, newTerm, gap.Round(time.Millisecond))
+	d.say("%s leads %s (term %d), which worked again %v after the kill", successor.Name, service, newTerm,
+		gap.Round(time.Millisecond))
 	d.failovers = append(d.failovers, failover{service, leader.Name, successor.Name, gap})
 	if err := d.fleet.Restart(ctx, leader); err != nil {
 		return err
@@ -92,7 +94,8 @@ func (d *demo) report(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		if r.GetState() == berthv1.Reservation_COMPLETED || r.GetState() == berthv1.Reservation_CANCELLED && r.GetWorkerCounts()["EVICTED"] == r.GetCount() {
+		if r.GetState() == berthv1.Reservation_COMPLETED || r.GetState() == berthv1.Reservation_CANCELLED &&
+			r.GetWorkerCounts()["EVICTED"] == r.GetCount() {
 			granted++
 		}
 	}

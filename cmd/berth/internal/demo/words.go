@@ -58,7 +58,8 @@ func documents(dir string) (files []string, count int, err error) {
 		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "--docs %s cannot be read", dir).Because(err)
 	}
 	if len(files) == 0 {
-		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "--docs %s contains no *.md file; run berth in a checkout, or set another directory", dir)
+		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid,
+			"--docs %s contains no *.md file; run berth in a checkout, or set another directory", dir)
 	}
 	slices.Sort(files)
 	return files, count, nil

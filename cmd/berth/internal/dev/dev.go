@@ -45,11 +45,13 @@ const stopTimeout = 20 * time.Second
 
 // Command returns `berth dev`.
 func Command() *cobra.Command {
-	defaults := Config{Listen: process.DefaultPublic, AgentsListen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
+	defaults := Config{Listen: process.DefaultPublic, AgentsListen: "127.0.0.1:0", InternalListen: "127.0.0.1:0",
+		Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
 	var cmd *cobra.Command
-	cmd = process.Command("dev", "Run a whole cluster in one process, with embedded etcd", defaults, func(ctx context.Context, config Config) error {
-		return run(ctx, config, cmd.OutOrStdout())
-	})
+	cmd = process.Command("dev", "Run a whole cluster in one process, with embedded etcd", defaults,
+		func(ctx context.Context, config Config) error {
+			return run(ctx, config, cmd.OutOrStdout())
+		})
 	return cmd
 }
 
@@ -106,8 +108,9 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 // cluster returns the configuration of etcd, the services and the gateway.
 func (config Config) cluster() cluster.Config {
 	return cluster.Config{
-		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen, InternalListen: config.InternalListen,
-		LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing, Bounded: true,
+		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen,
+		InternalListen: config.InternalListen,
+		LogFormat:      config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing, Bounded: true,
 	}
 }
 
@@ -128,11 +131,13 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 		}
 		detected[resource.Slots] = int64(config.Slots)
 		// For one developer on loopback: every command and variable is allowed.
-		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll}, AllowEnv: []string{agent.AllowAll}})
+		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll},
+			AllowEnv: []string{agent.AllowAll}})
 		if err != nil {
 			return err
 		}
-		if _, err := h.Add(agent.Config{ID: id, SKU: "host", Host: "localhost", Resources: detected, Driver: driver, Dir: dir}); err != nil {
+		if _, err := h.Add(agent.Config{ID: id, SKU: "host", Host: "localhost", Resources: detected, Driver: driver,
+			Dir: dir}); err != nil {
 			return err
 		}
 	}

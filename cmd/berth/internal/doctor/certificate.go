@@ -17,17 +17,20 @@ const expiresSoon = 14 * 24 * time.Hour
 // certificates returns one check for each bad certificate, and one for all others.
 func certificates(f Facts) []Check {
 	if !f.TLS {
-		return []Check{{Name: "certificates", Verdict: Skipped, Seen: "not checked", Do: "if the services use TLS, set --tls-cert, --tls-key and --tls-ca as they do"}}
+		return []Check{{Name: "certificates", Verdict: Skipped, Seen: "not checked",
+			Do: "if the services use TLS, set --tls-cert, --tls-key and --tls-ca as they do"}}
 	}
 	var checks []Check
 	rest := 0
 	var first Certificate
-	for _, c := range slices.SortedFunc(slices.Values(f.Certificates), func(a, b Certificate) int { return cmp.Compare(a.Of, b.Of) }) {
+	for _, c := range slices.SortedFunc(slices.Values(f.Certificates),
+		func(a, b Certificate) int { return cmp.Compare(a.Of, b.Of) }) {
 		left := c.NotAfter.Sub(f.Clock)
 		const do = "renew it, and restart the processes that use it"
 		switch {
 		case c.Error != "":
-			checks = append(checks, warn("certificates", "check that the process runs and serves with TLS", "%s: %s", c.Of, c.Error))
+			checks = append(checks, warn("certificates", "check that the process runs and serves with TLS", "%s: %s", c.Of,
+				c.Error))
 		case left <= 0:
 			checks = append(checks, fail("certificates", do, "%s: expired at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
 		case left < expiresSoon:
@@ -40,7 +43,8 @@ func certificates(f Facts) []Check {
 		}
 	}
 	if rest > 0 {
-		checks = append(checks, ok("certificates", "%s; the first expires at %s (%s)", plural(rest, "certificate"), first.NotAfter.UTC().Format(time.RFC3339), first.Of))
+		checks = append(checks, ok("certificates", "%s; the first expires at %s (%s)", plural(rest, "certificate"),
+			first.NotAfter.UTC().Format(time.RFC3339), first.Of))
 	}
 	return checks
 }

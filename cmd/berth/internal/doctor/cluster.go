@@ -25,11 +25,13 @@ func gateways(list []Gateway) []Check {
 	var checks []Check
 	for _, g := range list {
 		if g.Called != "" {
-			checks = append(checks, fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s", g.Address, g.Called, g.Error))
+			checks = append(checks, fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s",
+				g.Address, g.Called, g.Error))
 			continue
 		}
 		if g.Error != "" {
-			checks = append(checks, fail("gateway", "start it and check its log, or set another one with --gateway", "%s does not answer: %s", g.Address, g.Error))
+			checks = append(checks, fail("gateway", "start it and check its log, or set another one with --gateway",
+				"%s does not answer: %s", g.Address, g.Error))
 			continue
 		}
 		checks = append(checks, ok("gateway", "%s answers", g.Address))
@@ -45,7 +47,8 @@ func leadership(s *berthv1.ServiceLeadership) Check {
 	seen := fmt.Sprintf("%s leads in term %d", s.GetLeader(), s.GetTerm())
 	for _, r := range s.GetReplicas() {
 		if r.GetId() == s.GetLeader() && r.GetNow() != nil {
-			seen += fmt.Sprintf(" for %v, renewed %v ago", elapsed(s.GetSince().AsTime(), r.GetNow().AsTime()), elapsed(s.GetRenewed().AsTime(), r.GetNow().AsTime()))
+			seen += fmt.Sprintf(" for %v, renewed %v ago", elapsed(s.GetSince().AsTime(), r.GetNow().AsTime()),
+				elapsed(s.GetRenewed().AsTime(), r.GetNow().AsTime()))
 		}
 	}
 	return ok(s.GetService()+" leader", "%s", seen)
@@ -74,9 +77,11 @@ func replicas(s *berthv1.ServiceLeadership) Check {
 	all := len(s.GetReplicas())
 	switch {
 	case len(unreachable) > 0:
-		return warn(name, "restart them; remove addresses that are no longer in use from the options of the gateways", "%d of %d do not answer: %s", len(unreachable), all, strings.Join(unreachable, ", "))
+		return warn(name, "restart them; remove addresses that are no longer in use from the options of the gateways",
+			"%d of %d do not answer: %s", len(unreachable), all, strings.Join(unreachable, ", "))
 	case len(behind) > 0:
-		return warn(name, "check its processor time and its network to etcd: it can lead only after it has caught up", "behind: %s", strings.Join(behind, ", "))
+		return warn(name, "check its processor time and its network to etcd: it can lead only after it has caught up",
+			"behind: %s", strings.Join(behind, ", "))
 	case all < enough:
 		return warn(name, "run three replicas, so that one may fail while another is replaced", "only %d", all)
 	}
@@ -111,7 +116,8 @@ func readiness(f Facts) Check {
 	case f.ReadyError != "":
 		return fail("readiness", "see the registry's checks above", "not known: %s", f.ReadyError)
 	case !f.Ready:
-		return warn("readiness", "run berth mark-ready when all job services have repeated their requests", "the registry is not ready, and leases nothing")
+		return warn("readiness", "run berth mark-ready when all job services have repeated their requests",
+			"the registry is not ready, and leases nothing")
 	}
 	return ok("readiness", "the registry is ready")
 }

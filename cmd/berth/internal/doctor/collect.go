@@ -54,7 +54,8 @@ func Collect(ctx context.Context, gateways Gateways, config process.Common, pati
 	f.Clock = time.Now()
 	if security != nil {
 		f.TLS = true
-		f.askCertificates(ctx, slices.Concat(gateways.Public, gateways.Agents, gateways.Internal, encrypted(config.Etcd)), security)
+		f.askCertificates(ctx, slices.Concat(gateways.Public, gateways.Agents, gateways.Internal, encrypted(config.Etcd)),
+			security)
 		if c, has := own(config.TLSCert, security); has {
 			f.Certificates = append(f.Certificates, c)
 		}

@@ -41,7 +41,8 @@ func etcd(h *store.Health) []Check {
 		check.Verdict = Failure
 		return []Check{check}
 	}
-	return []Check{members(h.Members), quorum(h), alarms(h), space(h.Members), latency(h), lag(h.Members), etcdVersions(h.Members), compaction(h)}
+	return []Check{members(h.Members), quorum(h), alarms(h), space(h.Members), latency(h), lag(h.Members),
+		etcdVersions(h.Members), compaction(h)}
 }
 
 func members(list []store.Member) Check {
@@ -59,7 +60,8 @@ func members(list []store.Member) Check {
 		return warn("etcd members", "restart it with its data; if the data of a member is lost, remove the member and add a new one",
 			"%d of %d do not answer: %s", len(unreachable), len(list), strings.Join(unreachable, "; "))
 	case len(learners) > 0:
-		return warn("etcd members", "run etcdctl member promote when it has caught up", "not yet voting: %s", strings.Join(learners, ", "))
+		return warn("etcd members", "run etcdctl member promote when it has caught up", "not yet voting: %s",
+			strings.Join(learners, ", "))
 	}
 	return ok("etcd members", "%d, all answer", len(list))
 }
@@ -82,13 +84,16 @@ func quorum(h *store.Health) Check {
 	spare := up - (voters/2 + 1)
 	switch {
 	case h.ReadError != "":
-		return fail("etcd quorum", "start the missing members; without a quorum, calls wait and workers keep running", "%d of %d members answer, and a read fails: %s", up, voters, h.ReadError)
+		return fail("etcd quorum", "start the missing members; without a quorum, calls wait and workers keep running",
+			"%d of %d members answer, and a read fails: %s", up, voters, h.ReadError)
 	case leads == "":
 		return warn("etcd quorum", "run the command again: an election takes a second", "no member that answers leads")
 	case voters < enough:
-		return warn("etcd quorum", "run three members, so that one may fail", "%s leads; %s, none may fail", leads, plural(voters, "member"))
+		return warn("etcd quorum", "run three members, so that one may fail", "%s leads; %s, none may fail", leads,
+			plural(voters, "member"))
 	case spare <= 0:
-		return warn("etcd quorum", "first restart the missing members", "%s leads; if one more fails, nothing can be written", leads)
+		return warn("etcd quorum", "first restart the missing members",
+			"%s leads; if one more fails, nothing can be written", leads)
 	}
 	return ok("etcd quorum", "%s leads; %d more may fail", leads, spare)
 }
@@ -98,7 +103,8 @@ func alarms(h *store.Health) Check {
 	case slices.Contains(h.Alarms, "NOSPACE"):
 		return fail("etcd alarms", "compact, defragment each member, then run etcdctl alarm disarm (docs/how-to/runbooks/etcd.md#etcd-is-full)", "NOSPACE: etcd rejects writes, and no leader can be elected")
 	case len(h.Alarms) > 0:
-		return fail("etcd alarms", "replace the member whose data is damaged, then run etcdctl alarm disarm", "%s", strings.Join(h.Alarms, ", "))
+		return fail("etcd alarms", "replace the member whose data is damaged, then run etcdctl alarm disarm", "%s",
+			strings.Join(h.Alarms, ", "))
 	case h.ReadError != "":
 		return warn("etcd alarms", "see the quorum", "not known without a quorum")
 	}
@@ -115,7 +121,8 @@ func space(list []store.Member) Check {
 		}
 	}
 	if share < 0 {
-		return warn("etcd space", "compare etcdctl endpoint status with --quota-backend-bytes, or upgrade to etcd 3.6", "no member reports its quota")
+		return warn("etcd space", "compare etcdctl endpoint status with --quota-backend-bytes, or upgrade to etcd 3.6",
+			"no member reports its quota")
 	}
 	seen := fmt.Sprintf("%s uses %s of its quota of %s", nameOf(worst), size(worst.Size), size(worst.Quota))
 	if share < nearlyFull {
@@ -160,7 +167,8 @@ func lag(list []store.Member) Check {
 		}
 	}
 	if len(behind) > 0 {
-		return warn("etcd lag", "check its disk and network; do not rely on it before it has caught up", "behind: %s", strings.Join(behind, ", "))
+		return warn("etcd lag", "check its disk and network; do not rely on it before it has caught up", "behind: %s",
+			strings.Join(behind, ", "))
 	}
 	return ok("etcd lag", "no member is behind")
 }

@@ -18,7 +18,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func healthy() Facts {
 	f := Facts{Answered: true, Ready: true, TLS: true, Clock: noon}
 	for i := range 2 {
-		f.Gateways = append(f.Gateways, Gateway{Address: fmt.Sprintf("gateway-%d:8080", i), Asked: noon, Answered: noon.Add(time.Second), Now: noon.Add(time.Second / 2)})
+		f.Gateways = append(f.Gateways, Gateway{Address: fmt.Sprintf("gateway-%d:8080", i), Asked: noon,
+			Answered: noon.Add(time.Second), Now: noon.Add(time.Second / 2)})
 	}
 	for i, service := range []string{"registry", "executor-state", "assigner"} {
 		s := &berthv1.ServiceLeadership{
@@ -98,7 +99,8 @@ func TestProblems(t *testing.T) {
 			*f = Facts{Gateways: []Gateway{{Address: "g:1", Error: "refused"}}}
 		}, []string{"FAIL gateway: g:1", "SKIP etcd: not checked", "SKIP certificates: not checked"}},
 		{"a gateway that is called at another listener", func(f *Facts) {
-			f.Gateways[1] = Gateway{Address: "gateway-1:8082", Called: "--internal-listen", Error: "berth.v1.Leaders/ListLeaders is served on --listen"}
+			f.Gateways[1] = Gateway{Address: "gateway-1:8082", Called: "--internal-listen",
+				Error: "berth.v1.Leaders/ListLeaders is served on --listen"}
 		}, []string{"FAIL gateway: gateway-1:8082 is an address of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen -> set --gateway to an address of --listen"}},
 		{"agents that call the wrong listener", func(f *Facts) {
 			f.Listeners = []Listener{{Address: "gateway-0:8080", Want: agentsListen, Serves: publicListen}}
@@ -137,7 +139,8 @@ func TestProblems(t *testing.T) {
 				f.Findings = append(f.Findings, &berthv1.Finding{Kind: "QUARANTINED", Object: fmt.Sprintf("train/gpu/%d.1", i)})
 			}
 			f.Findings = append(f.Findings, &berthv1.Finding{Kind: "SERVICE_UNAVAILABLE", Object: "assigner"})
-		}, []string{"WARN findings: 5 QUARANTINED: train/gpu/0.1, train/gpu/1.1, train/gpu/2.1, … ->", "FAIL findings: 1 SERVICE_UNAVAILABLE: assigner ->"}},
+		}, []string{"WARN findings: 5 QUARANTINED: train/gpu/0.1, train/gpu/1.1, train/gpu/2.1, … ->",
+			"FAIL findings: 1 SERVICE_UNAVAILABLE: assigner ->"}},
 		{"findings without an answer", func(f *Facts) { f.FindingsError = "no answer" },
 			[]string{"FAIL findings: findings cannot be listed: no answer"}},
 		{"clocks apart", func(f *Facts) {
@@ -151,13 +154,16 @@ func TestProblems(t *testing.T) {
 		}, []string{"WARN clocks: no process reports its time"}},
 		{"a member of etcd does not answer", func(f *Facts) {
 			f.Etcd.Members[2] = store.Member{Name: "etcd-2", Endpoint: "10.1.0.2:2379", Error: "refused"}
-		}, []string{"WARN etcd members: 1 of 3 do not answer: etcd-2: refused", "WARN etcd quorum: etcd-1 leads; if one more fails, nothing can be written"}},
+		}, []string{"WARN etcd members: 1 of 3 do not answer: etcd-2: refused",
+			"WARN etcd quorum: etcd-1 leads; if one more fails, nothing can be written"}},
 		{"etcd has no quorum", func(f *Facts) {
 			for i := range 2 {
 				f.Etcd.Members[i] = store.Member{Name: fmt.Sprintf("etcd-%d", i), Error: "refused"}
 			}
 			f.Etcd.ReadError = "deadline exceeded"
-		}, []string{"WARN etcd members: 2 of 3", "FAIL etcd quorum: 1 of 3 members answer, and a read fails: deadline exceeded", "WARN etcd alarms: not known", "WARN etcd latency: not known"}},
+		}, []string{"WARN etcd members: 2 of 3",
+			"FAIL etcd quorum: 1 of 3 members answer, and a read fails: deadline exceeded", "WARN etcd alarms: not known",
+			"WARN etcd latency: not known"}},
 		{"no etcd at all", func(f *Facts) {
 			f.Etcd = &store.Health{Members: []store.Member{{Endpoint: "e:2379", Error: "refused"}}, ReadError: "refused"}
 		}, []string{"FAIL etcd members: 1 of 1 do not answer: e:2379: refused"}},
@@ -201,7 +207,8 @@ func TestProblems(t *testing.T) {
 		{"certificates", func(f *Facts) {
 			f.Certificates = append(f.Certificates, Certificate{Of: "b:1", NotAfter: noon.Add(-time.Hour)},
 				Certificate{Of: "c:1", NotAfter: noon.Add(time.Hour)}, Certificate{Of: "d:1", Error: "refused"})
-		}, []string{"FAIL certificates: b:1: expired at 2026-03-01T11:00:00Z", "WARN certificates: c:1: expires at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused"}},
+		}, []string{"FAIL certificates: b:1: expired at 2026-03-01T11:00:00Z",
+			"WARN certificates: c:1: expires at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := healthy()
@@ -209,7 +216,8 @@ func TestProblems(t *testing.T) {
 			checks := Evaluate(f)
 			got := strings.Split(strings.TrimSuffix(lines(checks, OK), "\n"), "\n")
 			if len(got) != len(c.want) {
-				t.Fatalf("got %d lines:\n%s\nwant %d:\n%s", len(got), strings.Join(got, "\n"), len(c.want), strings.Join(c.want, "\n"))
+				t.Fatalf("got %d lines:\n%s\nwant %d:\n%s", len(got), strings.Join(got, "\n"), len(c.want),
+					strings.Join(c.want, "\n"))
 			}
 			for i, want := range c.want {
 				if !strings.HasPrefix(got[i], want) {

@@ -31,14 +31,17 @@ func listeners(list []Listener) []Check {
 	const name = "listeners"
 	var checks []Check
 	var right []string
-	for _, l := range slices.SortedFunc(slices.Values(list), func(a, b Listener) int { return cmp.Compare(a.Address, b.Address) }) {
+	for _, l := range slices.SortedFunc(slices.Values(list),
+		func(a, b Listener) int { return cmp.Compare(a.Address, b.Address) }) {
 		do := "set an address of " + l.Want + " in the --gateways of " + callers[l.Want]
 		switch {
 		case l.Want != "" && l.Serves == "":
-			checks = append(checks, fail(name, do+", and check that a gateway runs there", "%s does not answer: %s", l.Address, l.Error))
+			checks = append(checks, fail(name, do+", and check that a gateway runs there", "%s does not answer: %s", l.Address,
+				l.Error))
 			continue
 		case l.Want != "" && l.Serves != l.Want:
-			checks = append(checks, fail(name, do, "%s is an address of %s, which rejects %s", l.Address, l.Serves, callers[l.Want]))
+			checks = append(checks, fail(name, do, "%s is an address of %s, which rejects %s", l.Address, l.Serves,
+				callers[l.Want]))
 			continue
 		case l.Want != "":
 			right = append(right, l.Address)
@@ -121,7 +124,8 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 	if security == nil {
 		return
 	}
-	anonymous := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // it receives no secret, and is not trusted
+	anonymous := &tls.Config{MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: true} //nolint:gosec // it receives no secret, and is not trusted
 	if l.Serves, _ = serves(ctx, patience, l.Address, anonymous); l.Serves != "" {
 		l.Anonymous = true
 		return
@@ -131,7 +135,8 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 
 // serves returns the option of the listener of a gateway at an address, or why none answers. It
 // calls a public method: other listeners reject it with an error that names their option.
-func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option, failure string) {
+func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option,
+	failure string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})

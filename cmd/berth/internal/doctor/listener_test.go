@@ -27,7 +27,8 @@ func run(t *testing.T, change func(*gateway.Config)) process.Addresses {
 	nobody := []string{porttest.Hold(t)}
 	config := gateway.DefaultConfig()
 	config.Listen, config.AgentsListen, config.InternalListen = ":0", ":0", ":0"
-	config.LogLevel, config.Etcd, config.Registry, config.ExecutorState, config.Assigner = "error", nobody, nobody, nobody, nobody
+	config.LogLevel, config.Etcd, config.Registry, config.ExecutorState, config.Assigner = "error", nobody, nobody,
+		nobody, nobody
 	change(&config)
 	ctx, stop := context.WithCancel(context.Background())
 	bound, ended := make(chan process.Addresses, 1), make(chan error, 1)
@@ -68,12 +69,17 @@ func TestListenersAreDistinguished(t *testing.T) {
 		want     string
 	}{
 		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Internal}}, "OK listeners: correct: "},
-		{Gateways{Agents: []string{g.Internal}, Internal: []string{g.Internal}}, "FAIL listeners: " + g.Internal + " is an address of --internal-listen, which rejects agents"},
-		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Agents}}, "FAIL listeners: " + g.Agents + " is an address of --agents-listen, which rejects the services"},
-		{Gateways{Agents: []string{g.Listen}, Internal: []string{g.Internal}}, "FAIL listeners: " + g.Listen + " is an address of --listen, which rejects agents"},
-		{Gateways{Agents: []string{g.Agents}, Internal: []string{silent}}, "FAIL listeners: " + silent + " does not answer: "},
+		{Gateways{Agents: []string{g.Internal}, Internal: []string{g.Internal}},
+			"FAIL listeners: " + g.Internal + " is an address of --internal-listen, which rejects agents"},
+		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Agents}},
+			"FAIL listeners: " + g.Agents + " is an address of --agents-listen, which rejects the services"},
+		{Gateways{Agents: []string{g.Listen}, Internal: []string{g.Internal}},
+			"FAIL listeners: " + g.Listen + " is an address of --listen, which rejects agents"},
+		{Gateways{Agents: []string{g.Agents}, Internal: []string{silent}},
+			"FAIL listeners: " + silent + " does not answer: "},
 	} {
-		if got := evaluated(t, c.gateways, process.Common{}); !strings.HasPrefix(got, c.want) || strings.Count(got, "\n") != 1 {
+		if got := evaluated(t, c.gateways, process.Common{}); !strings.HasPrefix(got, c.want) ||
+			strings.Count(got, "\n") != 1 {
 			t.Errorf("%+v:\n%swant %s", c.gateways, got, c.want)
 		}
 	}
@@ -81,7 +87,8 @@ func TestListenersAreDistinguished(t *testing.T) {
 	if err := f.askGateways(t.Context(), []string{g.Internal}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(gateways(f.Gateways), ""); !strings.Contains(got, "is an address of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen") {
+	if got := lines(gateways(f.Gateways), ""); !strings.Contains(got,
+		"is an address of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen") {
 		t.Errorf("a gateway at the wrong listener: %s", got)
 	}
 }
@@ -111,10 +118,14 @@ func TestAnOpenListenerIsFound(t *testing.T) {
 		change func(*gateway.Config)
 		want   []string
 	}{
-		"without TLS": {func(c *gateway.Config) { c.Insecure = true }, []string{"WARN listeners: %a (--agents-listen) answers without TLS", "WARN listeners: %i (--internal-listen) answers without TLS"}},
+		"without TLS": {func(c *gateway.Config) { c.Insecure = true },
+			[]string{"WARN listeners: %a (--agents-listen) answers without TLS",
+				"WARN listeners: %i (--internal-listen) answers without TLS"}},
 		"TLS without client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey = cert, key },
-			[]string{"WARN listeners: %a (--agents-listen) answers to callers without a certificate", "WARN listeners: %i (--internal-listen) answers to callers without a certificate"}},
-		"TLS with client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey, c.TLSCA = cert, key, cert }, []string{"OK listeners: correct"}},
+			[]string{"WARN listeners: %a (--agents-listen) answers to callers without a certificate",
+				"WARN listeners: %i (--internal-listen) answers to callers without a certificate"}},
+		"TLS with client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey, c.TLSCA = cert, key, cert },
+			[]string{"OK listeners: correct"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := run(t, func(config *gateway.Config) {

@@ -24,14 +24,19 @@ var errInUse = errors.New("another process uses the database")
 func verify(dir string) error {
 	database, log := datadir.ToBackendFileName(dir), datadir.ToWALDir(dir)
 	var applied, logged uint64
-	if err := guarded(func() (err error) { applied, err = appliedIndex(database, wal.Exist(log)); return err }); err != nil {
+	if err := guarded(func() (err error) {
+		applied, err = appliedIndex(database,
+			wal.Exist(log))
+		return err
+	}); err != nil {
 		return fmt.Errorf("%s: %w", database, err)
 	}
 	if err := guarded(func() (err error) { logged, err = loggedIndex(log); return err }); err != nil {
 		return fmt.Errorf("%s: %w", log, err)
 	}
 	if logged < applied {
-		return fmt.Errorf("%s: the log is truncated: it ends at entry %d, and the database has applied entry %d", log, logged, applied)
+		return fmt.Errorf("%s: the log is truncated: it ends at entry %d, and the database has applied entry %d", log,
+			logged, applied)
 	}
 	return nil
 }

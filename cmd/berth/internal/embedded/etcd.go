@@ -97,10 +97,12 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 		if errors.Is(err, errInUse) {
 			action = "stop the process that uses it"
 		}
-		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %v: %s", config.Dir, err, action)
+		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %v: %s",
+			config.Dir, err, action)
 	}
 	if err = guarded(func() (err error) { server, err = embed.StartEtcd(config); return err }); err != nil {
-		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s", config.Dir).Because(err)
+		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s",
+			config.Dir).Because(err)
 	}
 	e := &Etcd{server}
 	timeout := time.NewTimer(startTimeout)
@@ -115,7 +117,8 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 		err = fmt.Errorf("not ready after %v", startTimeout)
 	}
 	e.Close()
-	return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd in %s failed", config.Dir).Because(err)
+	return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd in %s failed",
+		config.Dir).Because(err)
 }
 
 // Endpoint returns the address for clients, host:port.

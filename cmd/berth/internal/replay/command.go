@@ -85,7 +85,8 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 	set.IntVar(&f.limit, "limit", 0, "play only the first N batches; 0 plays all")
 	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace per second; 0 is as fast as possible")
 	set.IntVar(&f.concurrency, "concurrency", 64, "maximum number of concurrent calls")
-	set.DurationVar(&f.settle, "settle", 10*time.Second, "how long nothing must change at the end, while batches are pending")
+	set.DurationVar(&f.settle, "settle", 10*time.Second,
+		"how long nothing must change at the end, while batches are pending")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "prefix of the name of every job")
 	f.Flags(set)
@@ -106,7 +107,8 @@ func (f *flags) check() error {
 	return f.Check()
 }
 
-func (f *flags) run(ctx context.Context, dir string, start func(context.Context) (Cluster, error), out, status io.Writer) error {
+func (f *flags) run(ctx context.Context, dir string, start func(context.Context) (Cluster, error), out,
+	status io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -152,7 +154,8 @@ func Broken(n int) error {
 
 // replay runs the plan on a cluster with the nodes as its executors. In a running cluster
 // it cancels the jobs at the end.
-func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster running.Cluster, status io.Writer) (*Report, error) {
+func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster running.Cluster,
+	status io.Writer) (*Report, error) {
 	c, err := client.Dial(cluster.Gateways)
 	if err != nil {
 		return nil, err
@@ -214,7 +217,8 @@ func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host
 	}
 	h := host.Open(ctx, listener, agentsGateways, nil, log)
 	for _, n := range nodes {
-		config := agent.Config{ID: "node-" + n.Name, SKU: n.Model, Host: n.Name, Resources: n.Resources, Driver: agent.Simulated{}}
+		config := agent.Config{ID: "node-" + n.Name, SKU: n.Model, Host: n.Name, Resources: n.Resources,
+			Driver: agent.Simulated{}}
 		if _, err := h.Add(config); err != nil {
 			h.Close(true, stopTimeout)
 			return nil, err

@@ -48,10 +48,12 @@ app_2,CN,2,2,3,
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Batches != 5 || r.Waiting != 2 || r.Granted+r.Withdrawn != 3 || r.Cancelled != 1 || r.Workers != 6 || r.Executors != 2 {
+	if r.Batches != 5 || r.Waiting != 2 || r.Granted+r.Withdrawn != 3 || r.Cancelled != 1 || r.Workers != 6 ||
+		r.Executors != 2 {
 		t.Errorf("report: %s", text)
 	}
-	if r.ViolationCount != 0 || len(r.Violations) != 0 || r.WorkersLeased == 0 || r.WorkersRunning == 0 || r.StartedTwice != 0 {
+	if r.ViolationCount != 0 || len(r.Violations) != 0 || r.WorkersLeased == 0 || r.WorkersRunning == 0 ||
+		r.StartedTwice != 0 {
 		t.Errorf("report: %s", text)
 	}
 	t.Logf("%s%s", status.String(), out.String())

@@ -14,7 +14,8 @@ import (
 func FuzzTrace(f *testing.F) {
 	f.Add(goodNodes, goodInstances)
 	for _, text := range []string{
-		"", "\n", "node_name,cpu_num,gpu_capacity_num\n", "node_name,cpu_num,gpu_capacity_num\na,1e300,0\n", "node_name,cpu_num,gpu_capacity_num\na,NaN,-0\n",
+		"", "\n", "node_name,cpu_num,gpu_capacity_num\n", "node_name,cpu_num,gpu_capacity_num\na,1e300,0\n",
+		"node_name,cpu_num,gpu_capacity_num\na,NaN,-0\n",
 		"node_name,cpu_num,gpu_capacity_num\n\"a\nb\",1,1\n", "node_name,node_name\n", "\xff\n", "\"\n",
 		"app_name,role,cpu_request,gpu_request,creation_time,deletion_time\na,b,1,1,1e12,-1\n",
 		"app_name,role,cpu_request,gpu_request,creation_time,deletion_time\na,b,1,1,5,3\na,b,0x10,1,5,\n",

@@ -55,10 +55,14 @@ func TestPlan(t *testing.T) {
 		t.Error(diff)
 	}
 	batches := []*Batch{
-		{Key: client.Key{Job: "x-a", Stage: "CN", Name: "0"}, First: 0, Workers: 2, Each: resource.Vector{"cpu": 2}, Created: 0, Deleted: 20},
-		{Key: client.Key{Job: "x-b", Stage: "CN", Name: "20"}, First: 0, Workers: 1, Each: resource.Vector{"cpu": 1}, Created: 20, Deleted: 30},
-		{Key: client.Key{Job: "x-a", Stage: "CN", Name: "20"}, First: 2, Workers: 2, Each: resource.Vector{"cpu": 3}, Created: 20, Deleted: never},
-		{Key: client.Key{Job: "x-c", Stage: "CN", Name: "20"}, First: 0, Workers: 1, Each: resource.Vector{"cpu": 1}, Created: 20, Deleted: 7},
+		{Key: client.Key{Job: "x-a", Stage: "CN", Name: "0"}, First: 0, Workers: 2, Each: resource.Vector{"cpu": 2},
+			Created: 0, Deleted: 20},
+		{Key: client.Key{Job: "x-b", Stage: "CN", Name: "20"}, First: 0, Workers: 1, Each: resource.Vector{"cpu": 1},
+			Created: 20, Deleted: 30},
+		{Key: client.Key{Job: "x-a", Stage: "CN", Name: "20"}, First: 2, Workers: 2, Each: resource.Vector{"cpu": 3},
+			Created: 20, Deleted: never},
+		{Key: client.Key{Job: "x-c", Stage: "CN", Name: "20"}, First: 0, Workers: 1, Each: resource.Vector{"cpu": 1},
+			Created: 20, Deleted: 7},
 	}
 	if diff := cmp.Diff(batches, p.Batches, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)

@@ -39,7 +39,8 @@ func TestReportText(t *testing.T) {
 		WaitingFor: []WaitingFor{{"INSUFFICIENT_CAPACITY", "8 needed, 3 fit now", 2, 16, "a/CN/0"}},
 		Wait:       Percentiles{1, 2, 3, 4}, AskedSeconds: 1.25, Seconds: 10,
 		Revision: 77, Snapshots: 1, LeasesGranted: 2, WorkersLeased: 20, WorkersRunning: 19,
-		ViolationCount: 1, Violations: []audit.Violation{{Revision: 42, Rule: audit.RuleCapacity, Message: "executor a: cpu used 2 of 1"}},
+		ViolationCount: 1, Violations: []audit.Violation{{Revision: 42, Rule: audit.RuleCapacity,
+			Message: "executor a: cpu used 2 of 1"}},
 	}
 	want := `batches     5 with 40 workers, on 3 executors
 granted     2
@@ -67,7 +68,8 @@ func TestReportJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{`"batches":0`, `"granted":0`, `"waiting":0`, `"violations":[]`, `"waitMillis":{"p50":0`} {
+	for _, field := range []string{`"batches":0`, `"granted":0`, `"waiting":0`, `"violations":[]`,
+		`"waitMillis":{"p50":0`} {
 		if !strings.Contains(string(text), field) {
 			t.Errorf("no %s in %s", field, text)
 		}

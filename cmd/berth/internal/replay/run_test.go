@@ -108,7 +108,8 @@ func (f *fake) grant() {
 
 func (f *fake) emit(r *berthv1.Reservation, kind berthv1.Event_Kind) {
 	f.events = append(f.events, &berthv1.Event{
-		Cursor: fmt.Sprint(len(f.events)), Kind: kind, Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Count: r.Count,
+		Cursor: fmt.Sprint(len(f.events)), Kind: kind, Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid,
+		Count: r.Count,
 	})
 	close(f.added)
 	f.added = make(chan struct{})
@@ -240,7 +241,8 @@ func TestRunUnderScarcity(t *testing.T) {
 
 func TestRunSpeedup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPlan([]Instance{instance("a", 1, 0, never), instance("b", 1, 3600, never), instance("c", 1, 7200, never)}, "", 0)
+		p := NewPlan([]Instance{instance("a", 1, 0, never), instance("b", 1, 3600, never), instance("c", 1, 7200, never)},
+			"", 0)
 		o := options()
 		o.Speedup = 100
 		r, err := Run(t.Context(), newFake(10), newEmptyAudit(), p, o)
@@ -267,7 +269,8 @@ func TestRunReturnsFirstError(t *testing.T) {
 			return nil
 		}
 		_, err := Run(t.Context(), f, newEmptyAudit(), NewPlan(instances, "", 0), options())
-		if got := fault.Of(err); got == nil || got.Kind != fault.Conflict || got.Message != "batch a/CN/7: number 1 was used; the cluster remembers an earlier replay, choose another --prefix" {
+		if got := fault.Of(err); got == nil || got.Kind != fault.Conflict ||
+			got.Message != "batch a/CN/7: number 1 was used; the cluster remembers an earlier replay, choose another --prefix" {
 			t.Errorf("error %v", err)
 		}
 		if len(f.calls) != 8 {

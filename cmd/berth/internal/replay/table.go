@@ -78,7 +78,8 @@ func (t *table) broken(err error) error {
 	case errors.Is(err, io.EOF):
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s:1: column names are missing", t.file)
 	case errors.As(err, &parse):
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s:%d: column %d: %v", t.file, parse.Line, parse.Column, parse.Err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s:%d: column %d: %v", t.file, parse.Line, parse.Column,
+			parse.Err)
 	}
 	return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s", t.file).Because(err)
 }

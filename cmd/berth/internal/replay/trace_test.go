@@ -60,13 +60,17 @@ func TestBadTraces(t *testing.T) {
 		{"unknown column", nodesFile, "gpu_model", "colour", `nodes.csv:1: column colour: is unknown or not unique`},
 		{"column twice", nodesFile, "gpu_model", "cpu_num", `nodes.csv:1: column cpu_num: is unknown or not unique`},
 		{"column missing", instancesFile, ",deletion_time", "", `instances.csv:1: column deletion_time: is missing`},
-		{"no number", nodesFile, "192", "many", `nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "many"`},
+		{"no number", nodesFile, "192", "many",
+			`nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "many"`},
 		{"negative", nodesFile, "192", "-1", `nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "-1"`},
 		{"infinite", nodesFile, "192", "+Inf", `nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "+Inf"`},
-		{"no time", instancesFile, "475.0", "x75.0", `instances.csv:3: column creation_time: must be a number from 0 to 2^40 base units, got "x75.00000000000006"`},
-		{"half a card", instancesFile, "12,1,", "12,0.5,", `instances.csv:2: column gpu_request: must be a whole number, got "0.5"`},
+		{"no time", instancesFile, "475.0", "x75.0",
+			`instances.csv:3: column creation_time: must be a number from 0 to 2^40 base units, got "x75.00000000000006"`},
+		{"half a card", instancesFile, "12,1,", "12,0.5,",
+			`instances.csv:2: column gpu_request: must be a whole number, got "0.5"`},
 		{"no name", instancesFile, "HN", "", `instances.csv:2: column role: must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got ""`},
-		{"bad name", instancesFile, "HN,app_0", "HN,a/b", `instances.csv:2: column app_name: must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got "a/b"`},
+		{"bad name", instancesFile, "HN,app_0", "HN,a/b",
+			`instances.csv:2: column app_name: must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got "a/b"`},
 		{"node twice", nodesFile, "192,2", "192,0", `nodes.csv:4: column node_name: must be unique, got "0" twice`},
 		{"too few values", nodesFile, "8,192,2", "8,192", `nodes.csv:4: column 1: wrong number of fields`},
 		{"unexpected quote", instancesFile, "i1", `i"1`, `instances.csv:3: column 2: bare " in non-quoted-field`},
@@ -109,7 +113,8 @@ func TestRealTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := NewPlan(instances, "", 0)
-	t.Logf("%d nodes, %d batches, %d workers, %d actions, %d jobs", len(nodes), len(p.Batches), p.Workers(), len(p.Actions), len(p.Jobs()))
+	t.Logf("%d nodes, %d batches, %d workers, %d actions, %d jobs", len(nodes), len(p.Batches), p.Workers(),
+		len(p.Actions), len(p.Jobs()))
 	if p.Workers() != len(instances) {
 		t.Errorf("%d workers of %d instances", p.Workers(), len(instances))
 	}

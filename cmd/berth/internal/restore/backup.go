@@ -22,7 +22,8 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", strings.Join(s.Client().Endpoints(), ","), silence)
+	silent := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v",
+		strings.Join(s.Client().Endpoints(), ","), silence)
 	timer := time.AfterFunc(silence, func() { cancel(silent) })
 	defer timer.Stop()
 	snapshot, err := s.Client().Snapshot(ctx)

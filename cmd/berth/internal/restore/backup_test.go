@@ -25,8 +25,10 @@ func TestBackupOfSilentEtcd(t *testing.T) {
 			var stderr bytes.Buffer
 			root := cli.New(cli.Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
 			root.AddCommand(Commands()...)
-			code := cli.Run(t.Context(), root, []string{"backup", filepath.Join(dir, "backup"), "--etcd-endpoints", endpoint, "--timeout", "100ms"})
-			if want := "no answer from etcd at " + endpoint + " within 100ms"; code != rpc.ExitUnavailable || !strings.Contains(stderr.String(), want) {
+			code := cli.Run(t.Context(), root, []string{"backup", filepath.Join(dir, "backup"), "--etcd-endpoints", endpoint,
+				"--timeout", "100ms"})
+			if want := "no answer from etcd at " + endpoint + " within 100ms"; code != rpc.ExitUnavailable ||
+				!strings.Contains(stderr.String(), want) {
 				t.Errorf("exit %d, %q, want exit %d and %q", code, &stderr, rpc.ExitUnavailable, want)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {

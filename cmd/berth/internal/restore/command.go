@@ -46,7 +46,8 @@ func backupCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", config.Etcd, "etcd endpoints, host:port; https://host:port for TLS")
+	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", config.Etcd,
+		"etcd endpoints, host:port; https://host:port for TLS")
 	flags.DurationVar(&silence, "timeout", 10*time.Second, "maximum time without data from etcd")
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to etcd")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
@@ -82,7 +83,8 @@ after earlier restores, unless the clock is behind that of an earlier restore.`,
 			defer cancel()
 			made, err := Restore(ctx, file, m, raise)
 			if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
-				err = fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s was not restored within %v; nothing was written, give a longer --timeout", file, timeout)
+				err = fault.New(fault.Unavailable, fault.ReasonUnavailable,
+					"%s was not restored within %v; nothing was written, give a longer --timeout", file, timeout)
 			}
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: member %s, from revision %d on, with the clusters: %s\n",
@@ -98,8 +100,10 @@ after earlier restores, unless the clock is behind that of an earlier restore.`,
 	flags.StringVar(&m.Name, "name", m.Name, "name of the member; etcd's --name")
 	flags.StringVar(&m.Cluster, "initial-cluster", m.Cluster, "all members, name=URL; etcd's --initial-cluster")
 	flags.StringVar(&m.Token, "initial-cluster-token", m.Token, "etcd's --initial-cluster-token")
-	flags.TimeVar(&raise.At, "at", time.Time{}, []string{time.RFC3339}, "moment of the restore, as 2006-01-02T15:04:05Z, the same for all members (default for a single member: now)")
-	flags.Uint64Var(&raise.By, "bump-revision", 0, "raise the snapshot's revision by this number instead of --at: more than all histories since the backup have written, including those of other restores")
+	flags.TimeVar(&raise.At, "at", time.Time{}, []string{time.RFC3339},
+		"moment of the restore, as 2006-01-02T15:04:05Z, the same for all members (default for a single member: now)")
+	flags.Uint64Var(&raise.By, "bump-revision", 0,
+		"raise the snapshot's revision by this number instead of --at: more than all histories since the backup have written, including those of other restores")
 	for _, name := range []string{"snapshot", "data-dir"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // there is no such flag

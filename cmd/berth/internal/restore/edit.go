@@ -33,7 +33,8 @@ func verified(file, to string) error {
 	database := info.Size() - sha256.Size
 	// The size of a database is a multiple of the page size, and so of 512.
 	if database <= 0 || database%512 != 0 {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a snapshot of etcd: it has no checksum at its end", file)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a snapshot of etcd: it has no checksum at its end",
+			file)
 	}
 	copied, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -59,11 +59,13 @@ func TestRaise(t *testing.T) {
 		want    int64 // where the history continues
 		refused string
 	}{
-		"now":                  {latest: 10, members: 1, want: begin},
-		"moment":               {raise: Raise{At: now.Add(-time.Hour)}, latest: 10, members: 3, want: begin - 3600*1e6},
-		"many members":         {latest: 10, members: 3, refused: "--at 2026-03-01T12:00:00Z"},
-		"an old moment":        {raise: Raise{At: now.Add(-25 * time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
-		"a future moment":      {raise: Raise{At: now.Add(time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
+		"now":          {latest: 10, members: 1, want: begin},
+		"moment":       {raise: Raise{At: now.Add(-time.Hour)}, latest: 10, members: 3, want: begin - 3600*1e6},
+		"many members": {latest: 10, members: 3, refused: "--at 2026-03-01T12:00:00Z"},
+		"an old moment": {raise: Raise{At: now.Add(-25 * time.Hour)}, latest: 10, members: 3,
+			refused: "the moment of this restore"},
+		"a future moment": {raise: Raise{At: now.Add(time.Hour)}, latest: 10, members: 3,
+			refused: "the moment of this restore"},
 		"clock set back":       {latest: begin, members: 1, refused: "set back"},
 		"by hand":              {raise: Raise{By: minBump}, latest: 10, members: 3, want: minBump + 10},
 		"by hand, too little":  {raise: Raise{By: minBump - 1}, latest: 10, members: 1, refused: "at least"},
@@ -93,7 +95,8 @@ func TestClusterIDs(t *testing.T) {
 	ids := map[string]uint64{}
 	for name, at := range map[string]time.Time{"a": at, "b": at, "c": at.Add(-time.Second)} {
 		data := filepath.Join(dir, name)
-		made, err := Restore(t.Context(), file, Member{Name: name, Cluster: cluster, Token: "token", DataDir: data}, Raise{At: at})
+		made, err := Restore(t.Context(), file, Member{Name: name, Cluster: cluster, Token: "token", DataDir: data},
+			Raise{At: at})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +108,8 @@ func TestClusterIDs(t *testing.T) {
 	if ids["a"] != ids["b"] || ids["a"] == ids["c"] {
 		t.Errorf("the clusters are %x", ids)
 	}
-	if _, err := Restore(t.Context(), file, Member{Name: "a", Cluster: cluster, DataDir: filepath.Join(dir, "d")}, Raise{}); !fault.Is(err, fault.ReasonInvalid) {
+	if _, err := Restore(t.Context(), file, Member{Name: "a", Cluster: cluster, DataDir: filepath.Join(dir, "d")},
+		Raise{}); !fault.Is(err, fault.ReasonInvalid) {
 		t.Errorf("without --at: %v", err)
 	}
 }
@@ -118,7 +122,8 @@ func written(t *testing.T, dir string) string {
 	s := mvcc.NewStore(zap.NewNop(), b, &lease.FakeLessor{}, mvcc.StoreConfig{})
 	keys := keyspace.New("default")
 	for _, ref := range []model.Ref{
-		{Kind: model.KindLeader, ID: "registry"}, {Kind: model.KindReady}, {Kind: model.KindLive, ID: "host-0"}, {Kind: model.KindExecutor, ID: "host-0"},
+		{Kind: model.KindLeader, ID: "registry"}, {Kind: model.KindReady}, {Kind: model.KindLive, ID: "host-0"},
+		{Kind: model.KindExecutor, ID: "host-0"},
 	} {
 		s.Put([]byte(keys.Key(ref)), []byte("value"), lease.NoLease)
 	}

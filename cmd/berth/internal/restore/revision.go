@@ -39,9 +39,11 @@ func (r Raise) bump(latest int64, members int, now time.Time) (uint64, error) {
 	case !r.At.IsZero():
 		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "cannot be used with --at")
 	case r.By < minBump:
-		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "must be at least %d, because agents reject earlier terms", minBump)
+		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision",
+			"must be at least %d, because agents reject earlier terms", minBump)
 	case r.By > uint64(maxRevision-latest):
-		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "raises revision %d above %d", latest, int64(maxRevision))
+		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "raises revision %d above %d", latest,
+			int64(maxRevision))
 	default:
 		return r.By, nil
 	}
@@ -49,7 +51,8 @@ func (r Raise) bump(latest int64, members int, now time.Time) (uint64, error) {
 	if at.IsZero() {
 		if at = now; members > 1 {
 			return 0, fault.BadField(fault.ReasonInvalid, "--at",
-				"is required, because all %d members must continue at the same revision; give each of them --at %s", members, now.UTC().Format(time.RFC3339))
+				"is required, because all %d members must continue at the same revision; give each of them --at %s", members,
+				now.UTC().Format(time.RFC3339))
 		}
 	}
 	if ago := now.Sub(at); ago > staleAfter || ago < -skew {
@@ -63,7 +66,8 @@ func (r Raise) bump(latest int64, members int, now time.Time) (uint64, error) {
 			latest, at.UTC().Format(time.RFC3339), begin)
 	}
 	if begin > maxRevision {
-		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is a revision above %d", at.UTC().Format(time.RFC3339), int64(maxRevision))
+		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is a revision above %d",
+			at.UTC().Format(time.RFC3339), int64(maxRevision))
 	}
 	return uint64(begin - latest), nil
 }

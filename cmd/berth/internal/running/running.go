@@ -29,11 +29,14 @@ type Cluster struct {
 
 // Flags adds the flags for the cluster.
 func (r *Cluster) Flags(set *pflag.FlagSet) {
-	set.StringSliceVar(&r.Gateways, "gateway", nil, "gateway addresses of a running cluster, host:port or http:// URLs (default: no running cluster)")
-	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil, "addresses of --agents-listen of those gateways, host:port; executors register there")
+	set.StringSliceVar(&r.Gateways, "gateway", nil,
+		"gateway addresses of a running cluster, host:port or http:// URLs (default: no running cluster)")
+	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil,
+		"addresses of --agents-listen of those gateways, host:port; executors register there")
 	set.StringSliceVar(&r.Etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
 	set.StringVar(&r.Name, "cluster", "default", "cluster name, which is also the prefix of its keys in etcd")
-	set.DurationVar(&r.Timeout, "timeout", 10*time.Second, "maximum time for an answer of a gateway and of etcd of a running cluster")
+	set.DurationVar(&r.Timeout, "timeout", 10*time.Second,
+		"maximum time for an answer of a gateway and of etcd of a running cluster")
 }
 
 // Check rejects invalid or incomplete flags.
@@ -72,7 +75,8 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	}
 	defer etcd.Close()
 	if _, err := etcd.Client().Get(ctx, "berth"); err != nil {
-		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", strings.Join(r.Etcd, ","), r.Timeout).Because(err)
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v",
+			strings.Join(r.Etcd, ","), r.Timeout).Because(err)
 	}
 	r.Gateways = addresses
 	return nil
@@ -86,7 +90,8 @@ func AwaitReady(ctx context.Context, c *client.Client, sku string, n int, within
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ready := 0
-		for _, err := range c.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: sku, State: berthv1.Executor_READY, PageSize: 1000}) {
+		for _, err := range c.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: sku, State: berthv1.Executor_READY,
+			PageSize: 1000}) {
 			if fault.Is(err, fault.ReasonOverloaded) {
 				break
 			}

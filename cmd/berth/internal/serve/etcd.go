@@ -41,7 +41,8 @@ func runEtcd(ctx context.Context, config etcdConfig) error {
 		server, err = embedded.Start(ctx, config.Dir)
 	} else {
 		server, err = embedded.StartMember(ctx, config.Dir, embedded.Member{
-			Name: config.Name, Listen: config.Listen, PeerListen: config.PeerListen, Members: config.Members, Joins: config.Join, Quota: int64(config.Quota),
+			Name: config.Name, Listen: config.Listen, PeerListen: config.PeerListen, Members: config.Members,
+			Joins: config.Join, Quota: int64(config.Quota),
 		})
 	}
 	if err != nil {

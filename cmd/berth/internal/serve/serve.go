@@ -20,12 +20,19 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		command.Agent(), command.Sim(), etcd(),
 		service("registry", "Run a replica of the registry, the reservation queue", registry.Defaults(), registry.Run),
-		service("executor-state", "Run a replica of executor-state, the inventory and its leases", executorstate.Defaults(), executorstate.Run),
-		service("assigner", "Run a replica of the assigner, which starts workers on executors", assigner.Defaults(), assigner.Run),
-		service("gateway", "Run a gateway, which serves REST and gRPC for all services", gateway.DefaultConfig(), gateway.RunAlone),
+		service("executor-state", "Run a replica of executor-state, the inventory and its leases", executorstate.Defaults(),
+			executorstate.Run),
+		service("assigner", "Run a replica of the assigner, which starts workers on executors", assigner.Defaults(),
+			assigner.Run),
+		service("gateway", "Run a gateway, which serves REST and gRPC for all services", gateway.DefaultConfig(),
+			gateway.RunAlone),
 	}
 }
 
-func service[C any](name, short string, defaults C, run func(context.Context, C, func(process.Addresses)) error) *cobra.Command {
-	return process.Command(name, short, defaults, func(ctx context.Context, config C) error { return run(ctx, config, nil) })
+func service[C any](name, short string, defaults C, run func(context.Context, C,
+	func(process.Addresses)) error) *cobra.Command {
+	return process.Command(name, short, defaults, func(ctx context.Context,
+		config C) error {
+		return run(ctx, config, nil)
+	})
 }

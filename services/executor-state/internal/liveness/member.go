@@ -48,7 +48,8 @@ func dial(client *clientv3.Client, endpoint string) (conn *grpc.ClientConn, done
 
 // watchLeader closes moved once another member than the one at the endpoint leads. It returns
 // then, or when ctx ends.
-func watchLeader(ctx context.Context, client *clientv3.Client, endpoint string, interval time.Duration, moved chan<- struct{}) {
+func watchLeader(ctx context.Context, client *clientv3.Client, endpoint string, interval time.Duration,
+	moved chan<- struct{}) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {

@@ -116,7 +116,8 @@ func keepOne(ctx context.Context, r *Renewer, s *store.Etcd, name string) (gap t
 		return 0, err
 	}
 	defer func() { gap = max(gap, time.Since(last)) }()
-	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{{Key: "missed-" + name, Lease: missed.ID}, {Key: "kept-" + name, Lease: kept.ID}}}); err != nil {
+	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{{Key: "missed-" + name, Lease: missed.ID},
+		{Key: "kept-" + name, Lease: kept.ID}}}); err != nil {
 		return 0, err
 	}
 	watch := s.Watch("missed-"+name, 1)

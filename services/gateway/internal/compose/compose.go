@@ -59,7 +59,8 @@ func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 // ended returns the error of a call whose context has ended; nil before.
 func ended(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
-		return status.Error(codes.DeadlineExceeded, "the deadline of the call passed before the services answered: give it more time")
+		return status.Error(codes.DeadlineExceeded,
+			"the deadline of the call passed before the services answered: give it more time")
 	}
 	return ctx.Err()
 }

@@ -58,7 +58,8 @@ func standing(position int32) *berthv1.Explanation {
 
 func TestExplanation(t *testing.T) {
 	checks := []*berthv1.FailedCheck{{Check: "sku", Want: "gpu-8", Have: "small", Count: 7}}
-	some := &controlv1.ExplainFitAnswer{Fitting: 1, Reason: "INSUFFICIENT_CAPACITY", Message: "1 of 4 fits", Checks: checks, Revision: 99, ScarcestResource: "cpu"}
+	some := &controlv1.ExplainFitAnswer{Fitting: 1, Reason: "INSUFFICIENT_CAPACITY", Message: "1 of 4 fits",
+		Checks: checks, Revision: 99, ScarcestResource: "cpu"}
 	all := &controlv1.ExplainFitAnswer{Fitting: 4, Revision: 99}
 	for _, c := range []struct {
 		name             string
@@ -86,8 +87,10 @@ func TestExplanation(t *testing.T) {
 			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			wantAsked := &controlv1.ExplainFitRequest{Constraints: want.Reservation.Constraints, Needed: 4, AvoidFailed: []string{"e-2"}}
-			if diff := cmp.Diff([]proto.Message{request, wantAsked}, []proto.Message{<-s.asked, <-s.asked}, protocmp.Transform()); diff != "" {
+			wantAsked := &controlv1.ExplainFitRequest{Constraints: want.Reservation.Constraints, Needed: 4,
+				AvoidFailed: []string{"e-2"}}
+			if diff := cmp.Diff([]proto.Message{request, wantAsked}, []proto.Message{<-s.asked, <-s.asked},
+				protocmp.Transform()); diff != "" {
 				t.Errorf("asked -want +got:\n%s", diff)
 			}
 		})
@@ -118,7 +121,8 @@ func TestOnlyQueuedReservationsAreFitted(t *testing.T) {
 func TestTheRegistrysErrorIsTheAnswer(t *testing.T) {
 	missing := fault.New(fault.NotFound, fault.ReasonNotFound, "there is no such reservation")
 	s := serve(map[string]any{"Standing": missing})
-	if _, err := compose.New(s).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{}); !errors.Is(err, missing) {
+	if _, err := compose.New(s).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{}); !errors.Is(err,
+		missing) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -166,12 +170,14 @@ func TestACanceledCallGetsNoPartialAnswer(t *testing.T) {
 		<-s.asked
 		cancel()
 	}()
-	if _, err := compose.New(s).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{}); !errors.Is(err, context.Canceled) {
+	if _, err := compose.New(s).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := compose.New(serve(nil)).ListFindings(ctx, &berthv1.ListFindingsRequest{}); !errors.Is(err, context.Canceled) {
+	if _, err := compose.New(serve(nil)).ListFindings(ctx, &berthv1.ListFindingsRequest{}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -185,9 +191,11 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 		return &berthv1.ListFindingsAnswer{Findings: list}
 	}
 	s := serve(map[string]any{
-		"QueueFindings":     answer(finding("registry", "A", "x", 5), finding("registry", "A", "y", 3), finding("registry", "POISON", "executors/records/h", 6)),
-		"InventoryFindings": answer(finding("", "B", "x", 4), finding("executor-state", "A", "w", 3), finding("executor-state", "POISON", "executors/records/h", 7)),
-		"DispatchFindings":  answer(finding("assigner", "POISON", "executors/records/h", 8)),
+		"QueueFindings": answer(finding("registry", "A", "x", 5), finding("registry", "A", "y", 3),
+			finding("registry", "POISON", "executors/records/h", 6)),
+		"InventoryFindings": answer(finding("", "B", "x", 4), finding("executor-state", "A", "w", 3),
+			finding("executor-state", "POISON", "executors/records/h", 7)),
+		"DispatchFindings": answer(finding("assigner", "POISON", "executors/records/h", 8)),
 	})
 	got, err := compose.New(s).ListFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 // it is queued, which of its workers would fit now, from executor-state. If executor-state
 // does not answer, the explanation has no executorRevision, and its message contains the
 // reason. The error is the registry's: NotFound if the reservation does not exist.
-func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation,
+	error) {
 	e, err := s.queue.Standing(ctx, q)
 	if err != nil || e.GetPosition() == 0 {
 		return e, err

@@ -27,7 +27,8 @@ type lister struct {
 // ListFindings returns the findings of all services, oldest first. A service that does not
 // answer is a finding itself, before all others, so an empty list always means that there is
 // no finding.
-func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer,
+	error) {
 	listers := []lister{
 		{model.ServiceRegistry, s.queue.QueueFindings},
 		{model.ServiceExecutorState, s.inventory.InventoryFindings},

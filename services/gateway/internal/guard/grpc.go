@@ -42,17 +42,20 @@ func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(1 << 20),
 		// Each connection keeps its read buffer.
 		grpc.ReadBufferSize(4 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: 15 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: 15 * time.Second,
+			Timeout: 10 * time.Second}),
 		grpc.InTapHandle(g.tap),
 		grpc.StatsHandler(caller{}),
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
+			handler grpc.UnaryHandler) (any, error) {
 			if err := g.enter(); err != nil {
 				return nil, err
 			}
 			defer g.leave()
 			return handler(ctx, request)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, in grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(srv any, in grpc.ServerStream, _ *grpc.StreamServerInfo,
+			handler grpc.StreamHandler) error {
 			if err := g.enter(); err != nil {
 				return err
 			}
@@ -137,7 +140,8 @@ func (s *stream) end() {
 // unreadable turns gRPC's error about a message that is too large into Berth's.
 func unreadable(err error) error {
 	if s := status.Convert(err); s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max") {
-		return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request is too large: %s", strings.TrimPrefix(s.Message(), "grpc: "))
+		return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request is too large: %s",
+			strings.TrimPrefix(s.Message(), "grpc: "))
 	}
 	return err
 }

@@ -24,7 +24,8 @@ import (
 )
 
 // serveCalls serves gRPC behind a guard, and returns the log of the server.
-func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard, func() *grpc.ClientConn, *bytes.Buffer) {
+func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard, func() *grpc.ClientConn,
+	*bytes.Buffer) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,7 +39,8 @@ func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard
 	done.Go(func() { s.Serve(g.Listener(l)) })
 	t.Cleanup(func() { s.Stop(); done.Wait() })
 	return g, func() *grpc.ClientConn {
-		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry())
+		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDisableRetry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +84,8 @@ func large(ctx context.Context) context.Context {
 }
 
 func isOverloaded(err error) bool {
-	return err != nil && rpc.FromStatus(err).Kind == fault.Unavailable && rpc.FromStatus(err).Reason == fault.ReasonOverloaded
+	return err != nil && rpc.FromStatus(err).Kind == fault.Unavailable &&
+		rpc.FromStatus(err).Reason == fault.ReasonOverloaded
 }
 
 func awaitNoMemory(t *testing.T, g *Guard) {

@@ -116,7 +116,8 @@ func TestNoRequestWaitsForever(t *testing.T) {
 		t.Error("no request got the released memory")
 	}
 	if b.used != 0 || b.dropping != 0 || b.waiting.Len() != 0 {
-		t.Errorf("%d bytes are in use, %d of them of aborted requests, and %d requests wait", b.used, b.dropping, b.waiting.Len())
+		t.Errorf("%d bytes are in use, %d of them of aborted requests, and %d requests wait", b.used, b.dropping,
+			b.waiting.Len())
 	}
 }
 
@@ -166,9 +167,10 @@ func answer(t *testing.T, r *bufio.Reader) (int, string) {
 }
 
 func TestAConnectionBeyondTheLimitIsAnswered503(t *testing.T) {
-	g, address := serve(t, Limits{Connections: 1, Memory: 1 << 20}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done() // until the test ends
-	}))
+	g, address := serve(t, Limits{Connections: 1, Memory: 1 << 20},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done() // until the test ends
+		}))
 	dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for g.Connections() < 1 {
 		runtime.Gosched()
@@ -184,10 +186,11 @@ func TestAConnectionBeyondTheLimitIsAnswered503(t *testing.T) {
 
 func TestABodyThatIsAbortedForOthersIsAnswered503(t *testing.T) {
 	got := make(chan int, 1)
-	g, address := serve(t, Limits{Connections: 100, Memory: 256 << 10}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		got <- len(body)
-	}))
+	g, address := serve(t, Limits{Connections: 100, Memory: 256 << 10},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			got <- len(body)
+		}))
 	slow := dial(t, address, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 250000\r\n\r\n"+strings.Repeat("x", 240_000))
 	for g.Memory() < 240_000 {
 		runtime.Gosched()
@@ -205,7 +208,8 @@ func TestABodyBeyondTheLimitIsAnswered413(t *testing.T) {
 	_, address := serve(t, Limits{Connections: 10, Memory: 4 << 20}, http.NotFoundHandler())
 	for _, length := range []string{"Content-Length: 1048577\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n100001\r\n"} {
 		r := dial(t, address, "PUT / HTTP/1.1\r\nHost: a\r\n"+length+strings.Repeat("x", 1<<20+1))
-		if code, text := answer(t, r); code != http.StatusRequestEntityTooLarge || !strings.HasPrefix(text, "TOO_LARGE the body is larger than 1048576 bytes") {
+		if code, text := answer(t, r); code != http.StatusRequestEntityTooLarge ||
+			!strings.HasPrefix(text, "TOO_LARGE the body is larger than 1048576 bytes") {
 			t.Errorf("%s: got %d %s", length, code, text)
 		}
 	}
@@ -231,16 +235,18 @@ func manyHeaders() string {
 
 func TestHeadersTakeMemoryWhileTheRequestIsHandled(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
-	g, address := serve(t, Limits{Connections: 100, Memory: 4 << 20}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		begun <- struct{}{}
-		<-end
-	}))
+	g, address := serve(t, Limits{Connections: 100, Memory: 4 << 20},
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			begun <- struct{}{}
+			<-end
+		}))
 	first := dial(t, address, manyHeaders())
 	<-begun
 	if used := g.Memory(); used < 1_000_000 {
 		t.Errorf("%d bytes are in use for 5000 header fields", used)
 	}
-	if code, text := answer(t, dial(t, address, manyHeaders())); code != http.StatusServiceUnavailable || !strings.HasPrefix(text, "OVERLOADED") {
+	if code, text := answer(t, dial(t, address, manyHeaders())); code != http.StatusServiceUnavailable ||
+		!strings.HasPrefix(text, "OVERLOADED") {
 		t.Errorf("a second request with as many was answered %d %s", code, text)
 	}
 	small := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -296,12 +302,18 @@ func TestIncompleteMessagesTakeMemory(t *testing.T) {
 			{"unfinished", frameOf(frameData, 0, 1, message[:60]...), true, 60, 1, nil},
 			{"whole", frameOf(frameData, flagEndStream, 1, message...), true, 0, 0, nil},
 			{"whole, but the stream continues", frameOf(frameData, 0, 1, message...), true, 105, 1, nil},
-			{"whole, and the stream ends later", append(frameOf(frameData, 0, 1, message...), frameOf(frameData, flagEndStream, 1)...), true, 0, 0, nil},
-			{"padded", frameOf(frameData, flagPadded, 1, append(append([]byte{3}, message[:60]...), 0, 0, 0)...), true, 60, 1, nil},
-			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20, 1, nil},
-			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true, 0, 0, errSecondData},
-			{"reset", append(frameOf(frameData, 0, 1, message[:60]...), frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)...), true, 0, 0, nil},
-			{"half of a head", frameOf(frameHeaders, flagEndHeaders, 3, make([]byte, 50)...)[:frameHeader+40], false, 40, 3, nil},
+			{"whole, and the stream ends later", append(frameOf(frameData, 0, 1, message...),
+				frameOf(frameData, flagEndStream, 1)...), true, 0, 0, nil},
+			{"padded", frameOf(frameData, flagPadded, 1, append(append([]byte{3}, message[:60]...), 0, 0, 0)...), true, 60, 1,
+				nil},
+			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20,
+				1, nil},
+			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true,
+				0, 0, errSecondData},
+			{"reset", append(frameOf(frameData, 0, 1, message[:60]...), frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)...), true,
+				0, 0, nil},
+			{"half of a head", frameOf(frameHeaders, flagEndHeaders, 3, make([]byte, 50)...)[:frameHeader+40], false, 40, 3,
+				nil},
 		} {
 			g := New(Limits{Connections: 1, Memory: 1 << 20, OneMessage: test.oneMessage})
 			c := g.watch(feeding{})
@@ -311,7 +323,8 @@ func TestIncompleteMessagesTakeMemory(t *testing.T) {
 			g.budget.mu.Unlock()
 			held := used >= test.held && used <= test.held+2*frameHeader
 			if c.failed != test.failed || test.failed == nil && (!held || unfinished != test.unfinished) {
-				t.Errorf("%s by %d: %d bytes in %d requests are in use, want %d in %d; %v", test.name, size, used, unfinished, test.held, test.unfinished, c.failed)
+				t.Errorf("%s by %d: %d bytes in %d requests are in use, want %d in %d; %v", test.name, size, used, unfinished,
+					test.held, test.unfinished, c.failed)
 			}
 			c.Close()
 			if used := g.Memory(); used != 0 {
@@ -432,7 +445,8 @@ func TestManyResetsSlowDownAConnection(t *testing.T) {
 
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte(frameOf(frameHeaders, flagEndHeaders, 1)), 3, true)
-	f.Add(append(frameOf(frameHeaders, 4, 1), frameOf(frameData, flagPadded|flagEndStream, 1, 2, 0, 0, 0, 0, 1, 9, 0, 0)...), 1, false)
+	f.Add(append(frameOf(frameHeaders, 4, 1), frameOf(frameData, flagPadded|flagEndStream, 1, 2, 0, 0, 0, 0, 1, 9, 0,
+		0)...), 1, false)
 	f.Fuzz(func(t *testing.T, text []byte, size int, oneMessage bool) {
 		if size < 1 {
 			size = 1

@@ -94,7 +94,8 @@ const keepAlivePart = 8
 // HTTPServer makes the HTTP/1 server. It reads the whole body of each request, up to maxBody
 // bytes, and sets its length before it calls the handler. It calls reject to answer a
 // request beyond a limit.
-func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, reject func(http.ResponseWriter, int, *fault.Error)) *http.Server {
+func (g *Guard) HTTPServer(handler http.Handler, maxBody int64,
+	reject func(http.ResponseWriter, int, *fault.Error)) *http.Server {
 	return &http.Server{
 		ReadHeaderTimeout: headerTime, IdleTimeout: idle, MaxHeaderBytes: HeaderLimit,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -157,12 +158,14 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, reject func(http
 				w.Header().Set("Retry-After", "1")
 				reject(w, http.StatusServiceUnavailable, Overloaded("too many requests are in flight"))
 			case errors.Is(err, errTooLarge):
-				reject(w, http.StatusRequestEntityTooLarge, fault.New(fault.Invalid, fault.ReasonTooLarge, "the body is larger than %d bytes", maxBody))
+				reject(w, http.StatusRequestEntityTooLarge, fault.New(fault.Invalid, fault.ReasonTooLarge,
+					"the body is larger than %d bytes", maxBody))
 			case errors.As(err, &timeout) && timeout.Timeout():
 				reject(w, http.StatusRequestTimeout, fault.New(fault.Invalid, fault.ReasonInvalid,
 					"the body did not arrive in time: it has %s, and one second more for every %d bytes", grace, pace))
 			default:
-				reject(w, http.StatusBadRequest, fault.New(fault.Invalid, fault.ReasonInvalid, "the body ended too early").Because(err))
+				reject(w, http.StatusBadRequest, fault.New(fault.Invalid, fault.ReasonInvalid,
+					"the body ended too early").Because(err))
 			}
 		}),
 	}

@@ -44,7 +44,8 @@ const rejections = 64
 
 // New makes a guard.
 func New(limits Limits) *Guard {
-	return &Guard{limits: limits, budget: NewBudget(limits.Memory), headers: NewBudget(limits.Memory / 4), rejecting: make(chan struct{}, rejections), resetting: make(chan struct{}, 1)}
+	return &Guard{limits: limits, budget: NewBudget(limits.Memory), headers: NewBudget(limits.Memory / 4),
+		rejecting: make(chan struct{}, rejections), resetting: make(chan struct{}, 1)}
 }
 
 // Connections returns the number of open connections.

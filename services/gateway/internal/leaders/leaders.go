@@ -67,7 +67,8 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 	switch err := ctx.Err(); err {
 	case nil:
 	case context.DeadlineExceeded:
-		return nil, status.Error(codes.DeadlineExceeded, "the deadline of the call passed before the replicas answered: give it more time")
+		return nil, status.Error(codes.DeadlineExceeded,
+			"the deadline of the call passed before the replicas answered: give it more time")
 	default:
 		return nil, status.FromContextError(err).Err()
 	}

@@ -30,7 +30,8 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	standby := replica(&berthv1.Replica{Id: "a", Address: "a:1", Role: berthv1.Replica_STANDBY, Revision: 90})
 	// It was deposed, but does not know yet.
 	deposed := replica(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Revision: 80, Term: 5, Since: since})
-	leader := replica(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Revision: 100, Term: 7, Since: since, Renewed: since})
+	leader := replica(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Revision: 100, Term: 7, Since: since,
+		Renewed: since})
 	silent := replicatest.Start(t, "", replicatest.Answers{}).Address
 
 	s, err := leaders.New(map[string][]string{
@@ -99,11 +100,16 @@ func TestResign(t *testing.T) {
 		field         string
 		kind          fault.Kind
 	}{
-		{name: "the present term", service: "registry", asked: []int64{7}, want: &berthv1.ResignAnswer{Service: "registry", Replica: "c", Term: 7}},
-		{name: "this term", service: "registry", term: 7, asked: []int64{7}, want: &berthv1.ResignAnswer{Service: "registry", Replica: "c", Term: 7}},
-		{name: "a term that is over", service: "registry", term: 5, want: &berthv1.ResignAnswer{Service: "registry", Term: 5}},
-		{name: "a term that ends meanwhile", service: "registry", answer: notLeader, asked: []int64{7}, want: &berthv1.ResignAnswer{Service: "registry", Term: 7}},
-		{name: "a leader that does not answer", service: "registry", answer: broken, asked: []int64{7}, kind: fault.Unavailable},
+		{name: "the present term", service: "registry", asked: []int64{7},
+			want: &berthv1.ResignAnswer{Service: "registry", Replica: "c", Term: 7}},
+		{name: "this term", service: "registry", term: 7, asked: []int64{7},
+			want: &berthv1.ResignAnswer{Service: "registry", Replica: "c", Term: 7}},
+		{name: "a term that is over", service: "registry", term: 5,
+			want: &berthv1.ResignAnswer{Service: "registry", Term: 5}},
+		{name: "a term that ends meanwhile", service: "registry", answer: notLeader, asked: []int64{7},
+			want: &berthv1.ResignAnswer{Service: "registry", Term: 7}},
+		{name: "a leader that does not answer", service: "registry", answer: broken, asked: []int64{7},
+			kind: fault.Unavailable},
 		{name: "a term to come", service: "registry", term: 8, kind: fault.Invalid, field: "term"},
 		{name: "a negative term", service: "registry", term: -1, kind: fault.Invalid, field: "term"},
 		{name: "no leader", service: "assigner", kind: fault.Unavailable},

@@ -16,7 +16,8 @@ import (
 func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
 	switch {
 	case !slices.Contains(model.Services, req.GetService()):
-		return nil, fault.BadField(fault.ReasonInvalid, "service", "must be one of %s, got %q", strings.Join(model.Services, ", "), req.GetService())
+		return nil, fault.BadField(fault.ReasonInvalid, "service", "must be one of %s, got %q",
+			strings.Join(model.Services, ", "), req.GetService())
 	case req.GetTerm() < 0:
 		return nil, fault.BadField(fault.ReasonInvalid, "term", "must not be negative, got %d", req.GetTerm())
 	}
@@ -28,7 +29,8 @@ func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berth
 	case leader == nil:
 		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no leader of %s answers", req.GetService())
 	case req.GetTerm() > leader.GetTerm():
-		return nil, fault.BadField(fault.ReasonInvalid, "term", "must be at most %d, the current term of %s, got %d", leader.GetTerm(), req.GetService(), req.GetTerm())
+		return nil, fault.BadField(fault.ReasonInvalid, "term", "must be at most %d, the current term of %s, got %d",
+			leader.GetTerm(), req.GetService(), req.GetTerm())
 	}
 	answer.Term = leader.GetTerm()
 	_, err := controlv1.NewReplicasClient(at.conn).Resign(ctx, &controlv1.ResignRequest{Term: leader.GetTerm()})

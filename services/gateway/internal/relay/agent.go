@@ -116,7 +116,8 @@ func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
 			a.relay.heartbeat(a)
 			continue
 		case len(frame.Bytes) > requestLimit:
-			return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request has %d bytes; at most %d are allowed", len(frame.Bytes), requestLimit)
+			return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request has %d bytes; at most %d are allowed",
+				len(frame.Bytes), requestLimit)
 		case bare(frame.Bytes):
 			last = frame.Bytes
 		}

@@ -10,7 +10,8 @@ import (
 
 // A frame is only repeated as a bare heartbeat if no report can be read from it.
 func FuzzBare(f *testing.F) {
-	for _, m := range []*controlv1.HeartbeatRequest{{}, {Id: "e", Incarnation: 7}, {Id: "e", Report: &controlv1.ExecutorReport{}}} {
+	for _, m := range []*controlv1.HeartbeatRequest{{}, {Id: "e", Incarnation: 7},
+		{Id: "e", Report: &controlv1.ExecutorReport{}}} {
 		frame, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)

@@ -16,7 +16,8 @@ import (
 
 // listing returns a request that lists workers of two bytes each, in two reports.
 func listing(workers int) []byte {
-	request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: "e", Incarnation: 5, Nonce: "n", Report: &controlv1.ExecutorReport{Sequence: 7}})
+	request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: "e", Incarnation: 5, Nonce: "n",
+		Report: &controlv1.ExecutorReport{Sequence: 7}})
 	if err != nil {
 		panic(err)
 	}
@@ -112,7 +113,8 @@ func TestHeartbeatsAreSentFirst(t *testing.T) {
 	r.request(agents[1], make([]byte, messageSize))
 	r.heartbeat(agents[2])
 	messages := r.messages()
-	if len(messages) != 2 || len(messages[0].GetHeartbeats()) != 1 || len(messages[0].of) != 1 || len(messages[1].of) != 1 {
+	if len(messages) != 2 || len(messages[0].GetHeartbeats()) != 1 || len(messages[0].of) != 1 ||
+		len(messages[1].of) != 1 {
 		t.Errorf("%d messages: %v", len(messages), messages)
 	}
 }

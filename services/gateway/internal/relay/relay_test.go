@@ -180,7 +180,8 @@ func TestAgentsShareAStream(t *testing.T) {
 		answer := &controlv1.RelayAnswer{Present: m.GetHeartbeats()}
 		for _, q := range m.GetRequests() {
 			request := requestOf(t, q)
-			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: request.GetReport().GetSequence()})
+			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true,
+				AssignerTerm: request.GetReport().GetSequence()})
 			if err != nil {
 				t.Error(err)
 			}
@@ -202,7 +203,8 @@ func TestAgentsShareAStream(t *testing.T) {
 				beat(t, s, &controlv1.HeartbeatRequest{Id: id, Incarnation: 1})
 			}
 			for n := int64(1); n <= reports; n++ {
-				if err := s.Send(&controlv1.HeartbeatRequest{Id: id, Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: n}}); err != nil {
+				if err := s.Send(&controlv1.HeartbeatRequest{Id: id, Incarnation: 1,
+					Report: &controlv1.ExecutorReport{Sequence: n}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -212,7 +214,8 @@ func TestAgentsShareAStream(t *testing.T) {
 				}
 			}
 			_, err := s.Recv()
-			if f := rpc.FromStatus(err); f == nil || f.Reason != fault.ReasonOtherIncarnation || f.Message != id+" was replaced" {
+			if f := rpc.FromStatus(err); f == nil || f.Reason != fault.ReasonOtherIncarnation ||
+				f.Message != id+" was replaced" {
 				t.Errorf("%s ended with %v", id, err)
 			}
 		})
@@ -332,7 +335,8 @@ func TestASlowAgentDelaysNoOther(t *testing.T) {
 			}
 			// Each answer is different, so none is dropped as a repetition.
 			sequence++
-			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: sequence, Report: &controlv1.ExecutorReportAnswer{Executor: long}})
+			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: sequence,
+				Report: &controlv1.ExecutorReportAnswer{Executor: long}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -346,7 +350,8 @@ func TestASlowAgentDelaysNoOther(t *testing.T) {
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for n := int64(0); ; n++ {
-			if deaf.Send(&controlv1.HeartbeatRequest{Id: "deaf", Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: n}}) != nil {
+			if deaf.Send(&controlv1.HeartbeatRequest{Id: "deaf", Incarnation: 1,
+				Report: &controlv1.ExecutorReport{Sequence: n}}) != nil {
 				return // the stream has ended
 			}
 		}

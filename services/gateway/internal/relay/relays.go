@@ -68,11 +68,13 @@ func New(o Options) (*Relays, error) {
 	r.life, r.end = context.WithCancel(context.Background())
 	for _, address := range o.Replicas {
 		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{
-			Health: model.ServiceExecutorState, Silence: o.Silence, TLS: o.TLS, Stats: rpcstats.Client(o.Meters, nil), More: dialOptions(),
+			Health: model.ServiceExecutorState, Silence: o.Silence, TLS: o.TLS, Stats: rpcstats.Client(o.Meters, nil),
+			More: dialOptions(),
 		})
 		if err != nil {
 			r.Close()
-			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", model.ServiceExecutorState).Because(err)
+			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used",
+				model.ServiceExecutorState).Because(err)
 		}
 		r.conns = append(r.conns, conn)
 	}
@@ -139,7 +141,8 @@ func broken(life context.Context, err error) error {
 	if life.Err() != nil {
 		return errStopping
 	}
-	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the connection to a replica of executor-state broke; another one answers").Because(err)
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable,
+		"the connection to a replica of executor-state broke; another one answers").Because(err)
 }
 
 var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "this gateway is stopping; another one answers")

@@ -51,7 +51,8 @@ func Start(t testing.TB, address string, answers Answers) *Replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Replica{rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.UnknownServiceHandler(answers.handle)}}), l.Addr().String()}
+	r := &Replica{rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.UnknownServiceHandler(answers.handle)}}),
+		l.Addr().String()}
 	var served sync.WaitGroup
 	served.Go(func() { r.Serve(l) }) //nolint:errcheck // the end of the test
 	t.Cleanup(func() {
@@ -83,7 +84,10 @@ func (a Answers) handle(_ any, s grpc.ServerStream) error {
 		return unary(s, a.Cycle)
 	case controlv1.Replicas_GetReplica_FullMethodName:
 		if a.Replica != nil {
-			return unary(s, func(context.Context, *controlv1.GetReplicaRequest) (*berthv1.Replica, error) { return a.Replica, nil })
+			return unary(s, func(context.Context, *controlv1.GetReplicaRequest) (*berthv1.Replica, error) {
+				return a.Replica,
+					nil
+			})
 		}
 	case controlv1.Replicas_Resign_FullMethodName:
 		if a.Resign != nil {

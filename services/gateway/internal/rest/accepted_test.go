@@ -23,7 +23,8 @@ func TestErrorsNameTheFieldAndItsValues(t *testing.T) {
 		{"GET", "/v1/executors?state=ready", "", `state: must be one of REGISTERED, READY, UNREACHABLE, LOST, got "ready"`},
 		{"GET", "/v1/reservations?state=queued", "", "state: must be one of " + states + `, got "queued"`},
 		{"GET", "/v1/reservations?state=HELD", "", "state: must be one of " + states + `, got "HELD"`},
-		{"GET", "/v1/reservations?state=STATE_UNSPECIFIED", "", "state: must be one of " + states + `, got "STATE_UNSPECIFIED"`},
+		{"GET", "/v1/reservations?state=STATE_UNSPECIFIED", "",
+			"state: must be one of " + states + `, got "STATE_UNSPECIFIED"`},
 		{"GET", "/v1/reservations?state=0", "", "state: must be one of " + states + `, got "0"`},
 		{"GET", "/v1/reservations?state=13", "", "state: must be one of " + states + `, got "13"`},
 		{"GET", "/v1/reservations?job=a&job=b", "", "job: must be given once, got 2 values"},
@@ -41,10 +42,13 @@ func TestErrorsNameTheFieldAndItsValues(t *testing.T) {
 		{"PUT", up, `{"workers":[[]]}`, "workers[0]: must be an object, got a list"},
 		{"PUT", up, `{"workers":[{},{"index":1.5}]}`, "workers[1].index: " + whole32 + ", got 1.5"},
 		{"PUT", up, `{"count":"x"}`, "count: " + whole32 + `, got "x"`},
-		{"PUT", up, `{"priority":{"tier":"x"}}`, `priority.tier: must be a whole number from -2147483648 to 2147483647, got "x"`},
+		{"PUT", up, `{"priority":{"tier":"x"}}`,
+			`priority.tier: must be a whole number from -2147483648 to 2147483647, got "x"`},
 		{"PUT", up, `{"labels":{"a.b":1}}`, "labels.a.b: must be a string of valid UTF-8, got 1"},
-		{"PUT", up, `{"constraints":{"resources":{"cpu":"x"}}}`, `constraints.resources.cpu: must be a quantity such as 500m or 1500m, got "x"`},
-		{"PUT", "/v1/skus/s", `{"resources":{"memory":1.5}}`, "resources.memory: must be a quantity such as 4Gi or 512Mi, got 1.5; a number without a suffix is a whole number of bytes"},
+		{"PUT", up, `{"constraints":{"resources":{"cpu":"x"}}}`,
+			`constraints.resources.cpu: must be a quantity such as 500m or 1500m, got "x"`},
+		{"PUT", "/v1/skus/s", `{"resources":{"memory":1.5}}`,
+			"resources.memory: must be a quantity such as 4Gi or 512Mi, got 1.5; a number without a suffix is a whole number of bytes"},
 		{"PUT", "/v1/skus/s", `{"resources":{"a.b":true}}`, "resources.a.b: must be a whole number such as 2, got true"},
 		{"PUT", "/v1/skus/s", `{"resources":[]}`, "resources: must be an object, got a list"},
 		{"PUT", up, `{"start":"TOGETHR"}`, `start: must be one of PROGRESSIVE, TOGETHER, got "TOGETHR"`},
@@ -64,14 +68,17 @@ func TestErrorsNameTheFieldAndItsValues(t *testing.T) {
 
 func TestDurationsInGosForm(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"30s": 30 * time.Second, "10m": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5s": 1500 * time.Millisecond, "250ms": time.Second / 4, "-2m": -2 * time.Minute,
+		"30s": 30 * time.Second, "10m": 10 * time.Minute, "1h30m": 90 * time.Minute, "1.5s": 1500 * time.Millisecond,
+		"250ms": time.Second / 4, "-2m": -2 * time.Minute,
 	} {
 		c := &calls{}
-		if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"labels": {"é": "10m"}, "queueTimeout": "`+text+`"}`); code != 200 {
+		if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation",
+			`{"labels": {"é": "10m"}, "queueTimeout": "`+text+`"}`); code != 200 {
 			t.Errorf("%s: %d %s", text, code, answer)
 			continue
 		}
-		if got := c.in.(*berthv1.UpsertReservationRequest).GetReservation(); got.GetQueueTimeout().AsDuration() != want || got.GetLabels()["é"] != "10m" {
+		if got := c.in.(*berthv1.UpsertReservationRequest).GetReservation(); got.GetQueueTimeout().AsDuration() != want ||
+			got.GetLabels()["é"] != "10m" {
 			t.Errorf("%s became %v", text, got)
 		}
 	}

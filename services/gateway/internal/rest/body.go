@@ -50,7 +50,8 @@ func decodeBody(r io.Reader, v any, unmarshal func([]byte, any) error) error {
 	case errors.Is(err, io.EOF):
 		return err // an empty body: all fields have their defaults
 	case errors.As(err, &syntax):
-		return fmt.Errorf("the body must be a JSON object: %s at byte %d", strings.ToValidUTF8(syntax.Error(), "\ufffd"), syntax.Offset)
+		return fmt.Errorf("the body must be a JSON object: %s at byte %d", strings.ToValidUTF8(syntax.Error(), "\ufffd"),
+			syntax.Offset)
 	case err != nil:
 		return errors.New("the body must be a JSON object: it ends too early")
 	case text[0] != '{':

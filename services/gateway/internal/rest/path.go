@@ -90,7 +90,8 @@ func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 		for _, field := range slices.Sorted(maps.Keys(named)) {
 			var given string
 			if json.Unmarshal(body[field], &given) == nil && given != "" && given != named[field] {
-				WriteError(w, fault.BadField(fault.ReasonInvalid, field, "is %q in the body and %q in the path", given, named[field]))
+				WriteError(w, fault.BadField(fault.ReasonInvalid, field, "is %q in the body and %q in the path", given,
+					named[field]))
 				return
 			}
 		}

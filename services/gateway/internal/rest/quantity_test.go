@@ -26,14 +26,16 @@ func TestResourcesWithASuffixAreQuantities(t *testing.T) {
 	if r.Constraints.Sku != "2k" || r.Task.Env["resources"] != "4Gi" || r.Labels["resources"] != "2k" {
 		t.Errorf("another text was changed: %v", r)
 	}
-	if code, answer := ask(t, c, "PUT", "/v1/skus/s", `{`+resources+`, "attributes": {"cpu": "2k"}}`); code != http.StatusOK {
+	if code, answer := ask(t, c, "PUT", "/v1/skus/s",
+		`{`+resources+`, "attributes": {"cpu": "2k"}}`); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
 	sku := c.in.(*berthv1.PutSkuRequest).Sku
 	if diff := cmp.Diff(want, sku.Resources); diff != "" || sku.Attributes["cpu"] != "2k" {
 		t.Errorf("-want +got:\n%s, attributes %v", diff, sku.Attributes)
 	}
-	if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"count": 1, "constraints": {"resources": {"cpu": "2"}}}`); code != http.StatusOK {
+	if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation",
+		`{"count": 1, "constraints": {"resources": {"cpu": "2"}}}`); code != http.StatusOK {
 		t.Fatalf("%d %s", code, answer)
 	}
 	if cpu := c.in.(*berthv1.UpsertReservationRequest).Reservation.Constraints.Resources["cpu"]; cpu != 2 {
@@ -53,7 +55,8 @@ func TestQuantitiesThatDoNotFitBaseUnitsAreRejected(t *testing.T) {
 		`{}`:      `must be a quantity such as 500m or 1500m, got an object` + cores,
 		`"-500m"`: "must not be negative, got -500m",
 	} {
-		code, answer := ask(t, &calls{}, "PUT", "/v1/jobs/j/stages/s/reservation", `{"count": 1, "constraints": {"resources": {"gpu": 1, "cpu": `+amount+`}}}`)
+		code, answer := ask(t, &calls{}, "PUT", "/v1/jobs/j/stages/s/reservation",
+			`{"count": 1, "constraints": {"resources": {"gpu": 1, "cpu": `+amount+`}}}`)
 		var body struct {
 			Details []struct {
 				FieldViolations []struct{ Field, Description string }
@@ -77,8 +80,10 @@ func TestQuantitiesThatDoNotFitBaseUnitsAreRejected(t *testing.T) {
 // No body causes an internal error.
 func FuzzQuantitiesInABody(f *testing.F) {
 	for _, body := range []string{
-		`{"constraints": {"resources": {"cpu": "500m"}}}`, `{"resources": {"memory": "4Gi", "cpu": 2}}`, `{"resources": "4Gi"}`,
-		`{"resources": ["4Gi"]}`, `[{"resources": {"cpu": "2k"}}]`, `{"resources": {"cpu": "1e99k"}}`, `{"resources"`, ``, `{"resources": {"a": {"cpu": "2k"}}}`,
+		`{"constraints": {"resources": {"cpu": "500m"}}}`, `{"resources": {"memory": "4Gi", "cpu": 2}}`,
+		`{"resources": "4Gi"}`,
+		`{"resources": ["4Gi"]}`, `[{"resources": {"cpu": "2k"}}]`, `{"resources": {"cpu": "1e99k"}}`, `{"resources"`, ``,
+		`{"resources": {"a": {"cpu": "2k"}}}`,
 	} {
 		f.Add(body)
 	}

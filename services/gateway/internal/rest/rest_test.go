@@ -80,7 +80,9 @@ func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 func handler(t *testing.T, c *calls, names ...string) http.Handler {
 	t.Helper()
 	text := func(s string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }) //nolint:errcheck // a recorder takes everything
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, s) //nolint:errcheck // a recorder takes everything
+		})
 	}
 	h, err := rest.New(rest.Options{
 		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{},
@@ -137,7 +139,8 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 			// Each method rejects an unknown parameter.
 			var sent calls
 			path, _, _ := strings.Cut(c.path, "?")
-			if status, answer := ask(t, &sent, c.method, path+"?nonsense=1", body); status != 400 || sent.method != "" || parse(t, answer).field() != "nonsense" {
+			if status, answer := ask(t, &sent, c.method, path+"?nonsense=1", body); status != 400 || sent.method != "" ||
+				parse(t, answer).field() != "nonsense" {
 				t.Errorf("with nonsense: %d %s, sent %q", status, answer, sent.method)
 			}
 		})
@@ -175,15 +178,20 @@ func TestJSONIsStrict(t *testing.T) {
 		{"field twice", "PUT", put, `{"count":1,"count":2}`, "count"},
 		{"unknown enum", "PUT", put, `{"batch":"SOMETIMES"}`, "batch"},
 		{"unknown enum inside", "PUT", put, `{"priority":{"class":"SOMETIMES"}}`, "priority.class"},
-		{"field twice inside", "PUT", put, "{\n  \"labels\": {\"ä\": \"{[,\"},\n  \"constraints\": {\"sku\": \"a\", \"sku\": \"b\"}}", "constraints.sku"},
-		{"wrong type in the second worker", "PUT", put, `{"workers":[{"index":1,"number":2},{"index":-0.5}]}`, "workers[1].index"},
-		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":1,"gpu":"many"}}}`, "constraints.resources.gpu"},
+		{"field twice inside", "PUT", put,
+			"{\n  \"labels\": {\"ä\": \"{[,\"},\n  \"constraints\": {\"sku\": \"a\", \"sku\": \"b\"}}", "constraints.sku"},
+		{"wrong type in the second worker", "PUT", put, `{"workers":[{"index":1,"number":2},{"index":-0.5}]}`,
+			"workers[1].index"},
+		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":1,"gpu":"many"}}}`,
+			"constraints.resources.gpu"},
 		{"wrong type of a duration", "PUT", put, `{"task":{"command":"x","stopGrace":"long"}}`, "task.stopGrace"},
 		{"a number for an object", "PUT", put, `{"constraints":3}`, "constraints"},
 		{"wrong type", "PUT", put, `{"targetSize":"many"}`, "targetSize"},
 		{"unknown field of a command", "POST", "/v1/reservations:flush", `{"jbo":"j"}`, "jbo"},
-		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`, "workers[0].indx"},
-		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`, "workers[0].index"},
+		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`,
+			"workers[0].indx"},
+		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`,
+			"workers[0].index"},
 		{"unknown field of a selector", "POST", "/v1/executors:disable", `{"selector":{"id":["a"]}}`, "selector.id"},
 		{"unknown field of a drain", "POST", "/v1/executors/a:drain", `{"until":"now"}`, "until"},
 		{"unknown field of a claim", "POST", "/v1/usage:claimForScaleDown", `{"count":1}`, "count"},
@@ -209,7 +217,8 @@ func TestJSONIsStrict(t *testing.T) {
 				t.Errorf("%d %s, sent %q", status, body, sent.method)
 			}
 			got := parse(t, body)
-			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field || strings.Contains(got.Message, "proto:") && c.field != "" {
+			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field ||
+				strings.Contains(got.Message, "proto:") && c.field != "" {
 				t.Errorf("got %s", body)
 			}
 		})
@@ -265,7 +274,8 @@ func TestAnEscapedNameIsOneName(t *testing.T) {
 			t.Errorf("%s: %d %s, sent %v", path, status, body, c.in)
 		}
 	}
-	for _, path := range []string{"/v1/jobs//stages/s/reservation", "/v1/jobs/j/stages//reservation", "/v1/../v1/reservations", "/v1/reservations/"} {
+	for _, path := range []string{"/v1/jobs//stages/s/reservation", "/v1/jobs/j/stages//reservation",
+		"/v1/../v1/reservations", "/v1/reservations/"} {
 		var c calls
 		status, body := ask(t, &c, "PUT", path, "")
 		if parse(t, body); status != 404 || c.method != "" {
@@ -289,7 +299,8 @@ func TestAReservationMustAgreeWithItsPath(t *testing.T) {
 		if field == "name" {
 			// The short path means the reservation named main.
 			var main calls
-			if status, text := ask(t, &main, "PUT", "/v1/jobs/j/stages/s/reservation", body); status != 400 || parse(t, text).field() != field {
+			if status, text := ask(t, &main, "PUT", "/v1/jobs/j/stages/s/reservation", body); status != 400 ||
+				parse(t, text).field() != field {
 				t.Errorf("%s: %d %s", body, status, text)
 			}
 		}
@@ -329,28 +340,37 @@ func TestCommandsAreComplete(t *testing.T) {
 		method, path, body string
 		want               proto.Message
 	}{
-		{"POST", "/v1/jobs/j/stages/s/workers:cancel", `{"requestId":"r","workers":[{"index":2,"number":1},{"index":"3","number":4}]}`,
-			&berthv1.CancelWorkersRequest{Job: "j", Stage: "s", RequestId: "r", Workers: []*berthv1.WorkerID{{Index: 2, Number: 1}, {Index: 3, Number: 4}}}},
-		{"POST", "/v1/reservations:flush", `{"requestId":"r","group":"g-1"}`, &berthv1.FlushReservationsRequest{Group: "g-1", RequestId: "r"}},
+		{"POST", "/v1/jobs/j/stages/s/workers:cancel",
+			`{"requestId":"r","workers":[{"index":2,"number":1},{"index":"3","number":4}]}`,
+			&berthv1.CancelWorkersRequest{Job: "j", Stage: "s", RequestId: "r",
+				Workers: []*berthv1.WorkerID{{Index: 2, Number: 1}, {Index: 3, Number: 4}}}},
+		{"POST", "/v1/reservations:flush", `{"requestId":"r","group":"g-1"}`,
+			&berthv1.FlushReservationsRequest{Group: "g-1", RequestId: "r"}},
 		{"POST", "/v1/executors:disable", `{"requestId":"r","selector":{"attributes":{"zone":"a"}},"expireTime":"2026-01-02T03:04:05Z","reason":"patch"}`,
 			&berthv1.DisableExecutorsRequest{
 				RequestId: "r", Selector: &berthv1.ExecutorSelector{Attributes: map[string]string{"zone": "a"}},
 				ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Reason: "patch",
 			}},
-		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch","expireTime":"2026-01-02T03:04:05Z"}`, &berthv1.DrainExecutorRequest{
-			Id: "e", RequestId: "r", Reason: "patch", ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-		}},
-		{"POST", "/v1/executors/e:clearQuarantine", `{"requestId":"r","workers":[{"job":"j","stage":"s","index":2,"number":1,"epoch":"7"}]}`,
-			&berthv1.ClearQuarantineRequest{
-				Executor: "e", RequestId: "r", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
+		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch","expireTime":"2026-01-02T03:04:05Z"}`,
+			&berthv1.DrainExecutorRequest{
+				Id: "e", RequestId: "r", Reason: "patch", ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 			}},
-		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`, &berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
+		{"POST", "/v1/executors/e:clearQuarantine",
+			`{"requestId":"r","workers":[{"job":"j","stage":"s","index":2,"number":1,"epoch":"7"}]}`,
+			&berthv1.ClearQuarantineRequest{
+				Executor: "e", RequestId: "r", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1,
+					Epoch: 7}},
+			}},
+		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`,
+			&berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
 		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0}}`,
 			&berthv1.PutSkuRequest{Sku: &berthv1.Sku{
-				Name: "gpu-8", Resources: map[string]int64{"gpu": 8}, Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
+				Name: "gpu-8", Resources: map[string]int64{"gpu": 8},
+				Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
 			}}},
 		{"PUT", "/v1/pools/night", `{"attributes":{"zone":"a"},"lostAfter":"0s"}`,
-			&berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(0)}}},
+			&berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"},
+				LostAfter: durationpb.New(0)}}},
 	} {
 		var sent calls
 		status, body := ask(t, &sent, c.method, c.path, c.body)
@@ -449,7 +469,8 @@ func TestAMutatingCallHasARequestID(t *testing.T) {
 	// The caller may also set the ID in the body.
 	var c calls
 	ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"requestId":"mine"}`)
-	if req := c.in.(*berthv1.UpsertReservationRequest); req.GetRequestId() != "" || req.GetReservation().GetRequestId() != "mine" {
+	if req := c.in.(*berthv1.UpsertReservationRequest); req.GetRequestId() != "" ||
+		req.GetReservation().GetRequestId() != "mine" {
 		t.Errorf("sent %v", req)
 	}
 }
@@ -460,7 +481,8 @@ func TestTheBodyAndThePathMakeTheRequest(t *testing.T) {
 		`{"count":2,"targetSize":"4","constraints":{"resources":{"memory":"1073741824","cpu":500}},"queueTimeout":"30s","batch":"STRICT"}`)
 	r := c.in.(*berthv1.UpsertReservationRequest).GetReservation()
 	if r.GetJob() != "j" || r.GetStage() != "s" || r.GetName() != "n" || r.GetCount() != 2 || r.GetTargetSize() != 4 ||
-		r.GetConstraints().GetResources()["memory"] != 1<<30 || r.GetQueueTimeout().GetSeconds() != 30 || r.GetBatch() != berthv1.Batch_STRICT {
+		r.GetConstraints().GetResources()["memory"] != 1<<30 || r.GetQueueTimeout().GetSeconds() != 30 ||
+		r.GetBatch() != berthv1.Batch_STRICT {
 		t.Errorf("sent %v", r)
 	}
 	var got map[string]any

@@ -55,7 +55,8 @@ const shortest = 100 * time.Millisecond
 // late returns the error of a call whose deadline passed without an answer.
 func (to route) late(begun time.Time) error {
 	if waited := time.Since(begun); waited < shortest {
-		return status.Errorf(codes.DeadlineExceeded, "the deadline of the call passed after %v, before %s answered: give it more time", waited, to.service)
+		return status.Errorf(codes.DeadlineExceeded,
+			"the deadline of the call passed after %v, before %s answered: give it more time", waited, to.service)
 	}
 	return to.noLeader()
 }

@@ -59,7 +59,8 @@ const Silence = 2 * time.Second
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
 	for _, service := range model.Services {
-		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence, TLS: o.TLS, Stats: rpcstats.Client(o.Meters, o.Traces)})
+		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence,
+			TLS: o.TLS, Stats: rpcstats.Client(o.Meters, o.Traces)})
 		if err != nil {
 			r.Close()
 			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", service).Because(err)
@@ -149,7 +150,8 @@ func unknown(method string) error {
 
 // noLeader returns the error of a call whose deadline passed without a leader.
 func (to route) noLeader() error {
-	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader", to.service).With("service", to.service)
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader", to.service).With("service",
+		to.service)
 }
 
 var _ grpc.ClientConnInterface = (*Router)(nil)

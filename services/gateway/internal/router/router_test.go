@@ -69,7 +69,8 @@ func (d *door) reservations() berthv1.ReservationsClient {
 }
 
 func answering(uid string) replicatest.Answers {
-	return replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	return replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
+		error) {
 		return &berthv1.Reservation{Uid: uid}, nil
 	}}
 }
@@ -84,7 +85,8 @@ func TestACallGoesToTheLeader(t *testing.T) {
 	a, b := replicatest.Start(t, "", answering("a")), replicatest.Start(t, "", answering("b"))
 	d := open(t, time.Minute, []string{a.Address, b.Address}, nil)
 	a.Lead(model.ServiceRegistry, true)
-	if got, err := d.reservations().UpsertReservation(within(t, 10*time.Second), &berthv1.UpsertReservationRequest{}); err != nil || got.GetUid() != "a" {
+	if got, err := d.reservations().UpsertReservation(within(t, 10*time.Second),
+		&berthv1.UpsertReservationRequest{}); err != nil || got.GetUid() != "a" {
 		t.Fatalf("got %v, %v", got, err)
 	}
 
@@ -123,13 +125,16 @@ func TestEveryServiceHasItsLeader(t *testing.T) {
 	executors.Lead(model.ServiceExecutorState, true)
 	d := open(t, time.Minute, []string{registry.Address}, []string{executors.Address})
 	ctx := within(t, 10*time.Second)
-	if got, err := controlv1.NewQueueClient(d.conn).Standing(ctx, &berthv1.ExplainReservationRequest{}); err != nil || got.GetGroup() == "" {
+	if got, err := controlv1.NewQueueClient(d.conn).Standing(ctx, &berthv1.ExplainReservationRequest{}); err != nil ||
+		got.GetGroup() == "" {
 		t.Errorf("standing: %v, %v", got, err)
 	}
-	if got, err := berthv1.NewCatalogClient(d.conn).ListSkus(ctx, &berthv1.ListSkusRequest{}); err != nil || len(got.GetSkus()) != 1 {
+	if got, err := berthv1.NewCatalogClient(d.conn).ListSkus(ctx, &berthv1.ListSkusRequest{}); err != nil ||
+		len(got.GetSkus()) != 1 {
 		t.Errorf("SKUs: %v, %v", got, err)
 	}
-	if _, err := berthv1.NewUsageClient(d.conn).GetUsage(ctx, &berthv1.GetUsageRequest{}); rpc.FromStatus(err).Reason != fault.ReasonRegistryNotReady {
+	if _, err := berthv1.NewUsageClient(d.conn).GetUsage(ctx,
+		&berthv1.GetUsageRequest{}); rpc.FromStatus(err).Reason != fault.ReasonRegistryNotReady {
 		t.Errorf("usage: %v", err)
 	}
 }
@@ -153,7 +158,8 @@ func TestAMissingLeaderIsReportedBeforeTheDeadline(t *testing.T) {
 					ctx = within(t, c.call)
 				}
 				_, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{})
-				if f := rpc.FromStatus(err); status.Code(err) == codes.Unavailable && f.Message == "registry has no leader" && f.Meta["service"] == "registry" {
+				if f := rpc.FromStatus(err); status.Code(err) == codes.Unavailable && f.Message == "registry has no leader" &&
+					f.Meta["service"] == "registry" {
 					return
 				}
 				if status.Code(err) != codes.DeadlineExceeded || tries == 1 {
@@ -171,8 +177,10 @@ func TestAShortDeadlineIsNotAMissingLeader(t *testing.T) {
 	leader.Lead(model.ServiceRegistry, true)
 	for name, registry := range map[string]string{"a leader": leader.Address, "no leader": standby.Address} {
 		d := open(t, time.Minute, []string{registry}, nil)
-		err := d.Invoke(within(t, time.Nanosecond), berthv1.Reservations_UpsertReservation_FullMethodName, &berthv1.UpsertReservationRequest{}, &berthv1.Reservation{})
-		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(status.Convert(err).Message(), "give it more time") {
+		err := d.Invoke(within(t, time.Nanosecond), berthv1.Reservations_UpsertReservation_FullMethodName,
+			&berthv1.UpsertReservationRequest{}, &berthv1.Reservation{})
+		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(status.Convert(err).Message(),
+			"give it more time") {
 			t.Errorf("with %s: %v", name, err)
 		}
 	}
@@ -194,7 +202,8 @@ func TestErrorsAndRetries(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var calls atomic.Int32
-			a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+			a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context,
+				*berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 				if calls.Add(1) < 3 {
 					return nil, c.err
 				}
@@ -216,7 +225,8 @@ func TestErrorsAndRetries(t *testing.T) {
 // If a replica keeps answering NOT_LEADER, the call ends with its deadline.
 func TestRetriesEndWithTheDeadline(t *testing.T) {
 	var calls atomic.Int32
-	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context,
+		*berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		calls.Add(1)
 		return nil, replicatest.NotLeader()
 	}})
@@ -246,7 +256,8 @@ func TestRetriesEndWithTheDeadline(t *testing.T) {
 // than the call.
 func TestACallEndsBeforeItsRequestIDExpires(t *testing.T) {
 	left := make(chan time.Duration, 1)
-	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context,
+		_ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		deadline, _ := ctx.Deadline()
 		left <- time.Until(deadline)
 		return &berthv1.Reservation{}, nil
@@ -266,17 +277,20 @@ func TestACallEndsBeforeItsRequestIDExpires(t *testing.T) {
 }
 
 func TestMetadataAndTrailersPass(t *testing.T) {
-	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context,
+		_ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
-		grpc.SetHeader(ctx, metadata.Pairs("x-heard", strings.Join(md.Get("x-said"), ","))) //nolint:errcheck // the caller misses it
-		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word"))                              //nolint:errcheck // the caller misses it
+		heard := strings.Join(md.Get("x-said"), ",")
+		grpc.SetHeader(ctx, metadata.Pairs("x-heard", heard))  //nolint:errcheck // the caller misses it
+		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word")) //nolint:errcheck // the caller misses it
 		return &berthv1.Reservation{}, nil
 	}})
 	a.Lead(model.ServiceRegistry, true)
 	d := open(t, time.Minute, []string{a.Address}, nil)
 	var header, trailer metadata.MD
 	ctx := metadata.AppendToOutgoingContext(within(t, 10*time.Second), "x-said", "hello")
-	if _, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{}, grpc.Header(&header), grpc.Trailer(&trailer)); err != nil {
+	if _, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{}, grpc.Header(&header),
+		grpc.Trailer(&trailer)); err != nil {
 		t.Fatal(err)
 	}
 	if got := header.Get("x-heard"); len(got) != 1 || got[0] != "hello" {
@@ -290,7 +304,8 @@ func TestMetadataAndTrailersPass(t *testing.T) {
 // The client and the service may know more fields of a message than the gateway.
 func TestUnknownFieldsPass(t *testing.T) {
 	got := make(chan []byte, 1)
-	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(_ context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(_ context.Context,
+		req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		got <- req.ProtoReflect().GetUnknown()
 		return &berthv1.Reservation{}, nil
 	}})
@@ -326,13 +341,15 @@ func TestAPublicRequestIsBounded(t *testing.T) {
 // be larger than public requests.
 func TestACycleMayBeLarge(t *testing.T) {
 	const bytes = 12 << 20
-	a := replicatest.Start(t, "", replicatest.Answers{Cycle: func(_ context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
+	a := replicatest.Start(t, "", replicatest.Answers{Cycle: func(_ context.Context,
+		req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
 		return &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{{Message: req.GetTrace()}}}, nil
 	}})
 	a.Lead(model.ServiceExecutorState, true)
 	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
 	cycle := func(bytes int) (*controlv1.CycleAnswer, error) {
-		return controlv1.NewInventoryClient(d.conn).TryAllocateAndLease(within(t, 20*time.Second), &controlv1.CycleRequest{Trace: strings.Repeat("x", bytes)})
+		return controlv1.NewInventoryClient(d.conn).TryAllocateAndLease(within(t, 20*time.Second),
+			&controlv1.CycleRequest{Trace: strings.Repeat("x", bytes)})
 	}
 	answer, err := cycle(bytes)
 	if err != nil || len(answer.GetOutcomes()[0].GetMessage()) != bytes {
@@ -346,7 +363,8 @@ func TestACycleMayBeLarge(t *testing.T) {
 
 func TestUnknownMethodsAreUnimplemented(t *testing.T) {
 	d := open(t, time.Minute, []string{porttest.Hold(t)}, nil)
-	for _, method := range []string{"/berth.v1.Reservations/Guess", "/other.Service/Call", "/berth.control.v1.Executor/SubmitTask"} {
+	for _, method := range []string{"/berth.v1.Reservations/Guess", "/other.Service/Call",
+		"/berth.control.v1.Executor/SubmitTask"} {
 		err := d.conn.Invoke(within(t, 10*time.Second), method, &berthv1.ListLeadersRequest{}, &berthv1.ListLeadersAnswer{})
 		if status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", method, err)
@@ -362,7 +380,8 @@ func TestACanceledCallIsNotRetried(t *testing.T) {
 	d := open(t, time.Minute, []string{a.Address}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := d.Invoke(ctx, berthv1.Reservations_UpsertReservation_FullMethodName, &berthv1.UpsertReservationRequest{}, &berthv1.Reservation{})
+	err := d.Invoke(ctx, berthv1.Reservations_UpsertReservation_FullMethodName, &berthv1.UpsertReservationRequest{},
+		&berthv1.Reservation{})
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("got %v", err)
 	}

@@ -27,7 +27,8 @@ func TestTheEmptyCursorIsTheStart(t *testing.T) {
 }
 
 func TestABadCursorNamesTheField(t *testing.T) {
-	for _, text := range []string{"x", "7", "7-", "-7", "7--1", "+7-1", "07-1", "7-01", "7-1-1", " 7-1", "9223372036854775808-0"} {
+	for _, text := range []string{"x", "7", "7-", "-7", "7--1", "+7-1", "07-1", "7-01", "7-1-1", " 7-1",
+		"9223372036854775808-0"} {
 		_, err := stream.ParseCursor(text)
 		f := fault.Of(err)
 		if err == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != "since" {
@@ -37,7 +38,8 @@ func TestABadCursorNamesTheField(t *testing.T) {
 }
 
 func TestCursorsAreOrderedByRevisionThenIndex(t *testing.T) {
-	ordered := []stream.Cursor{{}, {Revision: 1, Index: 10}, {Revision: 2}, {Revision: 2, Index: 9}, {Revision: 2, Index: 10}, {Revision: 10}}
+	ordered := []stream.Cursor{{}, {Revision: 1, Index: 10}, {Revision: 2}, {Revision: 2, Index: 9},
+		{Revision: 2, Index: 10}, {Revision: 10}}
 	for i, a := range ordered {
 		for j, b := range ordered {
 			if got := a.Compare(b); (got < 0) != (i < j) || (got == 0) != (i == j) {

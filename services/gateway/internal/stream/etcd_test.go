@@ -125,7 +125,8 @@ func (h *history) read(r stream.Reader, n int) []string {
 // with a cursor that it can resume at. It gets no error if no event was deleted.
 func TestNothingIsMissedOrRepeated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHistory(t, store.FakeConfig{WatchRevisions: rapid.IntRange(1, 5).Draw(t, "batch")}, model.ServiceRegistry, model.ServiceAssigner)
+		h := newHistory(t, store.FakeConfig{WatchRevisions: rapid.IntRange(1, 5).Draw(t, "batch")}, model.ServiceRegistry,
+			model.ServiceAssigner)
 		dropped := map[*streamtest.Writer]int64{}
 		lost := false
 		some := func(what string, letGo bool) {
@@ -298,7 +299,8 @@ func TestResumeDependsOnStoredEvents(t *testing.T) {
 	registry.Drop(1)
 	_, err = h.open(since)
 	f := fault.Of(err)
-	if f == nil || f.Reason != fault.ReasonEventsCompacted || f.Meta["cursor"] != (stream.Cursor{Revision: registry.Segments[1].Created}).String() {
+	if f == nil || f.Reason != fault.ReasonEventsCompacted ||
+		f.Meta["cursor"] != (stream.Cursor{Revision: registry.Segments[1].Created}).String() {
 		t.Fatalf("got %+v", f)
 	}
 	// A reader that has seen every event gets the error as well: it cannot know that.

@@ -3,7 +3,8 @@ package stream
 import "testing"
 
 func FuzzCursor(f *testing.F) {
-	for _, seed := range []string{"", "0-0", "7-3", "007-1", "-1-2", "9223372036854775807-9223372036854775807", "9223372036854775808-0"} {
+	for _, seed := range []string{"", "0-0", "7-3", "007-1", "-1-2", "9223372036854775807-9223372036854775807",
+		"9223372036854775808-0"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

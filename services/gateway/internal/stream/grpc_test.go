@@ -16,7 +16,8 @@ import (
 )
 
 // watch starts a stream over gRPC.
-func watch(t *testing.T, source stream.Source, patience time.Duration, req *berthv1.WatchEventsRequest) (grpc.ServerStreamingClient[berthv1.Event], context.CancelFunc) {
+func watch(t *testing.T, source stream.Source, patience time.Duration,
+	req *berthv1.WatchEventsRequest) (grpc.ServerStreamingClient[berthv1.Event], context.CancelFunc) {
 	t.Helper()
 	life, stop := context.WithCancel(t.Context())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,7 +25,8 @@ func watch(t *testing.T, source stream.Source, patience time.Duration, req *bert
 		t.Fatal(err)
 	}
 	server := rpc.NewServer(rpc.ServerOptions{})
-	berthv1.RegisterEventsServer(server, stream.NewServer(life, source, stream.Options{Patience: patience, Heartbeat: time.Minute, MaxStreams: 100}))
+	berthv1.RegisterEventsServer(server, stream.NewServer(life, source,
+		stream.Options{Patience: patience, Heartbeat: time.Minute, MaxStreams: 100}))
 	var served sync.WaitGroup
 	served.Go(func() { server.Serve(l) })
 	conn, err := rpc.Dial([]string{l.Addr().String()}, rpc.DialOptions{})

@@ -22,11 +22,13 @@ import (
 )
 
 // serveHTTP serves a source's streams over HTTP.
-func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Duration) (url string, stop context.CancelFunc) {
+func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Duration) (url string,
+	stop context.CancelFunc) {
 	t.Helper()
 	life, stop := context.WithCancel(t.Context())
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source, stream.Options{Patience: patience, Heartbeat: heartbeat, MaxStreams: 100}))
+	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source,
+		stream.Options{Patience: patience, Heartbeat: heartbeat, MaxStreams: 100}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		stop()

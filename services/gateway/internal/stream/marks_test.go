@@ -25,12 +25,16 @@ func TestInvalidMarks(t *testing.T) {
 		return store.KV{Key: keys.Segment("registry", n), Value: value, Create: n}
 	}
 	for name, kvs := range map[string][]store.KV{
-		"without the newest":         {mark(4, segment(4)), mark(5, segment(5))},
-		"newest unreadable":          {{Key: keys.NewestSegment("registry"), Value: []byte("\xff")}, mark(4, segment(4)), mark(5, segment(5))},
-		"newest empty":               {{Key: keys.NewestSegment("registry")}, mark(4, segment(4)), mark(5, segment(5))},
-		"newest negative":            {{Key: keys.NewestSegment("registry"), Value: segment(-1)}, mark(4, segment(4)), mark(5, segment(5))},
-		"newest beyond all segments": {{Key: keys.NewestSegment("registry"), Value: segment(1 << 62)}, mark(4, segment(4)), mark(5, segment(5))},
-		"marks unreadable":           {{Key: keys.NewestSegment("registry"), Value: segment(5)}, mark(4, []byte("\xff")), mark(5, nil)},
+		"without the newest": {mark(4, segment(4)), mark(5, segment(5))},
+		"newest unreadable": {{Key: keys.NewestSegment("registry"), Value: []byte("\xff")}, mark(4, segment(4)),
+			mark(5, segment(5))},
+		"newest empty": {{Key: keys.NewestSegment("registry")}, mark(4, segment(4)), mark(5, segment(5))},
+		"newest negative": {{Key: keys.NewestSegment("registry"), Value: segment(-1)}, mark(4, segment(4)),
+			mark(5, segment(5))},
+		"newest beyond all segments": {{Key: keys.NewestSegment("registry"), Value: segment(1 << 62)}, mark(4, segment(4)),
+			mark(5, segment(5))},
+		"marks unreadable": {{Key: keys.NewestSegment("registry"), Value: segment(5)}, mark(4, []byte("\xff")),
+			mark(5, nil)},
 	} {
 		list := segmentsOf(keys, append(kvs, store.KV{Key: keys.Segments() + "x/y/z"}, store.KV{Key: keys.Segments()}), 100)
 		if len(list) != 1 || len(list[0].marks) != 2 || list[0].marks[1].number != 5 {

@@ -83,7 +83,8 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	}
 	if !s.metrics.opened(s.options.MaxStreams) {
 		// Unavailable: another gateway may accept the stream.
-		err := fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway has %d open streams, its maximum", s.options.MaxStreams)
+		err := fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway has %d open streams, its maximum",
+			s.options.MaxStreams)
 		s.metrics.rejected(err)
 		return nil, err
 	}

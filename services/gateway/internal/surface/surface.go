@@ -81,13 +81,15 @@ func (l Listener) Allow(fullMethod string) error {
 // ServerOptions restrict a gRPC server to the methods that the listener allows.
 func (l Listener) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+			handler grpc.UnaryHandler) (any, error) {
 			if err := l.Allow(info.FullMethod); err != nil {
 				return nil, err
 			}
 			return handler(ctx, request)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+			handler grpc.StreamHandler) error {
 			if err := l.Allow(info.FullMethod); err != nil {
 				return err
 			}

@@ -81,13 +81,19 @@ func TestTheErrorNamesTheServingListener(t *testing.T) {
 		message        string
 		called, served string
 	}{
-		{surface.Public, controlv1.Dispatch_ReportWorkers_FullMethodName, "berth.control.v1.Dispatch/ReportWorkers is served on --internal-listen", "--listen", "--internal-listen"},
-		{surface.Agents, controlv1.Dispatch_ReportWorkers_FullMethodName, "berth.control.v1.Dispatch/ReportWorkers is served on --internal-listen", "--agents-listen", "--internal-listen"},
-		{surface.Internal, controlv1.Agents_Register_FullMethodName, "berth.control.v1.Agents/Register is served on --agents-listen", "--internal-listen", "--agents-listen"},
-		{surface.Agents, berthv1.Leaders_ListLeaders_FullMethodName, "berth.v1.Leaders/ListLeaders is served on --listen", "--agents-listen", "--listen"},
-		{surface.Internal, controlv1.Heartbeats_Relay_FullMethodName, "berth.control.v1.Heartbeats/Relay is not served by gateways", "--internal-listen", ""},
+		{surface.Public, controlv1.Dispatch_ReportWorkers_FullMethodName,
+			"berth.control.v1.Dispatch/ReportWorkers is served on --internal-listen", "--listen", "--internal-listen"},
+		{surface.Agents, controlv1.Dispatch_ReportWorkers_FullMethodName,
+			"berth.control.v1.Dispatch/ReportWorkers is served on --internal-listen", "--agents-listen", "--internal-listen"},
+		{surface.Internal, controlv1.Agents_Register_FullMethodName,
+			"berth.control.v1.Agents/Register is served on --agents-listen", "--internal-listen", "--agents-listen"},
+		{surface.Agents, berthv1.Leaders_ListLeaders_FullMethodName, "berth.v1.Leaders/ListLeaders is served on --listen",
+			"--agents-listen", "--listen"},
+		{surface.Internal, controlv1.Heartbeats_Relay_FullMethodName,
+			"berth.control.v1.Heartbeats/Relay is not served by gateways", "--internal-listen", ""},
 		{surface.Internal, "/berth.control.v1.Queue/Guess", "Berth has no method /berth.control.v1.Queue/Guess", "", ""},
-		{surface.Public, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "Berth has no method /grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "", ""},
+		{surface.Public, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+			"Berth has no method /grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "", ""},
 	} {
 		err := c.at.Allow(c.method)
 		f := rpc.FromStatus(err)

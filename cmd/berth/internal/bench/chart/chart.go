@@ -99,7 +99,10 @@ func (c Chart) Write(w io.Writer) error {
 	class, used := "all", 0
 	c.Lines = slices.Clone(c.Lines)
 	for i, l := range c.Lines {
-		l.Points = slices.DeleteFunc(slices.Clone(l.Points), func(p Point) bool { return c.X.Log && p.X <= 0 || c.Y.Log && p.Y <= 0 })
+		l.Points = slices.DeleteFunc(slices.Clone(l.Points), func(p Point) bool {
+			return c.X.Log && p.X <= 0 || c.Y.Log &&
+				p.Y <= 0
+		})
 		for _, p := range l.Points {
 			xs, ys = append(xs, p.X), append(ys, p.Y)
 		}

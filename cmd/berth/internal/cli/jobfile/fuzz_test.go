@@ -26,10 +26,14 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	for _, text := range []string{
-		"", "---\n---\n", "#\n", "a: &a [*a]\n", "labels: &x {a: *x}\n", "<<: {job: a}\nstage: b\n", "<<: [{job: a}, {stage: b}]\ncount: 1\n",
-		"job: a\nstage: b\nworkers: [{index: 3, number: 2}]\n", "reservations: [{job: a, stage: b, count: 2, uid: 1-1, updatedAt: x}]\n",
-		"skus: []\n", "kind: pool\nname: p\nlostAfter: 1m\n", "job: a\nstage: b\ntask: {payload: aGVsbG8=, stopGrace: 1.5s}\nqueueTimeout: 10m\n",
-		"constraints: {resources: {cpu: 0x10, memory: 1_000, disk: 1e3, gpu: .inf}}\n", "? [a]\n: b\n", "!!binary x\n", "\xff\xfe", "job: !!int a\n",
+		"", "---\n---\n", "#\n", "a: &a [*a]\n", "labels: &x {a: *x}\n", "<<: {job: a}\nstage: b\n",
+		"<<: [{job: a}, {stage: b}]\ncount: 1\n",
+		"job: a\nstage: b\nworkers: [{index: 3, number: 2}]\n",
+		"reservations: [{job: a, stage: b, count: 2, uid: 1-1, updatedAt: x}]\n",
+		"skus: []\n", "kind: pool\nname: p\nlostAfter: 1m\n",
+		"job: a\nstage: b\ntask: {payload: aGVsbG8=, stopGrace: 1.5s}\nqueueTimeout: 10m\n",
+		"constraints: {resources: {cpu: 0x10, memory: 1_000, disk: 1e3, gpu: .inf}}\n", "? [a]\n: b\n", "!!binary x\n",
+		"\xff\xfe", "job: !!int a\n",
 		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2000"}},"uid":"1-1","updatedAt":"2026-01-02T03:04:05Z"}`,
 	} {
 		f.Add([]byte(text))

@@ -51,7 +51,8 @@ constraints:
 			},
 			Priority: &berthv1.Priority{Class: berthv1.PriorityClass_SCALE, Order: proto.Int64(-3)},
 			Task: &berthv1.Task{
-				Command: "run", Args: []string{"a", "1"}, Payload: []byte("hello"), StopGrace: &durationpb.Duration{Seconds: 1, Nanos: 5e8},
+				Command: "run", Args: []string{"a", "1"}, Payload: []byte("hello"),
+				StopGrace: &durationpb.Duration{Seconds: 1, Nanos: 5e8},
 			},
 			Labels: map[string]string{"day": "2026-01-02"},
 		},
@@ -129,19 +130,23 @@ lostAfter: 2m
 		t.Fatal(err)
 	}
 	r := documents[0].Reservation
-	if diff := cmp.Diff(map[string]int64{"cpu": 2000, "memory": 4 << 30, "disk": 3 << 39, "gpu": 8, "tokens": 2000}, r.Constraints.Resources); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cpu": 2000, "memory": 4 << 30, "disk": 3 << 39, "gpu": 8, "tokens": 2000},
+		r.Constraints.Resources); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if r.QueueTimeout.GetSeconds() != 600 || r.Task.StopGrace.GetSeconds() != 90 || documents[4].Pool.LostAfter.GetSeconds() != 120 {
+	if r.QueueTimeout.GetSeconds() != 600 || r.Task.StopGrace.GetSeconds() != 90 ||
+		documents[4].Pool.LostAfter.GetSeconds() != 120 {
 		t.Errorf("durations: %v, %v, %v", r.QueueTimeout, r.Task.StopGrace, documents[4].Pool.LostAfter)
 	}
-	if diff := cmp.Diff(map[string]int64{"cpu": 500, "memory": 4}, documents[1].Reservation.Constraints.Resources); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"cpu": 500, "memory": 4},
+		documents[1].Reservation.Constraints.Resources); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got := documents[2].Reservation.Constraints.Resources["cpu"]; got != 500 {
 		t.Errorf(`"500m" is %d`, got)
 	}
-	for i, want := range []string{"", "constraints.resources.memory: 4 bytes is less than 1Mi", "", "resources.cpu: 5m is less than 10m", ""} {
+	for i, want := range []string{"", "constraints.resources.memory: 4 bytes is less than 1Mi", "",
+		"resources.cpu: 5m is less than 10m", ""} {
 		got := strings.Join(documents[i].Warnings, "\n")
 		if !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("document %d: warnings %q, want %q", i+1, got, want)
@@ -226,7 +231,8 @@ pools:
 			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "gpu": 8}, Attributes: map[string]string{"arch": "arm64"},
 			Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
 		}},
-		{Place: "f, document 2", Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: &durationpb.Duration{}}},
+		{Place: "f, document 2", Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"},
+			LostAfter: &durationpb.Duration{}}},
 		{Place: "f, document 3, item 1", SKU: &berthv1.Sku{Name: "small", Resources: map[string]int64{"cpu": 1000}}},
 		{Place: "f, document 4, item 1", Pool: &berthv1.Pool{Name: "a"}},
 		{Place: "f, document 4, item 2", Pool: &berthv1.Pool{Name: "b"}},
@@ -244,34 +250,56 @@ func TestParseRejects(t *testing.T) {
 		{"no stage", "job: a\n", "f, document 1: stage is missing", "stage"},
 		{"unknown key", "job: a\njbo: b\n", "f, document 1, line 2: jbo is not a field; did you mean job?", "jbo"},
 		{"far-off key", "replicas: 3\n", "f, document 1, line 1: replicas is not a field", "replicas"},
-		{"unknown nested key", "workers: [{index: 1}, {indx: 2}]\n", "f, document 1, line 1: workers[1].indx is not a field; did you mean index?", "workers[1].indx"},
+		{"unknown nested key", "workers: [{index: 1}, {indx: 2}]\n",
+			"f, document 1, line 1: workers[1].indx is not a field; did you mean index?", "workers[1].indx"},
 		{"key given twice", "job: a\njob: b\n", "f, document 1, line 2: job is given twice", "job"},
-		{"two spellings of a key", "job: a\nrequestId: r\nrequest_id: s\n", "f, document 1, line 3: request_id is given twice", "request_id"},
-		{"key of a merge given twice", "labels: {<<: {a: b, a: c}}\n", "f, document 1, line 1: labels.a is given twice", "labels.a"},
+		{"two spellings of a key", "job: a\nrequestId: r\nrequest_id: s\n",
+			"f, document 1, line 3: request_id is given twice", "request_id"},
+		{"key of a merge given twice", "labels: {<<: {a: b, a: c}}\n", "f, document 1, line 1: labels.a is given twice",
+			"labels.a"},
 		{"merge that is no mapping", "labels:\n  <<: a\n", "f, document 1, line 2: labels must be a mapping", "labels"},
 		{"word for a number", "count: many\n", "f, document 1, line 1: count must be a whole number", "count"},
 		{"too large a number", "count: 3000000000\n", "f, document 1, line 1: count must be a whole number", "count"},
-		{"number for a string", "labels: {port: 80}\n", "f, document 1, line 1: labels must be a mapping, each value a string (quote it)", "labels"},
-		{"string for a list", "task: {args: run}\n", "f, document 1, line 1: task.args must be a list, each item a string (quote it)", "task.args"},
+		{"number for a string", "labels: {port: 80}\n",
+			"f, document 1, line 1: labels must be a mapping, each value a string (quote it)", "labels"},
+		{"string for a list", "task: {args: run}\n",
+			"f, document 1, line 1: task.args must be a list, each item a string (quote it)", "task.args"},
 		{"mapping for messages", "workers: {index: 1}\n", "f, document 1, line 1: workers must be a list", "workers"},
-		{"wrong word", "priority: {class: URGENT}\n", "f, document 1, line 1: priority.class must be one of REPLACE, SCALE, NEW_JOB", "priority.class"},
-		{"wrong duration", "queueTimeout: 5 minutes\n", `f, document 1, line 1: queueTimeout must be a duration such as "30s", "10m" or "1h30m"`, "queueTimeout"},
-		{"duration without a unit", "queueTimeout: 90\n", `f, document 1, line 1: queueTimeout must be a duration such as "30s", "10m" or "1h30m"`, "queueTimeout"},
-		{"duration that is a list", "queueTimeout: [1s]\n", `f, document 1, line 1: queueTimeout must be a duration such as "30s", "10m" or "1h30m"`, "queueTimeout"},
-		{"thousandths of a core as cores", "constraints: {resources: {cpu: 8000}}\n", "f, document 1, line 1: constraints.resources.cpu must be at most 4096 cores, got 8000; a number without a suffix is in cores, and 2000m is two", "constraints.resources.cpu"},
-		{"part of a byte", "constraints:\n  resources: {memory: 0.5}\n", "f, document 1, line 2: constraints.resources.memory must be a whole number of bytes, got 0.5", "constraints.resources.memory"},
-		{"no quantity", "constraints: {resources: {memory: 4GB}}\n", `f, document 1, line 1: constraints.resources.memory must be a quantity such as 4Gi or 512Mi, got "4GB"`, "constraints.resources.memory"},
-		{"a list for a quantity", "kind: sku\nname: a\nresources: {cpu: [1]}\n", "f, document 1, line 3: resources.cpu must be a quantity", "resources.cpu"},
-		{"negative quantity", "constraints: {resources: {gpu: -1}}\n", "f, document 1, line 1: constraints.resources.gpu must not be negative, got -1", "constraints.resources.gpu"},
-		{"truth", "constraints: {pack: maybe}\n", "f, document 1, line 1: constraints.pack must be true or false", "constraints.pack"},
-		{"unknown kind", "kind: host\nname: a\n", "f, document 1, line 1: kind must be one of reservation, sku, pool", "kind"},
+		{"wrong word", "priority: {class: URGENT}\n",
+			"f, document 1, line 1: priority.class must be one of REPLACE, SCALE, NEW_JOB", "priority.class"},
+		{"wrong duration", "queueTimeout: 5 minutes\n",
+			`f, document 1, line 1: queueTimeout must be a duration such as "30s", "10m" or "1h30m"`, "queueTimeout"},
+		{"duration without a unit", "queueTimeout: 90\n",
+			`f, document 1, line 1: queueTimeout must be a duration such as "30s", "10m" or "1h30m"`, "queueTimeout"},
+		{"duration that is a list", "queueTimeout: [1s]\n",
+			`f, document 1, line 1: queueTimeout must be a duration such as "30s", "10m" or "1h30m"`, "queueTimeout"},
+		{"thousandths of a core as cores", "constraints: {resources: {cpu: 8000}}\n",
+			"f, document 1, line 1: constraints.resources.cpu must be at most 4096 cores, got 8000; a number without a suffix is in cores, and 2000m is two", "constraints.resources.cpu"},
+		{"part of a byte", "constraints:\n  resources: {memory: 0.5}\n",
+			"f, document 1, line 2: constraints.resources.memory must be a whole number of bytes, got 0.5",
+			"constraints.resources.memory"},
+		{"no quantity", "constraints: {resources: {memory: 4GB}}\n",
+			`f, document 1, line 1: constraints.resources.memory must be a quantity such as 4Gi or 512Mi, got "4GB"`,
+			"constraints.resources.memory"},
+		{"a list for a quantity", "kind: sku\nname: a\nresources: {cpu: [1]}\n",
+			"f, document 1, line 3: resources.cpu must be a quantity", "resources.cpu"},
+		{"negative quantity", "constraints: {resources: {gpu: -1}}\n",
+			"f, document 1, line 1: constraints.resources.gpu must not be negative, got -1", "constraints.resources.gpu"},
+		{"truth", "constraints: {pack: maybe}\n", "f, document 1, line 1: constraints.pack must be true or false",
+			"constraints.pack"},
+		{"unknown kind", "kind: host\nname: a\n", "f, document 1, line 1: kind must be one of reservation, sku, pool",
+			"kind"},
 		{"kind given twice", "kind: sku\nname: a\nkind: pool\n", "f, document 1, line 3: kind is given twice", "kind"},
 		{"a SKU without a name", "kind: sku\nresources: {cpu: 1}\n", "f, document 1: name is missing", "name"},
 		{"a pool without a name", "kind: pool\n", "f, document 1: name is missing", "name"},
-		{"unknown key of a SKU", "kind: sku\nname: a\nscale: {minidle: 1}\n", "f, document 1, line 3: scale.minidle is not a field; did you mean minIdle?", "scale.minidle"},
-		{"a pool's key in a SKU", "kind: sku\nname: a\nlostAfter: 1s\n", "f, document 1, line 3: lostAfter is not a field", "lostAfter"},
-		{"kind is no field of a reservation's parts", "job: a\nstage: b\ntask: {kind: sku}\n", "f, document 1, line 3: task.kind is not a field", "task.kind"},
-		{"wrong mode", "job: a\nstage: b\nbatch: LOOSE\n", "f, document 1, line 3: batch must be one of STRICT, BEST_EFFORT", "batch"},
+		{"unknown key of a SKU", "kind: sku\nname: a\nscale: {minidle: 1}\n",
+			"f, document 1, line 3: scale.minidle is not a field; did you mean minIdle?", "scale.minidle"},
+		{"a pool's key in a SKU", "kind: sku\nname: a\nlostAfter: 1s\n", "f, document 1, line 3: lostAfter is not a field",
+			"lostAfter"},
+		{"kind is no field of a reservation's parts", "job: a\nstage: b\ntask: {kind: sku}\n",
+			"f, document 1, line 3: task.kind is not a field", "task.kind"},
+		{"wrong mode", "job: a\nstage: b\nbatch: LOOSE\n", "f, document 1, line 3: batch must be one of STRICT, BEST_EFFORT",
+			"batch"},
 		{"second document", "job: a\nstage: b\n---\nfoo: 1\n", "f, document 2, line 4: foo is not a field", "foo"},
 		{"an alias of itself", "labels: &x {a: *x}\n", "f, document 1, line 1: labels.a", ""},
 	} {

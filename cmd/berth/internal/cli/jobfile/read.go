@@ -85,7 +85,8 @@ func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, e
 				merged = append(merged, value)
 			default:
 				known[key.Value] = true
-				resolved.Content = append(resolved.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key.Value, Line: key.Line}, value)
+				resolved.Content = append(resolved.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key.Value,
+					Line: key.Line}, value)
 			}
 		}
 		for _, m := range merged {

@@ -14,7 +14,8 @@ import (
 )
 
 // Describe returns the details of a reservation: its request, state, workers and last events.
-func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events []*berthv1.Event, now time.Time) string {
+func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events []*berthv1.Event,
+	now time.Time) string {
 	var b strings.Builder
 	line := func(name, value string) { field(&b, name, value) }
 	line("Reservation", reservationKey(r))

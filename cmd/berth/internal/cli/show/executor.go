@@ -30,7 +30,8 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.T
 	}
 
 	b.WriteString("\nResources\n" + shares(e).text("  "))
-	active := slices.DeleteFunc(slices.Clone(assignments), func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
+	active := slices.DeleteFunc(slices.Clone(assignments),
+		func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
 	b.WriteString("\nWorkers\n")
 	b.WriteString(cmp.Or(Assignments(active, now, false).text("  "), "  none\n"))
 	return b.String()

@@ -32,9 +32,11 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 	t := table("CHECK", "WANTED", "FOUND", "EXECUTORS")
 	for _, c := range e.GetChecks() {
 		unfit += c.GetCount()
-		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()), fmt.Sprint(c.GetCount()))
+		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()),
+			fmt.Sprint(c.GetCount()))
 	}
-	return text + fmt.Sprintf("\nNo worker fits on %s now. The first check that each fails:\n", plural(int(unfit), "executor")) + t.text("  ")
+	return text + fmt.Sprintf("\nNo worker fits on %s now. The first check that each fails:\n",
+		plural(int(unfit), "executor")) + t.text("  ")
 }
 
 // avoidedUntil formats the executors that a reservation avoids.
@@ -49,7 +51,8 @@ func avoidedUntil(list []*berthv1.AvoidedExecutor, now time.Time) string {
 // notPending returns the sentence about a reservation that is not queued.
 func notPending(e *berthv1.Explanation) string {
 	r := e.GetReservation()
-	return fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()), because(e.GetReason(), e.GetMessage()))
+	return fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()),
+		because(e.GetReason(), e.GetMessage()))
 }
 
 // fits returns the sentence about the workers that fit now. An explanation without the revision

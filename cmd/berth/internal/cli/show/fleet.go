@@ -10,11 +10,13 @@ import (
 
 // Executors returns the table of executors.
 func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
-	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE").more(wide, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
+	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE").more(wide, "POOL", "ADDRESS",
+		"HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
 	for _, e := range list {
 		t.add(e.GetId(), e.GetSku(), executorState(e), fmt.Sprint(e.GetWorkers()),
 			used(e, "slots"), used(e, "cpu"), used(e, "memory"), since(e.GetSince(), now),
-			e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()), pairs(e.GetAttributes()), resources(e.GetResources()))
+			e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()), pairs(e.GetAttributes()),
+			resources(e.GetResources()))
 	}
 	return t
 }
@@ -43,15 +45,20 @@ func used(e *berthv1.Executor, resource string) string {
 
 // Usage returns the table of the usage of each SKU, and below it the demand that fits no SKU.
 func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
-	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED").more(wide, "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
+	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED").more(wide,
+		"EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
 	for _, s := range u.GetSkus() {
-		t.add(s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()), fmt.Sprint(s.GetRunning()),
-			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetPendingExecutors()), fmt.Sprint(s.GetWantedSize()),
-			fmt.Sprint(s.GetEffectiveIdle()), fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()), batches(s.GetPendingBatches()))
+		t.add(s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()),
+			fmt.Sprint(s.GetRunning()),
+			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetPendingExecutors()),
+			fmt.Sprint(s.GetWantedSize()),
+			fmt.Sprint(s.GetEffectiveIdle()), fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()),
+			batches(s.GetPendingBatches()))
 	}
 	unmapped := table("GROUP", "QUEUED", "WORKERS", "REASON", "NEEDS").more(wide, "MESSAGE")
 	for _, d := range u.GetUnmapped() {
-		unmapped.add(d.GetGroup(), number(d.GetReservations()), number(d.GetWorkers()), d.GetReason(), constraints(d.GetConstraints()), d.GetMessage())
+		unmapped.add(d.GetGroup(), number(d.GetReservations()), number(d.GetWorkers()), d.GetReason(),
+			constraints(d.GetConstraints()), d.GetMessage())
 	}
 	return t.above("Demand that fits no SKU:", unmapped)
 }

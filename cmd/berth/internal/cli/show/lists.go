@@ -13,7 +13,8 @@ import (
 func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table {
 	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "MESSAGE")
 	for _, r := range list {
-		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now), r.GetReason(),
+		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
+			r.GetReason(),
 			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
 	}
 	return t
@@ -40,9 +41,11 @@ func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 
 // Assignments returns the table of workers and their executors.
 func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
-	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR").more(wide, "EXIT", "RESERVATION", "UID", "EPOCH")
+	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR").more(wide, "EXIT", "RESERVATION", "UID",
+		"EPOCH")
 	for _, a := range list {
-		t.add(Worker(a), a.GetExecutor(), state(a.GetState()), since(a.GetSince(), now), number(a.GetAttempts()), a.GetLastError(),
+		t.add(Worker(a), a.GetExecutor(), state(a.GetState()), since(a.GetSince(), now), number(a.GetAttempts()),
+			a.GetLastError(),
 			exit(a.ExitCode), a.GetReservation(), a.GetUid(), number(a.GetEpoch()))
 	}
 	return t
@@ -76,7 +79,8 @@ func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 // Leaders returns the table of the services' replicas, each service's leader first. A service
 // without a leader has an extra row.
 func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
-	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND").more(wide, "ADDRESS", "REVISION", "VERSION")
+	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND").more(wide, "ADDRESS", "REVISION",
+		"VERSION")
 	for _, s := range services {
 		if s.GetLeader() == "" {
 			t.add(s.GetService(), "", "NO LEADER")

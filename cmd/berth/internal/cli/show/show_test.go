@@ -51,7 +51,8 @@ func TestConstraints(t *testing.T) {
 	}
 	got := constraints(&berthv1.Constraints{
 		Resources: map[string]int64{"memory": 1 << 30, "cpu": 1500}, Sku: "big", Attributes: map[string]string{"zone": "a"},
-		Pools: []string{"p", "q"}, Role: "batch", SameShape: true, Spread: &berthv1.Spread{By: "rack", Max: 2}, Pack: true, Avoid: []string{"ex-1"},
+		Pools: []string{"p", "q"}, Role: "batch", SameShape: true, Spread: &berthv1.Spread{By: "rack", Max: 2}, Pack: true,
+		Avoid: []string{"ex-1"},
 	})
 	const want = "cpu 1.5, memory 1Gi, sku big, zone=a, pools p,q, role batch, same shape, at most 2 for each rack, packed, avoid ex-1"
 	if got != want {
@@ -61,7 +62,8 @@ func TestConstraints(t *testing.T) {
 
 // A newline in a text, such as an error, does not break a row.
 func TestRowsAreSingleLines(t *testing.T) {
-	text := Assignments([]*berthv1.Assignment{{Job: "a", Stage: "b", Executor: "é", LastError: proto.String("one\ntwo\x1b[2J")}}, noon, false).text("")
+	text := Assignments([]*berthv1.Assignment{{Job: "a", Stage: "b", Executor: "é",
+		LastError: proto.String("one\ntwo\x1b[2J")}}, noon, false).text("")
 	if lines := strings.Count(text, "\n"); lines != 2 || strings.ContainsRune(text, '\x1b') {
 		t.Errorf("%d lines:\n%s", lines, text)
 	}
@@ -73,7 +75,8 @@ func TestTablesFit80Columns(t *testing.T) {
 	tables := map[string]*Table{
 		"reservations": Reservations([]*berthv1.Reservation{{
 			Job: "train-resnet", Stage: "gpu", Name: "main", State: berthv1.Reservation_CANCELLING, Count: 128,
-			WorkerCounts: map[string]int32{"RUNNING": 100}, Position: 12, CreatedAt: at, Reason: proto.String("INSUFFICIENT_CAPACITY"),
+			WorkerCounts: map[string]int32{"RUNNING": 100}, Position: 12, CreatedAt: at,
+			Reason: proto.String("INSUFFICIENT_CAPACITY"),
 		}}, noon, false),
 		"pending": Pending([]*berthv1.PendingGroup{{
 			Id: "a1b2c3d4", Reservations: 12, Workers: 480, Head: &berthv1.ReservationKey{Job: "train-resnet", Stage: "gpu"},
@@ -81,23 +84,32 @@ func TestTablesFit80Columns(t *testing.T) {
 		}}, noon, false),
 		"usage": Usage(&berthv1.GetUsageAnswer{
 			Skus: []*berthv1.SkuUsage{{
-				Sku: "gpu-8", Total: 10000, Idle: 1200, Leased: 128, Running: 8000, Unavailable: 72, PendingExecutors: 480, WantedSize: 10480,
+				Sku: "gpu-8", Total: 10000, Idle: 1200, Leased: 128, Running: 8000, Unavailable: 72, PendingExecutors: 480,
+				WantedSize: 10480,
 			}},
 			Unmapped: []*berthv1.UnmappedDemand{{
-				Group: "a1b2c3d4", Reservations: 12, Workers: 480, Reason: "NO_MATCHING_SKU", Constraints: &berthv1.Constraints{Sku: "gpu-16", Attributes: map[string]string{"zone": "a"}},
+				Group: "a1b2c3d4", Reservations: 12, Workers: 480, Reason: "NO_MATCHING_SKU",
+				Constraints: &berthv1.Constraints{Sku: "gpu-16", Attributes: map[string]string{"zone": "a"}},
 			}},
 		}, noon, false),
 		"skus": SKUs([]*berthv1.Sku{{
-			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "memory": 512 << 30, "gpu": 8}, Scale: &berthv1.ScaleRule{MinIdle: 2}, UpdatedAt: at,
+			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "memory": 512 << 30, "gpu": 8},
+			Scale: &berthv1.ScaleRule{MinIdle: 2}, UpdatedAt: at,
 		}}, noon, false),
-		"pools":    Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon, false),
-		"findings": Findings([]*berthv1.Finding{{Kind: "MASS_LOSS", Object: "night", Since: at, Message: "30 executors lost their presence within 15s of each other: not declared LOST", Action: "Berth keeps their workers. The finding ends when enough of them return; drain those that will not return.", Service: "executor-state"}}, noon, false),
+		"pools": Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"},
+			LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon, false),
+		"findings": Findings([]*berthv1.Finding{{Kind: "MASS_LOSS", Object: "night", Since: at,
+			Message: "30 executors lost their presence within 15s of each other: not declared LOST",
+			Action:  "Berth keeps their workers. The finding ends when enough of them return; drain those that will not return.",
+			Service: "executor-state"}}, noon, false),
 		"executors": Executors([]*berthv1.Executor{{
 			Id: "gpu-host-0123", Sku: "gpu-8", State: berthv1.Executor_UNREACHABLE, Workers: 1, Since: at,
-			Resources: map[string]int64{"slots": 1, "cpu": 64000, "memory": 512 << 30}, Used: map[string]int64{"cpu": 1500, "memory": 96 << 30},
+			Resources: map[string]int64{"slots": 1, "cpu": 64000, "memory": 512 << 30},
+			Used:      map[string]int64{"cpu": 1500, "memory": 96 << 30},
 		}}, noon, false),
 		"leaders": Leaders([]*berthv1.ServiceLeadership{{
-			Service: "executor-state", Leader: "executor-state-0", Address: "10.10.10.10:7102", Term: 123456, Since: at, Renewed: at,
+			Service: "executor-state", Leader: "executor-state-0", Address: "10.10.10.10:7102", Term: 123456, Since: at,
+			Renewed: at,
 		}}, noon, false),
 	}
 	for name, table := range tables {
@@ -112,7 +124,8 @@ func TestTablesFit80Columns(t *testing.T) {
 func TestExplain(t *testing.T) {
 	queued := func(change func(*berthv1.Explanation)) *berthv1.Explanation {
 		e := &berthv1.Explanation{
-			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED}, Group: "g", Position: 1, Queued: 1,
+			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED}, Group: "g", Position: 1,
+			Queued: 1,
 			Waited: durationpb.New(time.Minute), Needed: 4, Fitting: 1, Missing: 3, ExecutorRevision: 9,
 		}
 		change(e)
@@ -148,7 +161,8 @@ No worker fits on 4 executors now. The first check that each fails:
 		{"the scarcest resource", queued(func(e *berthv1.Explanation) { e.ScarcestResource = "memory" }),
 			"a/b/main is pending: 1 of its 4 workers would fit now, 3 would not. It is the\nonly reservation in group g and has waited 1m.\nThe scarcest resource is memory: workers are placed where the least of it\nremains.\n"},
 		{"ended", &berthv1.Explanation{
-			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_EXPIRED}, Reason: "QUEUE_TIMEOUT", Message: "it waited for 1m",
+			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_EXPIRED},
+			Reason:      "QUEUE_TIMEOUT", Message: "it waited for 1m",
 		}, "a/b/main is not pending: it is EXPIRED. QUEUE_TIMEOUT: it waited for 1m\n"},
 	} {
 		if got := Explain(c.e, noon); got != c.want {
@@ -173,10 +187,12 @@ func TestParagraphs(t *testing.T) {
 func TestDescribeARequeuedVersion(t *testing.T) {
 	r := &berthv1.Reservation{
 		Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED, Parent: proto.String("1-7"), Round: 1,
-		Batch: berthv1.Batch_STRICT, Start: berthv1.Start_TOGETHER, OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY, MaxAttempts: proto.Int32(5),
+		Batch: berthv1.Batch_STRICT, Start: berthv1.Start_TOGETHER, OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
+		MaxAttempts: proto.Int32(5),
 	}
 	got := Describe(r, nil, nil, noon)
-	for _, want := range []string{"Parent       uid 1-7, requeued once\n", "Starts       STRICT, TOGETHER, on failure NOTIFY, 5 attempts\n"} {
+	for _, want := range []string{"Parent       uid 1-7, requeued once\n",
+		"Starts       STRICT, TOGETHER, on failure NOTIFY, 5 attempts\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %q in\n%s", want, got)
 		}
@@ -193,7 +209,8 @@ func TestDescribeARequeuedVersion(t *testing.T) {
 // Each view of a queued reservation names the executors that it avoids, and until when.
 func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
 	avoided := []*berthv1.AvoidedExecutor{
-		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))}, {Executor: "ex-2", Until: timestamppb.New(noon.Add(90 * time.Second))},
+		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))},
+		{Executor: "ex-2", Until: timestamppb.New(noon.Add(90 * time.Second))},
 	}
 	const want = "ex-1 until 2026-03-01T12:05:00Z, ex-2 until 2026-03-01T12:01:30Z"
 	r := &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED, Avoided: avoided}
@@ -210,7 +227,8 @@ func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
 
 func TestExecutorSharesOfRoles(t *testing.T) {
 	e := &berthv1.Executor{
-		Id: "ex-1", State: berthv1.Executor_READY, Resources: map[string]int64{"cpu": 8000, "slots": 4}, Used: map[string]int64{"cpu": 500, "slots": 1},
+		Id: "ex-1", State: berthv1.Executor_READY, Resources: map[string]int64{"cpu": 8000, "slots": 4},
+		Used:     map[string]int64{"cpu": 500, "slots": 1},
 		Reserved: map[string]*berthv1.ResourceShare{"batch": {Resources: map[string]int64{"cpu": 2000}}},
 	}
 	const want = "  RESOURCE  TOTAL  USED  FOR batch\n  cpu       8      0.5   2\n  slots     4      1     0\n"
@@ -227,8 +245,10 @@ func TestBounds(t *testing.T) {
 
 func TestEvent(t *testing.T) {
 	e := &berthv1.Event{
-		Kind: berthv1.Event_WORKER_FAILED, Time: timestamppb.New(noon), Job: "a", Stage: "b", Reservation: "main", Reason: proto.String("EXITED"),
-		Workers: []*berthv1.EventWorker{{Index: 2, Number: 1, Executor: proto.String("ex-1"), Reason: proto.String("EXITED"), ExitCode: proto.Int32(3)}},
+		Kind: berthv1.Event_WORKER_FAILED, Time: timestamppb.New(noon), Job: "a", Stage: "b", Reservation: "main",
+		Reason: proto.String("EXITED"),
+		Workers: []*berthv1.EventWorker{{Index: 2, Number: 1, Executor: proto.String("ex-1"), Reason: proto.String("EXITED"),
+			ExitCode: proto.Int32(3)}},
 	}
 	const want = "12:00:00  WORKER_FAILED          b/main               2.1 on ex-1 exit 3  EXITED"
 	if got := Event(e, noon); got != want {
@@ -254,7 +274,8 @@ func TestWorkerSets(t *testing.T) {
 
 func TestLasting(t *testing.T) {
 	group := func(age time.Duration, workers int32, revision int64) *berthv1.ListPendingAnswer {
-		return &berthv1.ListPendingAnswer{Ready: true, Revision: revision, Groups: []*berthv1.PendingGroup{{Id: "g", Workers: workers, HeadAge: durationpb.New(age)}}}
+		return &berthv1.ListPendingAnswer{Ready: true, Revision: revision,
+			Groups: []*berthv1.PendingGroup{{Id: "g", Workers: workers, HeadAge: durationpb.New(age)}}}
 	}
 	if !proto.Equal(Lasting(group(1, 2, 3)), Lasting(group(4, 2, 6))) {
 		t.Error("an age and a revision are no change")

@@ -75,7 +75,8 @@ func (w *Writer) Write(job string, count int) []string {
 		if err != nil {
 			w.Fatal(err)
 		}
-		key := w.Keys.Event(keyspace.EventKey{Job: job, Service: w.Service, Segment: segment.Number, Number: w.n, Size: len(value)})
+		key := w.Keys.Event(keyspace.EventKey{Job: job, Service: w.Service, Segment: segment.Number, Number: w.n,
+			Size: len(value)})
 		ops[count-1-i] = store.Op{Key: key, Value: value, Lease: segment.Lease}
 	}
 	if w.fresh {
