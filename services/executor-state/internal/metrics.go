@@ -22,13 +22,14 @@ const (
 	otherLabel     = "other"
 )
 
+const prefix = "berth_executor_state_" // of all metrics
+
 // CollectMetrics reports the metrics of the inventory while the replica leads.
 func CollectMetrics(r *replica.Replica, l *loop.Loop[*inventory.Core]) {
 	replica.CollectMetrics(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
 }
 
 func show(f process.Figures, s inventory.Metrics) {
-	const prefix = "berth_executor_state_"
 	sizes := map[string]float64{}
 	for key, n := range s.Executors {
 		sizes[key.SKU] += float64(n)
@@ -118,7 +119,6 @@ func (h *Heartbeats) Show(f process.Figures) {
 	m.mu.Lock()
 	count, late := m.count, m.late
 	m.mu.Unlock()
-	const prefix = "berth_executor_state_"
 	f.Gauge(prefix+"heartbeat_streams", "Agents whose heartbeats this replica handles.", float64(count))
 	f.Histogram(prefix+"heartbeat_lateness_seconds",
 		"Time by which the interval between two heartbeats of an agent exceeds the interval that it should keep.", &late)

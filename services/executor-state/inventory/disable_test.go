@@ -78,7 +78,7 @@ func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	h1.Attributes, h2.Attributes = map[string]string{"zone": "a"}, map[string]string{"zone": "a"}
 	r.ready(h1)
 	r.ready(h2)
-	in := func(d time.Duration) time.Time { return start.Add(d) }
+	in := start.Add
 	for _, d := range []policy.Disable{
 		{RequestID: "broad", Selector: policy.Selector{Attributes: map[string]string{"zone": "a"}},
 			ExpireAt: in(2 * time.Minute)},

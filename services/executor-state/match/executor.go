@@ -112,11 +112,13 @@ type Eligibility uint8
 const (
 	// Eligible executors may be given work.
 	Eligible Eligibility = iota
+	// Registered, Unreachable and Lost executors are in the state of that name.
 	Registered
 	Unreachable
 	Lost
 	// Quarantined executors have leases that cannot be read.
 	Quarantined
+	// Draining executors are drained.
 	Draining
 	// Disabled executors are named by a request, or a request closes their class.
 	Disabled

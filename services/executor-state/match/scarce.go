@@ -127,16 +127,19 @@ func (w *scan) freeOfSelection() freeSums {
 // whole if a worker fits on all its executors.
 func (w *scan) addUp() freeSums {
 	free := w.query.newFreeSums()
+	var c *counter
 	for a, b := range w.blocks() {
+		if c == nil || c.alignedRequest != a {
+			c = free.counter(a)
+		}
 		if !w.fitsAll(a, b) {
-			c := free.counter(a)
 			for at := range w.fitting(a, b) {
 				c.add(b.point(at), 1)
 			}
 			continue
 		}
-		for i, name := range a.layout.names {
-			if sum := free[name]; sum != nil {
+		for i, sum := range c.sums {
+			if sum != nil {
 				sum.addSum(b.sums[i])
 				if a.share > 0 {
 					sum.addSum(b.sums[a.share*len(a.need)+i])
