@@ -112,9 +112,11 @@ type Eligibility uint8
 const (
 	// Eligible executors may be given work.
 	Eligible Eligibility = iota
-	// Registered, Unreachable and Lost executors are in the state of that name.
+	// Registered executors are in that state.
 	Registered
+	// Unreachable executors are in that state.
 	Unreachable
+	// Lost executors are in that state.
 	Lost
 	// Quarantined executors have leases that cannot be read.
 	Quarantined
