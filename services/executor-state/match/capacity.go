@@ -37,8 +37,9 @@ type block struct {
 	// from is the lowest position that belongs to the block; the first block also has
 	// all lower ones.
 	from position
-	// executors are in order of rank; traits and amounts are theirs.
+	// executors are in order of rank; shapes, traits and amounts are theirs.
 	executors []*Executor
+	shapes    []*Shape
 	traits    []traits
 	amounts   []int64
 	// sums are the sums of each amount; nil for a block that is made for one search.
@@ -50,13 +51,10 @@ type block struct {
 	loose           bool
 }
 
-// traits are the properties of an executor that a search compares, in addition to amounts.
-type traits struct {
-	shape      *Shape
-	class, sku int32
-}
+// traits are the properties of an executor that every search compares, in addition to amounts.
+type traits struct{ class, sku int32 }
 
-func (e *Executor) traits() traits { return traits{e.shape, e.class.index, e.shape.sku.number} }
+func (e *Executor) traits() traits { return traits{e.class.index, e.shape.sku.number} }
 
 // position is the place of an executor in the order of an index.
 type position struct {
@@ -116,7 +114,7 @@ func (x *capacityIndex) insert(e *Executor, point []int64) {
 	}
 	i := x.find(p)
 	b := x.blocks[i]
-	b.insert(e, e.traits(), point)
+	b.insert(e, point)
 	if len(b.executors) > x.limit {
 		x.blocks = slices.Insert(x.blocks, i+1, b.split())
 	}
@@ -133,7 +131,7 @@ func (x *capacityIndex) remove(e *Executor, point []int64) {
 		x.blocks = slices.Delete(x.blocks, i, i+1)
 	case i > 0 && len(b.executors) < x.limit/8 && len(b.executors)+len(x.blocks[i-1].executors) <= x.limit/2:
 		for at, moved := range b.executors {
-			x.blocks[i-1].insert(moved, b.traits[at], b.point(at))
+			x.blocks[i-1].insert(moved, b.point(at))
 		}
 		x.blocks = slices.Delete(x.blocks, i, i+1)
 	}
@@ -150,13 +148,20 @@ func (b *block) point(at int) []int64 {
 	return b.amounts[at*width : (at+1)*width : (at+1)*width]
 }
 
-func (b *block) insert(e *Executor, t traits, point []int64) {
+func (b *block) insert(e *Executor, point []int64) {
 	at, _ := slices.BinarySearchFunc(b.executors, e, Compare)
 	b.executors = slices.Insert(b.executors, at, e)
-	b.traits = slices.Insert(b.traits, at, t)
+	b.shapes = slices.Insert(b.shapes, at, e.shape)
+	b.traits = slices.Insert(b.traits, at, e.traits())
 	b.amounts = slices.Insert(b.amounts, at*len(b.low), point...)
 	b.addToSums(point, 1)
-	b.widen(t, point, len(b.executors) == 1)
+	b.widen(b.traits[at], point, len(b.executors) == 1)
+}
+
+// append adds an executor behind the others, without sums and bounds.
+func (b *block) append(e *Executor, point []int64) {
+	b.executors, b.shapes = append(b.executors, e), append(b.shapes, e.shape)
+	b.traits, b.amounts = append(b.traits, e.traits()), append(b.amounts, point...)
 }
 
 // addToSums adds sign times the amounts of one executor.
@@ -187,6 +192,7 @@ func (b *block) remove(e *Executor, point []int64) {
 	}
 	width := len(b.low)
 	b.executors = slices.Delete(b.executors, at, at+1)
+	b.shapes = slices.Delete(b.shapes, at, at+1)
 	b.traits = slices.Delete(b.traits, at, at+1)
 	b.amounts = slices.Delete(b.amounts, at*width, (at+1)*width)
 	b.addToSums(point, -1)
@@ -220,9 +226,7 @@ func (b *block) split() *block {
 		if comparePositions(&positions[at], &middle) >= 0 {
 			half = upper
 		}
-		half.executors = append(half.executors, e)
-		half.traits = append(half.traits, b.traits[at])
-		half.amounts = append(half.amounts, b.point(at)...)
+		half.append(e, b.point(at))
 		half.addToSums(b.point(at), 1)
 	}
 	lower.loose, upper.loose = true, true

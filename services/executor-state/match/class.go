@@ -207,7 +207,7 @@ func (ix *Index) Close(k *Class, request string, closed bool) bool {
 	}
 	ix.closed.set(k.index, len(k.closedBy) > 0)
 	for _, e := range k.executors {
-		ix.uncount(e)
+		ix.addCounts(e, -1)
 		ix.count(e)
 	}
 	// Refusals and sums that include these executors are out of date.

@@ -57,7 +57,7 @@ func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
 	}
 	q := ix.Query(k)
 	x := explainer{
-		index: ix, constraints: k, query: q, names: k.Resources.Names(), avoided: ix.Avoided(k, q),
+		index: ix, constraints: k, query: q, avoided: ix.Avoided(k, q),
 		failed: map[failure]int{}, mismatches: map[string]*mismatch{}, shapes: map[*Shape]*shapeResult{},
 		aligned: map[*layout]*alignedRequest{},
 	}
@@ -94,7 +94,6 @@ type explainer struct {
 	index       *Index
 	constraints constraint.Constraints
 	query       *Query
-	names       []string
 	avoided     map[*Executor]bool
 	failed      map[failure]int
 	// mismatches are by check. There may be as many values as executors.
@@ -187,7 +186,7 @@ func (x *explainer) tooSmall(s *Shape) failure {
 
 // lacks returns the first resource of which there is less than a worker requests.
 func (x *explainer) lacks(have resource.Vector) (name string, short bool) {
-	for _, name := range x.names {
+	for _, name := range x.constraints.Resources.Names() {
 		if x.constraints.Resources[name] > have[name] {
 			return name, true
 		}

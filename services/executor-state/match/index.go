@@ -131,7 +131,7 @@ func (ix *Index) Unplace(e *Executor) {
 	if e.eligibility == Eligible {
 		ix.recordMove(e, false)
 	}
-	ix.uncount(e)
+	ix.addCounts(e, -1)
 	if e.listed {
 		e.shape.layout.free.remove(e, e.free)
 	}
@@ -181,9 +181,7 @@ func (ix *Index) count(e *Executor) {
 	ix.addCounts(e, 1)
 }
 
-// uncount subtracts an executor from all counts and sums.
-func (ix *Index) uncount(e *Executor) { ix.addCounts(e, -1) }
-
+// addCounts adds sign times an executor to all counts and sums.
 func (ix *Index) addCounts(e *Executor, sign int) {
 	e.class.counts[e.eligibility] += sign
 	e.shape.counts[e.eligibility] += sign

@@ -280,7 +280,7 @@ func (f *fleet) dumpIndex(of *capacityIndex) string {
 			if of.find(positionOf(e, b.point(at))) != i {
 				f.t.Fatalf("%s is not in the block of its position", e.ID)
 			}
-			if b.traits[at] != e.traits() {
+			if b.traits[at] != e.traits() || b.shapes[at] != e.shape {
 				f.t.Fatalf("the traits of %s are not those in its block", e.ID)
 			}
 			all = append(all, fmt.Sprintf("%s %v", e.ID, b.point(at)))

@@ -29,7 +29,7 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	best := int64(0)
 	placed := map[shapeDomain]int64{}
 	count := func(a *alignedRequest, b *block, at int) {
-		shape := b.traits[at].shape
+		shape := b.shapes[at]
 		room := &shape.room
 		if room.looked++; room.workers >= s.needed {
 			return
@@ -55,7 +55,7 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 			continue
 		}
 		for at := range s.fitting(a, b) {
-			if shape := b.traits[at].shape; shape.room.search != s.number {
+			if shape := b.shapes[at]; shape.room.search != s.number {
 				shape.room = shapeRoom{search: s.number, bound: int64(shape.counts[Eligible]) * a.times(shape.idle, s.most)}
 				found = append(found, shape)
 			}
@@ -65,7 +65,7 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	if len(skipped) > 0 && s.mayHaveMore(found, best) {
 		for _, k := range skipped {
 			for at := range s.fitting(k.alignedRequest, k.block) {
-				if k.traits[at].shape.room.search == s.number {
+				if k.shapes[at].room.search == s.number {
 					count(k.alignedRequest, k.block, at)
 				}
 			}

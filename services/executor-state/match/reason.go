@@ -50,13 +50,14 @@ func (ix *Index) reason(k constraint.Constraints, needed, fitting int) (fault.Re
 	if fitting > 0 || ix.largeEnough(q) {
 		return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
 	}
+	hasExecutors := func(pool string) bool { return ix.pools[constraint.Fold(pool)] != nil }
 	switch ofKind := ix.OfKind(q); {
 	case ofKind > 0:
 		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s",
 			CountExecutors(ofKind), k.Resources.Canonical())
 	case k.SKU != "" && ix.SKU(k.SKU) == nil:
 		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
-	case len(k.Pools) > 0 && !ix.registeredPool(k.Pools):
+	case len(k.Pools) > 0 && !slices.ContainsFunc(k.Pools, hasExecutors):
 		return fault.ReasonNoMatchingPool, fmt.Sprintf("no executor is in %s", strings.Join(k.Pools, " or "))
 	}
 	return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
@@ -89,19 +90,14 @@ func (ix *Index) OfKind(q *Query) (n int) {
 	for _, l := range ix.layouts {
 		for _, b := range l.idle.blocks {
 			ix.Work += len(b.traits)
-			for _, t := range b.traits {
-				if q.selection.contains(t.class) && q.hasSKU(t.shape.sku) {
+			for at, t := range b.traits {
+				if q.selection.contains(t.class) && q.hasSKU(b.shapes[at].sku) {
 					n++
 				}
 			}
 		}
 	}
 	return n
-}
-
-// registeredPool reports whether an executor is in one of the pools.
-func (ix *Index) registeredPool(pools []string) bool {
-	return slices.ContainsFunc(pools, func(pool string) bool { return ix.pools[constraint.Fold(pool)] != nil })
 }
 
 // CountExecutors returns a number of executors with the noun: "1 executor".

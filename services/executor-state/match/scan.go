@@ -128,7 +128,7 @@ func (w *scan) blockOf(executors []*Executor) []*block {
 			point = e.free
 		}
 		if !w.free || e.listed {
-			b.executors, b.traits, b.amounts = append(b.executors, e), append(b.traits, e.traits()), append(b.amounts, point...)
+			b.append(e, point)
 		}
 	}
 	if len(b.executors) == 0 {
@@ -147,8 +147,8 @@ func (w *scan) fitting(a *alignedRequest, b *block) iter.Seq[int] {
 		for at := range b.traits {
 			t := &b.traits[at]
 			switch {
-			case w.sku != 0 && t.sku != w.sku, !whole && !selection.has(t.class), w.closed != nil &&
-				w.closed.has(t.class), w.only != nil && t.shape != w.only:
+			case w.sku != 0 && t.sku != w.sku, !whole && !selection.has(t.class),
+				w.closed != nil && w.closed.has(t.class), w.only != nil && b.shapes[at] != w.only:
 			case !a.fits(b.amounts[at*width : (at+1)*width]):
 			case w.avoided != nil && w.avoided[b.executors[at]]:
 			case !yield(at):
