@@ -64,24 +64,32 @@ type Host struct {
 
 // Canonical returns a text that is equal for reservations in the same queue and different for others.
 func (c Constraints) Canonical() string {
+	c = c.Folded()
 	var b strings.Builder
-	fmt.Fprintf(&b, "resources:%s;", c.Resources.Canonical())
-	fmt.Fprintf(&b, "sku:%s;", Fold(c.SKU))
+	fmt.Fprintf(&b, "resources:%s;sku:%s;attributes:", c.Resources.Canonical(), c.SKU)
+	for _, name := range slices.Sorted(maps.Keys(c.Attributes)) {
+		fmt.Fprintf(&b, "%q=%q,", name, c.Attributes[name])
+	}
+	fmt.Fprintf(&b, ";pools:%s;role:%s", strings.Join(c.Pools, ","), c.Role)
+	return b.String()
+}
+
+// Folded returns the constraints with every name and value that is compared without regard
+// to case folded, and with each pool once, in order. All constraints of a group are equal
+// when they are folded, except for preferences that do not define a group.
+func (c Constraints) Folded() Constraints {
+	c.SKU, c.Role = Fold(c.SKU), Fold(c.Role)
 	attributes := make(map[string]string, len(c.Attributes))
 	for name, value := range c.Attributes {
 		attributes[Fold(name)] = Fold(value)
-	}
-	b.WriteString("attributes:")
-	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		fmt.Fprintf(&b, "%q=%q,", name, attributes[name])
 	}
 	pools := make([]string, 0, len(c.Pools))
 	for _, pool := range c.Pools {
 		pools = append(pools, Fold(pool))
 	}
 	slices.Sort(pools)
-	fmt.Fprintf(&b, ";pools:%s;role:%s", strings.Join(slices.Compact(pools), ","), Fold(c.Role))
-	return b.String()
+	c.Attributes, c.Pools = attributes, slices.Compact(pools)
+	return c
 }
 
 // Group returns the opaque ID of the queue, a digest of the canonical text.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -552,5 +553,28 @@ func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	// use h0.
 	if row := usage.SKUs[0]; row.Idle != 2 || row.PendingExecutors != 3 {
 		t.Errorf("%+v", row)
+	}
+}
+
+// The constraints of unmapped demand do not depend on which of two spellings came first.
+func TestUnmappedDemandDoesNotDependOnTheOrderOfRecords(t *testing.T) {
+	spellings := []constraint.Constraints{
+		{SKU: "Huge", Role: "Web", Attributes: map[string]string{"Zone": "A"}, Pools: []string{"x", "Y"}},
+		{SKU: "HUGE", Role: "web", Attributes: map[string]string{"zone": "a"}, Pools: []string{"y", "X"}},
+	}
+	unmapped := func(first, second int) []usage.Unmapped {
+		r := lead(DefaultConfig())
+		r.tell(&model.Ready{Since: start})
+		r.queue("x", 1, spellings[first])
+		r.queue("y", 1, spellings[second])
+		r.catchUp()
+		u, err := r.core.Usage("")
+		if err != nil || len(u.Unmapped) != 1 || u.Unmapped[0].Reservations != 2 {
+			t.Fatalf("%+v %v", u, err)
+		}
+		return u.Unmapped
+	}
+	if a, b := unmapped(0, 1), unmapped(1, 0); !reflect.DeepEqual(a, b) {
+		t.Errorf("%+v\n%+v", a, b)
 	}
 }

@@ -7,8 +7,9 @@ import (
 
 // demand is the pending reservations of one group.
 type demand struct {
-	// text is the canonical constraints. constraints are those of the first pending
-	// reservation, without the preferences that do not define a group.
+	// text is the canonical constraints. constraints are the folded ones, so that they do
+	// not depend on which reservation came first, without the preferences that do not
+	// define a group.
 	text        string
 	constraints constraint.Constraints
 	// batches counts the reservations by size.
@@ -66,6 +67,7 @@ func (t *Tally) demandOf(k constraint.Constraints) *demand {
 	text := k.Canonical()
 	d := t.demand[text]
 	if d == nil {
+		k = k.Folded()
 		k.SameShape, k.Spread, k.Pack, k.Avoid, k.AvoidFailed = false, constraint.Spread{}, false, nil, nil
 		d = &demand{text: text, constraints: k, batches: map[size]int{}, avoiding: map[string]*pending{}}
 		t.demand[text] = d
