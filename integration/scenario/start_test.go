@@ -152,7 +152,7 @@ func TestStartErrors(t *testing.T) {
 		{"open to the network", []string{"registry", "--listen", "0.0.0.0:0"}, rpc.ExitUsage,
 			[]string{"--listen", "0.0.0.0:0", "--insecure"}},
 		{"a TTL too short", []string{"registry", "--ttl", "1s", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"},
-			rpc.ExitUsage, []string{"TTL 1s"}},
+			rpc.ExitUsage, []string{"the TTL of leadership must be between 2s and 1m0s, got 1s"}},
 		{"negative slots", []string{"dev", "--slots", "0"}, rpc.ExitUsage, []string{"--slots"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -110,7 +110,7 @@ func TestOutputAfterCancelledWorkerIsInput(t *testing.T) {
 	if err == nil || cmd.ProcessState.ExitCode() != rpc.ExitFailed {
 		t.Errorf("apply of a list in which one has ended: %v", err)
 	}
-	for _, want := range []string{"item 1: workers[0].number: 1 is used", "some/t/main UNCHANGED uid " + other.GetUid(),
+	for _, want := range []string{"item 1: workers[0].number: must be higher than 1, which worker index 0 has used, got 1", "some/t/main UNCHANGED uid " + other.GetUid(),
 		"1 of 2 documents were rejected"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -317,7 +317,10 @@ func (l *Loop[C]) Run(ctx context.Context) {
 		default:
 			l.cfg.Log.Warn("leadership or view ended; rebuilding the core", "error", err)
 		}
-		if time.Since(began) > longestPause {
+		switch {
+		case errors.Is(err, errResignRequested):
+			pause = longestPause // so that a standby wins, even one that has just started
+		case time.Since(began) > longestPause:
 			pause = shortestPause
 		}
 		_ = store.Sleep(ctx, pause) // the loop checks ctx

@@ -182,6 +182,8 @@ func (b *body) value(field protoreflect.FieldDescriptor, path string, token json
 				seconds, _ := protojson.Marshal(durationpb.New(d)) // every Go duration has this form
 				b.replace(string(seconds))
 			}
+		case "google.protobuf.ListValue", "google.protobuf.Struct", "google.protobuf.Value":
+			return b.skip(token) // any JSON
 		default:
 			return b.message(field.Message(), path, token)
 		}
@@ -193,6 +195,21 @@ func (b *body) value(field protoreflect.FieldDescriptor, path string, token json
 		return b.mistyped(path, wire.Accepted(field))
 	}
 	return nil
+}
+
+// skip reads the rest of the value that begins with a token.
+func (b *body) skip(token json.Token) error {
+	for depth := 0; ; token = b.next() {
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
 }
 
 // isWhole reports whether protojson reads a token as a whole number of so many bits: it
