@@ -133,7 +133,10 @@ func (r *Requests) start(d *model.Disable, more ...model.Record) {
 	})
 	if len(d.Attributes) > 0 {
 		for class := range r.index.Classes(match.AttributesOf(d.Attributes)) {
-			busy = busy || slices.ContainsFunc(class.Executors(), func(e *match.Executor) bool { return e.Leased.Workers > 0 })
+			if slices.ContainsFunc(class.Executors(), func(e *match.Executor) bool { return e.Leased.Workers > 0 }) {
+				busy = true
+				break // a fleet may have as many classes as executors
+			}
 		}
 	}
 	d.ToldAll = !busy
