@@ -41,7 +41,7 @@
 //	order KIND JOB until ...                      the same, one kind in its order
 //	disable ID... | zone=  for= request=, enable REQUEST, drain ID
 //	clear ID                                      confirms that its quarantined workers have ended
-//	gone JOB                                      waits until only readable records are left
+//	remaining JOB                                 waits until only kept records are left, and shows them
 //	claim SKU max= request=
 //	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
 //	kill leader SERVICE, restart SERVICE

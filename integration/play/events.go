@@ -19,7 +19,7 @@ func (p *player) events(w *words) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return stories(list), nil
+	return versionsText(list), nil
 }
 
 // order shows the events of one kind in the order of the stream.
@@ -54,7 +54,7 @@ func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 		}
 		kind, count, counted := strings.Cut(w.next("kind"), ":")
 		if _, ok := berthv1.Event_Kind_value[kind]; !ok {
-			return nil, fmt.Errorf("%q is not a kind of event", kind)
+			return nil, fmt.Errorf("%q is not an event kind", kind)
 		}
 		if u.kind = kind; counted {
 			var err error
@@ -80,18 +80,18 @@ func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 			}
 		}
 		for _, u := range wanted {
-			u.told(e)
+			u.count(e)
 		}
 		return !slices.ContainsFunc(wanted, func(u *until) bool { return u.missing > 0 }) &&
 			!slices.Contains(slices.Collect(maps.Values(assigned)), false)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w; so far:\n%s", err, stories(list))
+		return nil, fmt.Errorf("%w; so far:\n%s", err, versionsText(list))
 	}
 	return list, nil
 }
 
-func (u *until) told(e *berthv1.Event) {
+func (u *until) count(e *berthv1.Event) {
 	if e.GetStage() != u.stage || e.GetReservation() != u.name || e.GetKind().String() != u.kind {
 		return
 	}
@@ -102,19 +102,19 @@ func (u *until) told(e *berthv1.Event) {
 	}
 }
 
-// story is the events of one version of a reservation and of its workers, and the events
+// versionEvents has the events of one version of a reservation and of its workers, and the events
 // that disabled executors with its workers.
-type story struct {
+type versionEvents struct {
 	title    string
 	words    []string
 	workers  map[model.WorkerID][]string
 	disabled []string
 }
 
-// stories shows events version by version, in the order of their first event.
-func stories(list []*berthv1.Event) string {
-	var order []*story
-	byUID := map[string]*story{}
+// versionsText shows events version by version, in the order of their first event.
+func versionsText(list []*berthv1.Event) string {
+	var order []*versionEvents
+	byUID := map[string]*versionEvents{}
 	versions := map[string]int{}
 	for _, e := range list {
 		s := byUID[e.GetUid()]
@@ -123,10 +123,10 @@ func stories(list []*berthv1.Event) string {
 			if versions[title]++; versions[title] > 1 {
 				title += "#" + strconv.Itoa(versions[title])
 			}
-			s = &story{title: title, workers: map[model.WorkerID][]string{}}
+			s = &versionEvents{title: title, workers: map[model.WorkerID][]string{}}
 			byUID[e.GetUid()], order = s, append(order, s)
 		}
-		s.tell(e)
+		s.add(e)
 	}
 	var b strings.Builder
 	for _, s := range order {
@@ -139,7 +139,7 @@ func stories(list []*berthv1.Event) string {
 var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED,
 	berthv1.Event_WORKER_EVICTING}
 
-func (s *story) tell(e *berthv1.Event) {
+func (s *versionEvents) add(e *berthv1.Event) {
 	kind := e.GetKind().String()
 	if object, rest, _ := strings.Cut(kind, "_"); object == "RESERVATION" {
 		s.words = append(s.words, rest+because(e.GetReason(), rest))
@@ -178,20 +178,20 @@ func because(reason, word string) string {
 	return " (" + reason + ")"
 }
 
-func (s *story) String() string {
+func (s *versionEvents) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", s.title, strings.Join(s.words, ", "))
-	alike := map[string][]model.WorkerID{}
+	byText := map[string][]model.WorkerID{}
 	for workerID, words := range s.workers {
 		text := strings.Join(words, ", ")
-		alike[text] = append(alike[text], workerID)
+		byText[text] = append(byText[text], workerID)
 	}
-	var told []string
-	for text, workers := range alike {
-		told = append(told, fmt.Sprintf("  %s: %s\n", runsText(workers), text))
+	var rows []string
+	for text, workers := range byText {
+		rows = append(rows, fmt.Sprintf("  %s: %s\n", runsText(workers), text))
 	}
-	told = append(told, s.disabled...)
-	slices.Sort(told)
-	b.WriteString(strings.Join(told, ""))
+	rows = append(rows, s.disabled...)
+	slices.Sort(rows)
+	b.WriteString(strings.Join(rows, ""))
 	return b.String()
 }

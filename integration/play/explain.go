@@ -8,7 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// explain shows why a reservation is queued, and what of it would fit.
+// explain shows why a reservation is pending, and how many of its workers would fit.
 func (p *player) explain(w *words) (string, error) {
 	key := w.key()
 	e, refused := call(p, p.explanations.ExplainReservation,
@@ -23,7 +23,7 @@ func explanationText(e *berthv1.Explanation) string {
 	r, head := e.GetReservation(), e.GetHead()
 	name := keyText(r.GetJob(), r.GetStage(), r.GetName())
 	if e.GetPosition() == 0 {
-		return strings.TrimSuffix(fmt.Sprintf("%s does not wait: it is %s %s", name, r.GetState(), e.GetReason()), " ")
+		return strings.TrimSuffix(fmt.Sprintf("%s is not pending: it is %s %s", name, r.GetState(), e.GetReason()), " ")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is %d of %d", name, e.GetPosition(), e.GetQueued())
@@ -32,7 +32,7 @@ func explanationText(e *berthv1.Explanation) string {
 	}
 	fmt.Fprintf(&b, ": %s\n", e.GetReason())
 	if e.GetExecutorRevision() == 0 {
-		return b.String() + "what would fit is not known"
+		return b.String() + "the number of workers that fit is unknown"
 	}
 	fmt.Fprintf(&b, "needed %d, fitting %d, missing %d\n", e.GetNeeded(), e.GetFitting(), e.GetMissing())
 	for _, c := range e.GetChecks() {
@@ -41,18 +41,18 @@ func explanationText(e *berthv1.Explanation) string {
 	return b.String()
 }
 
-// findings shows all findings. With kinds it shows those, once there is one of each; with
-// `no` before them it waits until there is none.
+// findings shows all findings. With kinds it waits until there is a finding of each kind and
+// shows these; with `no` before them it waits until there is none.
 func (p *player) findings(w *words) (string, error) {
-	gone := len(w.bare) > 0 && w.bare[0] == "no"
-	if gone {
+	none := len(w.bare) > 0 && w.bare[0] == "no"
+	if none {
 		w.expect("no")
 	}
 	wanted := w.bare
 	w.bare = nil
 	var last string
 	err := p.Until(func() bool {
-		answer, refused := call(p, p.wrongs.ListFindings, &berthv1.ListFindingsRequest{})
+		answer, refused := call(p, p.findingsClient.ListFindings, &berthv1.ListFindingsRequest{})
 		if refused != nil {
 			last = refusal(refused)
 			return len(wanted) == 0
@@ -63,7 +63,7 @@ func (p *player) findings(w *words) (string, error) {
 			return len(wanted) > 0 && !slices.Contains(wanted, f.GetKind())
 		})
 		last = sorted(lines(list, findingText))
-		return !slices.ContainsFunc(wanted, func(kind string) bool { return found[kind] == gone })
+		return !slices.ContainsFunc(wanted, func(kind string) bool { return found[kind] == none })
 	})
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, last), nil
@@ -74,7 +74,7 @@ func (p *player) findings(w *words) (string, error) {
 func findingText(f *berthv1.Finding) string {
 	text := fmt.Sprintf("%s %s by %s: %s", f.GetKind(), f.GetObject(), f.GetService(), f.GetAction())
 	if f.GetSince() == nil {
-		text += " (since nobody knows when)"
+		text += " (since unknown)"
 	}
 	return text
 }

@@ -10,7 +10,7 @@ import (
 
 // startExecutors starts the identical hosts exec-1 to exec-n.
 func (p *player) startExecutors(w *words) (string, error) {
-	n, err := strconv.Atoi(w.next("how many"))
+	n, err := strconv.Atoi(w.next("number of executors"))
 	if err != nil {
 		return "", err
 	}
@@ -55,8 +55,8 @@ func (p *player) startAll(list []Executor) (string, error) {
 		p.hosts[e.ID] = e
 	}
 	for _, e := range list {
-		if came := p.awaitState(e.ID, berthv1.Executor_READY); came != "ok" {
-			return came, nil
+		if output := p.awaitState(e.ID, berthv1.Executor_READY); output != "ok" {
+			return output, nil
 		}
 	}
 	return "ok", nil
@@ -74,7 +74,7 @@ func (p *player) awaitExecutor(id string, w *words) (string, error) {
 	name := w.next("state")
 	state, ok := berthv1.Executor_State_value[name]
 	if !ok {
-		return "", fmt.Errorf("%q is not a state of an executor", name)
+		return "", fmt.Errorf("%q is not an executor state", name)
 	}
 	return p.awaitState(id, berthv1.Executor_State(state), w.equations()...), nil
 }
@@ -99,7 +99,7 @@ func (p *player) awaitState(id string, state berthv1.Executor_State, words ...st
 
 // kill kills a leader or an agent.
 func (p *player) kill(w *words) (string, error) {
-	switch what := w.next("leader or agent"); what {
+	switch target := w.next("leader or agent"); target {
 	case "leader":
 		return "ok", p.KillLeader(w.next("service"))
 	case "agent":
@@ -111,7 +111,7 @@ func (p *player) kill(w *words) (string, error) {
 		}
 		return "ok", nil
 	default:
-		return "", fmt.Errorf("%q cannot be killed", what)
+		return "", fmt.Errorf("kill: must be leader or agent, got %q", target)
 	}
 }
 
@@ -129,8 +129,8 @@ func (p *player) thaw(w *words) (string, error) {
 // restart restarts a killed process. `restart agent ID as ID` starts a host with a new ID
 // on its old disk. Other words change its description.
 func (p *player) restart(w *words) (string, error) {
-	if what := w.next("service or agent"); what != "agent" {
-		return "ok", p.Restart(what)
+	if target := w.next("service or agent"); target != "agent" {
+		return "ok", p.Restart(target)
 	}
 	id := w.next("id")
 	if len(w.bare) == 0 && len(w.named) == 0 {
@@ -168,7 +168,7 @@ func (p *player) copyAgent(w *words) (string, error) {
 		return "", err
 	}
 	err := p.Until(func() bool {
-		answer, refused := call(p, p.wrongs.ListFindings, &berthv1.ListFindingsRequest{})
+		answer, refused := call(p, p.findingsClient.ListFindings, &berthv1.ListFindingsRequest{})
 		return refused == nil && slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool {
 			return f.GetKind() == "DUPLICATE_AGENT" && f.GetObject() == id
 		})
@@ -183,7 +183,7 @@ func (p *player) copyAgent(w *words) (string, error) {
 func (p *player) wipe(w *words) (string, error) { return "ok", p.Wipe(w.next("id")) }
 
 func (p *player) wait(w *words) (string, error) {
-	d := w.duration(w.next("how long"))
+	d := w.duration(w.next("duration"))
 	if err := w.problem(); err != nil {
 		return "", err
 	}

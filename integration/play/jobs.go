@@ -163,11 +163,11 @@ func (p *player) workers(w *words) (string, error) {
 // await waits until a reservation is in one of the named states, if any, and has the named
 // values. An executor is named by its ID.
 func (p *player) await(w *words) (string, error) {
-	what := w.next("what to await")
-	if !strings.Contains(what, "/") {
-		return p.awaitExecutor(what, w)
+	target := w.next("job/stage or executor")
+	if !strings.Contains(target, "/") {
+		return p.awaitExecutor(target, w)
 	}
-	w.bare = append([]string{what}, w.bare...)
+	w.bare = append([]string{target}, w.bare...)
 	key := w.key()
 	states := w.bare
 	w.bare = nil

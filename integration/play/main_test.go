@@ -14,21 +14,21 @@ import (
 // binary is the program `berth`.
 var binary string
 
-// atOnce is the default of the flag -parallel: the number of clusters of processes that run
-// at the same time. They mostly wait.
-const atOnce = "4"
+// parallelClusters is the default of the flag -parallel: the number of clusters of real
+// processes that run at the same time. They mostly wait.
+const parallelClusters = "4"
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", atOnce)
+	_ = flag.Set("test.parallel", parallelClusters)
 	flag.Parse()
 	os.Exit(built.Run(func(path string) int {
 		binary = path
-		return tidy(m)
+		return runAndCheckLeaks(m)
 	}))
 }
 
-// tidy runs the tests and checks that no process is left.
-func tidy(m *testing.M) int {
+// runAndCheckLeaks runs the tests and checks that no process is left.
+func runAndCheckLeaks(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code
 	}

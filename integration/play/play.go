@@ -17,15 +17,15 @@ import (
 // player plays one file on one cluster.
 type player struct {
 	Cluster
-	reservations berthv1.ReservationsClient
-	executors    berthv1.ExecutorsClient
-	assignments  berthv1.AssignmentsClient
-	catalog      berthv1.CatalogClient
-	demand       berthv1.UsageClient
-	explanations berthv1.ExplanationsClient
-	wrongs       berthv1.FindingsClient
-	hosts        map[string]Executor // as they were started last
-	requests     int
+	reservations   berthv1.ReservationsClient
+	executors      berthv1.ExecutorsClient
+	assignments    berthv1.AssignmentsClient
+	catalog        berthv1.CatalogClient
+	demand         berthv1.UsageClient
+	explanations   berthv1.ExplanationsClient
+	findingsClient berthv1.FindingsClient
+	hosts          map[string]Executor // as last started
+	requests       int
 }
 
 // command is a command of the language. It returns its output, or an error for wrong words.
@@ -56,7 +56,7 @@ func init() {
 		"enable":         (*player).enable,
 		"drain":          (*player).drain,
 		"clear":          (*player).clearQuarantine,
-		"gone":           (*player).gone,
+		"remaining":      (*player).remaining,
 		"claim":          (*player).claim,
 		"pool":           (*player).pool,
 		"sku":            (*player).sku,
@@ -104,15 +104,15 @@ func Play(start func(Options) (Cluster, error), text string) (after string, err 
 				continue
 			}
 		}
-		play := commands[name]
-		if play == nil {
-			return "", fmt.Errorf("%q is not a command", name)
+		command := commands[name]
+		if command == nil {
+			return "", fmt.Errorf("unknown command %q", name)
 		}
-		came, err := play(p, words)
+		output, err := command(p, words)
 		if err = errors.Join(err, words.problem()); err != nil {
 			return "", fmt.Errorf("%s: %w", line, err)
 		}
-		out.WriteString("----\n" + strings.TrimRight(came, "\n") + "\n")
+		out.WriteString("----\n" + strings.TrimRight(output, "\n") + "\n")
 	}
 	if p.Cluster == nil {
 		return "", errors.New("the file has no command")
@@ -144,7 +144,7 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 	p.catalog = berthv1.NewCatalogClient(c)
 	p.demand = berthv1.NewUsageClient(c)
 	p.explanations = berthv1.NewExplanationsClient(c)
-	p.wrongs = berthv1.NewFindingsClient(c)
+	p.findingsClient = berthv1.NewFindingsClient(c)
 	return nil
 }
 

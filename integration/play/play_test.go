@@ -12,10 +12,10 @@ import (
 // TestSimulated plays the files in the simulator. Its -rewrite writes them.
 func TestSimulated(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
-		var world bytes.Buffer
-		after, err := Play(func(o Options) (Cluster, error) { return NewSimulated(o, &world), nil }, text)
+		var clusterLog bytes.Buffer
+		after, err := Play(func(o Options) (Cluster, error) { return NewSimulated(o, &clusterLog), nil }, text)
 		if err != nil {
-			t.Fatalf("%v\nthe world: %s", err, tail(world.Bytes()))
+			t.Fatalf("%v\ncluster transcript: %s", err, tail(clusterLog.Bytes()))
 		}
 		return after
 	})
@@ -32,7 +32,7 @@ func TestProcesses(t *testing.T) {
 		dir := t.TempDir()
 		after, err := Play(func(o Options) (Cluster, error) {
 			if o.Long && os.Getenv(playLong) == "" {
-				t.Skipf("it takes many minutes: set %s", playLong)
+				t.Skipf("takes many minutes: set %s", playLong)
 			}
 			return StartProcesses(binary, dir, o)
 		}, text)
@@ -53,9 +53,9 @@ func TestProcesses(t *testing.T) {
 }
 
 func tail(text []byte) []byte {
-	const enough = 3000
-	if len(text) > enough {
-		text = text[len(text)-enough:]
+	const limit = 3000
+	if len(text) > limit {
+		text = text[len(text)-limit:]
 	}
 	return text
 }

@@ -86,7 +86,7 @@ func (p *Processes) Follow(job string, enough func(*berthv1.Event) bool) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the events of %s end before that", job)
+	return fmt.Errorf("the event stream of %s ended early", job)
 }
 
 // Until implements Cluster.
@@ -98,7 +98,7 @@ func (p *Processes) Until(holds func() bool) error {
 		select {
 		case <-look.C:
 		case <-end.C:
-			return fmt.Errorf("not within %v", patience)
+			return fmt.Errorf("condition not met within %v", patience)
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (p *Processes) startAgent(e Executor, at place) error {
 func (p *Processes) KillAgent(id string) error {
 	agent := p.fleet.Agent(p.agents[id].process)
 	if agent == nil {
-		return fmt.Errorf("there is no agent %s", id)
+		return fmt.Errorf("unknown agent %s", id)
 	}
 	agent.Kill()
 	return nil
@@ -176,7 +176,7 @@ func (p *Processes) ThawAgent(id string) error { return p.signal(id, syscall.SIG
 func (p *Processes) signal(id string, signal os.Signal) error {
 	agent := p.fleet.Agent(p.agents[id].process)
 	if agent == nil {
-		return fmt.Errorf("there is no agent %s", id)
+		return fmt.Errorf("unknown agent %s", id)
 	}
 	return agent.Signal(signal)
 }
@@ -250,7 +250,7 @@ func (p *Processes) Finish(w model.Worker, code int32) error {
 		return err == nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s does not run: %w", w, err)
+		return fmt.Errorf("%s is not running: %w", w, err)
 	}
 	_, err = fmt.Fprintln(pipe, code)
 	return errors.Join(err, pipe.Close())
@@ -311,7 +311,7 @@ func (p *Processes) Rest() error {
 		err = errors.Join(err, fmt.Errorf("%v", v))
 	}
 	if stats := auditor.Stats(); stats.Snapshots != 0 {
-		err = errors.Join(err, fmt.Errorf("the history has gaps: %+v", stats))
+		err = errors.Join(err, fmt.Errorf("the audited history has gaps: %+v", stats))
 	}
 	return err
 }

@@ -12,32 +12,32 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// gone waits until no program runs and nothing is leased or assigned, and shows the records
-// of a job that stay readable for a while.
-func (p *player) gone(w *words) (string, error) {
+// remaining waits until no program runs and nothing is leased or assigned. Then it shows the
+// records of a job that Berth keeps for a while.
+func (p *player) remaining(w *words) (string, error) {
 	job := w.next("job")
 	if err := w.problem(); err != nil {
 		return "", err
 	}
 	var programs int
-	var kept, held []string
+	var kept, active []string
 	err := p.Until(func() bool {
 		var err error
 		if programs, err = p.Programs(); err != nil {
 			return false
 		}
-		kept, held, err = p.remains(job)
-		return err == nil && programs == 0 && len(held) == 0
+		kept, active, err = p.records(job)
+		return err == nil && programs == 0 && len(active) == 0
 	})
 	if err != nil {
-		return fmt.Sprintf("%v: %d programs run, and there are %v", err, programs, held), nil
+		return fmt.Sprintf("%v: %d programs run, records left: %v", err, programs, active), nil
 	}
 	return lines(kept, func(line string) string { return line }), nil
 }
 
-// remains reads the store: the records of a job that stay readable for a while, and the
-// records of all jobs that use executors.
-func (p *player) remains(job string) (kept, held []string, err error) {
+// records reads the store: the kept records of a job, and the lease and task records of all
+// jobs.
+func (p *player) records(job string) (kept, active []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s, space := p.Store()
@@ -45,21 +45,21 @@ func (p *player) remains(job string) (kept, held []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	of := map[string]bool{}
+	found := map[string]bool{}
 	for _, kv := range all {
 		ref, _ := space.Parse(kv.Key)
 		switch {
 		case strings.HasPrefix(kv.Key, space.JobEvents(job)):
-			of["events"] = true
+			found["events"] = true
 		case ref.Kind == model.KindReservation && ref.Key.Job == job:
-			of["reservation "+keyText(job, ref.Key.Stage, ref.Key.Name)] = true
+			found["reservation "+keyText(job, ref.Key.Stage, ref.Key.Name)] = true
 		case ref.Kind == model.KindStage && ref.Key.Job == job:
-			of["stage "+job+"/"+ref.Key.Stage] = true
+			found["stage "+job+"/"+ref.Key.Stage] = true
 		case ref.Kind == model.KindLeaseChunk, ref.Kind == model.KindTaskHeader, ref.Kind == model.KindTaskChunk:
-			held = append(held, kv.Key)
+			active = append(active, kv.Key)
 		}
 	}
-	return slices.Sorted(maps.Keys(of)), held, nil
+	return slices.Sorted(maps.Keys(found)), active, nil
 }
 
 // clearQuarantine confirms that all workers of an executor that are being stopped have

@@ -75,7 +75,7 @@ func (s *Simulated) KillLeader(service string) error {
 		return s.killed[service] != nil
 	}
 	if err := s.Until(killed); err != nil {
-		return fmt.Errorf("no leader of %s to kill: %w", service, err)
+		return fmt.Errorf("%s has no leader to kill: %w", service, err)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (s *Simulated) Restart(service string) error {
 // Finish implements Cluster.
 func (s *Simulated) Finish(worker model.Worker, code int32) error {
 	if err := s.Until(func() bool { return s.Exit(worker, code) }); err != nil {
-		return fmt.Errorf("%s does not run: %w", worker, err)
+		return fmt.Errorf("%s is not running: %w", worker, err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (p *player) usage(w *words) (string, error) {
 	}
 	wanted := w.equations()
 	if len(wanted) > 0 && request.Sku == "" {
-		return "", fmt.Errorf("%v needs a SKU", wanted)
+		return "", fmt.Errorf("%v requires a SKU", wanted)
 	}
 	var last string
 	err := p.Until(func() bool {
@@ -76,7 +76,7 @@ func usageText(u *berthv1.SkuUsage) string {
 	for _, b := range u.GetPendingBatches() {
 		words = append(words, fmt.Sprintf("%dx%d", b.GetCount(), b.GetWorkers()))
 	}
-	words = append(words, "so:")
+	words = append(words, "scale:")
 	count("effectiveIdle", u.GetEffectiveIdle())
 	count("wanted", u.GetWantedSize())
 	return strings.Join(words, " ")

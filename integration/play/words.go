@@ -44,11 +44,11 @@ func (w *words) problem() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.named)) {
 		if !w.read[name] {
-			return fmt.Errorf("%s= is not a word of this command", name)
+			return fmt.Errorf("unknown argument %s=", name)
 		}
 	}
 	if len(w.bare) > 0 {
-		return fmt.Errorf("%q is not a word of this command", w.bare[0])
+		return fmt.Errorf("unexpected argument %q", w.bare[0])
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (w *words) next(what string) string {
 // expect reads a bare word that must be there.
 func (w *words) expect(word string) {
 	if got := w.next(word); got != word {
-		w.wrong("%q instead of %q", got, word)
+		w.wrong("got %q, want %q", got, word)
 	}
 }
 
@@ -114,7 +114,7 @@ func (w *words) number(name string) int64 {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		w.wrong("%s=%s is no number", name, text)
+		w.wrong("%s=%s is not a number", name, text)
 	}
 	return n
 }
@@ -163,7 +163,7 @@ func (w *words) shares() map[string]resource.Vector {
 			name, amount, _ := strings.Cut(text, "=")
 			n, err := strconv.ParseInt(amount, 10, 64)
 			if err != nil {
-				w.wrong("reserved=%s:%s is not ROLE:NAME=AMOUNT", role, text)
+				w.wrong("reserved=%s:%s: must be ROLE:NAME=AMOUNT", role, text)
 			}
 			shares[role][name] = n
 		}
@@ -178,7 +178,7 @@ func (w *words) key() model.Key {
 		parts = append(parts, model.MainName)
 	}
 	if len(parts) != 3 {
-		w.wrong("%s is not job/stage or job/stage/name", strings.Join(parts, "/"))
+		w.wrong("%s: must be job/stage or job/stage/name", strings.Join(parts, "/"))
 		return model.Key{}
 	}
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
@@ -197,7 +197,7 @@ func (w *words) workers(text string) []*berthv1.WorkerID {
 		first, errFirst := strconv.ParseInt(from, 10, 32)
 		last, errLast := strconv.ParseInt(to, 10, 32)
 		if err != nil || errFirst != nil || errLast != nil {
-			w.wrong("%q is not FIRST-LAST.NUMBER", part)
+			w.wrong("%q: must be FIRST-LAST.NUMBER", part)
 			return nil
 		}
 		for i := first; i <= last; i++ {
@@ -212,7 +212,7 @@ func enum[E ~int32](w *words, name string, values map[string]int32) E {
 	text := w.text(name)
 	value, ok := values[text]
 	if text != "" && !ok {
-		w.wrong("%s=%s is not known", name, text)
+		w.wrong("%s=%s is unknown", name, text)
 	}
 	return E(value)
 }
@@ -243,7 +243,7 @@ func (w *words) reservation() *berthv1.Reservation {
 		by, most, _ := strings.Cut(w.text("spread"), ":")
 		limit, err := strconv.ParseInt(most, 10, 32)
 		if err != nil {
-			w.wrong("spread=%s:%s is not BY:MAX", by, most)
+			w.wrong("spread=%s:%s: must be BY:MAX", by, most)
 		}
 		r.Constraints.Spread = &berthv1.Spread{By: by, Max: int32(limit)}
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into the transcripts")
+var rewrite = flag.Bool("rewrite", false, "write the current output into the transcripts")
 
 // Run plays every file *.txt in testdata and its folders, each in a subtest. play returns
 // the text with the current output.
@@ -57,8 +57,7 @@ func find(root string) (files []string, err error) {
 	return files, err
 }
 
-// firstDifference names the first line that differs, and shows what the whole
-// has become.
+// firstDifference returns the first line that differs and the whole new transcript.
 func firstDifference(want, got string) string {
 	if want == got {
 		return ""
@@ -66,8 +65,8 @@ func firstDifference(want, got string) string {
 	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(wants), len(gots)) {
 		if wants[i] != gots[i] {
-			return fmt.Sprintf("line %d:\nwant %q\n got %q\nthe whole:\n%s", i+1, wants[i], gots[i], got)
+			return fmt.Sprintf("line %d:\nwant %q\n got %q\nwhole transcript:\n%s", i+1, wants[i], gots[i], got)
 		}
 	}
-	return fmt.Sprintf("it has %d lines, and had %d; the whole:\n%s", len(gots), len(wants), got)
+	return fmt.Sprintf("has %d lines, want %d; whole transcript:\n%s", len(gots), len(wants), got)
 }
