@@ -42,7 +42,7 @@ func (w *target) call(f func(ctx context.Context) error) error {
 func (w *target) unserved(what string, err error, option string) {
 	w.Helper()
 	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), option) {
-		w.Errorf("%s: got %v, want UNIMPLEMENTED that names %s", what, err, option)
+		w.Errorf("%s: got %v, want UNIMPLEMENTED with the name of %s", what, err, option)
 	}
 }
 
@@ -72,19 +72,19 @@ func TestHighestTermA1(t *testing.T) {
 		conn := w.stranger(address)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, term - 1, 0, -1} {
 			if err := w.cycle(conn, wrong, 1); err == nil {
-				w.Errorf("%s accepts a cycle of term %d, which is not %d", name, wrong, term)
+				w.Errorf("%s accepted a cycle of term %d, want only term %d", name, wrong, term)
 			}
 		}
 		for _, number := range []int64{math.MaxInt64, math.MaxInt64 - 1, -1} {
 			if err := w.cycle(conn, term, number); err == nil {
-				w.Errorf("%s accepts cycle number %d", name, number)
+				w.Errorf("%s accepted cycle number %d", name, number)
 			}
 		}
 		// A possible number does no harm either: the registry continues above it.
 		_ = w.cycle(conn, term, 1<<40)
 	}
 	for name, address := range map[string]string{
-		"the internal listener": w.fleet.InternalGateways()[0], "the assigner itself": assigner.Addresses().Listen,
+		"the internal listener": w.fleet.InternalGateways()[0], "the assigner": assigner.Addresses().Listen,
 	} {
 		conn := w.stranger(address)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, 0, -1} {
@@ -96,12 +96,12 @@ func TestHighestTermA1(t *testing.T) {
 				return err
 			})
 			if err == nil {
-				w.Errorf("%s accepts a dispatch of term %d", name, wrong)
+				w.Errorf("%s accepted a dispatch of term %d", name, wrong)
 			}
 		}
 	}
 	if again, now := w.leader(model.ServiceRegistry); again != registry || now != term {
-		w.Errorf("the registry is led by %s in term %d, and was by %s in term %d", again.Name, now, registry.Name, term)
+		w.Errorf("the registry's leader is %s in term %d, want %s in term %d", again.Name, now, registry.Name, term)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestForeignExecutorA2(t *testing.T) {
 		_, err := controlv1.NewAgentsClient(agents).Register(ctx, register)
 		return err
 	}); err == nil {
-		t.Error("a stranger has registered the ID of a living executor")
+		t.Error("a registration with the ID of a present executor was accepted")
 	}
 	for _, nonce := range []string{"", "thief"} {
 		for _, report := range []*controlv1.ExecutorReport{
@@ -166,14 +166,14 @@ func TestForeignExecutorA2(t *testing.T) {
 			err := w.heartbeat(agents, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation(), Nonce: nonce,
 				Report: report})
 			if err == nil {
-				t.Errorf("a stranger's report for another executor was accepted with nonce %q", nonce)
+				t.Errorf("a report for another executor was accepted with nonce %q", nonce)
 			}
 		}
 	}
 	now, err := w.client.Executor(w.ctx, "host")
 	if err != nil || now.GetIncarnation() != host.GetIncarnation() || now.GetAddress() != host.GetAddress() ||
 		now.GetState() != berthv1.Executor_READY {
-		t.Errorf("the executor is now %v, %v", now, err)
+		t.Errorf("executor = %v, %v", now, err)
 	}
 }
 
@@ -211,7 +211,7 @@ func (w *target) workerOn(executor string) *berthv1.Assignment {
 		}
 		return a
 	}
-	w.Fatalf("no bystander runs on %s", executor)
+	w.Fatalf("no bystander worker runs on %s", executor)
 	return nil
 }
 
@@ -254,13 +254,13 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 			})
 			for _, outcome := range answer.GetOutcomes() {
 				if len(outcome.GetFailure()) == 0 {
-					t.Errorf("a start request of several with nonce %q was accepted: %v", nonce, outcome)
+					t.Errorf("a start request for several workers with nonce %q was accepted: %v", nonce, outcome)
 				}
 			}
 			return err
 		})
 		if err != nil && status.Code(err) != codes.PermissionDenied {
-			t.Errorf("start requests of several: %v", err)
+			t.Errorf("start request for several workers: %v", err)
 		}
 	}
 	// The real leader's requests are still accepted.
@@ -278,7 +278,7 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 				return ""
 			}
 		}
-		return "the agent does not start workers for its leader"
+		return "the agent did not start the worker of its leader"
 	})
 	if _, err := w.client.Cancel(w.ctx, client.KeyOf(r)); err != nil {
 		t.Error(err)
@@ -302,7 +302,7 @@ func TestEnvironmentA5(t *testing.T) {
 		_, err := reserve("own", map[string]string{name: "x"})
 		w.refused(name, err, fault.Invalid, fault.ReasonInvalid)
 		if f := fault.Of(err); f != nil && (len(f.Fields) != 1 || !strings.Contains(f.Fields[0].Name, name)) {
-			t.Errorf("the refusal of %s names %v", name, f.Fields)
+			t.Errorf("the rejection of %s has the fields %v", name, f.Fields)
 		}
 	}
 	for i, name := range []string{"LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PYTHONPATH",
@@ -330,7 +330,7 @@ func TestEnvironmentA5(t *testing.T) {
 			}
 		}
 		if !failed {
-			t.Errorf("a worker was not refused for its variable %s", name)
+			t.Errorf("a worker with the environment variable %s was not rejected", name)
 		}
 	}
 }
@@ -354,23 +354,23 @@ func TestDisableFloodA8(t *testing.T) {
 		default:
 			requests = append(requests, id)
 			if len(answer.GetUnknown()) == 0 {
-				t.Errorf("the answer does not name the unknown executors")
+				t.Errorf("the answer does not have the unknown executors")
 			}
 		}
 	}
 	if refused == 0 || len(requests) == 0 {
-		t.Errorf("%d requests were accepted and %d refused, want some of both", len(requests), refused)
+		t.Errorf("%d requests were accepted and %d rejected, want some of each", len(requests), refused)
 	}
 	if _, err := w.client.Drain(w.ctx, &berthv1.DrainExecutorRequest{Id: w.spare(),
 		RequestId: "drain-in-flood"}); err != nil {
-		t.Errorf("an operator cannot drain: %v", err)
+		t.Errorf("drain: %v", err)
 	}
 	if _, err := w.client.Enable(w.ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: "drain-in-flood"}); err != nil {
-		t.Errorf("an operator cannot enable: %v", err)
+		t.Errorf("enable: %v", err)
 	}
 	for _, id := range requests {
 		if _, err := w.client.Enable(w.ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: id}); err != nil {
-			t.Errorf("an operator cannot enable: %v", err)
+			t.Errorf("enable: %v", err)
 		}
 	}
 }
@@ -387,7 +387,7 @@ func (w *target) spare() string {
 			return id
 		}
 	}
-	w.Fatal("the bystanders use every executor")
+	w.Fatal("the bystanders' workers leave no executor idle")
 	return ""
 }
 
@@ -418,32 +418,32 @@ func TestBrowserA10(t *testing.T) {
 	const disable, body = "/v1/executors:disable", `{"requestId":"browser","selector":{"ids":["sim-0"]}}`
 	foreign := map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}
 	if got := send(http.MethodPost, disable, "", foreign, body); got != http.StatusForbidden {
-		t.Errorf("a post of a foreign origin: status %d, want 403", got)
+		t.Errorf("POST from a foreign origin: status %d, want 403", got)
 	}
 	if got := send(http.MethodPost, disable, "", map[string]string{"Origin": "null"}, body); got != http.StatusForbidden {
-		t.Errorf("a post of an opaque origin: status %d, want 403", got)
+		t.Errorf("POST from an opaque origin: status %d, want 403", got)
 	}
 	if got := send(http.MethodPost, disable, "rebound.example:8080", nil, body); got != http.StatusForbidden {
-		t.Errorf("a post to a foreign host name: status %d, want 403", got)
+		t.Errorf("POST to a foreign host name: status %d, want 403", got)
 	}
 	if got := send(http.MethodGet, "/v1/executors", "rebound.example:8080", nil, ""); got != http.StatusForbidden {
-		t.Errorf("a read with a foreign host name: status %d, want 403", got)
+		t.Errorf("GET with a foreign host name: status %d, want 403", got)
 	}
 	if e, err := w.client.Executor(w.ctx, "sim-0"); err != nil || len(e.GetDisabled()) != 0 {
-		t.Errorf("sim-0 is %v, %v", e, err)
+		t.Errorf("sim-0 = %v, %v", e, err)
 	}
 	// Requests of curl are accepted.
 	if got := send(http.MethodPost, "/v1/executors:enable", "", nil,
 		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
-		t.Errorf("a post without a content type: status %d, want 200", got)
+		t.Errorf("POST without a content type: status %d, want 200", got)
 	}
 	if got := send(http.MethodPost, "/v1/executors:enable", "",
 		map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
 		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
-		t.Errorf("a post as of curl -d: status %d, want 200", got)
+		t.Errorf("POST with the content type of curl -d: status %d, want 200", got)
 	}
 	if got := send(http.MethodGet, "/v1/executors", "localhost:8080", nil, ""); got != http.StatusOK {
-		t.Errorf("a read of localhost: status %d, want 200", got)
+		t.Errorf("GET with the host localhost: status %d, want 200", got)
 	}
 }
 
@@ -484,7 +484,7 @@ func TestLyingAgentA3(t *testing.T) {
 		select {
 		case <-liar.Called():
 		case <-w.ctx.Done():
-			t.Fatalf("the agent that says %s is not called", lie.Name)
+			t.Fatalf("the agent with the fault %q got no call", lie.Name)
 		}
 	}
 	if _, err := w.client.CancelJob(w.ctx, "lied"); err != nil {
@@ -510,7 +510,7 @@ func TestLargeReportsA3(t *testing.T) {
 				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess",
 				Report: &controlv1.ExecutorReport{Complete: true, Workers: workers},
 			}); err == nil {
-				t.Error("the report of a stranger is answered")
+				t.Error("the report of an unknown executor was answered")
 			}
 		})
 	}
@@ -529,7 +529,7 @@ func TestLargeReportsA3(t *testing.T) {
 		Id: "crowded", Sku: "crowded", Host: "crowded", Resources: map[string]int64{"slots": 2}, Secret: "crowded",
 	}, reports...)
 	if kind := fault.Of(rpc.FromStatus(err)).Kind; kind != fault.Exhausted && kind != fault.Unavailable {
-		t.Errorf("the stream of an agent with 160000 workers ends with %v", err)
+		t.Errorf("the stream of an agent with 160000 workers ended with %v", err)
 	}
 	strangers.Wait()
 	for e, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{}) {
@@ -537,7 +537,7 @@ func TestLargeReportsA3(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id := e.GetId(); (id == "host" || strings.HasPrefix(id, "sim-")) && e.GetState() != berthv1.Executor_READY {
-			t.Errorf("%s is %s", id, e.GetState())
+			t.Errorf("executor %s is %s", id, e.GetState())
 		}
 	}
 	for _, service := range []string{model.ServiceExecutorState, model.ServiceAssigner} {
@@ -549,7 +549,7 @@ func TestLargeReportsA3(t *testing.T) {
 		_, peak, _ := strings.Cut(string(status), "VmHWM:")
 		var kilobytes int
 		if _, err := fmt.Sscan(peak, &kilobytes); err != nil || kilobytes > 512<<10 {
-			t.Errorf("%s takes %d MiB, want at most 512: %v", service, kilobytes>>10, err)
+			t.Errorf("%s uses %d MiB, want at most 512: %v", service, kilobytes>>10, err)
 		}
 	}
 }
@@ -573,7 +573,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 	bounded := func(what string) {
 		t.Helper()
 		if accepted == 0 || refused == 0 {
-			t.Errorf("of the %s %d were accepted and %d refused, want some of both", what, accepted, refused)
+			t.Errorf("%s: %d accepted and %d rejected, want some of each", what, accepted, refused)
 		}
 		accepted, refused = 0, 0
 	}

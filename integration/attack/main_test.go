@@ -11,7 +11,7 @@ import (
 
 var (
 	// floods makes tests send as much as an attacker would; `make attack` sets it.
-	floods = flag.Bool("floods", false, "flood with as much as an attacker would")
+	floods = flag.Bool("floods", false, "flood with the full numbers of an attack")
 	// acceptance asserts how soon leasing works again; `make acceptance` sets it.
 	acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")
 )

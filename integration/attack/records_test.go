@@ -48,20 +48,20 @@ func TestMutatedRecordsA6(t *testing.T) {
 
 	rng := rand.New(rand.NewPCG(uint64(n), 1))
 	attacked := r.attack(rng, n, victim.GetUid())
-	t.Logf("%d records are mutated, of %d kinds of key", n, attacked)
+	t.Logf("mutated %d records of %d key kinds", n, attacked)
 
 	for range 3 {
 		r.run(fmt.Sprintf("after-%d", rng.IntN(1<<30)), "good")
 	}
 	if now, err := r.client.Get(r.ctx, client.KeyOf(healthy)); err != nil ||
 		now.GetState() != berthv1.Reservation_ACTIVE || now.GetWorkerCounts()["RUNNING"] != 2 {
-		t.Errorf("the healthy job is %v with %v, %v", now.GetState(), now.GetWorkerCounts(), err)
+		t.Errorf("the healthy reservation = %v with workers %v, %v", now.GetState(), now.GetWorkerCounts(), err)
 	}
 	if _, err := r.client.Cancel(r.ctx, client.KeyOf(healthy)); err != nil {
-		t.Errorf("cancelling the healthy job: %v", err)
+		t.Errorf("cancel of the healthy job: %v", err)
 	}
 	if _, err := r.client.WaitFor(r.ctx, client.KeyOf(healthy), berthv1.Reservation_CANCELLED); err != nil {
-		t.Errorf("the healthy job is not cancelled: %v", err)
+		t.Errorf("the healthy job was not cancelled: %v", err)
 	}
 	r.findings()
 	for name, before := range alive {
@@ -97,7 +97,7 @@ func startRecords(t *testing.T) *records {
 	t.Cleanup(func() {
 		s.Close() // a stopping etcd waits for open watches
 		if err := f.Close(); err != nil {
-			t.Errorf("stopping the fleet: %v", err)
+			t.Errorf("stop of the fleet: %v", err)
 		}
 		if t.Failed() {
 			logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
@@ -139,7 +139,7 @@ func (r *records) run(job, sku string) *berthv1.Reservation {
 			return reservation
 		}
 	}
-	r.Fatalf("the workers of %s do not run", job)
+	r.Fatalf("the workers of %s are not running", job)
 	return nil
 }
 
@@ -214,7 +214,7 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	kinds["assigner/refusals"] = true
 	for kind := model.KindLeader; kind <= model.KindRefusal; kind++ {
 		if !mutated[kind] {
-			r.Errorf("no record of kind %d is mutated", kind)
+			r.Errorf("no record of kind %d was mutated", kind)
 		}
 	}
 	names := strings.NewReplacer("victim", "junk-%d", uid, "junk-%[1]d", "bad-", "junk-%d-", "0123456789abcdef", "%016x")
@@ -251,7 +251,7 @@ func (r *records) write(ops []store.Op) {
 			txn.Then, ops = append(txn.Then, ops[0]), ops[1:]
 		}
 		if _, err := r.store.Txn(r.ctx, txn); err != nil {
-			r.Fatalf("writing %d records: %v", len(txn.Then), err)
+			r.Fatalf("write of %d records: %v", len(txn.Then), err)
 		}
 	}
 }
@@ -280,11 +280,11 @@ func (r *records) findings() {
 		}
 		for object, times := range told {
 			if times > 1 && object != "records" {
-				r.Errorf("%s is reported %d times", object, times)
+				r.Errorf("%s was reported %d times", object, times)
 			}
 		}
 		if missing == "" && len(told) == 0 {
-			missing = fmt.Sprintf("nothing is left alone (%s)", fault.ReasonPoison)
+			missing = fmt.Sprintf("no record was quarantined (%s)", fault.ReasonPoison)
 		}
 		if missing == "" {
 			return

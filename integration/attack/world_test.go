@@ -106,7 +106,7 @@ func (s *sharedFleet) start() (err error) {
 			return nil
 		}
 		if err := store.Sleep(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("the bystanders do not run: %v", s.bystands)
+			return fmt.Errorf("the bystanders' workers are not running: %v", s.bystands)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (s *sharedFleet) close() error {
 	a, err := audit.Check(ctx, s.store, keyspace.New("default"), 0)
 	if err == nil {
 		for _, v := range a.Violations() {
-			err = fmt.Errorf("the history in etcd: %v", v)
+			err = fmt.Errorf("audit of the history in etcd: %v", v)
 		}
 	}
 	s.store.Close() // a stopping etcd waits for open watches
@@ -184,12 +184,12 @@ func (w *target) unharmed() {
 		return
 	}
 	if _, err := w.client.WaitFor(w.ctx, client.KeyOf(r), berthv1.Reservation_ACTIVE); err != nil {
-		w.Errorf("after the attack a new gang does not become ACTIVE: %v", err)
+		w.Errorf("a new gang did not become ACTIVE after the attack: %v", err)
 		w.showLogs()
 		return
 	}
 	took := time.Since(began)
-	w.Logf("a new gang is ACTIVE %v after the attack", took.Round(time.Millisecond))
+	w.Logf("a new gang became ACTIVE %v after the attack", took.Round(time.Millisecond))
 	if *acceptance && took > recovery {
 		w.Errorf("a new gang became ACTIVE after %v, want at most %v", took, recovery)
 	}
@@ -198,7 +198,7 @@ func (w *target) unharmed() {
 	}
 	now, err := bystanders(w.ctx, w.client)
 	if err != nil || !maps.Equal(now, w.bystands) {
-		w.Errorf("the bystanders' workers were %v and are %v, %v", w.bystands, now, err)
+		w.Errorf("the bystanders' workers changed from %v to %v, %v", w.bystands, now, err)
 	}
 	for _, processes := range w.fleet.Processes() {
 		for _, p := range processes {

@@ -15,9 +15,9 @@ var (
 	seed       = flag.Uint64("seed", 1, "seed of the schedule and of the load; 0 for a random one")
 	minutes    = flag.Float64("minutes", 0.8, "duration of the faults")
 	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, if they are permitted")
-	clock      = flag.Bool("clock", false, "step the time of day of this machine, which needs root and affects all processes of the machine")
-	old        = flag.String("old", "", "an older program `berth`, for TestUpgrade")
-	keep       = flag.String("keep", "", "directory for logs and data of a run with violations")
+	clock      = flag.Bool("clock", false, "step the clock of this machine, which needs root and affects all its processes")
+	old        = flag.String("old", "", "an older `berth` binary, for TestUpgrade")
+	keep       = flag.String("keep", "", "directory for the logs and data of a failed run")
 )
 
 // Under all faults no acknowledged change is lost, no worker is leased or started twice,
@@ -30,10 +30,10 @@ func TestChaos(t *testing.T) {
 // for make chaos, because the short run has no time for both.
 func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
-		t.Skip("-namespaces is not given: make chaos")
+		t.Skip("-namespaces is not set: run make chaos")
 	}
 	if asked().namespaces.refused {
-		t.Skip("network namespaces are not permitted here: they need root")
+		t.Skip("network namespaces are not permitted: they require root")
 	}
 	breakAll(t, Options{Namespaces: true})
 }
@@ -42,7 +42,7 @@ func TestChaosInNamespaces(t *testing.T) {
 // and upgraded again.
 func TestUpgrade(t *testing.T) {
 	if *old == "" {
-		t.Skip("-old is not given: make upgrade")
+		t.Skip("-old is not set: run make upgrade")
 	}
 	breakAll(t, Options{Old: *old})
 }
@@ -68,7 +68,7 @@ func breakAll(t *testing.T, o Options) {
 		*seed = rand.Uint64()
 	}
 	duration := asked().share(time.Duration(*minutes * float64(time.Minute)).Round(time.Second))
-	t.Logf("to play it again: -seed=%d -minutes=%g", *seed, *minutes)
+	t.Logf("to repeat this run: -seed=%d -minutes=%g", *seed, *minutes)
 	dir, err := os.MkdirTemp(*keep, "chaos-")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func breakAll(t *testing.T, o Options) {
 	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, asked().clock.played(), t.Logf
 	report, err := Run(ctx, o)
 	if err != nil {
-		t.Errorf("the run failed: %v", err)
+		t.Errorf("run failed: %v", err)
 	}
 	if report != nil {
 		t.Log(report)

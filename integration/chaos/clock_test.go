@@ -8,7 +8,7 @@ import (
 // The time of day is off while it is stepped, and right afterwards.
 func TestSteppedClock(t *testing.T) {
 	if !*clock {
-		t.Skip("-clock is not given: it would disturb whatever runs here")
+		t.Skip("-clock is not set: the test would disturb other processes of the machine")
 	}
 	if err := clockPermitted(); err != nil {
 		t.Skip(err)
@@ -27,10 +27,10 @@ func TestSteppedClock(t *testing.T) {
 		}
 		const near = 20 * time.Millisecond // less than any step, more than setting the clock takes
 		if got := <-off; (got - by).Abs() > near {
-			t.Errorf("it was off by %v, want %v", got, by)
+			t.Errorf("the clock was off by %v, want %v", got, by)
 		}
 		if got := offset(); got.Abs() > near {
-			t.Errorf("it is off by %v", got)
+			t.Errorf("the clock is still off by %v", got)
 		}
 	}
 }

@@ -34,20 +34,20 @@ func (r *Report) floors() []string {
 		case unknown >= calls:
 			short("no %s was answered, of %d calls", v, calls)
 		case calls >= many && 2*unknown > calls:
-			short("most calls of %s had no definite answer: %d of %d", v, unknown, calls)
+			short("most %s calls had no definite answer: %d of %d", v, unknown, calls)
 		}
 	}
 	if r.Longest > deadline+grace {
-		short("a call took %v, and its deadline is %v: %s", r.Longest.Round(time.Millisecond), deadline, r.LongestCall)
+		short("a call took %v, its deadline is %v: %s", r.Longest.Round(time.Millisecond), deadline, r.LongestCall)
 	}
 	for _, service := range services {
 		if waits := r.Takeovers[service]; len(waits) >= tries && slices.Min(waits) >= swift {
-			short("no leader of %s that was killed alone was replaced before its TTL of %v could be over: callers waited %v",
+			short("no leader of %s that was killed alone was replaced before its TTL of %v: callers waited %v",
 				service, ttl, rounded(waits))
 		}
 	}
 	if 100*r.Open > r.Keys {
-		short("%d of %d keys took more than %v to judge", r.Open, r.Keys, judging)
+		short("%d of %d keys took more than %v to check", r.Open, r.Keys, judging)
 	}
 	for _, service := range services {
 		if r.Terms[service] == 0 {
@@ -62,15 +62,15 @@ func (r *Report) floors() []string {
 		{"lease was granted", r.Audited.LeasesGranted},
 		{"worker ran", r.Audited.WorkersRunning},
 		{"worker ran on an agent", r.Started},
-		{"event is held by etcd", r.Events},
-		{"event was given by a stream", r.Streamed},
+		{"event is stored in etcd", r.Events},
+		{"event was delivered by a stream", r.Streamed},
 	} {
 		if c.n == 0 {
 			short("no %s", c.what)
 		}
 	}
 	if r.Parted >= longParted && r.PartedAcks == 0 {
-		short("nothing was acknowledged in the %v in which a member of etcd was cut from the others, and two are enough",
+		short("nothing was acknowledged in the %v in which one etcd member was partitioned, although two of three suffice",
 			r.Parted)
 	}
 	return append(found, r.unbroken()...)
@@ -88,7 +88,7 @@ func (r *Report) unbroken() []string {
 		}
 	}
 	if len(applied) == 0 {
-		return []string{"no fault came about"}
+		return []string{"no fault was injected"}
 	}
 	if r.Duration < longRun {
 		return nil

@@ -40,38 +40,38 @@ func TestFloors(t *testing.T) {
 		want  string // "" if the run has enough
 	}{
 		{"enough", func(*Report) {}, ""},
-		{"few calls, of which most are open", func(r *Report) { r.Calls[get], r.Unknown[get] = many-1, many-2 }, ""},
+		{"few calls, most without a definite answer", func(r *Report) { r.Calls[get], r.Unknown[get] = many-1, many-2 }, ""},
 		{"a verb that is never answered", func(r *Report) { r.Calls[get], r.Unknown[get] = 14, 14 },
 			"no get was answered, of 14 calls"},
-		{"nor the only call of it", func(r *Report) { r.Calls[cancel], r.Unknown[cancel] = 1, 1 },
+		{"a verb whose only call is never answered", func(r *Report) { r.Calls[cancel], r.Unknown[cancel] = 1, 1 },
 			"no cancel was answered, of 1 calls"},
 		{"a verb that is never called", func(r *Report) { r.Calls[upsert], r.Unknown[upsert] = 0, 0 },
 			"no upsert was answered, of 0 calls"},
 		{"a verb that is rarely answered", func(r *Report) { r.Unknown[get]++ },
 			"most calls of get had no definite answer: 6 of 10"},
-		{"a call that outlasts its deadline", func(r *Report) { r.Longest++ }, "and its deadline is"},
-		{"takeovers by the TTL", func(r *Report) { r.Takeovers[model.ServiceExecutorState][tries-1]++ },
+		{"a call that outlasts its deadline", func(r *Report) { r.Longest++ }, "its deadline is"},
+		{"failovers by the TTL", func(r *Report) { r.Takeovers[model.ServiceExecutorState][tries-1]++ },
 			"no leader of executor-state that was killed alone"},
-		{"one try more of which none was swift",
+		{"one more attempt without a fast failover",
 			func(r *Report) { r.Takeovers[model.ServiceAssigner] = append(r.Takeovers[model.ServiceAssigner], ttl) },
 			"no leader of assigner that was killed alone"},
 		{"no takeovers", func(r *Report) { r.Takeovers = nil }, ""},
-		{"keys that were not judged", func(r *Report) { r.Open++ }, "2 of 100 keys took more than"},
-		{"of few keys, one", func(r *Report) { r.Keys-- }, "1 of 99 keys took more than"},
+		{"keys that were not checked", func(r *Report) { r.Open++ }, "2 of 100 keys took more than"},
+		{"one of few keys", func(r *Report) { r.Keys-- }, "1 of 99 keys took more than"},
 		{"a service without leader", func(r *Report) { delete(r.Terms, model.ServiceAssigner) }, "assigner has no leader"},
 		{"no versions", func(r *Report) { r.Audited.Reservations = 0 }, "no version was accepted"},
 		{"no leases", func(r *Report) { r.Audited.LeasesGranted = 0 }, "no lease was granted"},
 		{"no workers", func(r *Report) { r.Audited.WorkersRunning = 0 }, "no worker ran"},
 		{"no processes", func(r *Report) { r.Started = 0 }, "no worker ran on an agent"},
-		{"no events", func(r *Report) { r.Events = 0 }, "no event is held by etcd"},
-		{"no streams", func(r *Report) { r.Streamed = 0 }, "no event was given by a stream"},
-		{"no changes while etcd is parted", func(r *Report) { r.PartedAcks = 0 }, "nothing was acknowledged in the 30s"},
-		{"nor in those of a shorter time", func(r *Report) { r.Parted--; r.PartedAcks = 0 }, ""},
-		{"no faults", func(r *Report) { r.Faults = nil }, "no fault came about"},
-		{"only faults without victims, in a short run too", func(r *Report) {
+		{"no events", func(r *Report) { r.Events = 0 }, "no event is stored in etcd"},
+		{"no streams", func(r *Report) { r.Streamed = 0 }, "no event was delivered by a stream"},
+		{"no changes while etcd is partitioned", func(r *Report) { r.PartedAcks = 0 }, "nothing was acknowledged in the 30s"},
+		{"no changes in a shorter partition", func(r *Report) { r.Parted--; r.PartedAcks = 0 }, ""},
+		{"no faults", func(r *Report) { r.Faults = nil }, "no fault was injected"},
+		{"only faults without victims in a short run", func(r *Report) {
 			r.Duration, r.Faults = longRun/10,
 				r.Faults[1:2]
-		}, "no fault came about"},
+		}, "no fault was injected"},
 		{"a kind without victims", func(r *Report) { r.Faults[2].Skipped = "it is away" },
 			"no compact was injected: it is away"},
 		{"a kind without victims in a short run", func(r *Report) { r.Duration--; r.Faults[2].Skipped = "it is away" }, ""},
@@ -88,7 +88,7 @@ func TestFloors(t *testing.T) {
 // An empty report misses all floors.
 func TestEmptyRunMissesFloors(t *testing.T) {
 	if found := (&Report{}).floors(); len(found) != 3+len(services)+6+1 {
-		t.Errorf("%d floors are missed: %q", len(found), slices.Sorted(slices.Values(found)))
+		t.Errorf("%d floors were missed: %q", len(found), slices.Sorted(slices.Values(found)))
 	}
 }
 
@@ -101,12 +101,12 @@ func TestUnmatchedProcesses(t *testing.T) {
 		right          bool
 	}{
 		{"nobody", nil, nil, true},
-		{"each once, in whatever order", []string{one, other}, []string{other, one}, true},
-		{"one does not run", []string{one, other}, []string{one}, false},
-		{"one is not recorded", []string{one}, []string{one, other}, false},
-		{"one runs elsewhere", []string{one}, []string{other}, false},
-		{"one runs twice", []string{one, other}, []string{one, other, one}, false},
-		{"one is recorded twice", []string{one, one}, []string{one}, false},
+		{"each worker once, in any order", []string{one, other}, []string{other, one}, true},
+		{"a recorded worker does not run", []string{one, other}, []string{one}, false},
+		{"a running worker is not recorded", []string{one}, []string{one, other}, false},
+		{"a worker runs on another host", []string{one}, []string{other}, false},
+		{"a worker runs twice", []string{one, other}, []string{one, other, one}, false},
+		{"a worker is recorded twice", []string{one, one}, []string{one}, false},
 	} {
 		if got := unmatched(c.recorded, c.real); (got == "") != c.right {
 			t.Errorf("%s: %q", c.name, got)

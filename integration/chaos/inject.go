@@ -207,7 +207,7 @@ func (i *injector) link(ctx context.Context, a *Applied) {
 	if a.Kind == Isolate {
 		a.Victim = strings.TrimSuffix(a.Victim, "→")
 		if !i.links.Unplug(a.Victim, true) {
-			a.Skipped = "it has no links"
+			a.Skipped = "the process has no links"
 			return
 		}
 		<-time.After(a.For)
@@ -216,7 +216,7 @@ func (i *injector) link(ctx context.Context, a *Applied) {
 	}
 	chosen := func(x, y string) bool { return ends[0](x) && ends[1](y) }
 	if i.links.Set(chosen, a.Condition) == 0 {
-		a.Skipped = "there is no such link"
+		a.Skipped = "unknown link"
 		return
 	}
 	<-time.After(a.For)
@@ -258,7 +258,7 @@ func (i *injector) claim(ctx context.Context, target string) (*child.Process, er
 			}
 		}
 	}
-	return nil, fmt.Errorf("there is no %s", name)
+	return nil, fmt.Errorf("unknown process %s", name)
 }
 
 func (i *injector) take(p *child.Process) bool {

@@ -29,7 +29,7 @@ func (r *run) judge(ctx context.Context) {
 	r.streams(ctx)
 	for _, job := range jobs() {
 		if _, err := r.fleet.Client().CancelJob(ctx, job); err != nil {
-			r.report.wrong("cancelling all of %s: %v", job, err)
+			r.report.wrong("cancel of job %s: %v", job, err)
 		}
 	}
 	r.settle(ctx, "after everything was cancelled")
@@ -138,7 +138,7 @@ func environments(marks string) []map[string]string {
 func (r *run) startedOnce() {
 	text, err := os.ReadFile(r.load.marks)
 	if err != nil {
-		r.report.wrong("no worker left a mark: %v", err)
+		r.report.wrong("no worker wrote a marker: %v", err)
 		return
 	}
 	seen := map[string]bool{}
@@ -203,7 +203,7 @@ func (r *run) streams(ctx context.Context) {
 			held, err = eventsHeld(ctx, r.store, reader.job)
 		}
 		if err != nil {
-			r.report.wrong("reading the events of %s: %v", reader.job, err)
+			r.report.wrong("events of %s: %v", reader.job, err)
 			return
 		}
 		maps.Copy(queued, held.queued)
@@ -226,7 +226,7 @@ func (r *run) nothingHeld(ctx context.Context) string {
 		if err != nil {
 			return err.Error()
 		}
-		return fmt.Sprintf("a worker is left: %v", a)
+		return fmt.Sprintf("a worker is still running: %v", a)
 	}
 	usage, err := r.fleet.Client().Usage(ctx, "")
 	if err != nil {

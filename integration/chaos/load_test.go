@@ -15,9 +15,9 @@ func TestUnannouncedVersions(t *testing.T) {
 		right     bool
 	}{
 		{"asked for", "asked", false, true},
-		{"a requeue stands", "again", true, true},
+		{"a requeue without later requests", "again", true, true},
 		{"a requeue that was refused, and is queued at the tail", "at-the-tail", true, true},
-		{"asked for, and announced as a requeue", "again", false, false},
+		{"a requested version that was announced as a requeue", "again", false, false},
 		{"never announced", "other", false, false},
 		{"a requeue that was never announced", "other", true, false},
 	} {

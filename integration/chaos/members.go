@@ -51,7 +51,7 @@ func (i *injector) part(ctx context.Context, a *Applied) {
 	defer i.release(p)
 	a.Victim = p.Name
 	if i.parted(p.Name, a.Condition) == 0 {
-		a.Skipped = "there is no such link"
+		a.Skipped = "unknown link"
 		return
 	}
 	<-time.After(a.For)

@@ -29,7 +29,7 @@ func newParts(namespaces, clock bool) *parts {
 			permitted: namespacesPermitted, asked: namespaces,
 		},
 		clock: part{
-			name: "clock", flag: "CHAOS_CLOCK=1, -clock", without: "steps of the time of day",
+			name: "clock", flag: "CHAOS_CLOCK=1, -clock", without: "steps of the clock",
 			permitted: clockPermitted, asked: clock,
 		},
 	}

@@ -11,7 +11,7 @@ import (
 func TestPartsLeftOut(t *testing.T) {
 	const (
 		noNamespaces = "namespaces: not permitted on this machine: no cable cuts and blackhole routes"
-		noClock      = "clock: not permitted on this machine: no steps of the time of day"
+		noClock      = "clock: not permitted on this machine: no steps of the clock"
 	)
 	refuse := func() error { return errors.New("not here") }
 	permit := func() error { return nil }
@@ -25,11 +25,11 @@ func TestPartsLeftOut(t *testing.T) {
 		{"all", true, true, permit, 30 * time.Second, nil},
 		{"nothing is permitted", true, true, refuse, time.Minute, []string{noNamespaces, noClock}},
 		{"without the clock", true, false, permit, 30 * time.Second, []string{
-			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the time of day",
+			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the clock",
 		}},
-		{"nothing is requested", false, false, func() error { t.Error("it is tried"); return nil }, time.Minute, []string{
+		{"nothing is requested", false, false, func() error { t.Error("everything is played"); return nil }, time.Minute, []string{
 			"namespaces: not requested (-namespaces): no cable cuts and blackhole routes",
-			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the time of day",
+			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the clock",
 		}},
 	} {
 		p := newParts(c.namespaces, c.clock)

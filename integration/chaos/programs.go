@@ -90,7 +90,7 @@ func (i *injector) inOrder(ctx context.Context, kind string) []*child.Process {
 func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) error {
 	if err := until(ctx, func(context.Context) string {
 		if !i.take(p) {
-			return "it has another fault all the time"
+			return "the process always had another fault"
 		}
 		return ""
 	}); err != nil {

@@ -21,7 +21,7 @@ func TestPrograms(t *testing.T) {
 		simName: "/new",
 	} {
 		if path := p.of(name); path != p.link(name) || starts(name) != want {
-			t.Errorf("%s starts %s, which is %s, want %s", name, path, starts(name), want)
+			t.Errorf("%s starts %s, version %s, want %s", name, path, starts(name), want)
 		}
 	}
 	for _, old := range []bool{false, true, true, false} {
@@ -30,6 +30,6 @@ func TestPrograms(t *testing.T) {
 		}
 	}
 	if path := (programs{dir: t.TempDir(), new: "/new"}).of("registry-0"); path != "/new" {
-		t.Errorf("without an old program it is %s", path)
+		t.Errorf("without an old binary: %s", path)
 	}
 }

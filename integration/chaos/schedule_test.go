@@ -11,10 +11,10 @@ import (
 func TestSeedDeterminesSchedule(t *testing.T) {
 	one, same, other := Plan(1, time.Minute, shape()), Plan(1, time.Minute, shape()), Plan(2, time.Minute, shape())
 	if !slices.Equal(one, same) {
-		t.Error("the same seed made two schedules")
+		t.Error("one seed gave two schedules")
 	}
 	if slices.Equal(one, other) {
-		t.Error("two seeds made one schedule")
+		t.Error("two seeds gave the same schedule")
 	}
 }
 
@@ -31,19 +31,19 @@ func TestScheduleHasEveryKind(t *testing.T) {
 	for _, f := range Plan(1, duration, whole) {
 		done[f.Kind]++
 		if f.At < last || f.At+f.For > duration {
-			t.Errorf("%v is out of turn, or too late", f)
+			t.Errorf("%v is out of order or too late", f)
 		}
 		last = f.At
 		about := strings.HasPrefix(f.Target, "etcd") && (f.Kind == Kill || f.Kind == Freeze || f.Kind.parted())
 		if about && f.At < etcdQuiet {
-			t.Errorf("%v leaves etcd without most of its members", f)
+			t.Errorf("%v leaves etcd without a quorum", f)
 		}
 		if about {
 			etcdQuiet = f.At + f.For
 		}
 		for _, end := range strings.Split(f.Target, "→") {
 			if f.Target != "" && !slices.ContainsFunc(known, func(name string) bool { return strings.HasPrefix(end, name) }) {
-				t.Errorf("%v is about %q, which is not there", f, end)
+				t.Errorf("%v names the unknown target %q", f, end)
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func TestUpgradeSchedule(t *testing.T) {
 		case Upgrade, Rollback:
 			changes = append(changes, f.Kind)
 		case Rolling:
-			t.Errorf("%v is in the way of it", f)
+			t.Errorf("%v overlaps with the upgrade", f)
 		}
 	}
 	if want := []Kind{Upgrade, Rollback, Upgrade}; !slices.Equal(changes, want) {

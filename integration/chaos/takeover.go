@@ -37,7 +37,7 @@ func (r *run) takeovers(ctx context.Context) {
 	}
 	defer func() {
 		if _, err := r.fleet.Client().CancelJob(ctx, jobAlone); err != nil {
-			r.report.wrong("cancelling all of %s: %v", jobAlone, err)
+			r.report.wrong("cancel of job %s: %v", jobAlone, err)
 		}
 		r.settle(ctx, "after leaders were killed alone")
 	}()
@@ -47,7 +47,7 @@ func (r *run) takeovers(ctx context.Context) {
 			stage := fmt.Sprintf("%s-%d", service, n)
 			calm, err := r.batchAlone(ctx, stage+"-calm")
 			if err != nil {
-				r.report.wrong("no leader could be killed: %v", err)
+				r.report.wrong("cannot kill a leader: %v", err)
 				return
 			}
 			p, wait, err := r.takeover(ctx, service, stage)
@@ -55,7 +55,7 @@ func (r *run) takeovers(ctx context.Context) {
 				r.report.wrong("the leader of %s was killed alone: %v", service, err)
 				return
 			}
-			r.Log("%s was killed alone; a batch waited %v instead of %v", p.Name, wait.Round(time.Millisecond),
+			r.Log("%s was killed alone: a batch waited %v, want at most %v", p.Name, wait.Round(time.Millisecond),
 				calm.Round(time.Millisecond))
 			if proxied(p.Name) || calm > swift/4 {
 				continue // a proxy refuses nothing for it, so that the probe does not find it dead, or the machine is slow
@@ -106,7 +106,7 @@ func (r *run) batchAlone(ctx context.Context, stage string) (time.Duration, erro
 		case err != nil:
 			return err.Error()
 		case batch.GetState() != berthv1.Reservation_ACTIVE:
-			return fmt.Sprintf("the batch is %v", batch.GetState())
+			return fmt.Sprintf("batch state %v", batch.GetState())
 		}
 		return ""
 	})

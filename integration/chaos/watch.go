@@ -103,7 +103,7 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 		delete(seen, cursor)
 	}
 	if len(missing) > 0 {
-		found = append(found, fmt.Sprintf("the stream of %s lacks %d of %d events, the first %s", r.job, len(missing),
+		found = append(found, fmt.Sprintf("the stream of %s missed %d of %d events, the first %s", r.job, len(missing),
 			len(held), missing[0]))
 	}
 	for cursor := range seen {
@@ -140,7 +140,7 @@ func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) 
 	for _, kv := range kvs {
 		var event berthv1.Event
 		if err := proto.Unmarshal(kv.Value, &event); err != nil {
-			return held, fmt.Errorf("%s is not an event: %w", kv.Key, err)
+			return held, fmt.Errorf("undecodable event %s: %w", kv.Key, err)
 		}
 		held.cursors = append(held.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
 		switch event.GetKind() {

@@ -17,12 +17,12 @@ func TestStreamViolations(t *testing.T) {
 		right bool
 	}{
 		{"whole", held, true},
-		{"more than etcd was read", append(slices.Clone(held), "21-0"), true},
-		{"one is missing", []string{"3-0", "20-0"}, false},
-		{"the end is missing", []string{"3-0", "3-1"}, false},
-		{"one is repeated", []string{"3-0", "3-0", "3-1", "20-0"}, false},
+		{"the stream has an event that etcd does not have", append(slices.Clone(held), "21-0"), true},
+		{"an event is missing", []string{"3-0", "20-0"}, false},
+		{"the last event is missing", []string{"3-0", "3-1"}, false},
+		{"an event is repeated", []string{"3-0", "3-0", "3-1", "20-0"}, false},
 		{"out of order", []string{"3-1", "3-0", "20-0"}, false},
-		{"one was never written", []string{"3-0", "3-1", "4-0", "20-0"}, false},
+		{"an event was never written", []string{"3-0", "3-1", "4-0", "20-0"}, false},
 	} {
 		r := newReader("job")
 		for _, cursor := range c.given {
@@ -41,6 +41,6 @@ func TestStreamViolations(t *testing.T) {
 		r.take(cursor, true)
 	}
 	if found := r.judge(t.Context(), held); len(found) != 0 {
-		t.Errorf("started again: %q", found)
+		t.Errorf("restarted stream: %q", found)
 	}
 }

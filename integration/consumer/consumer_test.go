@@ -68,11 +68,11 @@ func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 	}
 	run(t, dir, env, "go", "build", "-o", "consumer", ".")
 	if out := run(t, dir, env, "./consumer"); out != "invalid REQUIRED\n" {
-		t.Errorf("the program says %q", out)
+		t.Errorf("output %q", out)
 	}
 	modules := strings.Fields(run(t, dir, env, "go", "list", "-m", "-f", "{{.Path}}", "all"))
 	if !slices.Contains(modules, "berth.dev/api") {
-		t.Errorf("the modules are %q", modules)
+		t.Errorf("modules %q", modules)
 	}
 	for _, path := range modules {
 		if slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
@@ -82,7 +82,7 @@ func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 	for pkg := range strings.Lines(run(t, dir, env, "go", "list", "-deps", "-f",
 		"{{if not .Standard}}{{.Module.Path}} {{.ImportPath}}{{end}}", "berth.dev/client")) {
 		if from, _, _ := strings.Cut(pkg, " "); !slices.Contains(built, from) {
-			t.Errorf("the consumer builds a package of the module %s", pkg)
+			t.Errorf("the consumer builds a package of module %s", pkg)
 		}
 	}
 }
@@ -152,6 +152,6 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 // modules may import the other.
 func TestRetentionOfClientAndServer(t *testing.T) {
 	if client.KeepEnded != model.KeepTerminal {
-		t.Errorf("the client keeps versions that ended for %v, the registry for %v", client.KeepEnded, model.KeepTerminal)
+		t.Errorf("the client keeps ended versions for %v, the registry for %v", client.KeepEnded, model.KeepTerminal)
 	}
 }

@@ -133,7 +133,7 @@ func (w *walk) retry(s step, execute func(context.Context) (answer, missing stri
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("not within %v: %s\ngot   %s (%v)", limit, missing, answer, err)
+			return fmt.Errorf("within %v: want %s\ngot   %s (%v)", limit, missing, answer, err)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (w *walk) curl(ctx context.Context, s step, call curl) (answer, missing str
 		text.WriteByte('\n')
 	} else if res.StatusCode/100 != 2 {
 		body, _ := io.ReadAll(res.Body)
-		return string(body), res.Status, fmt.Errorf("the document does not expect this error")
+		return string(body), res.Status, fmt.Errorf("error not expected by the document")
 	}
 	chunk := make([]byte, 64<<10)
 	for {

@@ -29,12 +29,12 @@ func TestDashboardShowsExistingMetrics(t *testing.T) {
 				metric = strings.TrimSuffix(metric, "_bucket")
 				shown[metric] = true
 				if !listed[metric] && !strings.Contains(prose, "`"+metric+"`") {
-					t.Errorf("the panel %q shows %s, which docs/reference/metrics.md does not have", panel.Title, metric)
+					t.Errorf("panel %q shows %s, which docs/reference/metrics.md does not list", panel.Title, metric)
 				}
 			}
 		}
 	}
 	if len(shown) < 30 {
-		t.Errorf("only %d metrics are shown", len(shown))
+		t.Errorf("the dashboard shows only %d metrics", len(shown))
 	}
 }

@@ -211,7 +211,7 @@ func TestNoPathsOfOneMachine(t *testing.T) {
 		}
 		for i, line := range strings.Split(text, "\n") {
 			if private.MatchString(line) {
-				t.Errorf("%s:%d names a path of one machine: %s", name, i+1, strings.TrimSpace(line))
+				t.Errorf("%s:%d contains a local path: %s", name, i+1, strings.TrimSpace(line))
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func TestReasonsAreListed(t *testing.T) {
 		case !inCode[word]:
 			t.Errorf("docs/reference/reasons.md lists %s, which is not a reason in the code", word)
 		case meaning == "":
-			t.Errorf("docs/reference/reasons.md does not say what %s means", word)
+			t.Errorf("docs/reference/reasons.md does not explain %s", word)
 		}
 		listed[word] = true
 	}

@@ -12,7 +12,7 @@ import (
 func TestOneVersion(t *testing.T) {
 	version := strings.TrimSpace(read(t, "VERSION"))
 	if !regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.-]+)?$`).MatchString(version) {
-		t.Fatalf("VERSION is %q, which is not a semantic version that an image tag may be", version)
+		t.Fatalf("VERSION is %q, want a semantic version that is a valid image tag", version)
 	}
 	check := func(name, pattern, want string) int {
 		found := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, name), -1)
@@ -40,6 +40,6 @@ func TestOneVersion(t *testing.T) {
 		}
 	}
 	if images == 0 {
-		t.Error("no document names an image")
+		t.Error("no document contains an image")
 	}
 }

@@ -38,7 +38,7 @@ type Edit struct{ File, Old, New string }
 // apply returns the text with the edit. The old text must occur exactly once.
 func (e Edit) apply(text string) (string, error) {
 	if n := strings.Count(text, e.Old); n != 1 {
-		return "", fmt.Errorf("%s must have this text once, has it %d times: %s", e.File, n, e.Old)
+		return "", fmt.Errorf("%s must contain this text once, contains it %d times: %s", e.File, n, e.Old)
 	}
 	return strings.Replace(text, e.Old, e.New, 1), nil
 }

@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	hunt  = flag.Bool("hunt", false, "build every mutant and have it found")
-	only  = flag.String("only", "", "hunt this mutant alone")
-	seeds = flag.Int("seeds", 5000, "how many seeds the simulator plays")
-	from  = flag.Uint64("from", 0, "first seed that the simulator plays; a random one if 0")
-	runs  = flag.Int("runs", 5, "how often chaos tries, half a minute each")
+	hunt  = flag.Bool("hunt", false, "build every mutant and check that its hunter finds it")
+	only  = flag.String("only", "", "hunt only this mutant")
+	seeds = flag.Int("seeds", 5000, "number of seeds that the simulator plays")
+	from  = flag.Uint64("from", 0, "first seed of the simulator; 0 for a random seed")
+	runs  = flag.Int("runs", 5, "maximum number of chaos runs, half a minute each")
 )
 
 func root(t *testing.T) string {
@@ -60,7 +60,7 @@ func TestEditsMatchOnce(t *testing.T) {
 // Every checker can fail.
 func TestEveryMutantIsFound(t *testing.T) {
 	if !*hunt {
-		t.Skip("-hunt is not given")
+		t.Skip("-hunt is not set: run make mutants")
 	}
 	for _, m := range All {
 		if *only != "" && *only != m.Name {
@@ -72,7 +72,7 @@ func TestEveryMutantIsFound(t *testing.T) {
 			if !found {
 				t.Fatalf("the mutant was not found: %s\n%s", m.Breaks, tail(out, 2000))
 			}
-			t.Logf("found in %v: %s", time.Since(began).Round(time.Second), m.said(out))
+			t.Logf("found in %v: %s", time.Since(began).Round(time.Second), m.finding(out))
 		})
 	}
 }
@@ -149,7 +149,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 }
 
 // said returns the first line that reports the violation.
-func (m Mutant) said(out string) string {
+func (m Mutant) finding(out string) string {
 	for line := range strings.Lines(out) {
 		if m.expected(line) {
 			line = strings.TrimSpace(line)

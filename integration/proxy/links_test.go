@@ -79,7 +79,7 @@ func (e *end) hear(line string) {
 	e.Helper()
 	e.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if got, err := e.in.ReadString('\n'); err != nil || got != line+"\n" {
-		e.Fatalf("heard %q, %v, not %q", got, err, line)
+		e.Fatalf("received %q, %v, want %q", got, err, line)
 	}
 }
 
@@ -87,7 +87,7 @@ func (e *end) hearNothing() {
 	e.Helper()
 	e.SetReadDeadline(time.Now().Add(silence))
 	if got, err := e.in.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
-		e.Fatalf("heard %q, %v, where nothing gets through", got, err)
+		e.Fatalf("received %q, %v over a cut link", got, err)
 	}
 }
 
@@ -104,11 +104,11 @@ func TestCutLinks(t *testing.T) {
 	cut.say("one")
 	cut.hear("one")
 	if <-heard != "one\n" {
-		t.Fatal("received another line")
+		t.Fatal("received an unexpected line")
 	}
 
 	if n := links.Set(only("a", "b"), wiring.Condition{There: true}); n != 1 {
-		t.Fatalf("%d links were set", n)
+		t.Fatalf("%d links were changed", n)
 	}
 	cut.say("two")
 	cut.hearNothing()
@@ -174,7 +174,7 @@ func TestRefusedLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := net.Dial("tcp", via); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("a new connection: %v", err)
+			t.Errorf("new connection: %v", err)
 		}
 		links.Set(only("a", "b"), wiring.Condition{})
 		c = dial(t, links, "a", "b", address)

@@ -27,10 +27,10 @@ func TestWorkersOfAnAgent(t *testing.T) {
 	w.startAgents(fleet.Agent{ID: "host", Slots: 8, Allow: []string{"sh"}})
 	w.awaitReady(1)
 	for name, play := range map[string]func(*testing.T, *world){
-		"outlives its agent":   outlivesItsAgent,
-		"does not want to end": doesNotWantToEnd,
-		"is not allowed":       isNotAllowed,
-		"fails":                fails,
+		"the worker outlives its agent": outlivesAgent,
+		"the worker ignores SIGTERM":    ignoresSIGTERM,
+		"the command is not allowed":    notAllowed,
+		"the command fails":             fails,
 	} {
 		t.Run(name, func(t *testing.T) {
 			sub := *w
@@ -49,7 +49,7 @@ func pidOf(t *testing.T, file string) int {
 	until(t, func() string {
 		text, err := os.ReadFile(file)
 		if err != nil || !strings.HasSuffix(string(text), "\n") {
-			return "no worker has written " + file
+			return "no worker wrote " + file
 		}
 		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil {
@@ -70,14 +70,14 @@ func (w *world) presenceOf(id string) int64 {
 	w.Helper()
 	kvs, _, err := store.Range(w.ctx, w.store, space.Key(model.Ref{Kind: model.KindLive, ID: id}))
 	if err != nil || len(kvs) != 1 {
-		w.Fatalf("the presence of %s: %v, %v", id, kvs, err)
+		w.Fatalf("presence of %s: %v, %v", id, kvs, err)
 	}
 	return kvs[0].Lease
 }
 
 // A worker whose agent is killed keeps running, the next agent adopts it, and its end is
 // reported.
-func outlivesItsAgent(t *testing.T, w *world) {
+func outlivesAgent(t *testing.T, w *world) {
 	dir := t.TempDir()
 	r := shell("adopt", "s", 1, `echo $$ > "$DIR/pid"; echo said; read line < "$DIR/gate"; exit 7`)
 	r.Task.Env = map[string]string{"DIR": dir}
@@ -103,12 +103,12 @@ func outlivesItsAgent(t *testing.T, w *world) {
 	// etcd lease expires.
 	until(t, func() string {
 		if e, err := w.client.Executor(w.ctx, "host"); err != nil || e.GetState() != berthv1.Executor_UNREACHABLE {
-			return fmt.Sprintf("the executor is %v, %v", e.GetState(), err)
+			return fmt.Sprintf("executor = %v, %v", e.GetState(), err)
 		}
 		return ""
 	})
 	if _, err := w.store.KeepAlive(w.ctx, lease); err != nil {
-		t.Errorf("the death of the agent was only known when its etcd lease had run out: %v", err)
+		t.Errorf("the death of the agent was detected only after its etcd lease expired: %v", err)
 	}
 	w.restart(agent)
 	until(t, func() string {
@@ -117,22 +117,22 @@ func outlivesItsAgent(t *testing.T, w *world) {
 			return err.Error()
 		}
 		if after.GetIncarnation() <= before.GetIncarnation() || after.GetState() != berthv1.Executor_READY {
-			return fmt.Sprintf("the agent has not come back: %v", after)
+			return fmt.Sprintf("the agent has not returned: %v", after)
 		}
 		return ""
 	})
 	if env := environment(pid); env["BERTH_JOB"] != "adopt" || env["BERTH_EXECUTOR"] != "host" ||
 		env["BERTH_EPOCH"] != fmt.Sprint(r.GetEpoch()) {
-		t.Errorf("the worker's environment: %v", env)
+		t.Errorf("worker environment: %v", env)
 	}
 	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "adopt"}) {
 		if err != nil || a.GetState() != berthv1.Assignment_RUNNING || a.GetAttempts() != 1 {
-			t.Errorf("the assignment is %v, %v", a, err)
+			t.Errorf("assignment = %v, %v", a, err)
 		}
 	}
 	output, _ := filepath.Glob(filepath.Join(w.dir, "host", "workers", "adopt", "s.0.*", "stdout"))
 	if len(output) != 1 || tail(output[0], 100) != "said\n" {
-		t.Errorf("the worker's output is in %v", output)
+		t.Errorf("worker output files: %v", output)
 	}
 
 	// The worker ends, and its exit code is reported.
@@ -141,7 +141,7 @@ func outlivesItsAgent(t *testing.T, w *world) {
 	}
 	failed := w.awaitWorkers("adopt", berthv1.Event_WORKER_FAILED, 1)[0]
 	if failed.ExitCode == nil || failed.GetExitCode() != 7 {
-		t.Errorf("the end is reported as %v", failed)
+		t.Errorf("reported end: %v", failed)
 	}
 	if r := w.await(r, berthv1.Reservation_COMPLETED); r.GetWorkerCounts()["FAILED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
@@ -149,7 +149,7 @@ func outlivesItsAgent(t *testing.T, w *world) {
 }
 
 // A worker that ignores SIGTERM is killed after its grace period.
-func doesNotWantToEnd(t *testing.T, w *world) {
+func ignoresSIGTERM(t *testing.T, w *world) {
 	dir := t.TempDir()
 	const grace = 3 * time.Second // the worker gets SIGTERM much earlier
 	r := shell("stubborn", "s", 1, `trap 'echo asked > "$DIR/asked"' TERM; echo $$ > "$DIR/pid"; while :; do sleep 0.05 || :; done`)
@@ -161,14 +161,14 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 	w.cancel(r)
 	evicted := w.awaitWorkers("stubborn", berthv1.Event_WORKER_EVICTED, 1)[0]
 	if took := time.Since(asked); took < grace || took >= model.DefaultStopGrace {
-		t.Errorf("it was gone after %v, its grace is %v, and that of who says nothing %v", took, grace,
+		t.Errorf("the worker was killed after %v, its stop grace is %v, the default is %v", took, grace,
 			model.DefaultStopGrace)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "asked")); err != nil {
-		t.Errorf("it was killed without SIGTERM: %v", err)
+		t.Errorf("the worker was killed without SIGTERM: %v", err)
 	}
 	if !gone(pid) || evicted.GetExitCode() != 128+9 {
-		t.Errorf("ended: %v; the end is reported as %v", gone(pid), evicted)
+		t.Errorf("ended: %v; reported end: %v", gone(pid), evicted)
 	}
 	if r := w.await(r, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
@@ -176,7 +176,7 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 }
 
 // A command that is not on the agent's list has exactly the configured number of attempts.
-func isNotAllowed(t *testing.T, w *world) {
+func notAllowed(t *testing.T, w *world) {
 	wanted := fmt.Sprint(100_000 + os.Getpid()) // unique to this test
 	r := &berthv1.Reservation{
 		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3),
@@ -189,10 +189,10 @@ func isNotAllowed(t *testing.T, w *world) {
 	last := w.lastOf(r.GetUid(), 0)
 	if last.State != model.WorkerFailed || last.Attempts != 3 || last.Reason != fault.ReasonAttemptsExhausted ||
 		!strings.HasPrefix(last.LastError, string(fault.ReasonNotAllowed)) || failed.GetReason() != string(last.Reason) {
-		t.Errorf("the last record is %+v, the event %v", last, failed)
+		t.Errorf("last record %+v, event %v", last, failed)
 	}
 	for pid, line := range processes("sleep " + wanted) {
-		t.Errorf("it was started: %d %s", pid, line)
+		t.Errorf("the worker was started: %d %s", pid, line)
 	}
 }
 
@@ -203,7 +203,7 @@ func fails(t *testing.T, w *world) {
 	w.await(r, berthv1.Reservation_COMPLETED)
 	for index, worker := range failed {
 		if worker.GetExitCode() != 3+index || worker.GetReason() != string(fault.ReasonExited) {
-			t.Errorf("worker %d ended as %v", index, worker)
+			t.Errorf("worker %d ended with %v", index, worker)
 		}
 		if last := w.lastOf(r.GetUid(), index); last.Attempts != 1 {
 			t.Errorf("worker %d: %+v", index, last)

@@ -30,7 +30,7 @@ func TestLargeBatches(t *testing.T) {
 	web := newWeb(t, w.fleet.Gateway())
 	if status, reason, field := web.refused("PUT", "/v1/jobs/large/stages/huge/reservation",
 		`{"count": 50001}`); status != http.StatusBadRequest || reason != "TOO_LARGE" || field != "count" {
-		t.Errorf("PUT of 50,001: %d %s %s", status, reason, field)
+		t.Errorf("PUT with count 50001: %d %s %s", status, reason, field)
 	}
 	w.unchanged(before)
 
@@ -79,7 +79,7 @@ func (w *world) unchanged(before map[string]int64) {
 		}
 	}
 	if len(after) < len(before) {
-		w.Errorf("%d keys are left of %d", len(after), len(before))
+		w.Errorf("%d of %d keys are left", len(after), len(before))
 	}
 }
 
@@ -138,7 +138,7 @@ func (w *world) nothingHeld() {
 			w.Fatal(err)
 		}
 		if e.GetWorkers() != 0 || e.GetUsed()["slots"] != 0 {
-			w.Errorf("%s holds %d workers and uses %v", e.GetId(), e.GetWorkers(), e.GetUsed())
+			w.Errorf("%s has %d workers and uses %v", e.GetId(), e.GetWorkers(), e.GetUsed())
 		}
 	}
 }

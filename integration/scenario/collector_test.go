@@ -48,7 +48,7 @@ func startCollector(t *testing.T) *collector {
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the collector: %v", err)
+			t.Errorf("collector: %v", err)
 		}
 	})
 	return c

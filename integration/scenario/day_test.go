@@ -32,7 +32,7 @@ func TestDayOverREST(t *testing.T) {
 	asked := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`)
 	if asked.GetUid() == "" || asked.GetEpoch() == 0 || asked.GetChange() != berthv1.UpsertReservationRequest_CREATED ||
 		asked.GetName() != "main" {
-		t.Errorf("the answer to PUT: %v", asked)
+		t.Errorf("answer to PUT: %v", asked)
 	}
 	running := map[string]int32{}
 	seen := web.events("day", nil, func(e *berthv1.Event) bool {
@@ -44,20 +44,20 @@ func TestDayOverREST(t *testing.T) {
 		return len(running) == 8
 	})
 	if seen[0].GetKind() != berthv1.Event_RESERVATION_QUEUED || seen[0].GetRevision() != asked.GetEpoch() {
-		t.Errorf("the first event is %v, the epoch %d", seen[0], asked.GetEpoch())
+		t.Errorf("first event %v, epoch %d", seen[0], asked.GetEpoch())
 	}
 	until(t, func() string {
 		got := web.reservation("GET", first, "")
 		if got.GetState() != berthv1.Reservation_ACTIVE || got.GetUid() != asked.GetUid() ||
 			got.GetWorkerCounts()["RUNNING"] != 8 || len(got.GetWorkers()) != 8 {
-			return fmt.Sprintf("the reservation is %v", got)
+			return fmt.Sprintf("reservation = %v", got)
 		}
 		return ""
 	})
 	workers := &berthv1.ListAssignmentsAnswer{}
 	web.ok("GET", "/v1/assignments?job=day&state=RUNNING", "", workers)
 	if n := len(workers.GetAssignments()); n != 8 {
-		t.Errorf("%d assignments run", n)
+		t.Errorf("%d assignments are running", n)
 	}
 
 	// A reader that was disconnected resumes after the last event that it has.
@@ -66,12 +66,12 @@ func TestDayOverREST(t *testing.T) {
 		again := web.events("day", []string{"Accept", "text/event-stream", "Last-Event-ID", seen[cut].GetCursor()},
 			func(e *berthv1.Event) bool { return e.GetCursor() == seen[len(seen)-1].GetCursor() })
 		if len(again) != len(rest) {
-			t.Errorf("%d events behind the %dth, want %d", len(again), cut, len(rest))
+			t.Errorf("%d events after event %d, want %d", len(again), cut, len(rest))
 			continue
 		}
 		for i := range rest {
 			if again[i].GetCursor() != rest[i].GetCursor() || again[i].GetKind() != rest[i].GetKind() {
-				t.Errorf("event %d is %v, and was %v", cut+1+i, again[i], rest[i])
+				t.Errorf("event %d = %v, was %v", cut+1+i, again[i], rest[i])
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestDayOverREST(t *testing.T) {
 	if same := web.reservation("PUT", first,
 		`{"count": 8, "labels": {"team": "blue"}}`); same.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED ||
 		same.GetUid() != asked.GetUid() {
-		t.Errorf("the same PUT again: %v", same)
+		t.Errorf("repeated PUT: %v", same)
 	}
 
 	// Twelve workers do not fit next to eight: all of them are queued, with a reason.
@@ -90,7 +90,7 @@ func TestDayOverREST(t *testing.T) {
 		// It is LEASING while it is in a cycle.
 		if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetReason() != "INSUFFICIENT_CAPACITY" ||
 			waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
-			return fmt.Sprintf("the one that waits: %v", waiting)
+			return fmt.Sprintf("pending reservation: %v", waiting)
 		}
 		return ""
 	})
@@ -114,7 +114,7 @@ func TestDayOverREST(t *testing.T) {
 	web.events("day", nil, func(e *berthv1.Event) bool {
 		return e.GetKind() == berthv1.Event_RESERVATION_LEASED && e.GetStage() == "reduce"
 	})
-	t.Logf("the second was granted %v after the first was cancelled", time.Since(freed).Round(time.Millisecond))
+	t.Logf("the second reservation was granted %v after the first was cancelled", time.Since(freed).Round(time.Millisecond))
 	w.await(waiting, berthv1.Reservation_ACTIVE)
 	w.await(asked, berthv1.Reservation_CANCELLED)
 	web.ok("DELETE", first, "", &cancelled)
@@ -177,7 +177,7 @@ func checkOps(t *testing.T, w *world) {
 		"/metrics": "go_goroutines",
 	})
 	if status, body := front.call("GET", "/openapi.json", ""); !json.Valid([]byte(body)) {
-		t.Errorf("/openapi.json: %d, no JSON", status)
+		t.Errorf("/openapi.json: %d, not JSON", status)
 	}
 	if status, _ := front.call("GET", "/leaderz", ""); status != http.StatusNotFound {
 		t.Errorf("gateway /leaderz: %d", status)
@@ -201,7 +201,7 @@ func checkOps(t *testing.T, w *world) {
 				}
 			}
 			if leading != 1 {
-				return fmt.Sprintf("%d replicas of %s say that they lead", leading, service)
+				return fmt.Sprintf("%d replicas of %s report that they lead", leading, service)
 			}
 			return ""
 		})

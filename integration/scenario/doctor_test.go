@@ -81,10 +81,10 @@ func (w *world) diagnosis(exit int, want map[string]string) {
 			}
 		}
 		if len(wrong) > 0 || len(found) != len(want) {
-			return fmt.Sprintf("doctor says %q, and found %v", wrong, found)
+			return fmt.Sprintf("doctor printed %q and found %v", wrong, found)
 		}
 		if got := cmd.ProcessState.ExitCode(); got != exit {
-			return fmt.Sprintf("doctor ends with %d, %v: %s", got, err, out)
+			return fmt.Sprintf("doctor exited with %d, %v: %s", got, err, out)
 		}
 		return ""
 	})

@@ -37,7 +37,7 @@ func TestEventsExactlyOnce(t *testing.T) {
 		readers.Go(func() {
 			for event, err := range w.client.Events(ctx, job(i), "") {
 				if err != nil {
-					t.Errorf("the events of %s: %v", job(i), err)
+					t.Errorf("events of %s: %v", job(i), err)
 					return
 				}
 				mu.Lock()
@@ -73,7 +73,7 @@ func TestEventsExactlyOnce(t *testing.T) {
 			defer mu.Unlock()
 			for i := range followed {
 				if len(seen[job(i)]) < before[job(i)]+10 {
-					return fmt.Sprintf("%s has had %d events since the last kill", job(i), len(seen[job(i)])-before[job(i)])
+					return fmt.Sprintf("%s got %d events since the last kill", job(i), len(seen[job(i)])-before[job(i)])
 				}
 			}
 			return ""
@@ -109,7 +109,7 @@ func TestEventsExactlyOnce(t *testing.T) {
 		defer mu.Unlock()
 		for i := range followed {
 			if len(seen[job(i)]) != len(told[job(i)]) {
-				return fmt.Sprintf("%[1]d events of %[3]s were seen, there are %[2]d", len(seen[job(i)]), len(told[job(i)]), job(i))
+				return fmt.Sprintf("%[3]s: received %[1]d events, want %[2]d", len(seen[job(i)]), len(told[job(i)]), job(i))
 			}
 		}
 		return ""
@@ -118,7 +118,7 @@ func TestEventsExactlyOnce(t *testing.T) {
 	readers.Wait()
 	for i := range followed {
 		if len(told[job(i)]) < 60 || !slices.Equal(seen[job(i)], told[job(i)]) {
-			t.Errorf("%s saw\n%q, etcd's history has\n%q", job(i), seen[job(i)], told[job(i)])
+			t.Errorf("%s received\n%q, etcd's history has\n%q", job(i), seen[job(i)], told[job(i)])
 		}
 		t.Logf("%s: %d events", job(i), len(told[job(i)]))
 	}

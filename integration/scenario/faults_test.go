@@ -24,7 +24,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-var faults = flag.Bool("faults", false, "play faults of etcd, which takes a minute")
+var faults = flag.Bool("faults", false, "run the tests with etcd faults, which take a minute")
 
 // startForFaults starts a fleet with some executors for a test that runs only with -faults.
 func startForFaults(t *testing.T, config fleet.Config) *world {
@@ -88,14 +88,14 @@ func TestFaultNoQuorum(t *testing.T) {
 	}
 	select {
 	case err := <-answered:
-		t.Errorf("answered without a quorum: %v", err)
+		t.Errorf("a call succeeded without a quorum: %v", err)
 	default:
 	}
 	for i := 1; i < 3; i++ {
 		w.restart(w.fleet.Member(i))
 	}
 	if err := <-answered; err != nil {
-		t.Errorf("with a quorum again: %v", err)
+		t.Errorf("after the quorum returned: %v", err)
 	}
 	w.await(&berthv1.Reservation{Job: "parked", Stage: "s"}, berthv1.Reservation_ACTIVE)
 	w.awaitRunning(r, 8)
@@ -126,12 +126,12 @@ func TestFaultNoSpace(t *testing.T) {
 		short, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 		if _, err := w.client.Reserve(short, &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1}); !fault.Is(err,
 			fault.ReasonStoreFull) {
-			t.Errorf("a write of %s: %v", key, err)
+			t.Errorf("write to %s: %v", key, err)
 		}
 		cancel()
 		_, err := w.client.Get(w.ctx, key)
 		if key.Job == "full" && !fault.Is(err, fault.ReasonNotFound) || key.Job == "before" && err != nil {
-			t.Errorf("a read of %s: %v", key, err)
+			t.Errorf("read from %s: %v", key, err)
 		}
 	}
 	w.awaitReady(10)
@@ -161,7 +161,7 @@ func TestFaultNoSpace(t *testing.T) {
 	}
 	w.works("after")
 	if now := w.terms(); fmt.Sprint(now) != fmt.Sprint(terms) {
-		t.Errorf("terms were %v and are %v", terms, now)
+		t.Errorf("the terms changed from %v to %v", terms, now)
 	}
 	w.quiesce()
 }
@@ -186,7 +186,7 @@ func TestFaultCompactionDuringFreeze(t *testing.T) {
 		leader.Kill()
 		w.works(service + "-after")
 		if next, _ := w.leader(service); next != sleeper {
-			t.Errorf("%s is led by %s", service, next.Name)
+			t.Errorf("the leader of %s is %s", service, next.Name)
 		}
 		w.restart(leader)
 	}
@@ -264,7 +264,7 @@ func TestFaultSlow(t *testing.T) {
 		w.works(fmt.Sprintf("slow-%d", i))
 	}
 	if now := w.terms(); fmt.Sprint(now) != fmt.Sprint(terms) {
-		t.Errorf("terms were %v and are %v", terms, now)
+		t.Errorf("the terms changed from %v to %v", terms, now)
 	}
 	links.Set(func(_, _ string) bool { return true }, wiring.Condition{})
 	w.quiesce()
@@ -311,11 +311,11 @@ func TestFaultSlowLeader(t *testing.T) {
 		t.Error(err)
 	case now != leads:
 		// The machine was too slow. Nothing is lost nevertheless.
-		t.Logf("%s led etcd, and now %s does", leader.Name, w.fleet.Member(now).Name)
+		t.Logf("etcd's leader changed from %s to %s", leader.Name, w.fleet.Member(now).Name)
 	case slow < rounds*9/10:
-		t.Errorf("%s led etcd, and of %d reads only %d were slow", leader.Name, rounds, slow)
+		t.Errorf("%s led etcd, but of %d reads only %d were slow", leader.Name, rounds, slow)
 	case fmt.Sprint(w.terms()) != fmt.Sprint(terms):
-		t.Errorf("terms were %v and are %v", terms, w.terms())
+		t.Errorf("the terms changed from %v to %v", terms, w.terms())
 	}
 	w.works("after")
 	w.quiesce()

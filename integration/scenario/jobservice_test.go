@@ -71,7 +71,7 @@ func TestJobService(t *testing.T) {
 	s.settles(want)
 	s.say("-1")
 	if err := s.process.Wait(); err != nil {
-		t.Errorf("the job service ended with %v", err)
+		t.Errorf("the job service exited with %v", err)
 	}
 	s.settles(nil)
 	w.quiesce()
@@ -148,7 +148,7 @@ func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 		killed++
 	}
 	if killed == 0 {
-		s.Fatal("there was no worker to kill")
+		s.Fatal("no worker to kill")
 	}
 }
 
@@ -177,6 +177,6 @@ func (s *jobService) settles(want map[int32]int32) map[int32]client.Worker {
 			return running
 		}
 	}
-	s.Fatalf("the workers are not %v: %+v", want, last)
+	s.Fatalf("the workers did not become %v: %+v", want, last)
 	return nil
 }

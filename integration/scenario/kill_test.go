@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	seed    = flag.Uint64("seed", 0, "seed of the kills and of the load; made up unless given")
-	killFor = flag.Duration("kill-for", 15*time.Second, "how long processes are killed")
+	seed    = flag.Uint64("seed", 0, "seed of the kills and of the load; 0 for a random seed")
+	killFor = flag.Duration("kill-for", 15*time.Second, "duration of the kills")
 )
 
 const (
@@ -41,7 +41,7 @@ func TestKillsAtAnyMoment(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	t.Logf("to play it again: -seed=%d", *seed)
+	t.Logf("to repeat this run: -seed=%d", *seed)
 	w := start(t, fleet.Config{Gateways: 2, TTL: 2 * time.Second})
 	for i := range hosts {
 		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: hostSlots, SKU: "host"})
@@ -219,7 +219,7 @@ func (l *load) standing() {
 		for _, r := range records[*model.Reservation](l.world, model.KindReservation) {
 			states[r.UID] = r.State
 			if n := r.WorkerCounts["LOST"]; n > 0 {
-				l.Errorf("%s lost %d workers, and no host was away for long", r.Key, n)
+				l.Errorf("%s lost %d workers, although no host was absent for long", r.Key, n)
 			}
 		}
 		for _, uid := range slices.Sorted(maps.Keys(l.acked)) {
@@ -229,7 +229,7 @@ func (l *load) standing() {
 			case model.Cancelling:
 				return fmt.Sprintf("%s (%s) is still being cancelled: %s", l.acked[uid], uid, l.task(uid))
 			default:
-				l.Fatalf("%s (%s) was acknowledged and is %q", l.acked[uid], uid, state)
+				l.Fatalf("%s (%s) was acknowledged but its state is %q", l.acked[uid], uid, state)
 			}
 		}
 		return ""
@@ -283,7 +283,7 @@ func (l *load) startedOnce() {
 		}
 		seen[mark] = true
 	}
-	l.Logf("%d real workers left a mark", len(marks))
+	l.Logf("%d real workers wrote a marker", len(marks))
 }
 
 // upTo returns a random time, mostly a short one.

@@ -35,7 +35,7 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 	}
 	until(t, func() string {
 		if status, err := leads(); err != nil || status != "SERVING" {
-			return fmt.Sprintf("the leader is %s, %v", status, err)
+			return fmt.Sprintf("leader = %s, %v", status, err)
 		}
 		return ""
 	})
@@ -50,9 +50,9 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 			return false
 		}
 		if took := time.Since(told); took < time.Second {
-			t.Errorf("its leadership is not given up yet, and its port refuses: %v", err)
+			t.Errorf("the replica still leads, but its port refuses connections: %v", err)
 		} else {
-			t.Logf("not seen: this machine took %v to look", took)
+			t.Logf("not observed: the check took %v on this machine", took)
 		}
 		return true
 	}
@@ -61,7 +61,7 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 		status, err := leads()
 		refused = err != nil && refuses()
 		if status != "NOT_SERVING" && !refused {
-			return fmt.Sprintf("it is told to stop, and is %s, %v", status, err)
+			return fmt.Sprintf("after SIGTERM its state is %s, %v", status, err)
 		}
 		return ""
 	})

@@ -55,7 +55,7 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 		}
 	}
 	if running != 2 {
-		t.Errorf("%d of its workers run, want both", running)
+		t.Errorf("%d of its workers are running, want 2", running)
 	}
 
 	w.tamper(key, proper.Value)
@@ -94,7 +94,7 @@ func (w *world) awaitPoison(object string, services ...string) {
 			}
 		}
 		if slices.Sort(told); !slices.Equal(told, services) {
-			return fmt.Sprintf("%v tell of %s, want %v", told, object, services)
+			return fmt.Sprintf("findings %v of kind %s, want %v", told, object, services)
 		}
 		return ""
 	})

@@ -35,13 +35,13 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	// there: new agents start until both replicas have some.
 	for l, o := 0, 0; agents < simulated+hosts || l == 0 || o == 0; {
 		if agents == simulated+most {
-			t.Fatalf("the leader holds %d streams, the other %d", l, o)
+			t.Fatalf("the leader has %d streams, the standby %d", l, o)
 		}
 		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", agents-simulated), Slots: 1})
 		agents++
 		until(t, func() string {
 			if l, o = w.streams(leader), w.streams(other); l+o != agents {
-				return fmt.Sprintf("of %d streams, the leader holds %d and the other %d", agents, l, o)
+				return fmt.Sprintf("of %d streams, the leader has %d and the standby %d", agents, l, o)
 			}
 			return ""
 		})
@@ -52,7 +52,7 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 		from.Kill()
 		until(t, func() string {
 			if n := w.streams(to); n != agents {
-				return fmt.Sprintf("%d of %d agents have gone on at %s", n, agents, to.Name)
+				return fmt.Sprintf("%d of %d agents have continued at %s", n, agents, to.Name)
 			}
 			return ""
 		})
@@ -95,7 +95,7 @@ func TestAllGatewaysDown(t *testing.T) {
 	w.ranOn(ran)
 	for _, c := range w.history() {
 		if e, ok := decode(w, c, model.KindExecutor).(*model.Executor); ok && e.Lost {
-			t.Errorf("%s was given up at revision %d", e.ID, c.Mod)
+			t.Errorf("%s became LOST at revision %d", e.ID, c.Mod)
 		}
 	}
 	w.cancel(ran.reservation)
@@ -150,7 +150,7 @@ func (w *world) awaitRunOut(key string, ttl time.Duration) {
 	}
 	until(w.T, func() string {
 		if _, found, err := w.store.Get(w.ctx, key); found || err != nil {
-			return fmt.Sprintf("%s has not run out, %v", key, err)
+			return fmt.Sprintf("%s has not expired, %v", key, err)
 		}
 		return ""
 	})
@@ -162,7 +162,7 @@ func (w *world) awaitUnreachable(prefix string) {
 	w.Helper()
 	until(w.T, func() string {
 		if left := w.keys(space.Key(model.Ref{Kind: model.KindLive, ID: prefix})); len(left) > 0 {
-			return fmt.Sprintf("present are still %v", slices.Sorted(maps.Keys(left)))
+			return fmt.Sprintf("still present: %v", slices.Sorted(maps.Keys(left)))
 		}
 		return ""
 	})
@@ -195,13 +195,13 @@ func (w *world) ranOn(ran running) {
 	for i, pid := range ran.pids {
 		if env := environment(pid); env["BERTH_EPOCH"] != fmt.Sprint(ran.reservation.GetEpoch()) ||
 			env["BERTH_WORKER_INDEX"] != strconv.Itoa(i) {
-			w.Errorf("worker %d was process %d, which has exited or is another: %v", i, pid, env)
+			w.Errorf("worker %d was process %d, which has exited or was replaced: %v", i, pid, env)
 		}
 	}
 	n := 0
 	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: ran.reservation.GetJob()}) {
 		if n++; err != nil || a.GetState() != berthv1.Assignment_RUNNING || a.GetAttempts() != 1 {
-			w.Errorf("the assignment is %v, %v", a, err)
+			w.Errorf("assignment = %v, %v", a, err)
 		}
 	}
 	if n != len(ran.pids) {
@@ -211,7 +211,7 @@ func (w *world) ranOn(ran running) {
 		if chunk, ok := decode(w, c, model.KindTaskChunk).(*model.TaskChunk); ok && chunk.UID == ran.reservation.GetUid() {
 			for _, worker := range chunk.Workers {
 				if worker.State == model.WorkerLost {
-					w.Errorf("worker %s was given up at revision %d", worker.ID, c.Mod)
+					w.Errorf("worker %s became LOST at revision %d", worker.ID, c.Mod)
 				}
 			}
 		}

@@ -44,18 +44,18 @@ func TestFalseLivenessProbe(t *testing.T) {
 			began := time.Now()
 			w.nextLeader(service, leader, term)
 			if took := time.Since(began); took > sooner {
-				t.Errorf("%s is led by another after %v, of a TTL of %v", service, took, longest)
+				t.Errorf("%s: failover took %v with a TTL of %v", service, took, longest)
 			}
 			refused(false)
 			w.upToDate(service, leader.Name)
 			if !leader.Running() || leader.Pid() != pid {
-				t.Errorf("%s did not live on", leader.Name)
+				t.Errorf("the process of %s did not survive", leader.Name)
 			}
 		}
 	})
 	for service, now := range w.terms() {
 		if now <= before[service] {
-			t.Errorf("%s: term %d after %d", service, now, before[service])
+			t.Errorf("%s: term %d after term %d", service, now, before[service])
 		}
 	}
 	w.awaitRunning(r, 8)

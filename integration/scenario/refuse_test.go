@@ -186,14 +186,14 @@ func TestWrongRequests(t *testing.T) {
 		}
 		if status, reason, field := web.refused("GET", "/v1/jobs/good/events?since=x", ""); status != 400 ||
 			field != "since" {
-			t.Errorf("a cursor that is none: %d %s %q", status, reason, field)
+			t.Errorf("an invalid cursor: %d %s %q", status, reason, field)
 		}
 		if status, reason, _ := web.refused("GET", "/v1/jobs/bad/stages/s/reservation", ""); status != 404 ||
 			reason != "NOT_FOUND" {
-			t.Errorf("what is not there: %d %s", status, reason)
+			t.Errorf("an unknown reservation: %d %s", status, reason)
 		}
 	})
-	t.Run("a version that has moved on", func(t *testing.T) {
+	t.Run("a version that is not the newest", func(t *testing.T) {
 		_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Count: 2, IfEpoch: proto.Int64(1)})
 		refusal(t, err, fault.Conflict, fault.ReasonEpochMismatch, "")
 		_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again",
@@ -241,7 +241,7 @@ func commandLine(t *testing.T, w *world) {
 			}
 			for _, words := range c.says {
 				if !strings.Contains(said, words) {
-					t.Errorf("nothing of %q in: %s", words, said)
+					t.Errorf("no %q in: %s", words, said)
 				}
 			}
 		})

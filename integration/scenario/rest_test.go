@@ -95,7 +95,7 @@ func (w *web) refused(method, path, body string) (status int, reason, field stri
 	status, text := w.call(method, path, body)
 	var f failure
 	if err := json.Unmarshal([]byte(text), &f); err != nil {
-		w.Fatalf("%s %s: %d, and no status: %s", method, path, status, text)
+		w.Fatalf("%s %s: %d without a status body: %s", method, path, status, text)
 	}
 	for _, d := range f.Details {
 		if d.Domain == "berth" {
@@ -142,6 +142,6 @@ func (w *web) events(job string, header []string, enough func(*berthv1.Event) bo
 			return all
 		}
 	}
-	w.Fatalf("the events of %s end after %d", job, len(all))
+	w.Fatalf("the event stream of %s ended after %d events", job, len(all))
 	return nil
 }

@@ -58,11 +58,11 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	w.loseEtcd()
 	w.restore(backup, "--at", time.Now().UTC().Format(time.RFC3339))
 	if w.restored <= written {
-		t.Errorf("restored at revision %d, and %d was written", w.restored, written)
+		t.Errorf("restored at revision %d, although revision %d was written", w.restored, written)
 	}
 	w.sameEverywhere()
 	if left := w.keys(space.Prefix() + "leaders/"); len(left) > 0 {
-		t.Errorf("restored leaders: %v", left)
+		t.Errorf("leaders after the restore: %v", left)
 	}
 	w.startServices()
 
@@ -85,19 +85,19 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 		}
 	}
 	if _, err := w.client.Pending(w.ctx); !fault.Is(err, fault.ReasonRegistryNotReady) {
-		t.Errorf("what is pending: %v", err)
+		t.Errorf("pending reservations: %v", err)
 	}
 	if now := w.running(); !equal(now, ran) {
-		t.Errorf("%v run, and %v did", now, ran)
+		t.Errorf("running workers %v, want %v", now, ran)
 	}
 
 	// The job services repeat their requests.
 	if answer := w.upsert(kept); answer.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED {
-		t.Errorf("kept is %v", answer.GetChange())
+		t.Errorf("kept reservation: %v", answer.GetChange())
 	}
 	again := w.upsert(later)
 	if again.GetState() != berthv1.Reservation_QUEUED || again.GetEpoch() <= w.restored {
-		t.Errorf("later is %v of epoch %d", again.GetState(), again.GetEpoch())
+		t.Errorf("later reservation: %v of epoch %d", again.GetState(), again.GetEpoch())
 	}
 	w.markReady()
 	w.await(later, berthv1.Reservation_ACTIVE)
@@ -110,12 +110,12 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	}
 	until(t, func() string {
 		if now := w.running(); !equal(now, want) {
-			return fmt.Sprintf("%v run, and it is to be %v", now, want)
+			return fmt.Sprintf("running workers %v, want %v", now, want)
 		}
 		return ""
 	})
 	if twice, err := os.ReadFile(filepath.Join(w.dir, "twice")); err == nil {
-		t.Errorf("these ran twice at a time:\n%s", twice)
+		t.Errorf("workers that ran twice at the same time:\n%s", twice)
 	}
 	for _, r := range []*berthv1.Reservation{kept, later} {
 		w.cancel(r)
@@ -146,13 +146,13 @@ func TestFaultTwoRestoresOfOneBackup(t *testing.T) {
 		w.loseEtcd()
 		w.restore(backup)
 		if w.restored <= written {
-			t.Errorf("restored at revision %d, and %d was written", w.restored, written)
+			t.Errorf("restored at revision %d, although revision %d was written", w.restored, written)
 		}
 		w.startServices()
 		w.awaitReady(1)
 		again := w.single("again", 1)
 		if answer := w.upsert(again); answer.GetEpoch() <= w.restored {
-			t.Errorf("the epoch is %d, but the history began at %d", answer.GetEpoch(), w.restored)
+			t.Errorf("epoch %d, but the history began at %d", answer.GetEpoch(), w.restored)
 		}
 		w.awaitWorkers("again", berthv1.Event_WORKER_RUNNING, 1)
 		w.cancel(again)
@@ -276,7 +276,7 @@ func (w *world) sameEverywhere() {
 			first = held
 		}
 		if held != first {
-			w.Errorf("etcd-%d holds %s, and etcd-0 %s", i, held, first)
+			w.Errorf("etcd-%d has %s, etcd-0 has %s", i, held, first)
 		}
 	}
 }

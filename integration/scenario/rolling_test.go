@@ -63,10 +63,10 @@ func TestRollingRestart(t *testing.T) {
 			select {
 			case <-p.Ended():
 			case <-time.After(patience):
-				t.Fatalf("%s does not end", p.Name)
+				t.Fatalf("%s did not exit", p.Name)
 			}
 			if took := time.Since(stopped); took > sooner {
-				t.Errorf("%s took %v to end", p.Name, took)
+				t.Errorf("%s took %v to exit", p.Name, took)
 			}
 			w.restart(p)
 			until(t, func() string {

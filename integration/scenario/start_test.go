@@ -47,7 +47,7 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 			got, body := web.call("GET", path, "")
 			for _, word := range words {
 				if got != status || !strings.Contains(body, word) {
-					return fmt.Sprintf("%s answers %d %s", path, got, body)
+					return fmt.Sprintf("%s answered %d %s", path, got, body)
 				}
 			}
 			return ""
@@ -58,7 +58,7 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`, "reason")
 	until(t, func() string {
 		if text := tail(p.LogFile(), 10_000); !strings.Contains(text, address) {
-			return "the log says nothing of etcd: " + text
+			return "the log does not mention etcd: " + text
 		}
 		return ""
 	})
@@ -75,7 +75,7 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	startEtcd(t, address, data)
 	expect("/leaderz", http.StatusOK, `"leading":true`)
 	if !p.Running() {
-		t.Error("the replica has ended")
+		t.Error("the replica exited")
 	}
 	stopping, done := context.WithTimeout(context.Background(), patience)
 	defer done()
@@ -142,13 +142,13 @@ func TestStartErrors(t *testing.T) {
 			[]string{"--listen", busy, "in use"}},
 		{"busy port of an agent", []string{"agent", "--listen", busy, "--dir", filepath.Join(dir, "agent")}, rpc.ExitFailed,
 			[]string{"--listen", busy, "in use"}},
-		{"busy port of everything", []string{"dev", "--listen", busy}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
+		{"busy port of berth dev", []string{"dev", "--listen", busy}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
 		{"unknown key in a file", []string{"registry", "--config", config}, rpc.ExitUsage, []string{"etcd-endpoint", config}},
 		{"unknown key in a gateway's file", []string{"gateway", "--config", config}, rpc.ExitUsage,
 			[]string{"etcd-endpoint", config}},
 		{"no such file", []string{"registry", "--config", filepath.Join(dir, "none.yaml")}, rpc.ExitUsage,
 			[]string{"none.yaml"}},
-		{"no such level", []string{"registry", "--log-level", "loud"}, rpc.ExitUsage, []string{"loud"}},
+		{"unknown log level", []string{"registry", "--log-level", "loud"}, rpc.ExitUsage, []string{"loud"}},
 		{"open to the network", []string{"registry", "--listen", "0.0.0.0:0"}, rpc.ExitUsage,
 			[]string{"--listen", "0.0.0.0:0", "--insecure"}},
 		{"a TTL too short", []string{"registry", "--ttl", "1s", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"},
@@ -162,7 +162,7 @@ func TestStartErrors(t *testing.T) {
 			}
 			for _, words := range c.says {
 				if !strings.Contains(said, words) {
-					t.Errorf("nothing of %q in: %s", words, said)
+					t.Errorf("no %q in: %s", words, said)
 				}
 			}
 		})
@@ -206,7 +206,7 @@ func (f *foreground) awaitLine(t *testing.T, words string) string {
 			return f.lines.Text()
 		}
 	}
-	t.Fatalf("it ended without the line %q:\n%s", words, strings.Join(said, "\n"))
+	t.Fatalf("the process exited without the line %q:\n%s", words, strings.Join(said, "\n"))
 	return ""
 }
 
@@ -225,7 +225,7 @@ func (f *foreground) interrupt(t *testing.T) bool {
 	select {
 	case <-f.ended:
 	case <-time.After(patience):
-		t.Fatal("it does not end")
+		t.Fatal("the process did not exit")
 	}
 	return err == nil
 }
@@ -265,7 +265,7 @@ func TestCtrlCOfDev(t *testing.T) {
 		t.Fatalf("%d processes run", n)
 	}
 	if !dev.interrupt(t) {
-		t.Error("it ended before Ctrl-C")
+		t.Error("the process exited before Ctrl-C")
 	}
 	noneLeft(t, dir)
 }
@@ -293,7 +293,7 @@ func TestCtrlCOfTheDemo(t *testing.T) {
 		if there := demo.interrupt(t); there && !demo.ProcessState.Success() {
 			break
 		} else if tries == 1 {
-			t.Fatalf("it was there %v to be interrupted, and ended with %v", there, demo.ProcessState)
+			t.Fatalf("interrupted after %v, it exited with %v", there, demo.ProcessState)
 		}
 	}
 	noneLeft(t, dir)

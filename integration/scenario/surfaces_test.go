@@ -54,7 +54,7 @@ func TestSurfacesAreSeparate(t *testing.T) {
 		t.Helper()
 		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(),
 			" is served on "+served) {
-			t.Errorf("on %s: %v, want that it is served on %s", listener, err, served)
+			t.Errorf("on %s: got %v, want an error that it is served on %s", listener, err, served)
 		}
 	}
 	for _, listener := range []string{"--listen", "--internal-listen"} {
@@ -94,7 +94,7 @@ func TestSurfacesAreSeparate(t *testing.T) {
 	}
 
 	if after := executor(); !proto.Equal(before, after) {
-		t.Errorf("the executor was\n%v\nand is\n%v", before, after)
+		t.Errorf("the executor changed from\n%v\nto\n%v", before, after)
 	}
 	w.await(w.upsert(&berthv1.Reservation{Job: "next", Stage: "s", Count: 1}), berthv1.Reservation_ACTIVE)
 	w.awaitWorkers("next", berthv1.Event_WORKER_RUNNING, 1)
@@ -109,7 +109,7 @@ func TestSurfacesAreSeparate(t *testing.T) {
 			a.GetState() == berthv1.Assignment_RUNNING
 	}
 	if !running {
-		t.Errorf("the worker does not run any more: %v", listed)
+		t.Errorf("the worker is no longer running: %v", listed)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestWrongListener(t *testing.T) {
 	until(t, func() string {
 		if log := tail(lost.LogFile(), 10_000); !strings.Contains(log,
 			"berth.control.v1.Agents/Register is served on --agents-listen") {
-			return "the log does not name the listener: " + log
+			return "the log does not contain the listener: " + log
 		}
 		return ""
 	})

@@ -90,7 +90,7 @@ func TestTraceOfRequeue(t *testing.T) {
 		`{"count": 1, "maxAttempts": 2, "task": {"command": "sleep", "args": ["1000"]}}`, "traceparent", traceparent)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("the request is answered %s", answer.Status)
+		t.Fatalf("the request was answered %s", answer.Status)
 	}
 	w.awaitWorkers("again", berthv1.Event_WORKER_RUNNING, 1)
 	if _, err := w.client.CancelJob(w.ctx, "again"); err != nil {
@@ -106,14 +106,14 @@ func TestTraceOfRequeue(t *testing.T) {
 			}
 		}
 		if len(uids) < 2 {
-			return "no lease of the version that was queued again"
+			return "no lease of the requeued version"
 		}
 		return ""
 	}, func(spans []span) string {
 		if !slices.ContainsFunc(spans, func(s span) bool {
 			return s.GetName() == "HTTP PUT" && hex.EncodeToString(s.GetParentSpanId()) == caller
 		}) {
-			return "no span of the HTTP call that is a child of the caller's"
+			return "no span of the HTTP call is a child of the caller's span"
 		}
 		return ""
 	})...)
@@ -132,7 +132,7 @@ func TestTracingIsOff(t *testing.T) {
 	w.await(r, berthv1.Reservation_COMPLETED)
 	w.awaitEvents("plain", func(e *berthv1.Event) bool {
 		if e.TraceId != nil {
-			t.Errorf("an event names a trace: %v", e)
+			t.Errorf("an event contains a trace: %v", e)
 		}
 		return e.GetKind() == berthv1.Event_RESERVATION_COMPLETED
 	})
@@ -212,7 +212,7 @@ func twoRegistries(spans []span) string {
 		}
 	}
 	if len(replicas) != 2 {
-		return fmt.Sprintf("the registry's steps are of %v", slices.Collect(maps.Keys(replicas)))
+		return fmt.Sprintf("steps of the registry: %v", slices.Collect(maps.Keys(replicas)))
 	}
 	return ""
 }
@@ -258,12 +258,12 @@ func oneTrace(t *testing.T, spans []span) {
 	for _, s := range spans {
 		if !strings.HasPrefix(s.GetName(), "lead ") {
 			if s.trace() != traceID {
-				t.Errorf("%s of %s is of the trace %s", s.GetName(), s.replica, s.trace())
+				t.Errorf("%s of %s belongs to trace %s", s.GetName(), s.replica, s.trace())
 			}
 			continue
 		}
 		if len(s.GetLinks()) != 1 || hex.EncodeToString(s.GetLinks()[0].GetTraceId()) != traceID {
-			t.Errorf("%s has no link with the trace: %v", s.GetName(), s.GetLinks())
+			t.Errorf("%s has no link to the trace: %v", s.GetName(), s.GetLinks())
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (w *world) eventsAreOf(job string) {
 			w.Fatalf("%s: %v", lines.Text(), err)
 		}
 		if n++; event.GetTraceId() != traceID {
-			w.Errorf("an event names the trace %q: %s", event.GetTraceId(), lines.Text())
+			w.Errorf("an event contains the trace %q: %s", event.GetTraceId(), lines.Text())
 		}
 		if k := event.GetKind(); k == berthv1.Event_RESERVATION_CANCELLED {
 			break
@@ -303,6 +303,6 @@ func (w *world) logsAreOf(file string) {
 		w.Fatal(err)
 	}
 	if !strings.Contains(string(text), "trace_id="+traceID) {
-		w.Errorf("%s does not name the trace", file)
+		w.Errorf("%s does not contain the trace", file)
 	}
 }

@@ -37,7 +37,7 @@ func TestOutputIsUnchangedInput(t *testing.T) {
 	}{
 		{"running", "/v1/jobs/run/stages/s/reservation",
 			`{"count": 2, "targetSize": 3, "labels": {"team": "x"}, "task": {"command": "x", "payload": "aGVsbG8=", "stopGrace": "90s"}}`, berthv1.Reservation_ACTIVE},
-		{"running without some", "/v1/jobs/run/stages/few/reservation",
+		{"running, few fields set", "/v1/jobs/run/stages/few/reservation",
 			`{"workers": [{"index": 3, "number": 2}], "constraints": {"resources": {"slots": 0}}}`, berthv1.Reservation_ACTIVE},
 		{"queued", "/v1/jobs/wait/stages/s/reservations/batch", `{"count": 3, "queueTimeout": "7200s", "maxAttempts": 7, "start": "TOGETHER", "onAssignmentFailure": "NOTIFY", "priority": {"class": "SCALE", "tier": 2, "order": "-3"},
 			"constraints": {"resources": {"cpu": "1500m", "memory": "4Gi", "disk": 1000, "gpu": 1}, "attributes": {"zone": "a"}, "spread": {"by": "zone", "max": 2}, "avoid": ["sim-1"], "pools": ["default"], "role": "web"}}`, berthv1.Reservation_QUEUED},
@@ -101,14 +101,14 @@ func TestOutputAfterCancelledWorkerIsInput(t *testing.T) {
 	w.cli("", "cancel", "some/s/main")
 	w.await(created, berthv1.Reservation_CANCELLED)
 	if status, answer := web.call("PUT", path, answer); status != 409 || !strings.Contains(answer, "WORKER_ID_USED") {
-		t.Errorf("once it has ended: %d %s", status, answer)
+		t.Errorf("after it has ended: %d %s", status, answer)
 	}
 	text = w.cli("", "get", "reservations", "--job", "some", "-o", "yaml")
 	cmd := exec.CommandContext(w.ctx, w.binary, "apply", "-f", "-", "--gateway", w.fleet.Gateway())
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() != rpc.ExitFailed {
-		t.Errorf("apply of a list in which one has ended: %v", err)
+		t.Errorf("apply of a list with an ended reservation: %v", err)
 	}
 	for _, want := range []string{"item 1: workers[0].number: must be higher than 1, which worker index 0 has used, got 1", "some/t/main UNCHANGED uid " + other.GetUid(),
 		"1 of 2 documents were rejected"} {

@@ -65,7 +65,7 @@ func start(t *testing.T, config fleet.Config) *world {
 		checkHistory(t, w.store, w.restored, w.tampered)
 		w.store.Close() // a stopping etcd waits for open watches
 		if err := f.Close(); err != nil {
-			t.Errorf("stopping the fleet: %v", err)
+			t.Errorf("stop of the fleet: %v", err)
 		}
 		noneLeft(t, w.dir)
 		w.showLogs()
@@ -247,7 +247,7 @@ func (w *world) nextLeader(service string, before *child.Process, term int64) (l
 	until(w.T, func() (missing string) {
 		var err error
 		if leader, now, err = w.fleet.Leader(ctx, service); err != nil || leader == before || now <= term {
-			return fmt.Sprintf("%s is led by %v in term %d, %v", service, leader, now, err)
+			return fmt.Sprintf("the leader of %s is %v in term %d, %v", service, leader, now, err)
 		}
 		return ""
 	})
@@ -283,7 +283,7 @@ func (w *world) await(r *berthv1.Reservation, states ...berthv1.Reservation_Stat
 	defer cancel()
 	answer, err := w.client.WaitFor(ctx, client.KeyOf(r), states...)
 	if err != nil {
-		w.Fatalf("waiting for %s to be %v: %v", client.KeyOf(r), states, err)
+		w.Fatalf("wait until %s is %v: %v", client.KeyOf(r), states, err)
 	}
 	return answer
 }
@@ -295,7 +295,7 @@ func (w *world) awaitRunning(r *berthv1.Reservation, n int32) {
 	until(w.T, func() string {
 		now, err := w.client.Get(w.ctx, client.KeyOf(r))
 		if err != nil || now.GetState() != berthv1.Reservation_ACTIVE || now.GetWorkerCounts()["RUNNING"] != n {
-			return fmt.Sprintf("%s is %v with the workers %v of %d, %v", client.KeyOf(r), now.GetState(), now.GetWorkerCounts(),
+			return fmt.Sprintf("%s is %v with workers %v of %d, %v", client.KeyOf(r), now.GetState(), now.GetWorkerCounts(),
 				n, err)
 		}
 		return ""
@@ -315,7 +315,7 @@ func (w *world) awaitEvents(job string, enough func(*berthv1.Event) bool) {
 			return
 		}
 	}
-	w.Fatalf("the events of %s do not come", job)
+	w.Fatalf("the events of %s did not arrive", job)
 }
 
 // awaitWorkers waits until n workers of a job have an event of the kind, and returns them

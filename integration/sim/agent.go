@@ -476,7 +476,7 @@ func (a *agent) report() {
 		}
 		a.complete = a.complete || a.lacks(answer.Term)
 		for _, ended := range answer.Ended {
-			a.w.logf("%s: told that the end of %s at epoch %d is known", a.id, ended.Worker, ended.Epoch)
+			a.w.logf("%s: the end of %s at epoch %d is acknowledged", a.id, ended.Worker, ended.Epoch)
 			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {
 				w.told = true
 				a.decisions.Known(w.worker, w.epoch)
@@ -503,7 +503,7 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 		}
 	}
 	if to == nil {
-		w.fail("a request to %q, which is not an executor", address)
+		w.fail("request to the unknown executor %q", address)
 		return
 	}
 	answered := false
@@ -574,9 +574,9 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	}
 	switch {
 	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
-		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "not on the allow-list"}, true
+		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "command is not on the allow-list"}, true
 	case a.rejected[k], !a.w.calm && a.w.now.Before(a.refusing), a.w.directed && command != "sh":
-		return dispatch.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}, true
+		return dispatch.Refused{Reason: fault.ReasonStartFailed, Message: "command not found"}, true
 	}
 	return dispatch.Refused{}, false
 }

@@ -40,15 +40,15 @@ func TestCallsUseNewRequestIDs(t *testing.T) {
 		began[id] = w.now
 		return request.Flush{Job: "j", RequestID: id}
 	}
-	newClients(w).call("flush", func() bool { return true }, flush, func(any, error) { t.Error("it was answered") })
+	newClients(w).call("flush", func() bool { return true }, flush, func(any, error) { t.Error("the call was answered") })
 	if !w.until(func() bool { return len(began) == 5 }) {
-		t.Fatalf("%d IDs were used", len(began))
+		t.Fatalf("%d request IDs were used", len(began))
 	}
 	for id, n := range copies {
 		if n > 1 {
 			return
 		}
-		t.Logf("%s came once", id)
+		t.Logf("%s was sent only once", id)
 	}
 	t.Error("no call was repeated")
 }

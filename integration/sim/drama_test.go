@@ -154,7 +154,7 @@ func (c *cast) body(name, id string) any {
 		upsert.Spec.Task.Args = []string{"-c", "true"}
 	case "start", "resend":
 	default:
-		c.w.fail("there is no call %q", name)
+		c.w.fail("unknown call %q", name)
 	}
 	return upsert
 }

@@ -34,7 +34,7 @@ func (e *explorer) spread(schedules []schedule) []schedule {
 	for i := 0; i < len(schedules); i += stride {
 		kept = append(kept, schedules[i])
 	}
-	e.t.Logf("there are %d schedules: %d of them are played", len(schedules), len(kept))
+	e.t.Logf("playing %[2]d of %[1]d schedules", len(schedules), len(kept))
 	return kept
 }
 

@@ -47,7 +47,7 @@ func (n *node[C]) Read(ctx context.Context, confirm bool, fn func(C)) error {
 	}
 	if confirm {
 		if err := n.confirm(ctx); err != nil {
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s does not lead any more", n.name).Because(err)
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s no longer leads", n.name).Because(err)
 		}
 	}
 	fn(n.driver.Core)
@@ -114,7 +114,7 @@ func (l *leaders) Invoke(ctx context.Context, method string, request, answer any
 		wait = min(wait, time.Until(deadline).Round(time.Second))
 	}
 	var value any
-	err := error(fault.New(fault.Unavailable, fault.ReasonUnavailable, "nobody answers %s", method))
+	err := error(fault.New(fault.Unavailable, fault.ReasonUnavailable, "no simulated service handles %s", method))
 	l.w.within(wait, func() bool {
 		handler := l.w.handler(method)
 		if handler == nil {
@@ -129,7 +129,7 @@ func (l *leaders) Invoke(ctx context.Context, method string, request, answer any
 // NewStream implements grpc.ClientConnInterface.
 func (*leaders) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported,
-		"the simulated Berth has no streams: read Events"))
+		"the simulator has no streams: use Events"))
 }
 
 // handler returns the handler of the leader of the service that has the method.

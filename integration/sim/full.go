@@ -58,7 +58,7 @@ func (w *World) checkFull(request any, came int64, err error) {
 		r := record.(*model.Reservation)
 		if r.Key == upsert.Key && r.Epoch > came && slices.ContainsFunc(r.Requests,
 			func(mark model.RequestMark) bool { return mark.ID == upsert.RequestID }) {
-			w.fail("the error of the upsert of %s says that nothing changed, but version %s is of it", r.Key, r.UID)
+			w.fail("the error of the upsert of %s says that nothing changed, but it created version %s", r.Key, r.UID)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func (p *interleaving) enabled() []event {
 			}
 			if r.behind() && r.asked() {
 				blind = append(blind, event{
-					name: name + " without its view", of: name, run: p.turn(service, r, true), blind: service == model.ServiceRegistry,
+					name: name + " with an outdated view", of: name, run: p.turn(service, r, true), blind: service == model.ServiceRegistry,
 				})
 			}
 		}

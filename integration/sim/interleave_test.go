@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	scheduleFlag  = flag.String("schedule", "", "play this schedule only, and print its transcript")
-	schedulesFlag = flag.Int("schedules", 1500, "how many schedules to play where there are too many; 0 for all there are")
+	scheduleFlag  = flag.String("schedule", "", "play only this schedule and print its transcript")
+	schedulesFlag = flag.Int("schedules", 1500, "maximum number of schedules to play for each test; 0 for all")
 )
 
 // explore plays the drama itself first.
@@ -26,7 +26,7 @@ func explore(t *testing.T, d drama) (*explorer, []result) {
 		if r := d.perform(s, os.Stdout); r.err != nil {
 			t.Fatal(r.err)
 		}
-		t.Skip("the one schedule that was asked for is played; the others are not")
+		t.Skip("-schedule selects another test")
 	}
 	most := *schedulesFlag
 	if most == 0 {

@@ -107,7 +107,7 @@ func (n *node[C]) crash() {
 const never = 1000 * time.Hour
 
 func (n *node[C]) down() {
-	n.w.logf("%s: is ended (term %d)", n.name, n.term)
+	n.w.logf("%s: is stopped (term %d)", n.name, n.term)
 	n.start()
 	n.downUntil = n.w.now.Add(never)
 }
@@ -223,7 +223,7 @@ func (n *node[C]) end(err error) {
 	}
 	for token := uint64(1); token <= n.token; token++ {
 		if answer, ok := waiting[token]; ok {
-			answer(nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership ended"))
+			answer(nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "leadership ended"))
 		}
 	}
 }
@@ -319,7 +319,7 @@ func (n *node[C]) lead() {
 		Chain: n.driver.Chain(),
 		Wait: func(context.Context, int) error {
 			if n.w.fault(25) {
-				return errors.New("the process gives up")
+				return errors.New("the process resigns")
 			}
 			if n.w.isFull() {
 				n.w.pass(100 * time.Millisecond) // the outcome is unknown until the store has space
@@ -355,7 +355,7 @@ func (n *node[C]) CatchUp(_ context.Context, revision int64) ([]store.Batch, err
 		n.view.Want(revision)
 		b, ok := n.view.TryNext()
 		if !ok {
-			return nil, fmt.Errorf("the view stays at %d, wanted %d", reached, revision)
+			return nil, fmt.Errorf("the view is at %d, want %d", reached, revision)
 		}
 		reached = max(reached, b.Revision)
 		batches = append(batches, b)

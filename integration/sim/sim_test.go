@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "play this seed only, and print its transcript")
-	seedsFlag = flag.Uint64("seeds", 500, "how many seeds to play")
-	fromFlag  = flag.String("from", "1", "the first of the seeds to play, or random")
-	allFlag   = flag.Bool("all", false, "play all seeds, even after one has failed")
-	stepsFlag = flag.Int("steps", 1500, "how many steps a seed has before its faults stop")
+	seedFlag  = flag.Uint64("seed", 0, "play only this seed and print its transcript")
+	seedsFlag = flag.Uint64("seeds", 500, "number of seeds to play")
+	fromFlag  = flag.String("from", "1", "first seed to play, or random")
+	allFlag   = flag.Bool("all", false, "continue after a seed has failed")
+	stepsFlag = flag.Int("steps", 1500, "number of steps of a seed before its faults stop")
 )
 
 // TestSeeds plays clusters from seeds and checks the invariants after every step. To play a
@@ -91,7 +91,7 @@ func TestFirstSeed(t *testing.T) {
 		starts[first] = true
 	}
 	if len(starts) == 1 {
-		t.Error("ten random starts are the same")
+		t.Error("ten random first seeds are equal")
 	}
 }
 
@@ -143,14 +143,14 @@ func TestRejectedStrangerChangesNothing(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if !bytes.Equal(with.Bytes(), without.Bytes()) {
-			t.Errorf("seed %d runs differently with strangers", seed)
+			t.Errorf("seed %d plays differently with unauthorized clients", seed)
 		}
 	}
 	if sent == 0 || refused == 0 {
-		t.Errorf("strangers sent %d calls, %d were rejected", sent, refused)
+		t.Errorf("unauthorized clients sent %d calls, %d were rejected", sent, refused)
 	}
 	if bold == 0 {
-		t.Error("no stranger sends what is accepted")
+		t.Error("no call of an unauthorized client was accepted")
 	}
 }
 
@@ -180,6 +180,6 @@ func TestSameSeedSameRun(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("two runs of one seed differ")
+		t.Error("two runs of the same seed differ")
 	}
 }

@@ -49,7 +49,7 @@ func NewStage(config Config, out io.Writer) *Stage {
 // Until runs the world until a condition holds. The error is a violation or a timeout.
 func (s *Stage) Until(holds func() bool) error {
 	if !s.w.until(holds) && s.w.failure == nil {
-		return fmt.Errorf("not within %v of simulated time", patience)
+		return fmt.Errorf("condition not met within %v of simulated time", patience)
 	}
 	return s.w.failure
 }
@@ -76,7 +76,7 @@ func (s *Stage) StartHost(h Host) {
 func (s *Stage) CopyHost(h Host) error {
 	first := s.agent(h.ID)
 	if first == nil {
-		return fmt.Errorf("there is no agent %s", h.ID)
+		return fmt.Errorf("unknown agent %s", h.ID)
 	}
 	a := newAgent(s.w, h)
 	a.address = first.address + "0"
@@ -110,7 +110,7 @@ func (s *Stage) agent(id string) *agent {
 func (s *Stage) KillAgent(id string) error {
 	a := s.agent(id)
 	if a == nil {
-		return fmt.Errorf("there is no agent %s", id)
+		return fmt.Errorf("unknown agent %s", id)
 	}
 	departed := inventory.Depart{ID: a.id, Incarnation: a.incarnation, EtcdLease: a.lease}
 	s.w.call(id+": refused", model.ServiceExecutorState, func() bool { return true }, departed, func(any, error) {})
@@ -123,7 +123,7 @@ func (s *Stage) KillAgent(id string) error {
 func (s *Stage) Wipe(id string) error {
 	a := s.agent(id)
 	if a == nil || !a.down {
-		return fmt.Errorf("there is no agent %s that was killed", id)
+		return fmt.Errorf("agent %s was not killed", id)
 	}
 	clear(a.workers)
 	clear(a.stopped)
@@ -135,7 +135,7 @@ func (s *Stage) Wipe(id string) error {
 func (s *Stage) RestartAgent(id string) error {
 	a := s.agent(id)
 	if a == nil || !a.down {
-		return fmt.Errorf("there is no agent %s that was killed", id)
+		return fmt.Errorf("agent %s was not killed", id)
 	}
 	a.down = false
 	return nil
@@ -150,7 +150,7 @@ func (s *Stage) ThawAgent(id string) error { return s.cut(id, false) }
 func (s *Stage) cut(id string, cut bool) error {
 	a := s.agent(id)
 	if a == nil {
-		return fmt.Errorf("there is no agent %s", id)
+		return fmt.Errorf("unknown agent %s", id)
 	}
 	a.cut = cut
 	return nil

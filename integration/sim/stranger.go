@@ -92,7 +92,7 @@ func (w *World) meet(service string, ask func(request any, until time.Time, answ
 			w.stranger.refused++
 		}
 		if fault.Is(err, fault.ReasonInternal) {
-			w.fail("%T of a stranger: %v", request, err)
+			w.fail("%T of an unauthorized client: %v", request, err)
 		}
 	})
 }

@@ -262,11 +262,11 @@ func (w *World) mischief() {
 		n := w.rng.IntN(20_000)
 		if n%4 == 0 {
 			a.denying = true
-			w.logf("%s: refuses its leader until it registers again", a.id)
+			w.logf("%s: rejects its leader until it registers again", a.id)
 			break
 		}
 		a.refusing = w.now.Add(time.Duration(n) * time.Millisecond)
-		w.logf("%s: starts nothing for a while", a.id)
+		w.logf("%s: starts no workers for a while", a.id)
 	case 9:
 		w.fill()
 	}

@@ -85,7 +85,7 @@ func answer[Q, A any](ctx context.Context, l *Liar, fn func(context.Context, Q) 
 	}()
 	if fn == nil {
 		var none A
-		return none, grpcstatus.Error(codes.Unimplemented, "the agent does not know the call")
+		return none, grpcstatus.Error(codes.Unimplemented, "the agent does not implement the call")
 	}
 	return fn(ctx, request)
 }
@@ -166,7 +166,7 @@ type Lie struct {
 func Lies() []Lie {
 	code := int32(7)
 	ok := func() []byte {
-		text, _ := proto.Marshal(&status.Status{Message: "all is well"}) // of code 0
+		text, _ := proto.Marshal(&status.Status{Message: "no fault"}) // of code 0
 		return text
 	}()
 	list := []Lie{
@@ -193,17 +193,17 @@ func Lies() []Lie {
 		}},
 	}
 	for name, o := range map[string]*controlv1.SubmitOutcome{
-		"no state":                    {},
-		"a failure of code 0":         {Failure: ok},
-		"a failure that is no status": {Failure: []byte{0xff, 0xff, 0xff}},
-		"a state of no name":          {State: 4711},
-		"a state that wraps":          {State: 256 + berthv1.Assignment_RUNNING},
-		"a negative state":            {State: -1},
-		"ASSIGNED":                    {State: berthv1.Assignment_ASSIGNED},
-		"LOST":                        {State: berthv1.Assignment_LOST},
-		"a negative sequence":         {State: berthv1.Assignment_RUNNING, Sequence: -1},
-		"the highest sequence":        {State: berthv1.Assignment_RUNNING, Sequence: math.MaxInt64},
-		"RUNNING with an exit code":   {State: berthv1.Assignment_RUNNING, ExitCode: &code},
+		"no state":                         {},
+		"a failure of code 0":              {Failure: ok},
+		"a failure that cannot be decoded": {Failure: []byte{0xff, 0xff, 0xff}},
+		"a state without a name":           {State: 4711},
+		"a state that overflows":           {State: 256 + berthv1.Assignment_RUNNING},
+		"a negative state":                 {State: -1},
+		"ASSIGNED":                         {State: berthv1.Assignment_ASSIGNED},
+		"LOST":                             {State: berthv1.Assignment_LOST},
+		"a negative sequence":              {State: berthv1.Assignment_RUNNING, Sequence: -1},
+		"the highest sequence":             {State: berthv1.Assignment_RUNNING, Sequence: math.MaxInt64},
+		"RUNNING with an exit code":        {State: berthv1.Assignment_RUNNING, ExitCode: &code},
 	} {
 		list = append(list, Lie{name, Script{
 			Submit: func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {

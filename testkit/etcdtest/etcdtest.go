@@ -85,7 +85,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		case err := <-member.Err():
 			t.Fatalf("etcd failed: %v", err)
 		case <-time.After(startTimeout):
-			t.Fatal("etcd is not ready in time")
+			t.Fatal("etcd did not become ready in time")
 		}
 	}
 	return c

@@ -35,7 +35,7 @@ func Start[C model.Core](t testing.TB, s store.Store, service string, core func(
 	select {
 	case <-leads:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the loop does not lead")
+		t.Fatal("the loop did not become the leader")
 	}
 	return l
 }

@@ -49,7 +49,7 @@ func testCommit(t *testing.T, s Subject) {
 		t.Fatal(err)
 	}
 	if _, err := c.Commit(patient(t), writes[:1]); !errors.Is(err, store.ErrFenced) {
-		t.Errorf("the previous term still commits: %v", err)
+		t.Errorf("a commit of the previous term succeeded: %v", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func testPages(t *testing.T, s Subject) {
 	}
 	if page, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 1}); err != nil ||
 		len(page.KVs) != 4 {
-		t.Errorf("at the compacted revision itself: %+v, %v", page, err)
+		t.Errorf("read at the compacted revision: %+v, %v", page, err)
 	}
 }
 
@@ -149,7 +149,7 @@ func testRangeCompacted(t *testing.T, s Subject) {
 func testStreams(t *testing.T, s Subject) {
 	stream, can := s.Store.(store.Streamer)
 	if !can {
-		t.Skip("it has no streams")
+		t.Skip("the store has no streams")
 	}
 	must(t, s, put("a", "1"), put("b", "1"), put("c", "1"), put("d", "1"))
 	rev := must(t, s, store.Delete("b"))

@@ -37,7 +37,7 @@ func testCompares(t *testing.T, s Subject) {
 			t.Errorf("%+v: holds %v, want %v", c.compare, res.Succeeded, c.holds)
 		}
 		if res.Revision != changed {
-			t.Errorf("%+v: a read moved the revision to %d", c.compare, res.Revision)
+			t.Errorf("%+v: a read changed the revision to %d", c.compare, res.Revision)
 		}
 		kv, found := res.Got["a"]
 		if !c.holds && (!found || string(kv.Value) != "2" || kv.Create != created || kv.Mod != changed || len(res.Got) != 1) {
@@ -81,7 +81,7 @@ func testRevisions(t *testing.T, s Subject) {
 func testDeleteOfNothing(t *testing.T, s Subject) {
 	before := must(t, s, put("a", "1"))
 	if after := must(t, s, store.Delete("b")); after != before {
-		t.Errorf("deleting nothing moved the revision from %d to %d", before, after)
+		t.Errorf("deleting no key changed the revision from %d to %d", before, after)
 	}
 }
 
@@ -102,10 +102,10 @@ func testDeleteRange(t *testing.T, s Subject) {
 	}
 	if kvs, _, err := store.Range(patient(t), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" ||
 		kvs[1].Key != "a0" {
-		t.Errorf("left are %+v, %v", kvs, err)
+		t.Errorf("keys left: %+v, %v", kvs, err)
 	}
 	if again := must(t, s, store.DeleteRange("a/", "a0")); again != rev {
-		t.Errorf("a delete of nothing moved the revision from %d to %d", rev, again)
+		t.Errorf("a delete of no key changed the revision from %d to %d", rev, again)
 	}
 	if _, err := s.Txn(patient(t), store.Txn{Then: []store.Op{store.DeleteRange("a", "b"),
 		put("a1", "1")}}); !errors.Is(err, store.ErrInvalid) {
@@ -146,7 +146,7 @@ func testLimits(t *testing.T, s Subject) {
 		}
 	}
 	if a := get(t, s, "a"); a.Key != "" {
-		t.Errorf("a refused transaction left %+v", a)
+		t.Errorf("a rejected transaction wrote %+v", a)
 	}
 }
 

@@ -46,7 +46,7 @@ func testView(t *testing.T, s Subject) {
 	rev = must(t, s, put("p/events/3", "z"))
 	b = next(t, v)
 	if b.Reset || b.Revision != rev || len(b.Changes) != 0 || describe(b.Skipped) != "p/events/3=z" {
-		t.Fatalf("a change under the skipped prefix %+v, want it apart at %d", b, rev)
+		t.Fatalf("a change under the skipped prefix was delivered as %+v, want a separate one at %d", b, rev)
 	}
 }
 

@@ -61,7 +61,7 @@ func testWatchFromPast(t *testing.T, s Subject) {
 	ctx, cancel := contextOver(t)
 	defer cancel()
 	if _, err := w.Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("next without time: %v", err)
+		t.Errorf("Next with an expired context: %v", err)
 	}
 }
 
@@ -90,7 +90,7 @@ func testWatchFarBehind(t *testing.T, s Subject) {
 			t.Fatal(err)
 		}
 		if len(b.Changes)%2 != 0 {
-			t.Fatal("a revision was split")
+			t.Fatal("a revision was split into two batches")
 		}
 		for i := 0; i < len(b.Changes); i += 2 {
 			if b.Changes[i].Mod != next || b.Changes[i+1].Mod != next {

@@ -23,10 +23,10 @@ import (
 	"berth.dev/integration/built"
 )
 
-var floods = flag.Bool("floods", false, "flood with the full numbers, which takes two minutes and the whole machine")
+var floods = flag.Bool("floods", false, "flood with the full numbers (two minutes, on an otherwise idle machine)")
 
 // attacker makes this process flood: "address kind n each size".
-var attacker = flag.String("attacker", "", "flood an address in place of testing")
+var attacker = flag.String("attacker", "", "flood this address instead of running tests")
 
 // binary is the program `berth`.
 var binary string
@@ -127,7 +127,7 @@ func startAttack(t *testing.T, address, kind string, n, each, size int) <-chan s
 		}
 	})
 	if line := <-lines; line != sent {
-		t.Fatalf("%s: the attacker says %q", kind, line)
+		t.Fatalf("%s: unexpected output of the attacker: %q", kind, line)
 	}
 	return lines
 }
@@ -211,7 +211,7 @@ func memory(t *testing.T, pid int, line string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Skip("there is no /proc: ", err)
+		t.Skip("no /proc: ", err)
 	}
 	for l := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(l, line+":"); ok {
@@ -222,7 +222,7 @@ func memory(t *testing.T, pid int, line string) int64 {
 			return kilobytes << 10
 		}
 	}
-	t.Fatalf("no %s in the status of %d", line, pid)
+	t.Fatalf("process %[2]d: no %[1]s in its status", line, pid)
 	return 0
 }
 
@@ -233,7 +233,7 @@ func stolen(t *testing.T) func() float64 {
 	read := func() (steal, all float64) {
 		text, err := os.ReadFile("/proc/stat")
 		if err != nil {
-			t.Skip("there is no /proc: ", err)
+			t.Skip("no /proc: ", err)
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		for i, field := range strings.Fields(line)[1:9] { // user nice system idle iowait irq softirq steal
@@ -288,10 +288,10 @@ func TestFloodsA7(t *testing.T) {
 			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond),
 			100*share)
 		if err != nil {
-			t.Errorf("%s: a call of others failed: %v", phase, err)
+			t.Errorf("%s: a call of another client failed: %v", phase, err)
 		}
 		if *floods && share < 0.05 && p95 > 50*time.Millisecond {
-			t.Errorf("%s: the 95th percentile is %v; at most 50ms are wanted", phase, p95)
+			t.Errorf("%s: the 95th percentile is %v, want at most 50ms", phase, p95)
 		}
 	}
 	settle := time.Second / 2
@@ -319,7 +319,7 @@ func TestFloodsA7(t *testing.T) {
 	}
 	begin("resets", l.resets, 20, 0)
 	if peak := memory(t, gateway, "VmHWM"); peak >= 512<<20 {
-		t.Errorf("the gateway took %d MiB; less than 512 are wanted", peak>>20)
+		t.Errorf("the gateway used %d MiB, want less than 512", peak>>20)
 	}
 	if !*floods {
 		return
@@ -328,10 +328,10 @@ func TestFloodsA7(t *testing.T) {
 		select {
 		case line := <-lines:
 			if took, err := time.ParseDuration(line); err != nil || took > 30*time.Second {
-				t.Errorf("connections of a flood were open for %s: %v", line, err)
+				t.Errorf("connections of a flood stayed open for %s: %v", line, err)
 			}
 		case <-time.After(30 * time.Second):
-			t.Fatal("connections of a flood are open after 30 s")
+			t.Fatal("connections of a flood are still open after 30 s")
 		}
 	}
 	report("after 30 s", settle)
