@@ -62,14 +62,14 @@ func TestHighestTermA1(t *testing.T) {
 	registry, term := w.leader(model.ServiceRegistry)
 	for option, address := range map[string]string{"--listen": w.fleet.Gateway(),
 		"--agents-listen": w.fleet.AgentsGateways()[0]} {
-		w.unserved("TryAllocateAndLease on "+option, w.cycle(w.stranger(address), math.MaxInt64, 1), "--internal-listen")
+		w.unserved("TryAllocateAndLease on "+option, w.cycle(w.rogueClient(address), math.MaxInt64, 1), "--internal-listen")
 	}
 	executors, _ := w.leader(model.ServiceExecutorState)
 	assigner, _ := w.leader(model.ServiceAssigner)
 	for name, address := range map[string]string{
 		"the internal listener": w.fleet.InternalGateways()[0], "executor-state itself": executors.Addresses().Listen,
 	} {
-		conn := w.stranger(address)
+		conn := w.rogueClient(address)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, term - 1, 0, -1} {
 			if err := w.cycle(conn, wrong, 1); err == nil {
 				w.Errorf("%s accepted a cycle of term %d, want only term %d", name, wrong, term)
@@ -86,7 +86,7 @@ func TestHighestTermA1(t *testing.T) {
 	for name, address := range map[string]string{
 		"the internal listener": w.fleet.InternalGateways()[0], "the assigner": assigner.Addresses().Listen,
 	} {
-		conn := w.stranger(address)
+		conn := w.rogueClient(address)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, 0, -1} {
 			err := w.call(func(ctx context.Context) error {
 				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx,
@@ -126,7 +126,7 @@ func TestForeignExecutorA2(t *testing.T) {
 	}
 	for option, address := range map[string]string{"--listen": w.fleet.Gateway(),
 		"--internal-listen": w.fleet.InternalGateways()[0]} {
-		conn := w.stranger(address)
+		conn := w.rogueClient(address)
 		w.unserved("Register on "+option, w.call(func(ctx context.Context) error {
 			_, err := controlv1.NewAgentsClient(conn).Register(ctx, register)
 			return err
@@ -134,7 +134,7 @@ func TestForeignExecutorA2(t *testing.T) {
 		w.unserved("Heartbeat on "+option, w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host",
 			Incarnation: host.GetIncarnation()}), "--agents-listen")
 	}
-	public, agents := w.stranger(w.fleet.Gateway()), w.stranger(w.fleet.AgentsGateways()[0])
+	public, agents := w.rogueClient(w.fleet.Gateway()), w.rogueClient(w.fleet.AgentsGateways()[0])
 	for option, conn := range map[string]*grpc.ClientConn{"--listen": public, "--agents-listen": agents} {
 		w.unserved("ReportWorkers on "+option, w.call(func(ctx context.Context) error {
 			_, err := controlv1.NewDispatchClient(conn).ReportWorkers(ctx, completed)
@@ -223,7 +223,7 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := w.workerOn("host")
-	agent := controlv1.NewExecutorClient(w.stranger(host.GetAddress()))
+	agent := controlv1.NewExecutorClient(w.rogueClient(host.GetAddress()))
 	ref := &controlv1.WorkerRef{
 		Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(),
 		Epoch: worker.GetEpoch(), Uid: worker.GetUid(),
@@ -380,7 +380,7 @@ func (w *target) spare() string {
 	for i := range simulatedExecutors {
 		id := fmt.Sprintf("sim-%d", i)
 		used := false
-		for _, place := range w.bystands {
+		for _, place := range w.bystandersStarted {
 			used = used || strings.HasPrefix(place, id+" ")
 		}
 		if !used {
@@ -451,7 +451,7 @@ func TestBrowserA10(t *testing.T) {
 // facts.
 func TestLyingAgentA3(t *testing.T) {
 	w := attack(t)
-	gateway := w.stranger(w.fleet.AgentsGateways()[0])
+	gateway := w.rogueClient(w.fleet.AgentsGateways()[0])
 	ctx, leave := context.WithCancel(w.ctx)
 	var joined sync.WaitGroup
 	t.Cleanup(func() { leave(); joined.Wait() })
@@ -504,7 +504,7 @@ func TestLargeReportsA3(t *testing.T) {
 	}
 	var strangers sync.WaitGroup
 	for i := range 20 {
-		conn := w.stranger(address)
+		conn := w.rogueClient(address)
 		strangers.Go(func() {
 			if err := w.heartbeat(conn, &controlv1.HeartbeatRequest{
 				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess",
@@ -525,7 +525,7 @@ func TestLargeReportsA3(t *testing.T) {
 		reports = append(reports, r)
 	}
 	liar := agenttest.Serve(t, agenttest.Lies()[0].Script)
-	err := liar.Join(w.ctx, w.stranger(address), &controlv1.RegisterRequest{
+	err := liar.Join(w.ctx, w.rogueClient(address), &controlv1.RegisterRequest{
 		Id: "crowded", Sku: "crowded", Host: "crowded", Resources: map[string]int64{"slots": 2}, Secret: "crowded",
 	}, reports...)
 	if kind := fault.Of(rpc.FromStatus(err)).Kind; kind != fault.Exhausted && kind != fault.Unavailable {
@@ -557,7 +557,7 @@ func TestLargeReportsA3(t *testing.T) {
 // Strangers and careless callers register, catalog and queue without bound.
 func TestUnboundedRequestsA9(t *testing.T) {
 	w := attack(t)
-	agents := controlv1.NewAgentsClient(w.stranger(w.fleet.AgentsGateways()[0]))
+	agents := controlv1.NewAgentsClient(w.rogueClient(w.fleet.AgentsGateways()[0]))
 	accepted, refused := 0, 0
 	count := func(what string, err error) {
 		t.Helper()
@@ -597,7 +597,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 		r := &berthv1.Reservation{Job: "flood", Stage: "s", Name: fmt.Sprintf("n%d", i), Count: 1,
 			Constraints: &berthv1.Constraints{Sku: "none"}}
 		count("reservation", w.call(func(ctx context.Context) error {
-			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx,
+			_, err := berthv1.NewReservationsClient(w.rogueClient(w.fleet.Gateway())).UpsertReservation(ctx,
 				&berthv1.UpsertReservationRequest{Reservation: r})
 			return err
 		}))
@@ -609,7 +609,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 			Task: &berthv1.Task{Command: "x", Payload: make([]byte, 60<<10)},
 		}
 		count("reservation", w.call(func(ctx context.Context) error {
-			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx,
+			_, err := berthv1.NewReservationsClient(w.rogueClient(w.fleet.Gateway())).UpsertReservation(ctx,
 				&berthv1.UpsertReservationRequest{Reservation: r})
 			return err
 		}))

@@ -44,7 +44,7 @@ func TestMutatedRecordsA6(t *testing.T) {
 		Attributes: map[string]string{"pool": "bad"}}); err != nil {
 		t.Fatal(err)
 	}
-	alive := r.processes()
+	runningProcess := r.processes()
 
 	rng := rand.New(rand.NewPCG(uint64(n), 1))
 	attacked := r.attack(rng, n, victim.GetUid())
@@ -64,7 +64,7 @@ func TestMutatedRecordsA6(t *testing.T) {
 		t.Errorf("the healthy job was not cancelled: %v", err)
 	}
 	r.findings()
-	for name, before := range alive {
+	for name, before := range runningProcess {
 		if p := before.process; !p.Running() || p.Pid() != before.pid {
 			t.Errorf("%s has ended", name)
 		}
@@ -143,17 +143,17 @@ func (r *records) run(job, sku string) *berthv1.Reservation {
 	return nil
 }
 
-// alive is a process and its process ID.
-type alive struct {
+// runningProcess is a process and its process ID.
+type runningProcess struct {
 	process *child.Process
 	pid     int
 }
 
-func (r *records) processes() map[string]alive {
-	all := map[string]alive{}
+func (r *records) processes() map[string]runningProcess {
+	all := map[string]runningProcess{}
 	for _, list := range r.fleet.Processes() {
 		for _, p := range list {
-			all[p.Name] = alive{p, p.Pid()}
+			all[p.Name] = runningProcess{p, p.Pid()}
 		}
 	}
 	return all

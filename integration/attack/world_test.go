@@ -39,13 +39,13 @@ const (
 var shared sharedFleet
 
 type sharedFleet struct {
-	once     sync.Once
-	err      error
-	dir      string
-	fleet    *fleet.Fleet
-	store    *store.Etcd
-	pids     map[string]int
-	bystands map[string]string // the bystanders' workers at the start
+	once              sync.Once
+	err               error
+	dir               string
+	fleet             *fleet.Fleet
+	store             *store.Etcd
+	pids              map[string]int
+	bystandersStarted map[string]string // the bystanders' workers at the start
 }
 
 // limits are lower than the defaults, so that an attack reaches them in seconds.
@@ -93,11 +93,11 @@ func (s *sharedFleet) start() (err error) {
 		}
 	}
 	for {
-		if s.bystands, err = bystanders(ctx, s.fleet.Client()); err != nil {
+		if s.bystandersStarted, err = bystanders(ctx, s.fleet.Client()); err != nil {
 			return err
 		}
 		running := 0
-		for _, state := range s.bystands {
+		for _, state := range s.bystandersStarted {
 			if state != "" {
 				running++
 			}
@@ -106,7 +106,7 @@ func (s *sharedFleet) start() (err error) {
 			return nil
 		}
 		if err := store.Sleep(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("the bystanders' workers are not running: %v", s.bystands)
+			return fmt.Errorf("the bystanders' workers are not running: %v", s.bystandersStarted)
 		}
 	}
 }
@@ -168,13 +168,13 @@ func attack(t *testing.T) *target {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	w := &target{T: t, sharedFleet: &shared, ctx: ctx, client: shared.fleet.Client()}
-	t.Cleanup(w.unharmed)
+	t.Cleanup(w.checkBystanders)
 	return w
 }
 
-// unharmed checks that leasing works, that the bystanders' workers are where they were and
+// checkBystanders checks that leasing works, that the bystanders' workers are where they were and
 // that no process has restarted.
-func (w *target) unharmed() {
+func (w *target) checkBystanders() {
 	w.Helper()
 	began := time.Now()
 	r := &berthv1.Reservation{Job: "after", Stage: "s", Name: fmt.Sprintf("n%d", began.UnixNano()), Count: 2,
@@ -197,8 +197,8 @@ func (w *target) unharmed() {
 		w.Errorf("cancel: %v", err)
 	}
 	now, err := bystanders(w.ctx, w.client)
-	if err != nil || !maps.Equal(now, w.bystands) {
-		w.Errorf("the bystanders' workers changed from %v to %v, %v", w.bystands, now, err)
+	if err != nil || !maps.Equal(now, w.bystandersStarted) {
+		w.Errorf("the bystanders' workers changed from %v to %v, %v", w.bystandersStarted, now, err)
 	}
 	for _, processes := range w.fleet.Processes() {
 		for _, p := range processes {
@@ -234,8 +234,8 @@ func (w *target) leader(service string) (*child.Process, int64) {
 	return p, term
 }
 
-// stranger connects to an address without credentials.
-func (w *target) stranger(address string) *grpc.ClientConn {
+// rogueClient connects to an address without credentials.
+func (w *target) rogueClient(address string) *grpc.ClientConn {
 	w.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -23,7 +23,7 @@ var (
 // Under all faults no acknowledged change is lost, no worker is leased or started twice,
 // and callers notice at most a pause.
 func TestChaos(t *testing.T) {
-	breakAll(t, Options{})
+	runFaults(t, Options{})
 }
 
 // The same with each process in a network namespace, where every packet can be cut. It is
@@ -32,10 +32,10 @@ func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
 		t.Skip("-namespaces is not set: run make chaos")
 	}
-	if asked().namespaces.refused {
+	if requestedParts().namespaces.refused {
 		t.Skip("network namespaces are not permitted: they require root")
 	}
-	breakAll(t, Options{Namespaces: true})
+	runFaults(t, Options{Namespaces: true})
 }
 
 // Half of the processes have an older version, are upgraded during the faults, rolled back,
@@ -44,30 +44,30 @@ func TestUpgrade(t *testing.T) {
 	if *old == "" {
 		t.Skip("-old is not set: run make upgrade")
 	}
-	breakAll(t, Options{Old: *old})
+	runFaults(t, Options{Old: *old})
 }
 
-// worthALook is a pause that is no violation but long enough to keep the logs, if -keep is
+// longGap is a pause that is no violation but long enough to keep the logs, if -keep is
 // set: faults may coincide, and the machine may be slow.
-const worthALook = 30 * time.Second
+const longGap = 30 * time.Second
 
 // left are the parts that no run had. TestMain prints them at the end, where a long output
 // does not hide them.
 var left []string
 
-// asked are the parts that the flags request and this machine permits.
-var asked = sync.OnceValue(func() *parts {
+// requestedParts are the parts that the flags request and this machine permits.
+var requestedParts = sync.OnceValue(func() *parts {
 	p := newParts(*namespaces, *clock)
 	p.try()
 	left = p.left()
 	return p
 })
 
-func breakAll(t *testing.T, o Options) {
+func runFaults(t *testing.T, o Options) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	duration := asked().share(time.Duration(*minutes * float64(time.Minute)).Round(time.Second))
+	duration := requestedParts().share(time.Duration(*minutes * float64(time.Minute)).Round(time.Second))
 	t.Logf("to repeat this run: -seed=%d -minutes=%g", *seed, *minutes)
 	dir, err := os.MkdirTemp(*keep, "chaos-")
 	if err != nil {
@@ -75,7 +75,7 @@ func breakAll(t *testing.T, o Options) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
 	defer cancel()
-	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, asked().clock.played(), t.Logf
+	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, requestedParts().clock.played(), t.Logf
 	report, err := Run(ctx, o)
 	if err != nil {
 		t.Errorf("run failed: %v", err)
@@ -86,7 +86,7 @@ func breakAll(t *testing.T, o Options) {
 			t.Error(violation)
 		}
 	}
-	long := *keep != "" && report != nil && report.Gap > worthALook
+	long := *keep != "" && report != nil && report.Gap > longGap
 	if !t.Failed() && !long {
 		os.RemoveAll(dir) // best effort
 		return

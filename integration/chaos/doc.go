@@ -18,7 +18,7 @@
 //   - the worker processes on the hosts match the records, and none was started twice;
 //   - once the faults are over, everything comes to rest;
 //   - a leader that is killed without other faults is replaced by fast failover, and
-//     callers do not wait for its TTL (see takeover.go);
+//     callers do not wait for its TTL (see failover.go);
 //   - the run had enough of everything: each verb was answered, the answers were checked,
 //     workers ran, streams delivered events, and faults had victims (see floor.go).
 //

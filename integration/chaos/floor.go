@@ -18,9 +18,9 @@ const (
 	// longRun is the duration from which a run plays every kind of fault of its schedule
 	// several times.
 	longRun = 5 * time.Minute
-	// longParted is the duration of etcd partitions, in all faults together, from which
+	// longPartition is the duration of etcd partitions, in all faults together, from which
 	// acknowledged changes are required in it.
-	longParted = 30 * time.Second
+	longPartition = 30 * time.Second
 )
 
 // floors returns why a run proves nothing: without answers and without workers, no rule is
@@ -41,13 +41,13 @@ func (r *Report) floors() []string {
 		short("a call took %v, its deadline is %v: %s", r.Longest.Round(time.Millisecond), deadline, r.LongestCall)
 	}
 	for _, service := range services {
-		if waits := r.Takeovers[service]; len(waits) >= tries && slices.Min(waits) >= swift {
+		if waits := r.Failovers[service]; len(waits) >= attempts && slices.Min(waits) >= fastFailover {
 			short("no leader of %s that was killed alone was replaced before its TTL of %v: callers waited %v",
 				service, ttl, rounded(waits))
 		}
 	}
 	if 100*r.Open > r.Keys {
-		short("%d of %d keys took more than %v to check", r.Open, r.Keys, judging)
+		short("%d of %d keys took more than %v to check", r.Open, r.Keys, checkTimeout)
 	}
 	for _, service := range services {
 		if r.Terms[service] == 0 {
@@ -69,16 +69,16 @@ func (r *Report) floors() []string {
 			short("no %s", c.what)
 		}
 	}
-	if r.Parted >= longParted && r.PartedAcks == 0 {
+	if r.Partitioned >= longPartition && r.PartitionAcks == 0 {
 		short("nothing was acknowledged in the %v in which one etcd member was partitioned, although two of three suffice",
-			r.Parted)
+			r.Partitioned)
 	}
-	return append(found, r.unbroken()...)
+	return append(found, r.notInjected()...)
 }
 
-// unbroken returns the kinds of faults that were planned and never happened, each with the
+// notInjected returns the kinds of faults that were planned and never happened, each with the
 // reason. A short run must have at least one fault.
-func (r *Report) unbroken() []string {
+func (r *Report) notInjected() []string {
 	applied, skipped := map[Kind]bool{}, map[Kind][]string{}
 	for _, f := range r.Faults {
 		if f.Skipped == "" {

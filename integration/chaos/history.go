@@ -14,8 +14,8 @@ import (
 	"berth.dev/client"
 )
 
-// judging bounds the check of one key's calls. Most checks take less than a millisecond.
-const judging = 30 * time.Second
+// checkTimeout bounds the check of one key's calls. Most checks take less than a millisecond.
+const checkTimeout = 30 * time.Second
 
 // verb is the kind of a client's call.
 type verb string
@@ -26,16 +26,16 @@ const (
 	get    verb = "get"
 )
 
-// ask is one call about one key.
-type ask struct {
+// request is one call about one key.
+type request struct {
 	key  client.Key
 	verb verb
 	// shape distinguishes bodies of different requests.
 	shape string
 }
 
-// told is the outcome of a call. Known is false if the outcome is unknown.
-type told struct {
+// outcome is the outcome of a call. Known is false if the outcome is unknown.
+type outcome struct {
 	known bool
 	// version and state are those of the answer; 0 for NOT_FOUND.
 	version version
@@ -46,9 +46,9 @@ type told struct {
 	cancelled int
 }
 
-func (a ask) String() string { return fmt.Sprintf("%s %s %s", a.verb, a.key, a.shape) }
+func (a request) String() string { return fmt.Sprintf("%s %s %s", a.verb, a.key, a.shape) }
 
-func (t told) String() string {
+func (t outcome) String() string {
 	if !t.known {
 		return "unknown"
 	}
@@ -65,11 +65,11 @@ type history struct {
 	acks  []time.Duration // of calls that changed something
 	// longest is the duration of the slowest call.
 	longest time.Duration
-	slowest ask
+	slowest request
 }
 
 // record records one call. Each client has a different number.
-func (h *history) record(who int, a ask, call func() told) told {
+func (h *history) record(who int, a request, call func() outcome) outcome {
 	begun := time.Since(h.begun)
 	t := call()
 	ended := time.Since(h.begun)
@@ -96,9 +96,9 @@ func (h *history) counts() (n, unknown map[verb]int) {
 	defer h.mu.Unlock()
 	n, unknown = map[verb]int{}, map[verb]int{}
 	for _, op := range h.calls {
-		n[op.Input.(ask).verb]++
-		if !op.Output.(told).known {
-			unknown[op.Input.(ask).verb]++
+		n[op.Input.(request).verb]++
+		if !op.Output.(outcome).known {
+			unknown[op.Input.(request).verb]++
 		}
 	}
 	return n, unknown
@@ -130,19 +130,19 @@ func (h *history) gap() (longest, from time.Duration) {
 	return longest, from
 }
 
-// judge returns the keys whose history is not linearizable, each with its calls, the number
+// check returns the keys whose history is not linearizable, each with its calls, the number
 // of keys, and the number of keys whose check took too long, which proves nothing.
-func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) (found []string, keys, open int) {
+func (h *history) check(chosen func(client.Key) bool, model porcupine.Model) (found []string, keys, open int) {
 	h.mu.Lock()
 	byKey := map[client.Key][]porcupine.Operation{}
 	for _, op := range h.calls {
-		if key := op.Input.(ask).key; chosen(key) {
+		if key := op.Input.(request).key; chosen(key) {
 			byKey[key] = append(byKey[key], op)
 		}
 	}
 	h.mu.Unlock()
 	for key, calls := range byKey {
-		switch porcupine.CheckOperationsTimeout(model, calls, judging) {
+		switch porcupine.CheckOperationsTimeout(model, calls, checkTimeout) {
 		case porcupine.Illegal:
 			found = append(found, fmt.Sprintf("the answers about %s are not linearizable:\n%s", key, transcript(calls)))
 		case porcupine.Unknown:

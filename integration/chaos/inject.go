@@ -99,8 +99,8 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 		if err := i.fleet.MoveEtcdLeader(ctx, to); err != nil {
 			a.Skipped = err.Error() // etcd has no leader to move, or the member is down
 		}
-	case CutMember, CutMemberThere, CutMemberBack:
-		i.part(ctx, a)
+	case CutMember, CutMemberSend, CutMemberReceive:
+		i.partition(ctx, a)
 	case Compact:
 		if _, err := i.etcd.Client().Compact(ctx, i.audited()); err != nil {
 			a.Skipped = err.Error()

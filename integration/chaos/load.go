@@ -82,7 +82,7 @@ func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand)
 		if round%rounds == 0 && generation > 1 {
 			// One of the clients cancels the shared jobs.
 			for _, job := range []string{jobWaiting, jobRunning} {
-				l.ask(c, who, ask{key: shared(job, who%slots, generation-2), verb: cancel}, nil)
+				l.call(c, who, request{key: shared(job, who%slots, generation-2), verb: cancel}, nil)
 			}
 		}
 		switch n := r.IntN(10); {
@@ -93,12 +93,12 @@ func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand)
 		case len(own) < held || n == 7:
 			key := client.Key{Job: hostJob(who), Stage: fmt.Sprintf("s%d", round), Name: "main"}
 			own = append(own, key)
-			l.ask(c, who, ask{key: key, verb: upsert, shape: "first"}, l.hostBatch(key, r))
+			l.call(c, who, request{key: key, verb: upsert, shape: "first"}, l.hostBatch(key, r))
 		case n == 8:
 			l.any(c, who, own[r.IntN(len(own))], r, l.hostBatch)
 		}
 		for len(own) > held {
-			l.ask(c, who, ask{key: own[0], verb: cancel}, nil)
+			l.call(c, who, request{key: own[0], verb: cancel}, nil)
 			own = own[1:]
 		}
 		<-time.After(between(r, 0, pause)) // clients pause between calls
@@ -115,11 +115,11 @@ func (l *load) any(c *client.Client, who int, key client.Key, r *rand.Rand,
 	switch n := r.IntN(10); {
 	case n < 5:
 		body := batch(key, r)
-		l.ask(c, who, ask{key: key, verb: upsert, shape: shapeOf(body)}, body)
+		l.call(c, who, request{key: key, verb: upsert, shape: shapeOf(body)}, body)
 	case n < 7:
-		l.ask(c, who, ask{key: key, verb: cancel}, nil)
+		l.call(c, who, request{key: key, verb: cancel}, nil)
 	default:
-		l.ask(c, who, ask{key: key, verb: get}, nil)
+		l.call(c, who, request{key: key, verb: get}, nil)
 	}
 }
 
@@ -127,13 +127,13 @@ func shapeOf(r *berthv1.Reservation) string {
 	return fmt.Sprintf("%d×%s", r.GetCount(), r.GetTask().GetPayload())
 }
 
-// ask makes one call and records it.
-func (l *load) ask(c *client.Client, who int, a ask, body *berthv1.Reservation) {
-	l.history.record(who, a, func() told {
+// call makes one call and records it.
+func (l *load) call(c *client.Client, who int, a request, body *berthv1.Reservation) {
+	l.history.record(who, a, func() outcome {
 		ctx, stop := context.WithTimeout(context.Background(), deadline)
 		defer stop()
 		var r *berthv1.Reservation
-		var t told
+		var t outcome
 		var err error
 		switch a.verb {
 		case upsert:
@@ -147,12 +147,12 @@ func (l *load) ask(c *client.Client, who int, a ask, body *berthv1.Reservation) 
 		switch {
 		case err == nil:
 		case f.Kind == fault.NotFound && a.verb == get:
-			return told{known: true}
+			return outcome{known: true}
 		default:
 			if f.Kind != fault.Unavailable {
-				l.surprise("%v: %v", a, err)
+				l.addUnexpected("%v: %v", a, err)
 			}
-			return told{}
+			return outcome{}
 		}
 		t.known, t.version, t.state, t.change = true, versionOf(r.GetUid()), r.GetState(), r.GetChange()
 		t.part = r.GetParent() != ""
@@ -165,7 +165,7 @@ func (l *load) ask(c *client.Client, who int, a ask, body *berthv1.Reservation) 
 	})
 }
 
-func (l *load) surprise(format string, args ...any) {
+func (l *load) addUnexpected(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))

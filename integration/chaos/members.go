@@ -12,13 +12,15 @@ import (
 // The kinds of faults between the members of etcd. The services reach all members
 // meanwhile, including the one that is cut off: it answers, but its data is old.
 const (
-	CutMember      Kind = "cut-member"       // a member and the others, in both directions
-	CutMemberThere Kind = "cut-member-there" // from a member to the others
-	CutMemberBack  Kind = "cut-member-back"  // from the others to a member
+	CutMember        Kind = "cut-member"         // a member and the others, in both directions
+	CutMemberSend    Kind = "cut-member-send"    // from a member to the others
+	CutMemberReceive Kind = "cut-member-receive" // from the others to a member
 )
 
-// parted reports whether a fault cuts a member of etcd from the others.
-func (k Kind) parted() bool { return k == CutMember || k == CutMemberThere || k == CutMemberBack }
+// partitioned reports whether a fault cuts a member of etcd from the others.
+func (k Kind) partitioned() bool {
+	return k == CutMember || k == CutMemberSend || k == CutMemberReceive
+}
 
 // memberFault cuts a member of etcd from the others, mostly the leader: it continues as
 // leader until it notices, while the others elect another. The longest fault outlasts the
@@ -30,19 +32,19 @@ func memberFault(r *rand.Rand, shape Shape) Fault {
 	}
 	switch n := r.IntN(4); {
 	case n == 0 || !shape.Hosts:
-		// A proxy does not know which member dials, so that only this direction is
+		// A proxy does not know which member dials, so only this direction is
 		// possible.
-		f.Kind, f.Condition = CutMemberThere, wiring.Condition{There: true}
+		f.Kind, f.Condition = CutMemberSend, wiring.Condition{There: true}
 	case n == 1:
-		f.Kind, f.Condition = CutMemberBack, wiring.Condition{Back: true}
+		f.Kind, f.Condition = CutMemberReceive, wiring.Condition{Back: true}
 	default:
 		f.Kind, f.Condition = CutMember, wiring.Condition{There: true, Back: true}
 	}
 	return f
 }
 
-// part cuts a member of etcd from the others and connects it again.
-func (i *injector) part(ctx context.Context, a *Applied) {
+// partition cuts a member of etcd from the others and connects it again.
+func (i *injector) partition(ctx context.Context, a *Applied) {
 	p, err := i.claim(ctx, a.Target)
 	if err != nil {
 		a.Skipped = err.Error()
@@ -50,19 +52,19 @@ func (i *injector) part(ctx context.Context, a *Applied) {
 	}
 	defer i.release(p)
 	a.Victim = p.Name
-	if i.parted(p.Name, a.Condition) == 0 {
+	if i.setMemberLinks(p.Name, a.Condition) == 0 {
 		a.Skipped = "unknown link"
 		return
 	}
 	<-time.After(a.For)
-	i.parted(p.Name, wiring.Condition{})
+	i.setMemberLinks(p.Name, wiring.Condition{})
 }
 
-// parted changes the condition of the links between a member of etcd and the others, from
+// setMemberLinks changes the condition of the links between a member of etcd and the others, from
 // the member's point of view, and returns their number. Connections through a proxy are
 // those that the others dialled. Members send on connections that the receiver dialled, so
 // that what the member sends is Back on them.
-func (i *injector) parted(member string, c wiring.Condition) int {
+func (i *injector) setMemberLinks(member string, c wiring.Condition) int {
 	return i.links.Set(func(from, to string) bool {
 		return from == member && to != member && strings.HasPrefix(to, "etcd-")
 	}, c) + i.links.Set(func(from, to string) bool {

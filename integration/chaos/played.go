@@ -15,8 +15,8 @@ type part struct {
 	// without are the faults that are left out with it.
 	without string
 	// permitted tries the part and returns why it is not permitted.
-	permitted      func() error
-	asked, refused bool
+	permitted               func() error
+	requestedParts, refused bool
 }
 
 // parts are all parts, in the order in which they are reported.
@@ -26,11 +26,11 @@ func newParts(namespaces, clock bool) *parts {
 	return &parts{
 		namespaces: part{
 			name: "namespaces", flag: "-namespaces", without: "cable cuts and blackhole routes",
-			permitted: namespacesPermitted, asked: namespaces,
+			permitted: namespacesPermitted, requestedParts: namespaces,
 		},
 		clock: part{
 			name: "clock", flag: "CHAOS_CLOCK=1, -clock", without: "steps of the clock",
-			permitted: clockPermitted, asked: clock,
+			permitted: clockPermitted, requestedParts: clock,
 		},
 	}
 }
@@ -39,11 +39,11 @@ func newParts(namespaces, clock bool) *parts {
 // trial changes the machine.
 func (p *parts) try() {
 	for _, part := range []*part{&p.namespaces, &p.clock} {
-		part.refused = part.asked && part.permitted() != nil
+		part.refused = part.requestedParts && part.permitted() != nil
 	}
 }
 
-func (p part) played() bool { return p.asked && !p.refused }
+func (p part) played() bool { return p.requestedParts && !p.refused }
 
 // share returns the duration of each run: half of the whole if there are two.
 func (p *parts) share(whole time.Duration) time.Duration {
@@ -60,7 +60,7 @@ func (p *parts) left() []string {
 		switch {
 		case part.refused:
 			lines = append(lines, fmt.Sprintf("%s: not permitted on this machine: no %s", part.name, part.without))
-		case !part.asked:
+		case !part.requestedParts:
 			lines = append(lines, fmt.Sprintf("%s: not requested (%s): no %s", part.name, part.flag, part.without))
 		}
 	}

@@ -39,11 +39,11 @@ const unseen = -1
 var waitingModel = porcupine.Model{
 	Init: func() any { return waiting{} },
 	Step: func(state, input, output any) (bool, any) {
-		return state.(waiting).step(input.(ask), output.(told))
+		return state.(waiting).step(input.(request), output.(outcome))
 	},
 }
 
-func (w waiting) step(a ask, t told) (bool, any) {
+func (w waiting) step(a request, t outcome) (bool, any) {
 	switch a.verb {
 	case upsert:
 		change := berthv1.UpsertReservationRequest_CREATED
@@ -104,11 +104,11 @@ type running struct {
 var runningModel = porcupine.Model{
 	Init: func() any { return running{} },
 	Step: func(state, input, output any) (bool, any) {
-		return state.(running).step(input.(ask), output.(told))
+		return state.(running).step(input.(request), output.(outcome))
 	},
 }
 
-func (r running) step(a ask, t told) (bool, any) {
+func (r running) step(a request, t outcome) (bool, any) {
 	switch a.verb {
 	case upsert:
 		if !t.known {
@@ -135,7 +135,7 @@ func (r running) step(a ask, t told) (bool, any) {
 }
 
 // seen updates the state with an answer about a requested version.
-func (r running) seen(t told) running {
+func (r running) seen(t outcome) running {
 	if !t.part {
 		r.newest = max(r.newest, t.version)
 	}

@@ -29,13 +29,13 @@ type Report struct {
 	// Gap is the longest time without an acknowledged change, which began at GapAt, and
 	// GrantGap the longest time without a grant.
 	Gap, GapAt, GrantGap time.Duration
-	// Takeovers are how long a batch waited for its executor when the leader of a service
+	// Failovers are how long a batch waited for its executor when the leader of a service
 	// was killed without other faults, by service.
-	Takeovers map[string][]time.Duration
-	// Parted is how long a member of etcd was cut from the others, PartedAcks the number of
+	Failovers map[string][]time.Duration
+	// Partitioned is how long a member of etcd was cut from the others, PartedAcks the number of
 	// changes that were acknowledged meanwhile.
-	Parted     time.Duration
-	PartedAcks int
+	Partitioned   time.Duration
+	PartitionAcks int
 	// Rest is the time until everything was at rest.
 	Rest time.Duration
 	// Keys is the number of keys that were checked, Open how many of them took too long.
@@ -44,17 +44,17 @@ type Report struct {
 	Violations []string
 }
 
-func (r *Report) wrong(format string, args ...any) {
+func (r *Report) addViolation(format string, args ...any) {
 	r.Violations = append(r.Violations, fmt.Sprintf(format, args...))
 }
 
-func (r *Report) judged(found []string, keys, open int) {
-	r.wrongs(found)
+func (r *Report) addCheck(found []string, keys, open int) {
+	r.addViolations(found)
 	r.Keys += keys
 	r.Open += open
 }
 
-func (r *Report) wrongs(found []string) { r.Violations = append(r.Violations, found...) }
+func (r *Report) addViolations(found []string) { r.Violations = append(r.Violations, found...) }
 
 // String returns the report without the violations.
 func (r *Report) String() string {
@@ -76,7 +76,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "  calls       %d upserts, %d cancels and %d gets, of which %d, %d and %d had no definite answer within %v; the longest took %v\n",
 		r.Calls[upsert], r.Calls[cancel], r.Calls[get], r.Unknown[upsert], r.Unknown[cancel], r.Unknown[get], deadline,
 		r.Longest.Round(time.Millisecond))
-	fmt.Fprintf(&b, "  judged      %d keys, %d left open after %v each\n", r.Keys, r.Open, judging)
+	fmt.Fprintf(&b, "  checked     %d keys, %d left open after %v each\n", r.Keys, r.Open, checkTimeout)
 	fmt.Fprintf(&b, "  etcd        %d revisions, %d versions, %d leases, %d workers ran, %d events, %d streamed\n",
 		r.Audited.Revision, r.Audited.Reservations, r.Audited.LeasesGranted, r.Audited.WorkersRunning, r.Events, r.Streamed)
 	fmt.Fprintf(&b, "  processes   %d workers, each started once\n", r.Started)
@@ -85,17 +85,17 @@ func (r *Report) String() string {
 	if done[StepClock] == 0 { // the times of grants depend on clocks
 		fmt.Fprintf(&b, "%v without a grant, ", r.GrantGap.Round(time.Millisecond))
 	}
-	fmt.Fprintf(&b, "%v until all was at rest\n", r.Rest.Round(time.Millisecond))
-	if len(r.Takeovers) > 0 {
+	fmt.Fprintf(&b, "%v until nothing was in flight\n", r.Rest.Round(time.Millisecond))
+	if len(r.Failovers) > 0 {
 		var waits []string
 		for _, service := range services {
-			waits = append(waits, fmt.Sprintf("%s %v", service, rounded(r.Takeovers[service])))
+			waits = append(waits, fmt.Sprintf("%s %v", service, rounded(r.Failovers[service])))
 		}
-		fmt.Fprintf(&b, "  alone       %s until a batch had its executor, the leader killed with nothing else\n",
+		fmt.Fprintf(&b, "  failover    %s until a batch had its executor after only the leader was killed\n",
 			strings.Join(waits, ", "))
 	}
-	fmt.Fprintf(&b, "  members     %d changes were acknowledged in the %v in which etcd was parted\n", r.PartedAcks,
-		r.Parted.Round(time.Millisecond))
+	fmt.Fprintf(&b, "  members     %d changes were acknowledged in the %v in which etcd was partitioned\n", r.PartitionAcks,
+		r.Partitioned.Round(time.Millisecond))
 	fmt.Fprintf(&b, "  violations  %d", len(r.Violations))
 	return b.String()
 }

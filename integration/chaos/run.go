@@ -145,10 +145,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r.report.Faults = injector.faults()
 	if err != nil {
 		// A process that does not start again is a violation.
-		r.report.wrong("no recovery after a fault: %v", err)
+		r.report.addViolation("no recovery after a fault: %v", err)
 		return r.report, nil
 	}
-	r.judge(ctx)
+	r.check(ctx)
 	return r.report, nil
 }
 

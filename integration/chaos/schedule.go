@@ -22,8 +22,8 @@ const (
 	Terminate Kind = "terminate" // SIGTERM, and a restart at the end
 	Freeze    Kind = "freeze"    // SIGSTOP, and SIGCONT at the end
 	Cut       Kind = "cut"       // both directions
-	CutThere  Kind = "cut-there" // the direction to the target
-	CutBack   Kind = "cut-back"  // the direction from the target
+	CutTo     Kind = "cut-to"    // the direction to the target
+	CutFrom   Kind = "cut-from"  // the direction from the target
 	Isolate   Kind = "isolate"   // all links of a process
 	Refuse    Kind = "refuse"    // connections are refused and reset, as by a firewall
 	Slow      Kind = "slow"
@@ -190,9 +190,9 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 func condition(r *rand.Rand, f Fault) Fault {
 	switch r.IntN(7) {
 	case 0:
-		f.Kind, f.Condition = CutThere, wiring.Condition{There: true}
+		f.Kind, f.Condition = CutTo, wiring.Condition{There: true}
 	case 1:
-		f.Kind, f.Condition = CutBack, wiring.Condition{Back: true}
+		f.Kind, f.Condition = CutFrom, wiring.Condition{Back: true}
 	case 2:
 		f.Kind, f.Condition = Slow, wiring.Condition{Delay: between(r, 5*time.Millisecond, 300*time.Millisecond)}
 	case 3:

@@ -34,7 +34,7 @@ func TestScheduleHasEveryKind(t *testing.T) {
 			t.Errorf("%v is out of order or too late", f)
 		}
 		last = f.At
-		about := strings.HasPrefix(f.Target, "etcd") && (f.Kind == Kill || f.Kind == Freeze || f.Kind.parted())
+		about := strings.HasPrefix(f.Target, "etcd") && (f.Kind == Kill || f.Kind == Freeze || f.Kind.partitioned())
 		if about && f.At < etcdQuiet {
 			t.Errorf("%v leaves etcd without a quorum", f)
 		}
@@ -47,8 +47,8 @@ func TestScheduleHasEveryKind(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Refuse, Slow, Lossy, CutMember,
-		CutMemberThere, CutMemberBack, MoveEtcd, Compact, Rolling, StepClock} {
+	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutTo, CutFrom, Isolate, Refuse, Slow, Lossy, CutMember,
+		CutMemberSend, CutMemberReceive, MoveEtcd, Compact, Rolling, StepClock} {
 		if done[kind] == 0 {
 			t.Errorf("%v: never", kind)
 		}

@@ -22,10 +22,10 @@ import (
 type reader struct {
 	job string
 
-	mu    sync.Mutex
-	seen  []string // cursors, in the order of the stream
-	wrong []string
-	moved chan struct{} // closed and replaced at every event
+	mu         sync.Mutex
+	seen       []string // cursors, in the order of the stream
+	violations []string
+	moved      chan struct{} // closed and replaced at every event
 }
 
 func newReader(job string) *reader { return &reader{job: job, moved: make(chan struct{})} }
@@ -40,7 +40,7 @@ func (r *reader) run(ctx context.Context, c *client.Client) {
 				r.take(event.GetCursor(), again)
 			case f.Reason == fault.ReasonEventsCompacted:
 			default:
-				r.note("the stream of %s ended with %v", r.job, err)
+				r.addViolation("the stream of %s ended with %v", r.job, err)
 				return
 			}
 		}
@@ -56,7 +56,7 @@ func (r *reader) take(cursor string, again bool) {
 		if _, found := slices.BinarySearchFunc(r.seen, cursor, compareCursors); again && found {
 			return
 		}
-		r.wrong = append(r.wrong, fmt.Sprintf("the stream of %s delivered %s after %s", r.job, cursor, r.seen[n-1]))
+		r.violations = append(r.violations, fmt.Sprintf("the stream of %s delivered %s after %s", r.job, cursor, r.seen[n-1]))
 		return
 	}
 	r.seen = append(r.seen, cursor)
@@ -64,18 +64,18 @@ func (r *reader) take(cursor string, again bool) {
 	r.moved = make(chan struct{})
 }
 
-func (r *reader) note(format string, args ...any) {
+func (r *reader) addViolation(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 }
 
-// judge waits until the stream has reached the end of etcd's events, and returns how it
+// check waits until the stream has reached the end of etcd's events, and returns how it
 // differs from etcd.
-func (r *reader) judge(ctx context.Context, held []string) []string {
+func (r *reader) check(ctx context.Context, stored []string) []string {
 	for {
 		r.mu.Lock()
-		behind, moved := len(held) > 0 && (len(r.seen) == 0 || compareCursors(r.seen[len(r.seen)-1], held[len(held)-1]) < 0),
+		behind, moved := len(stored) > 0 && (len(r.seen) == 0 || compareCursors(r.seen[len(r.seen)-1], stored[len(stored)-1]) < 0),
 			r.moved
 		r.mu.Unlock()
 		if !behind {
@@ -90,13 +90,13 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := slices.Clone(r.wrong)
+	found := slices.Clone(r.violations)
 	seen := map[string]bool{}
 	for _, cursor := range r.seen {
 		seen[cursor] = true
 	}
 	var missing []string
-	for _, cursor := range held {
+	for _, cursor := range stored {
 		if !seen[cursor] {
 			missing = append(missing, cursor)
 		}
@@ -104,19 +104,19 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 	}
 	if len(missing) > 0 {
 		found = append(found, fmt.Sprintf("the stream of %s missed %d of %d events, the first %s", r.job, len(missing),
-			len(held), missing[0]))
+			len(stored), missing[0]))
 	}
 	for cursor := range seen {
 		// The stream continued while etcd was read.
-		if len(held) > 0 && compareCursors(cursor, held[len(held)-1]) < 0 {
+		if len(stored) > 0 && compareCursors(cursor, stored[len(stored)-1]) < 0 {
 			found = append(found, fmt.Sprintf("the stream of %s delivered %s, which is not in etcd", r.job, cursor))
 		}
 	}
 	return found
 }
 
-// given returns the number of events of the stream.
-func (r *reader) given() int {
+// delivered returns the number of events of the stream.
+func (r *reader) delivered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.seen)
@@ -131,29 +131,29 @@ type events struct {
 	leased []time.Time
 }
 
-func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) {
-	held := events{queued: map[string]bool{}, requeued: map[string]bool{}}
+func storedEvents(ctx context.Context, s store.Store, job string) (events, error) {
+	stored := events{queued: map[string]bool{}, requeued: map[string]bool{}}
 	kvs, _, err := store.Range(ctx, s, space.JobEvents(job))
 	if err != nil {
-		return held, err
+		return stored, err
 	}
 	for _, kv := range kvs {
 		var event berthv1.Event
 		if err := proto.Unmarshal(kv.Value, &event); err != nil {
-			return held, fmt.Errorf("undecodable event %s: %w", kv.Key, err)
+			return stored, fmt.Errorf("undecodable event %s: %w", kv.Key, err)
 		}
-		held.cursors = append(held.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
+		stored.cursors = append(stored.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
 		switch event.GetKind() {
 		case berthv1.Event_RESERVATION_QUEUED:
-			held.queued[event.GetUid()] = true
+			stored.queued[event.GetUid()] = true
 		case berthv1.Event_RESERVATION_REQUEUED:
-			held.requeued[event.GetUid()] = true
+			stored.requeued[event.GetUid()] = true
 		case berthv1.Event_RESERVATION_LEASED:
-			held.leased = append(held.leased, event.GetTime().AsTime())
+			stored.leased = append(stored.leased, event.GetTime().AsTime())
 		}
 	}
-	slices.SortFunc(held.cursors, compareCursors)
-	return held, nil
+	slices.SortFunc(stored.cursors, compareCursors)
+	return stored, nil
 }
 
 func compareCursors(a, b string) int {

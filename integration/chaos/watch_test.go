@@ -12,9 +12,9 @@ func TestStreamViolations(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
-		name  string
-		given []string
-		right bool
+		name      string
+		delivered []string
+		right     bool
 	}{
 		{"whole", held, true},
 		{"the stream has an event that etcd does not have", append(slices.Clone(held), "21-0"), true},
@@ -25,10 +25,10 @@ func TestStreamViolations(t *testing.T) {
 		{"an event was never written", []string{"3-0", "3-1", "4-0", "20-0"}, false},
 	} {
 		r := newReader("job")
-		for _, cursor := range c.given {
+		for _, cursor := range c.delivered {
 			r.take(cursor, false)
 		}
-		if found := r.judge(over, held); (len(found) == 0) != c.right {
+		if found := r.check(over, held); (len(found) == 0) != c.right {
 			t.Errorf("%s: %q", c.name, found)
 		}
 	}
@@ -40,7 +40,7 @@ func TestStreamViolations(t *testing.T) {
 	for _, cursor := range held {
 		r.take(cursor, true)
 	}
-	if found := r.judge(t.Context(), held); len(found) != 0 {
+	if found := r.check(t.Context(), held); len(found) != 0 {
 		t.Errorf("restarted stream: %q", found)
 	}
 }

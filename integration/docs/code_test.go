@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestCodeIsThatOfTheExamples checks that code in a document is part of an example
+// TestCodeMatchesExamples checks that code in a document is part of an example
 // that a test executes.
-func TestCodeIsThatOfTheExamples(t *testing.T) {
+func TestCodeMatchesExamples(t *testing.T) {
 	for _, shown := range []struct {
 		document, language string
 		examples           []string

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// slack multiplies the times that a document promises, because other tests load
+	// margin multiplies the times that a document promises, because other tests load
 	// the machine.
-	slack = 10
+	margin = 10
 	// patience bounds commands without a time in the document. Only a failure takes
 	// this long.
-	patience = time.Minute
-	lookEach = 20 * time.Millisecond
+	patience  = time.Minute
+	pollEvery = 20 * time.Millisecond
 )
 
 // executed are the documents whose commands a reader types in their order.
@@ -38,13 +38,13 @@ var executed = []struct {
 	{"docs/reference/api.md", 10},
 }
 
-// TestCommandsDoWhatTheDocumentsSay executes the commands of each document against
+// TestDocumentedCommands executes the commands of each document against
 // a Berth of its own and compares the answers with those in the document.
-func TestCommandsDoWhatTheDocumentsSay(t *testing.T) {
+func TestDocumentedCommands(t *testing.T) {
 	berth(t) // Build it before any time limit starts.
 	for _, e := range executed {
 		t.Run(e.document, func(t *testing.T) {
-			w := walk{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
+			w := runner{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 			defer w.client.CloseIdleConnections()
 			steps, err := parse(read(t, e.document))
 			if err != nil {
@@ -62,16 +62,16 @@ func TestCommandsDoWhatTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// walk executes the commands of a document, as a reader does.
-type walk struct {
+// runner executes the commands of a document, as a reader does.
+type runner struct {
 	t    *testing.T
 	vars map[string]string
-	// said is the address in the document, real the address that replaces it.
-	said, real string
-	client     *http.Client
+	// printed is the address in the document, real the address that replaces it.
+	printed, real string
+	client        *http.Client
 }
 
-func (w *walk) do(s step) error {
+func (w *runner) do(s step) error {
 	if name, value, ok := assignment(s.command); ok {
 		w.vars[name] = value
 		return nil
@@ -86,7 +86,7 @@ func (w *walk) do(s step) error {
 		if err != nil {
 			return err
 		}
-		call.url = strings.Replace(call.url, w.said, w.real, 1)
+		call.url = strings.Replace(call.url, w.printed, w.real, 1)
 		return w.retry(s, func(ctx context.Context) (answer, missing string, err error) {
 			return w.curl(ctx, s, call)
 		})
@@ -107,16 +107,16 @@ func (w *walk) do(s step) error {
 
 // retry executes a command until its answer is the documented one if the document
 // says "within", and once otherwise.
-func (w *walk) retry(s step, execute func(context.Context) (answer, missing string, err error)) error {
+func (w *runner) retry(s step, execute func(context.Context) (answer, missing string, err error)) error {
 	limit, once := patience, true
 	for _, e := range s.expect {
 		if e.within > 0 {
-			limit, once = slack*e.within, false
+			limit, once = margin*e.within, false
 		}
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
-	tick := time.NewTicker(lookEach)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	missing, answer := "an answer", ""
 	for {
@@ -140,7 +140,7 @@ func (w *walk) retry(s step, execute func(context.Context) (answer, missing stri
 
 // curl makes a call once. It stops reading when the answer has everything that the
 // document expects, because a stream has no end.
-func (w *walk) curl(ctx context.Context, s step, call curl) (answer, missing string, err error) {
+func (w *runner) curl(ctx context.Context, s step, call curl) (answer, missing string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, call.method, call.url, strings.NewReader(call.data))
@@ -185,7 +185,7 @@ func (w *walk) curl(ctx context.Context, s step, call curl) (answer, missing str
 }
 
 // berth executes a command of the command line once, in the root of the repository.
-func (w *walk) berth(ctx context.Context, s step, args []string) (answer, missing string, err error) {
+func (w *runner) berth(ctx context.Context, s step, args []string) (answer, missing string, err error) {
 	program, err := filepath.Abs(berth(w.t))
 	if err != nil {
 		return "", "", err
@@ -206,14 +206,14 @@ func (w *walk) berth(ctx context.Context, s step, args []string) (answer, missin
 
 // dev starts `berth dev` with the documented options on a free port, and waits until
 // it prints its address.
-func (w *walk) dev(args []string) error {
+func (w *runner) dev(args []string) error {
 	for i, arg := range args {
 		if arg == "--listen" && i+1 < len(args) {
-			w.said = args[i+1]
+			w.printed = args[i+1]
 			args[i+1] = "127.0.0.1:0"
 		}
 	}
-	if w.said == "" {
+	if w.printed == "" {
 		return fmt.Errorf("berth dev: --listen is required")
 	}
 	var stderr bytes.Buffer

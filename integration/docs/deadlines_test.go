@@ -9,9 +9,9 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// TestDeadlinesAreTheTable checks that the document has exactly the deadlines of the
+// TestDeadlinesMatchTable checks that the document has exactly the deadlines of the
 // assigner's table.
-func TestDeadlinesAreTheTable(t *testing.T) {
+func TestDeadlinesMatchTable(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, e := range dispatch.Edges {
 		if e.Deadline == 0 {
@@ -29,5 +29,5 @@ func TestDeadlinesAreTheTable(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `[A-Z]+` .*$").FindAllString(section, -1) {
 		listed[row] = true
 	}
-	same(t, "docs/reference/states.md", "deadline", inCode, listed)
+	compareLists(t, "docs/reference/states.md", "deadline", inCode, listed)
 }

@@ -184,8 +184,8 @@ func TestEveryPageIsListed(t *testing.T) {
 	}
 }
 
-// TestEveryDecisionHasItsParts checks the form of the decision records.
-func TestEveryDecisionHasItsParts(t *testing.T) {
+// TestDecisionsHaveAllSections checks the form of the decision records.
+func TestDecisionsHaveAllSections(t *testing.T) {
 	for _, name := range files(t) {
 		if path.Dir(name) != "docs/adr" || path.Base(name) == "README.md" {
 			continue
@@ -200,9 +200,9 @@ func TestEveryDecisionHasItsParts(t *testing.T) {
 	}
 }
 
-// TestNoPathsOfOneMachine checks that no file has a path that exists only on one
+// TestNoLocalPaths checks that no file has a path that exists only on one
 // machine. The words are concatenated so that this file does not contain them.
-func TestNoPathsOfOneMachine(t *testing.T) {
+func TestNoLocalPaths(t *testing.T) {
 	private := regexp.MustCompile(`(^|[\s"'` + "`" + `(=])(/wo` + `rk/|/tmp/w` + `t|\.\./sha` + `red)`)
 	for _, name := range files(t) {
 		text := read(t, name)

@@ -34,7 +34,7 @@ func TestMetricsAreListed(t *testing.T) {
 		t.Fatalf("only %d metrics found in the code", len(inCode))
 	}
 
-	same(t, "docs/reference/metrics.md", "metric", inCode, listedMetrics(t))
+	compareLists(t, "docs/reference/metrics.md", "metric", inCode, listedMetrics(t))
 }
 
 // listedMetrics returns the metrics in docs/reference/metrics.md. The head of a table
@@ -79,11 +79,11 @@ func TestFindingsAreListed(t *testing.T) {
 		"docs/reference/findings.md"), -1) {
 		listed[r[1]] = true
 	}
-	same(t, "docs/reference/findings.md", "finding", inCode, listed)
+	compareLists(t, "docs/reference/findings.md", "finding", inCode, listed)
 }
 
-// same reports the names that only one of the two lists has.
-func same(t *testing.T, document, thing string, inCode, listed map[string]bool) {
+// compareLists reports the names that only one of the two lists has.
+func compareLists(t *testing.T, document, thing string, inCode, listed map[string]bool) {
 	t.Helper()
 	for name := range inCode {
 		if !listed[name] {

@@ -73,7 +73,7 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-func TestOptionsAreThoseOfTheCode(t *testing.T) {
+func TestOptionsMatchCode(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(optionsHead)
 	for _, p := range processes {

@@ -185,10 +185,10 @@ func parseCurl(args []string) (curl, error) {
 // including those that got a value, and the first expectation that it did not find.
 func match(answer string, expect []expectation, vars map[string]string) (_ map[string]string, missing string) {
 	vars = maps.Clone(vars)
-	rest := squeeze(answer)
+	rest := collapseSpace(answer)
 	for _, e := range expect {
 		pattern, names := "", []string(nil)
-		text := squeeze(e.text)
+		text := collapseSpace(e.text)
 		for {
 			at := variable.FindStringSubmatchIndex(text)
 			if at == nil {
@@ -216,9 +216,9 @@ func match(answer string, expect []expectation, vars map[string]string) (_ map[s
 	return vars, ""
 }
 
-// squeeze removes the spaces outside of JSON strings, because protojson does not
+// collapseSpace removes the spaces outside of JSON strings, because protojson does not
 // define where it writes spaces.
-func squeeze(text string) string {
+func collapseSpace(text string) string {
 	var b strings.Builder
 	inside := false
 	for i := 0; i < len(text); i++ {
@@ -238,7 +238,7 @@ func squeeze(text string) string {
 	return b.String()
 }
 
-func TestWordsAreThoseOfAShell(t *testing.T) {
+func TestWordsSplitLikeShell(t *testing.T) {
 	vars := map[string]string{"API": "http://h", "C": "1-2"}
 	for _, c := range []struct{ command, want string }{
 		{`curl $API/x`, `curl|http://h/x`},
@@ -257,9 +257,9 @@ func TestWordsAreThoseOfAShell(t *testing.T) {
 	}
 }
 
-// TestMatchFindsWhatIsMissing checks that match reports an expectation that the answer
+// TestMatchReportsMissing checks that match reports an expectation that the answer
 // does not meet.
-func TestMatchFindsWhatIsMissing(t *testing.T) {
+func TestMatchReportsMissing(t *testing.T) {
 	const answer = `{"uid": "1-1", "state":"ACTIVE","message":"12 needed, 8 \"fit\" now"}`
 	for _, c := range []struct {
 		expect  []string

@@ -39,7 +39,7 @@ func TestWorkersOfAnAgent(t *testing.T) {
 		})
 	}
 	w.quiesce()
-	w.nothingHeld()
+	w.nothingLeased()
 }
 
 // pidOf waits until a worker has written its process ID to a file.
@@ -60,7 +60,7 @@ func pidOf(t *testing.T, file string) int {
 	return pid
 }
 
-func gone(pid int) bool {
+func exited(pid int) bool {
 	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err != nil
 }
@@ -96,7 +96,7 @@ func outlivesAgent(t *testing.T, w *world) {
 	agent := w.fleet.Agent("host")
 	lease := w.presenceOf("host")
 	agent.Kill()
-	if gone(pid) {
+	if exited(pid) {
 		t.Fatal("the worker ended with its agent")
 	}
 	// The executor's host refuses connections, so that it is UNREACHABLE long before its
@@ -167,8 +167,8 @@ func ignoresSIGTERM(t *testing.T, w *world) {
 	if _, err := os.Stat(filepath.Join(dir, "asked")); err != nil {
 		t.Errorf("the worker was killed without SIGTERM: %v", err)
 	}
-	if !gone(pid) || evicted.GetExitCode() != 128+9 {
-		t.Errorf("ended: %v; reported end: %v", gone(pid), evicted)
+	if !exited(pid) || evicted.GetExitCode() != 128+9 {
+		t.Errorf("ended: %v; reported end: %v", exited(pid), evicted)
 	}
 	if r := w.await(r, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 1 {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())

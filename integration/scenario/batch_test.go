@@ -59,7 +59,7 @@ func TestLargeBatches(t *testing.T) {
 		t.Errorf("workers by state: %v", r.GetWorkerCounts())
 	}
 	w.quiesce()
-	w.nothingHeld()
+	w.nothingLeased()
 }
 
 // unchanged fails if a key has changed that requests change. On a slow machine leaders may
@@ -119,8 +119,8 @@ func (w *world) stateOf(uid string) model.State {
 	return model.StateUnset
 }
 
-// nothingHeld checks that no executor is in use and no task is left.
-func (w *world) nothingHeld() {
+// nothingLeased checks that no executor is in use and no task is left.
+func (w *world) nothingLeased() {
 	w.Helper()
 	until(w.T, func() string {
 		if leases, tasks := records[*model.LeaseChunk](w, model.KindLeaseChunk),

@@ -41,8 +41,8 @@ func startForFaults(t *testing.T, config fleet.Config) *world {
 	return w
 }
 
-// works checks that a batch is dispatched and ends.
-func (w *world) works(job string) {
+// checkUsable checks that a batch is dispatched and ends.
+func (w *world) checkUsable(job string) {
 	w.Helper()
 	r := &berthv1.Reservation{Job: job, Stage: "s", Count: 4}
 	w.upsert(r)
@@ -107,7 +107,7 @@ func TestFaultNoQuorum(t *testing.T) {
 func TestFaultNoSpace(t *testing.T) {
 	const quota = 16 << 20
 	w := startForFaults(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
-	w.works("before")
+	w.checkUsable("before")
 	terms := w.terms()
 	// Another client fills etcd.
 	ballast := []byte(strings.Repeat("x", 1<<20))
@@ -135,7 +135,7 @@ func TestFaultNoSpace(t *testing.T) {
 		}
 	}
 	w.awaitReady(10)
-	w.nothingHeld()
+	w.nothingLeased()
 	if out, ok := w.doctor("--etcd-endpoints", w.fleet.Etcd()[0]); ok || !strings.Contains(out, "FAIL  etcd alarms") {
 		t.Errorf("doctor:\n%s", out)
 	}
@@ -159,7 +159,7 @@ func TestFaultNoSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.works("after")
+	w.checkUsable("after")
 	if now := w.terms(); fmt.Sprint(now) != fmt.Sprint(terms) {
 		t.Errorf("the terms changed from %v to %v", terms, now)
 	}
@@ -175,7 +175,7 @@ func TestFaultCompactionDuringFreeze(t *testing.T) {
 		sleeper := w.other(service, leader)
 		w.signal(sleeper, syscall.SIGSTOP)
 		for i := range 20 {
-			w.works(fmt.Sprintf("%s-%d", service, i))
+			w.checkUsable(fmt.Sprintf("%s-%d", service, i))
 		}
 		w.restored = w.revision()
 		if _, err := w.store.Client().Compact(w.ctx, w.restored); err != nil {
@@ -184,7 +184,7 @@ func TestFaultCompactionDuringFreeze(t *testing.T) {
 		w.signal(sleeper, syscall.SIGCONT)
 		w.upToDate(service, sleeper.Name)
 		leader.Kill()
-		w.works(service + "-after")
+		w.checkUsable(service + "-after")
 		if next, _ := w.leader(service); next != sleeper {
 			t.Errorf("the leader of %s is %s", service, next.Name)
 		}
@@ -261,7 +261,7 @@ func TestFaultSlow(t *testing.T) {
 	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") },
 		wiring.Condition{Delay: 150 * time.Millisecond})
 	for i := range 2 {
-		w.works(fmt.Sprintf("slow-%d", i))
+		w.checkUsable(fmt.Sprintf("slow-%d", i))
 	}
 	if now := w.terms(); fmt.Sprint(now) != fmt.Sprint(terms) {
 		t.Errorf("the terms changed from %v to %v", terms, now)
@@ -280,7 +280,7 @@ func TestFaultSlowLeader(t *testing.T) {
 		stopped, running = 200 * time.Millisecond, 100 * time.Millisecond
 	)
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
-	w.works("before")
+	w.checkUsable("before")
 	terms := w.terms()
 	leads, err := w.fleet.EtcdLeader(w.ctx)
 	if err != nil {
@@ -317,13 +317,13 @@ func TestFaultSlowLeader(t *testing.T) {
 	case fmt.Sprint(w.terms()) != fmt.Sprint(terms):
 		t.Errorf("the terms changed from %v to %v", terms, w.terms())
 	}
-	w.works("after")
+	w.checkUsable("after")
 	w.quiesce()
 }
 
 // A member of etcd whose messages do not reach the others accepts calls and watches, knows
 // the leader, and answers nothing. Berth keeps working through the others.
-func TestFaultMuteMember(t *testing.T) {
+func TestFaultUnresponsiveMember(t *testing.T) {
 	links := proxy.New()
 	t.Cleanup(links.Close) // after the fleet, which stops through them
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
@@ -334,10 +334,10 @@ func TestFaultMuteMember(t *testing.T) {
 	member := w.fleet.Member((leads + 1) % 3)
 	links.Set(func(from, to string) bool { return from == "peers" && to == member.Name }, wiring.Condition{Back: true})
 	for i := range 20 {
-		w.works(fmt.Sprintf("meanwhile-%d", i))
+		w.checkUsable(fmt.Sprintf("meanwhile-%d", i))
 	}
 	links.Set(func(_, _ string) bool { return true }, wiring.Condition{})
-	w.works("after")
+	w.checkUsable("after")
 	w.quiesce()
 }
 

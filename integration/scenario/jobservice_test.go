@@ -35,13 +35,13 @@ func TestJobService(t *testing.T) {
 	w.awaitReady(4)
 	s := w.startJobService(program, 3)
 
-	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1})
-	s.say("5")
-	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
+	s.awaitSettled(map[int32]int32{0: 1, 1: 1, 2: 1})
+	s.send("5")
+	s.awaitSettled(map[int32]int32{0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
 
 	// A killed worker has failed, and the next number takes its index.
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "1" })
-	s.settles(map[int32]int32{0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
+	s.awaitSettled(map[int32]int32{0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
 
 	// The service and a worker are killed. The next service knows only the current workers,
 	// and requests that worker alone.
@@ -49,7 +49,7 @@ func TestJobService(t *testing.T) {
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "3" })
 	s = w.startJobService(program, 5)
 	want := map[int32]int32{0: 1, 1: 2, 2: 1, 3: 2, 4: 1}
-	workers := s.settles(want)
+	workers := s.awaitSettled(want)
 
 	// A host fails with its workers.
 	host := workers[0].Executor
@@ -60,20 +60,20 @@ func TestJobService(t *testing.T) {
 	}
 	w.fleet.Agent(host).Kill()
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_EXECUTOR"] == host })
-	for index, worker := range s.settles(want) {
+	for index, worker := range s.awaitSettled(want) {
 		if worker.Executor == host {
 			t.Errorf("index %d is on the host that died", index)
 		}
 	}
 
-	s.say("2")
+	s.send("2")
 	maps.DeleteFunc(want, func(index, _ int32) bool { return index >= 2 })
-	s.settles(want)
-	s.say("-1")
+	s.awaitSettled(want)
+	s.send("-1")
 	if err := s.process.Wait(); err != nil {
 		t.Errorf("the job service exited with %v", err)
 	}
-	s.settles(nil)
+	s.awaitSettled(nil)
 	w.quiesce()
 }
 
@@ -120,7 +120,7 @@ func (w *world) startJobService(program string, workers int) *jobService {
 	return s
 }
 
-func (s *jobService) say(line string) {
+func (s *jobService) send(line string) {
 	s.Helper()
 	if _, err := fmt.Fprintln(s.input, line); err != nil {
 		s.Fatal(err)
@@ -152,9 +152,9 @@ func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 	}
 }
 
-// settles waits until exactly these workers, by number of each index, have not ended and
+// awaitSettled waits until exactly these workers, by number of each index, have not ended and
 // run, and returns them.
-func (s *jobService) settles(want map[int32]int32) map[int32]client.Worker {
+func (s *jobService) awaitSettled(want map[int32]int32) map[int32]client.Worker {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()

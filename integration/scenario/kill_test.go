@@ -36,7 +36,7 @@ const (
 
 // While processes are killed at any moment, acknowledged changes are kept, no worker is
 // started twice, and in the end the processes match the records.
-func TestKillsAtAnyMoment(t *testing.T) {
+func TestKillsAtRandomTimes(t *testing.T) {
 	t.Parallel()
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -62,7 +62,7 @@ func TestKillsAtAnyMoment(t *testing.T) {
 	// There are no more requests and no more kills.
 	w.awaitReady(hosts + sims)
 	w.quiesce()
-	l.standing()
+	l.stateOfAll()
 	l.matching()
 	l.startedOnce()
 	for i := range 4 {
@@ -71,7 +71,7 @@ func TestKillsAtAnyMoment(t *testing.T) {
 		}
 	}
 	w.quiesce()
-	w.nothingHeld()
+	w.nothingLeased()
 	l.matching()
 }
 
@@ -209,8 +209,8 @@ func (w *world) task(uid string) string {
 	return b.String()
 }
 
-// standing checks that everything acknowledged ended properly or is queued.
-func (l *load) standing() {
+// stateOfAll checks that everything acknowledged ended properly or is queued.
+func (l *load) stateOfAll() {
 	l.Helper()
 	var counts map[model.State]int
 	until(l.T, func() string {

@@ -23,7 +23,7 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	damaged := w.upsert(&berthv1.Reservation{Job: "damaged", Stage: "s", Count: 2})
 	w.awaitWorkers("damaged", berthv1.Event_WORKER_RUNNING, 2)
 	w.await(damaged, berthv1.Reservation_ACTIVE)
-	w.awaitNoted("damaged")
+	w.awaitRecorded("damaged")
 
 	key := space.Key(model.Ref{
 		Kind: model.KindReservation, ID: damaged.GetUid(),
@@ -63,7 +63,7 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	w.cancel(damaged)
 	w.await(damaged, berthv1.Reservation_CANCELLED)
 	w.quiesce()
-	w.nothingHeld()
+	w.nothingLeased()
 }
 
 // tamper writes a value that no service writes.

@@ -62,7 +62,7 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	moved(leader, other)
 
 	// An etcd lease that was not renewed since then has expired when this one has.
-	w.awaitRunOut("/witness", presenceTTL)
+	w.awaitExpired("/witness", presenceTTL)
 	for _, change := range w.history() {
 		if ref, ok := space.Parse(change.Key); ok && ref.Kind == model.KindLive && change.Deleted {
 			t.Errorf("the presence of %s was deleted at revision %d", ref.ID, change.Mod)
@@ -81,18 +81,18 @@ func TestAllGatewaysDown(t *testing.T) {
 		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 1})
 	}
 	w.awaitReady(3)
-	ran := w.runHere("outage", 3)
+	ran := w.startRunning("outage", 3)
 
 	for i := range 2 {
 		w.fleet.GatewayProcess(i).Kill()
 	}
-	w.awaitRunOut("/outage", 30*time.Second)
+	w.awaitExpired("/outage", 30*time.Second)
 	w.awaitUnreachable("host-")
 	for i := range 2 {
 		w.restart(w.fleet.GatewayProcess(i))
 	}
 	w.awaitReady(3)
-	w.ranOn(ran)
+	w.checkStillRunning(ran)
 	for _, c := range w.history() {
 		if e, ok := decode(w, c, model.KindExecutor).(*model.Executor); ok && e.Lost {
 			t.Errorf("%s became LOST at revision %d", e.ID, c.Mod)
@@ -138,8 +138,8 @@ func (w *world) gauge(p *child.Process, name string) int {
 	return 0
 }
 
-// awaitRunOut puts a key on a lease that is not renewed, and waits until it is deleted.
-func (w *world) awaitRunOut(key string, ttl time.Duration) {
+// awaitExpired puts a key on a lease that is not renewed, and waits until it is deleted.
+func (w *world) awaitExpired(key string, ttl time.Duration) {
 	w.Helper()
 	lease, err := w.store.Grant(w.ctx, ttl)
 	if err == nil {
@@ -174,8 +174,8 @@ type running struct {
 	pids        []int
 }
 
-// runHere starts n workers that run until they are stopped.
-func (w *world) runHere(job string, n int) running {
+// startRunning starts n workers that run until they are stopped.
+func (w *world) startRunning(job string, n int) running {
 	w.Helper()
 	dir := w.TempDir()
 	r := shell(job, "s", n, `echo $$ > "$DIR/$BERTH_WORKER_INDEX"; exec sleep 1000`)
@@ -188,9 +188,9 @@ func (w *world) runHere(job string, n int) running {
 	return ran
 }
 
-// ranOn checks that the workers are still the same processes, and that no record ever had
+// checkStillRunning checks that the workers are still the same processes, and that no record ever had
 // one of them LOST.
-func (w *world) ranOn(ran running) {
+func (w *world) checkStillRunning(ran running) {
 	w.Helper()
 	for i, pid := range ran.pids {
 		if env := environment(pid); env["BERTH_EPOCH"] != fmt.Sprint(ran.reservation.GetEpoch()) ||

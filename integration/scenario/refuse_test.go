@@ -22,14 +22,14 @@ import (
 
 // Wrong requests fail with an error that names the field, the same over REST and gRPC, and
 // change nothing.
-func TestWrongRequests(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 1, 1)
 	w.awaitReady(1)
 	w.await(w.upsert(&berthv1.Reservation{Job: "good", Stage: "s", Count: 1}), berthv1.Reservation_ACTIVE)
 	w.awaitWorkers("good", berthv1.Event_WORKER_RUNNING, 1)
-	w.awaitNoted("good")
+	w.awaitRecorded("good")
 	w.quiesce()
 	before := w.keys(space.Prefix())
 

@@ -60,7 +60,7 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	if w.restored <= written {
 		t.Errorf("restored at revision %d, although revision %d was written", w.restored, written)
 	}
-	w.sameEverywhere()
+	w.checkMembersAgree()
 	if left := w.keys(space.Prefix() + "leaders/"); len(left) > 0 {
 		t.Errorf("leaders after the restore: %v", left)
 	}
@@ -262,8 +262,8 @@ func (w *world) startServices() {
 	}
 }
 
-// sameEverywhere checks that all members of etcd have the same data.
-func (w *world) sameEverywhere() {
+// checkMembersAgree checks that all members of etcd have the same data.
+func (w *world) checkMembersAgree() {
 	w.Helper()
 	var first string
 	for i, endpoint := range w.fleet.Etcd() {

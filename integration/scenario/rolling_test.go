@@ -18,9 +18,9 @@ import (
 const (
 	// longest is the longest valid TTL.
 	longest = time.Minute
-	// sooner bounds a failover and a stop that do not wait for the TTL, also on a slow
+	// fastFailover bounds a failover and a stop that do not wait for the TTL, also on a slow
 	// machine. bench-failover measures how fast they are.
-	sooner = longest / 2
+	fastFailover = longest / 2
 )
 
 // All replicas of all services are restarted one after another while callers send requests:
@@ -54,7 +54,7 @@ func TestRollingRestart(t *testing.T) {
 					}
 					return ""
 				})
-				if took := time.Since(stopped); took > sooner {
+				if took := time.Since(stopped); took > fastFailover {
 					t.Errorf("%s leads %v after %s got SIGTERM", other.Name, took, p.Name)
 				} else {
 					t.Logf("%s leads %v after %s got SIGTERM", other.Name, took.Round(time.Millisecond), p.Name)
@@ -65,7 +65,7 @@ func TestRollingRestart(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatalf("%s did not exit", p.Name)
 			}
-			if took := time.Since(stopped); took > sooner {
+			if took := time.Since(stopped); took > fastFailover {
 				t.Errorf("%s took %v to exit", p.Name, took)
 			}
 			w.restart(p)
@@ -111,7 +111,7 @@ func (w *world) callSteadily(ctx context.Context, job string,
 	slowest, rounds := time.Duration(0), 0
 	for ; ctx.Err() == nil; rounds++ {
 		began := time.Now()
-		calls, cancel := context.WithTimeout(w.ctx, sooner)
+		calls, cancel := context.WithTimeout(w.ctx, fastFailover)
 		err := round(calls, job, fmt.Sprintf("s%d", rounds%4))
 		cancel()
 		if err != nil {

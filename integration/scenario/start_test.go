@@ -231,7 +231,7 @@ func (f *foreground) interrupt(t *testing.T) bool {
 }
 
 // Ctrl-C leaves no process of Berth and no worker.
-func TestCtrlCOfDev(t *testing.T) {
+func TestInterruptDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	dev := startForeground(t, ownBinary(t, dir), "dev", "--agents", "2", "--slots", "4", "--listen", "127.0.0.1:0",
@@ -270,7 +270,7 @@ func TestCtrlCOfDev(t *testing.T) {
 	noneLeft(t, dir)
 }
 
-func TestCtrlCOfTheDemo(t *testing.T) {
+func TestInterruptDemo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	docs := filepath.Join(dir, "docs")

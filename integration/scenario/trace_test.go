@@ -70,7 +70,7 @@ func TestTraceOverLeaderChange(t *testing.T) {
 		linked("reservation assigned", "term", "lead registry"),
 	)...)
 	oneTrace(t, spans)
-	w.eventsAreOf("traced")
+	w.checkEventTrace("traced")
 	w.logsAreOf(next.LogFile())
 }
 
@@ -118,7 +118,7 @@ func TestTraceOfRequeue(t *testing.T) {
 		return ""
 	})...)
 	oneTrace(t, spans)
-	w.eventsAreOf("again")
+	w.checkEventTrace("again")
 }
 
 // Without configuration no span is sent, and events have no trace.
@@ -268,8 +268,8 @@ func oneTrace(t *testing.T, spans []span) {
 	}
 }
 
-// eventsAreOf checks that every event of a job over REST names the trace.
-func (w *world) eventsAreOf(job string) {
+// checkEventTrace checks that every event of a job over REST names the trace.
+func (w *world) checkEventTrace(job string) {
 	w.Helper()
 	web := newWeb(w.T, w.fleet.Gateway())
 	answer := web.open("GET", "/v1/jobs/"+job+"/events", "")

@@ -26,7 +26,7 @@ func (w *world) cli(input string, args ...string) string {
 
 // The output of REST and of the command line for a reservation, queued or running, is a
 // valid request that changes nothing.
-func TestOutputIsUnchangedInput(t *testing.T) {
+func TestOutputAppliesUnchanged(t *testing.T) {
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 2, 1)
 	w.awaitReady(2)
@@ -73,7 +73,7 @@ func TestOutputIsUnchangedInput(t *testing.T) {
 // So is the output for a reservation with a cancelled worker, as long as others have not
 // ended. Once it has ended its worker IDs are used, and berth apply continues with the next
 // item.
-func TestOutputAfterCancelledWorkerIsInput(t *testing.T) {
+func TestOutputAfterCancelAppliesUnchanged(t *testing.T) {
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 3, 1)
 	w.awaitReady(3)

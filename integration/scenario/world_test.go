@@ -334,9 +334,9 @@ func (w *world) awaitWorkers(job string, kind berthv1.Event_Kind, n int) map[int
 	return seen
 }
 
-// awaitNoted waits until the record of a job's only reservation is ACTIVE, which is some
+// awaitRecorded waits until the record of a job's only reservation is ACTIVE, which is some
 // time after its task.
-func (w *world) awaitNoted(job string) {
+func (w *world) awaitRecorded(job string) {
 	w.Helper()
 	w.awaitEvents(job, func(e *berthv1.Event) bool { return e.GetKind() == berthv1.Event_RESERVATION_ASSIGNED })
 }

@@ -12,15 +12,15 @@ import (
 
 // presence is the presence of an executor as the store has reported it.
 type presence struct {
-	there bool
-	// gone is when it was deleted last.
-	gone time.Time
-	lost bool
+	present bool
+	// deletedAt is when it was deleted last.
+	deletedAt time.Time
+	lost      bool
 }
 
-// told processes the latest changes of the store. It checks promises that the records alone
-// do not show: whether what they say about hosts is true.
-func (w *World) told(c store.Change) {
+// observe processes the latest changes of the store. It checks whether the records of hosts
+// are correct, which an audit of the records alone cannot.
+func (w *World) observe(c store.Change) {
 	ref, ok := w.space.Parse(c.Key)
 	if !ok {
 		return
@@ -28,8 +28,8 @@ func (w *World) told(c store.Change) {
 	switch ref.Kind {
 	case model.KindLive:
 		p := w.presence(ref.ID)
-		if p.there = !c.Deleted; c.Deleted {
-			p.gone = w.now
+		if p.present = !c.Deleted; c.Deleted {
+			p.deletedAt = w.now
 		}
 	case model.KindExecutor:
 		if record := w.decode(ref, c); record != nil {
@@ -44,7 +44,7 @@ func (w *World) told(c store.Change) {
 
 func (w *World) presence(id string) *presence {
 	if w.presences[id] == nil {
-		w.presences[id] = &presence{gone: w.now}
+		w.presences[id] = &presence{deletedAt: w.now}
 	}
 	return w.presences[id]
 }
@@ -70,10 +70,10 @@ func (w *World) checkLost(e *model.Executor) {
 	p.lost = e.Lost
 	switch {
 	case !newly:
-	case p.there:
+	case p.present:
 		w.fail("%s is LOST although it is present", e.ID)
-	case w.now.Sub(p.gone) < w.lostAfter:
-		w.fail("%s is LOST after %v, want at least %v", e.ID, w.now.Sub(p.gone), w.lostAfter)
+	case w.now.Sub(p.deletedAt) < w.lostAfter:
+		w.fail("%s is LOST after %v, want at least %v", e.ID, w.now.Sub(p.deletedAt), w.lostAfter)
 	}
 }
 
@@ -84,7 +84,7 @@ func (w *World) checkNotReported(chunk *model.TaskChunk) {
 		if tw.State != model.WorkerLost || tw.Reason != fault.ReasonNotReported {
 			continue
 		}
-		for a := range w.holders() {
+		for a := range w.registeredAgents() {
 			for _, k := range a.names {
 				if wk := a.workers[k]; wk.uid == chunk.UID && k.worker.ID == tw.ID && !wk.state.Terminal() {
 					w.fail("%s of %s is LOST because of a report without it, but is %s on %s", tw.ID, chunk.UID, wk.state, a.id)

@@ -40,22 +40,22 @@ type agent struct {
 	host    Host
 	// secret is on the host's disk. superseded is set if another agent has the ID, left if
 	// the process has exited because of that.
-	secret           string
-	superseded, left bool
-	cut              bool
+	secret             string
+	superseded, exited bool
+	partitioned        bool
 
-	// Until refusing it starts nothing. It does not start again after rejected.
-	refusing time.Time
-	rejected map[instance]bool
+	// Until refusesUntil it starts no worker. It does not start a rejected worker again.
+	refusesUntil time.Time
+	rejected     map[instance]bool
 
-	// denying is set if its process rejects every leader of the assigner.
-	denying bool
+	// rejectsLeader is set if its process rejects every leader of the assigner.
+	rejectsLeader bool
 
 	down      bool
 	downUntil time.Time
-	// life changes with everything that ends its calls in flight; births counts its
+	// callGeneration changes with everything that ends its calls in flight; processCount counts its
 	// processes.
-	life, births int
+	callGeneration, processCount int
 	// registers counts its registration calls: only the answer to the newest one counts.
 	registers int
 
@@ -64,22 +64,22 @@ type agent struct {
 	owned, confirmed bool
 
 	// The state of the process, which a crash loses.
-	incarnation int64
-	asking      bool      // a registration or announcement is in flight
-	again       time.Time // when it may register again after another agent with its ID
-	lease       int64
-	beaten      time.Time
-	reporting   bool
-	dirty       bool
-	complete    bool
-	sequence    int64
-	// judged is when a report was last answered, zero for never. strays are its orphaned
-	// workers according to the answer; stray is set if it was announced with any.
-	judged time.Time
-	strays int
-	// told is the term of the assigner's leader that answered the newest complete report.
-	told  int64
-	stray bool
+	incarnation   int64
+	calling       bool      // a registration or announcement is in flight
+	registerAfter time.Time // when it may register again after another agent with its ID
+	lease         int64
+	lastHeartbeat time.Time
+	reporting     bool
+	dirty         bool
+	complete      bool
+	sequence      int64
+	// lastReport is when a report was last answered, zero for never. orphans is the number of its
+	// orphaned workers in the answer; announcedOrphans is set if it was announced with any.
+	lastReport time.Time
+	orphans    int
+	// acknowledgedTerm is the term of the assigner's leader that answered the newest complete report.
+	acknowledgedTerm int64
+	announcedOrphans bool
 	// decisions are the decisions of a real agent.
 	decisions *agentlib.Decisions
 
@@ -104,12 +104,12 @@ func (i instance) compare(o instance) int {
 
 type worker struct {
 	instance
-	uid   string
-	state model.WorkerState
-	stays bool // it ends only after its grace period
-	exit  *int32
-	told  bool // its end is durable
-	since time.Time
+	uid          string
+	state        model.WorkerState
+	stays        bool // it ends only after its grace period
+	exit         *int32
+	acknowledged bool // its end is durable
+	since        time.Time
 }
 
 // Stubborn begins the script of a worker that ignores SIGTERM.
@@ -119,10 +119,10 @@ func addressOf(id string) string { return id + ":1" }
 
 func newAgent(w *World, host Host) *agent {
 	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID,
-		workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
+		workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, callGeneration: 1}
 }
 
-func (a *agent) up() bool { return !a.left && (!a.down || !a.w.now.Before(a.downUntil)) }
+func (a *agent) up() bool { return !a.exited && (!a.down || !a.w.now.Before(a.downUntil)) }
 
 // crash ends the agent's process; its workers run on.
 func (a *agent) crash() {
@@ -134,26 +134,26 @@ func (a *agent) crash() {
 // die ends the process.
 func (a *agent) die() {
 	a.restart()
-	a.births++
-	a.denying = false
-	a.again = time.Time{}
+	a.processCount++
+	a.rejectsLeader = false
+	a.registerAfter = time.Time{}
 	a.superseded = false
 }
 
 // restart drops the state of the process. The answers to calls in flight are ignored.
 func (a *agent) restart() {
-	a.life++
-	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
+	a.callGeneration++
+	a.incarnation, a.calling, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
 	a.decisions = nil
-	a.judged, a.strays, a.stray, a.told = time.Time{}, 0, false, 0
+	a.lastReport, a.orphans, a.announcedOrphans, a.acknowledgedTerm = time.Time{}, 0, false, 0
 }
 
 // nonce returns the nonce of the registrations of the process.
-func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
+func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.processCount) }
 
 // permit checks the nonce of a start or stop request.
 func (a *agent) permit(nonce dispatch.Nonce) error {
-	if a.denying {
+	if a.rejectsLeader {
 		nonce = ""
 	}
 	return a.decisions.Permit(string(nonce))
@@ -174,11 +174,11 @@ func (a *agent) recover() {
 
 // call sends a call of the agent to a service.
 func (a *agent) call(what, service string, request any, done func(any, error)) {
-	if a.cut {
+	if a.partitioned {
 		return
 	}
-	life := a.life
-	a.w.call(a.id+": "+what, service, func() bool { return a.life == life && !a.cut }, request, done)
+	callGeneration := a.callGeneration
+	a.w.call(a.id+": "+what, service, func() bool { return a.callGeneration == callGeneration && !a.partitioned }, request, done)
 }
 
 func (a *agent) turn() {
@@ -192,13 +192,13 @@ func (a *agent) turn() {
 			a.end(w, endState(code), &code)
 		}
 	}
-	if a.leaves() {
+	if a.mayExit() {
 		a.w.logf("%s: the agent at %s exits", a.id, a.address)
-		a.left = true
+		a.exited = true
 		a.w.exits++
 		return
 	}
-	if a.cut {
+	if a.partitioned {
 		return
 	}
 	switch {
@@ -206,10 +206,10 @@ func (a *agent) turn() {
 		return // it has no name for reports and waits until its workers end
 	case a.incarnation == 0:
 		a.register()
-	case a.w.now.Sub(a.beaten) >= presenceTTL/3, a.lease != 0 && a.stray != a.doubtful():
-		a.beat()
+	case a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3, a.lease != 0 && a.announcedOrphans != a.doubtful():
+		a.heartbeat()
 	}
-	if a.strays > 0 && a.w.now.Sub(a.judged) > presenceTTL {
+	if a.orphans > 0 && a.w.now.Sub(a.lastReport) > presenceTTL {
 		a.complete = true // a leader of the assigner since then may not know the workers
 	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting && !a.superseded {
@@ -220,25 +220,25 @@ func (a *agent) turn() {
 // busy reports whether a turn would do something.
 func (a *agent) busy() bool {
 	switch {
-	case !a.up() || a.cut:
+	case !a.up() || a.partitioned:
 		return false
-	case a.w.now.Before(a.again):
+	case a.w.now.Before(a.registerAfter):
 		return false
-	case a.leaves():
+	case a.mayExit():
 		return true
 	case a.superseded && a.incarnation == 0:
 		return false
-	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3 || a.lease != 0 && a.stray != a.doubtful():
-		return !a.asking
+	case a.incarnation == 0 || a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3 || a.lease != 0 && a.announcedOrphans != a.doubtful():
+		return !a.calling
 	}
 	return (a.dirty || a.complete) && !a.reporting && !a.superseded
 }
 
-// telling reports whether something on the host is not reported yet.
-func (a *agent) telling() bool { return !a.superseded && (a.dirty || a.reporting) }
+// hasUnreported reports whether something on the host is not reported yet.
+func (a *agent) hasUnreported() bool { return !a.superseded && (a.dirty || a.reporting) }
 
-// leaves reports whether a superseded agent has nothing left to stop or report.
-func (a *agent) leaves() bool {
+// mayExit reports whether a superseded agent has nothing left to stop or report.
+func (a *agent) mayExit() bool {
 	return a.superseded && a.living() == 0 && (a.confirmed || a.incarnation == 0)
 }
 
@@ -266,10 +266,10 @@ func endState(code int32) model.WorkerState {
 }
 
 func (a *agent) register() {
-	if a.asking || a.w.now.Before(a.again) {
+	if a.calling || a.w.now.Before(a.registerAfter) {
 		return
 	}
-	a.asking = true
+	a.calling = true
 	if a.decisions == nil {
 		a.recover()
 	}
@@ -284,12 +284,12 @@ func (a *agent) register() {
 		if number != a.registers {
 			return // it was declared lost and another call began
 		}
-		a.asking = false
+		a.calling = false
 		switch {
 		case fault.Is(err, fault.ReasonOtherIncarnation):
-			a.again = a.w.now.Add(againEvery)
+			a.registerAfter = a.w.now.Add(registerInterval)
 		case fault.Is(err, fault.ReasonOtherAgent):
-			a.again = a.w.now.Add(againEvery / 10)
+			a.registerAfter = a.w.now.Add(registerInterval / 10)
 			a.w.refusals++
 			if a.owned || a.living() > 0 {
 				a.supersede()
@@ -301,29 +301,29 @@ func (a *agent) register() {
 		r := value.(inventory.Registered)
 		a.incarnation, a.owned = r.Incarnation, true
 		a.decisions.Begin(r.Incarnation, r.AssignerTerm)
-		a.complete, a.beaten = true, time.Time{}
+		a.complete, a.lastHeartbeat = true, time.Time{}
 	})
-	a.w.later(3*time.Second, a.stillAsking())
+	a.w.later(3*time.Second, a.callInFlight())
 }
 
-// againEvery is how often an agent tries to register while another one has its ID.
-const againEvery = 30 * time.Second
+// registerInterval is how often an agent tries to register while another one has its ID.
+const registerInterval = 30 * time.Second
 
-// stillAsking returns a function that drops a call without an answer.
-func (a *agent) stillAsking() func() {
-	life := a.life
+// callInFlight returns a function that drops a call without an answer.
+func (a *agent) callInFlight() func() {
+	callGeneration := a.callGeneration
 	return func() {
-		if a.life == life {
-			a.asking = false
+		if a.callGeneration == callGeneration {
+			a.calling = false
 		}
 	}
 }
 
-// beat keeps the presence, as a replica of executor-state does for a heartbeat stream: it
+// heartbeat keeps the presence, as a replica of executor-state does for a heartbeat stream: it
 // puts the key if it is missing, if its etcd lease has no owner, or if what it says about
 // the workers has changed.
-func (a *agent) beat() {
-	if a.asking {
+func (a *agent) heartbeat() {
+	if a.calling {
 		return
 	}
 	if a.superseded {
@@ -333,15 +333,15 @@ func (a *agent) beat() {
 	ctx := context.Background()
 	if a.lease != 0 {
 		_, err := a.w.store.KeepAlive(ctx, a.lease)
-		kv, there, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
-		if err == nil && there && kv.Lease == a.lease {
-			a.beaten = a.w.now
+		kv, present, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
+		if err == nil && present && kv.Lease == a.lease {
+			a.lastHeartbeat = a.w.now
 			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
 			record := a.record()
 			if record != nil {
-				a.stray = record.Strays // as in the replica's view
+				a.announcedOrphans = record.Strays // as in the replica's view
 			}
-			if a.stray != a.doubtful() || a.living() == 0 && record != nil && record.Returning {
+			if a.announcedOrphans != a.doubtful() || a.living() == 0 && record != nil && record.Returning {
 				a.announce(a.lease)
 			}
 			return
@@ -360,30 +360,30 @@ func (a *agent) beat() {
 
 // announce puts the presence on an etcd lease, with the state of the workers.
 func (a *agent) announce(lease int64) {
-	a.asking = true
-	stray := a.doubtful()
+	a.calling = true
+	announcedOrphans := a.doubtful()
 	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(),
-		Strays: stray, Nonce: a.nonce()}
+		Strays: announcedOrphans, Nonce: a.nonce()}
 	number := a.registers
 	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
 			return // the agent has registered again since then
 		}
-		a.asking = false
+		a.calling = false
 		switch f := fault.Of(err); {
 		case err == nil && value.(inventory.Announced).Superseded:
-			a.beaten, a.lease = a.w.now, 0
+			a.lastHeartbeat, a.lease = a.w.now, 0
 			a.confirmed = a.superseded && request.Workers == 0
 			a.supersede()
 		case err == nil:
 			a.complete = a.complete || a.lease != lease
-			a.lease, a.beaten, a.stray = lease, a.w.now, stray
+			a.lease, a.lastHeartbeat, a.announcedOrphans = lease, a.w.now, announcedOrphans
 		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound ||
 			f.Reason == fault.ReasonOtherAgent:
 			a.restart() // it registers again
 		}
 	})
-	a.w.later(3*time.Second, a.stillAsking())
+	a.w.later(3*time.Second, a.callInFlight())
 }
 
 // living returns the number of running workers.
@@ -400,22 +400,22 @@ func (a *agent) living() int {
 // doubtful reports whether it has orphaned workers, or workers that no answer has confirmed
 // yet.
 func (a *agent) doubtful() bool {
-	if a.judged.IsZero() {
+	if a.lastReport.IsZero() {
 		return a.living() > 0
 	}
-	return a.strays > 0
+	return a.orphans > 0
 }
 
 // lacks reports whether the assigner's leader of a term needs a complete report, because
 // only another leader had one.
 func (a *agent) lacks(term int64) bool {
-	return term > a.told && (a.living() > 0 || a.strays > 0)
+	return term > a.acknowledgedTerm && (a.living() > 0 || a.orphans > 0)
 }
 
 // assigner returns the term of the assigner's leader, or zero without one.
 func (a *agent) assigner() int64 {
-	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
-	if err != nil || !there {
+	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
+	if err != nil || !present {
 		return 0
 	}
 	return kv.Create
@@ -424,8 +424,8 @@ func (a *agent) assigner() int64 {
 // record returns the executor record in the store, or nil.
 func (a *agent) record() *model.Executor {
 	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
-	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
-	if err != nil || !there {
+	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
+	if err != nil || !present {
 		return nil
 	}
 	record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
@@ -449,7 +449,7 @@ func (a *agent) report() {
 	r := dispatch.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
 	for _, k := range a.names {
 		w := a.workers[k]
-		if w.told {
+		if w.acknowledged {
 			continue
 		}
 		r.Workers = append(r.Workers, dispatch.WorkerStatus{
@@ -458,7 +458,7 @@ func (a *agent) report() {
 	}
 	a.w.logf("%s: report %d with %d workers, complete: %v", a.id, r.Sequence, len(r.Workers), r.Complete)
 	a.dirty, a.complete, a.reporting = false, false, true
-	life := a.life
+	callGeneration := a.callGeneration
 	a.call("report", model.ServiceAssigner, r, func(value any, err error) {
 		a.reporting = false
 		if err != nil {
@@ -467,27 +467,27 @@ func (a *agent) report() {
 		}
 		answer := value.(dispatch.Reported)
 		if r.Complete {
-			a.told = answer.Term
+			a.acknowledgedTerm = answer.Term
 		}
-		if answer.Term == a.told {
-			a.judged, a.strays = a.w.now, answer.Strays
+		if answer.Term == a.acknowledgedTerm {
+			a.lastReport, a.orphans = a.w.now, answer.Strays
 		} else {
-			a.strays = max(a.strays, answer.Strays)
+			a.orphans = max(a.orphans, answer.Strays)
 		}
 		a.complete = a.complete || a.lacks(answer.Term)
 		for _, ended := range answer.Ended {
 			a.w.logf("%s: the end of %s at epoch %d is acknowledged", a.id, ended.Worker, ended.Epoch)
 			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {
-				w.told = true
+				w.acknowledged = true
 				a.decisions.Known(w.worker, w.epoch)
 			}
 		}
 		for _, w := range a.workers {
-			a.dirty = a.dirty || w.state.Terminal() && !w.told
+			a.dirty = a.dirty || w.state.Terminal() && !w.acknowledged
 		}
 	})
 	a.w.later(4*time.Second, func() {
-		if a.life == life && a.reporting {
+		if a.callGeneration == callGeneration && a.reporting {
 			a.reporting, a.complete = false, true
 		}
 	})
@@ -514,18 +514,18 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 		}
 	}
 	arrive := func() {
-		if to.cut || !to.up() || to.incarnation == 0 {
+		if to.partitioned || !to.up() || to.incarnation == 0 {
 			return
 		}
 		outcome := carry(to)
 		w.send("answer of "+to.id, func() {
-			if !to.cut {
+			if !to.partitioned {
 				once(outcome)
 			}
 		})
 	}
-	if what := "order to " + to.id; w.memory > 0 && w.fault(6) {
-		w.straggle(what, time.Minute, arrive)
+	if what := "order to " + to.id; w.retention > 0 && w.fault(6) {
+		w.releaseLateMessages(what, time.Minute, arrive)
 	} else {
 		w.send(what, arrive)
 	}
@@ -575,7 +575,7 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	switch {
 	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
 		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "command is not on the allow-list"}, true
-	case a.rejected[k], !a.w.calm && a.w.now.Before(a.refusing), a.w.directed && command != "sh":
+	case a.rejected[k], !a.w.faultsStopped && a.w.now.Before(a.refusesUntil), a.w.directed && command != "sh":
 		return dispatch.Refused{Reason: fault.ReasonStartFailed, Message: "command not found"}, true
 	}
 	return dispatch.Refused{}, false
@@ -587,12 +587,12 @@ func (a *agent) stop(s dispatch.Stop) any {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	k := instance{s.Worker, s.Epoch}
-	there, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
+	present, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
 	if err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	a.sequence++
-	if !there {
+	if !present {
 		a.stopped[k] = true
 		a.w.promises(a, k)
 		return dispatch.Ended{State: model.WorkerEvicted}

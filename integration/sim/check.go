@@ -125,13 +125,13 @@ func (w *World) checkRest() {
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
-	type again struct {
+	type workerVersion struct {
 		uid      string
 		workerID model.WorkerID
 	}
-	var wanted []again
+	var wanted []workerVersion
 	// lowered are the workers above a lowered target while their version was unfinished.
-	lowered := map[again]bool{}
+	lowered := map[workerVersion]bool{}
 	lower := func() {
 		for _, a := range wanted {
 			r := versions[a.uid]
@@ -169,7 +169,7 @@ func (w *World) checkRequeues() {
 				}
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
-					if a := (again{record.UID, tw.ID}); tw.Requeue && !slices.Contains(wanted, a) {
+					if a := (workerVersion{record.UID, tw.ID}); tw.Requeue && !slices.Contains(wanted, a) {
 						wanted = append(wanted, a)
 					}
 				}
@@ -239,10 +239,10 @@ func (w *World) checkProcesses() {
 			}
 		}
 	}
-	holders := w.holders()
+	registeredAgents := w.registeredAgents()
 	for _, a := range w.agents {
 		for _, k := range a.names {
-			if !holders[a] {
+			if !registeredAgents[a] {
 				if !a.workers[k].state.Terminal() {
 					w.fail("at rest: %s at epoch %d runs at %s, whose agent is not that of %s", k.worker, k.epoch, a.address, a.id)
 				}
@@ -255,27 +255,27 @@ func (w *World) checkProcesses() {
 			}
 		}
 		for k := range recorded[a.id] {
-			if holders[a] && a.workers[k] == nil {
+			if registeredAgents[a] && a.workers[k] == nil {
 				w.fail("at rest: %s is recorded on %s, which does not have it", k.worker, a.id)
 			}
 		}
 	}
 }
 
-// holders returns the agents that registered the executors last.
-func (w *World) holders() map[*agent]bool {
+// registeredAgents returns the agents that registered the executors last.
+func (w *World) registeredAgents() map[*agent]bool {
 	addresses := map[string]string{}
 	for _, record := range w.records(model.KindExecutor) {
 		e := record.(*model.Executor)
 		addresses[e.ID] = e.Address
 	}
-	holders := map[*agent]bool{}
+	registeredAgents := map[*agent]bool{}
 	for _, a := range w.agents {
 		if addresses[a.id] == a.address {
-			holders[a] = true
+			registeredAgents[a] = true
 		}
 	}
-	return holders
+	return registeredAgents
 }
 
 // checkHeads checks that at rest no head of a queue fits on free capacity.
@@ -285,7 +285,7 @@ func (w *World) checkHeads() {
 		used += len(record.(*model.LeaseChunk).Workers)
 	}
 	free := -used
-	for a := range w.holders() {
+	for a := range w.registeredAgents() {
 		free += int(a.host.Resources["slots"])
 	}
 	for _, record := range w.records(model.KindReservation) {

@@ -22,28 +22,28 @@ type clients struct {
 	// busy are the keys with a call in flight: one client for each key keeps the order of
 	// its calls.
 	busy map[model.Key]bool
-	// gone are the keys whose last acknowledged call was a cancel.
-	gone map[model.Key]bool
+	// cancelledKeys are the keys whose last acknowledged call was a cancel.
+	cancelledKeys map[model.Key]bool
 }
 
 func newClients(w *World) *clients {
-	return &clients{w: w, acked: map[string]model.Key{}, busy: map[model.Key]bool{}, gone: map[model.Key]bool{}}
+	return &clients{w: w, acked: map[string]model.Key{}, busy: map[model.Key]bool{}, cancelledKeys: map[model.Key]bool{}}
 }
 
 func (c *clients) act() {
 	rng := c.w.rng
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
 		Name: []string{"main", "extra"}[rng.IntN(2)]}
-	if rng.IntN(4) == 0 || c.w.memory > 0 && rng.IntN(8) > 0 {
+	if rng.IntN(4) == 0 || c.w.retention > 0 && rng.IntN(8) > 0 {
 		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName} // soon deleted, because its job has no other
 	}
 	cancels, most := rng.IntN(5) < 2, 6
-	if c.w.memory > 0 && key.Job == "job" {
+	if c.w.retention > 0 && key.Job == "job" {
 		// One small batch after another, always of the same workers.
-		if c.gone[key] && c.known(key) || !c.gone[key] && rng.IntN(4) > 0 {
+		if c.cancelledKeys[key] && c.known(key) || !c.cancelledKeys[key] && rng.IntN(4) > 0 {
 			return
 		}
-		cancels, most = !c.gone[key], 2
+		cancels, most = !c.cancelledKeys[key], 2
 	}
 	if c.busy[key] {
 		return
@@ -67,7 +67,7 @@ func (c *clients) act() {
 					return
 				}
 				c.w.logf("client: cancel of %s acknowledged: %d", key, value.(queue.Cancelled).Count)
-				c.gone[key] = true
+				c.cancelledKeys[key] = true
 				c.cancelled(key)
 			})
 		return
@@ -106,7 +106,7 @@ func (c *clients) act() {
 		u := value.(queue.Upserted)
 		c.w.logf("client: upsert of %s acknowledged: %s %s", key, u.Change, u.Reservation.UID)
 		c.acked[u.Reservation.UID] = key
-		c.gone[key] = false
+		c.cancelledKeys[key] = false
 	})
 }
 
@@ -114,22 +114,22 @@ func (c *clients) act() {
 // registry remembers the ID for a time after the reservation has ended, so that no copy of
 // the call is executed more than that time after the call began. If the outcome is still
 // unknown then, the client sends the request under another ID. It does not know whether
-// there is anything to repeat: a flush may have ended the reservation.
+// present is anything to repeat: a flush may have ended the reservation.
 func (c *clients) call(what string, lives func() bool, request func(id string) any, done func(any, error)) {
 	c.requests++
 	id := fmt.Sprintf("request-%d", c.requests)
-	if c.w.memory == 0 {
+	if c.w.retention == 0 {
 		c.w.call(what, model.ServiceRegistry, lives, request(id), done)
 		return
 	}
-	answered, over := false, false
-	c.w.callUntil(what, model.ServiceRegistry, c.w.now.Add(c.w.memory), func() bool { return !over && lives() },
+	answered, expired := false, false
+	c.w.callUntil(what, model.ServiceRegistry, c.w.now.Add(c.w.retention), func() bool { return !expired && lives() },
 		request(id), func(value any, err error) {
 			answered = true
 			done(value, err)
 		})
-	c.w.later(c.w.memory, func() {
-		if over = true; !answered && lives() {
+	c.w.later(c.w.retention, func() {
+		if expired = true; !answered && lives() {
 			c.call(what, lives, request, done)
 		}
 	})
@@ -214,7 +214,7 @@ func (c *clients) checkRest() {
 		}
 	}
 	for _, record := range c.w.records(model.KindReservation) {
-		if r := record.(*model.Reservation); c.gone[r.Key] && !r.State.Terminal() {
+		if r := record.(*model.Reservation); c.cancelledKeys[r.Key] && !r.State.Terminal() {
 			c.w.fail("at rest: the last acknowledged call of %s is a cancel, but version %s is %s", r.Key, r.UID, r.State)
 		}
 	}

@@ -24,12 +24,12 @@ func (s silentLeader) ask(request any, until time.Time, _ func(any, error)) { s.
 // client uses another ID.
 func TestCallsUseNewRequestIDs(t *testing.T) {
 	w := newWorld(1, io.Discard)
-	w.memory = time.Second
+	w.retention = time.Second
 	began, copies := map[string]time.Time{}, map[string]int{}
 	w.replicas[model.ServiceRegistry] = []replica{silentLeader{take: func(asked any, until time.Time) {
 		id := asked.(request.Flush).RequestID
 		copies[id]++
-		if until.IsZero() || until.Sub(began[id]) > w.memory {
+		if until.IsZero() || until.Sub(began[id]) > w.retention {
 			t.Errorf("a copy of %s may be executed at %v, but it began at %v", id, until, began[id])
 		}
 	}}}

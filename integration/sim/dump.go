@@ -26,13 +26,13 @@ func (w *World) dump() {
 				fmt.Fprintf(w.out, "r%-5d %s: %v\n", r.Revision, c.Key, err)
 				continue
 			}
-			fmt.Fprintf(w.out, "r%-5d %s %s\n", r.Revision, strings.TrimPrefix(c.Key, w.space.Prefix()), brief(record))
+			fmt.Fprintf(w.out, "r%-5d %s %s\n", r.Revision, strings.TrimPrefix(c.Key, w.space.Prefix()), summary(record))
 		}
 	}
 }
 
-// brief returns a record in a few words.
-func brief(record model.Record) string {
+// summary returns a record in a few words.
+func summary(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Reservation:
 		return fmt.Sprintf("%s %s workers %v place %d epoch %d", r.State, r.Reason, r.Workers.List(), r.Place, r.Epoch)

@@ -17,12 +17,12 @@ import (
 // Every batch runs, each worker is started once, and none is lost or stopped.
 func TestFalseLivenessProbe(t *testing.T) {
 	w := newWorld(1, io.Discard)
-	w.calm, w.directed = true, true
+	w.faultsStopped, w.directed = true, true
 	w.startReplicas(2, queue.Config{}, inventory.DefaultConfig())
 	w.clients = newClients(w)
 	const batches, workers = 9, 2
 	for _, id := range []string{"host-0", "host-1"} {
-		w.agents = append(w.agents, newAgent(w, room(id, batches*workers/2)))
+		w.agents = append(w.agents, newAgent(w, hostWithSlots(id, batches*workers/2)))
 	}
 	leading := func() bool {
 		for _, service := range services {

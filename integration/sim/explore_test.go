@@ -15,19 +15,19 @@ import (
 	"testing"
 )
 
-// explorer plays the schedules of a drama on all processors and drops those with a known
+// explorer plays the schedules of a race on all processors and drops those with a known
 // history. It is deterministic.
 type explorer struct {
-	t     *testing.T
-	drama drama
-	// most bounds the schedules of a kind that is spread.
+	t    *testing.T
+	race race
+	// most bounds the schedules of a kind of which only a sample is played.
 	most   int
 	seen   map[uint64]bool
 	played int
 }
 
-// spread returns at most so many schedules, evenly spread over all.
-func (e *explorer) spread(schedules []schedule) []schedule {
+// sample returns at most so many schedules, evenly spread over all.
+func (e *explorer) sample(schedules []schedule) []schedule {
 	e.t.Helper()
 	stride := max(1, (len(schedules)+e.most-1)/e.most)
 	var kept []schedule
@@ -50,7 +50,7 @@ func (e *explorer) play(what string, schedules []schedule) []result {
 	for range runtime.GOMAXPROCS(0) {
 		players.Go(func() {
 			for i := range next {
-				if results[i] = e.drama.perform(schedules[i], io.Discard); results[i].err != nil {
+				if results[i] = e.race.perform(schedules[i], io.Discard); results[i].err != nil {
 					failed.Store(true)
 				}
 			}
@@ -81,7 +81,7 @@ func (e *explorer) play(what string, schedules []schedule) []result {
 // keep writes the transcript of a schedule to a file.
 func (e *explorer) keep(s schedule) string {
 	var transcript bytes.Buffer
-	e.drama.perform(s, &transcript)
+	e.race.perform(s, &transcript)
 	h := fnv.New32()
 	io.WriteString(h, e.t.Name()+s.String()) //nolint:errcheck // a hash never fails
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-schedule-%08x.txt", h.Sum32()))
@@ -111,14 +111,14 @@ func next(of []result, names ...string) []schedule {
 	return all
 }
 
-// blinded returns the schedules with one call at any step, which the registry decides on a
+// eachOnOldView returns the schedules with one call at any step, which the registry decides on a
 // view that is not current.
-func blinded(of []result, names ...string) []schedule {
+func eachOnOldView(of []result, names ...string) []schedule {
 	var all []schedule
 	for _, r := range of {
 		for _, name := range names {
 			for at := r.turns[0]; at < len(r.choices); at++ {
-				all = append(all, schedule{moves: []move{{name, at}}, deviations: []deviation{{at, actBlind}}})
+				all = append(all, schedule{moves: []move{{name, at}}, deviations: []deviation{{at, actOnOldView}}})
 			}
 		}
 	}

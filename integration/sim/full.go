@@ -18,16 +18,16 @@ type full struct {
 	// fills is set if the next call fills the store: the call is executed, but its answer
 	// is the same error.
 	fills bool
-	// refused counts the calls that were rejected, told the calls whose error says that
+	// refused counts the calls that were rejected, reported the calls whose error says that
 	// nothing changed.
-	refused, told int
+	refused, reported int
 }
 
 // fill makes the store full for a while.
 func (w *World) fill() {
 	w.full.until = w.now.Add(time.Duration(w.rng.IntN(4*int(w.pause.Milliseconds()))) * time.Millisecond)
 	w.full.fills = w.rng.IntN(2) == 0
-	w.logf("store: full until %.3f", w.full.until.Sub(beginning).Seconds())
+	w.logf("store: full until %.3f", w.full.until.Sub(startTime).Seconds())
 }
 
 func (w *World) isFull() bool { return w.now.Before(w.full.until) }
@@ -49,7 +49,7 @@ func (w *World) checkFull(request any, came int64, err error) {
 	if !fault.Is(err, fault.ReasonStoreFull) {
 		return
 	}
-	w.full.told++
+	w.full.reported++
 	upsert, ok := request.(model.Upsert)
 	if !ok {
 		return

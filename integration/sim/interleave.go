@@ -44,15 +44,15 @@ type event struct {
 	// of is the source that waits if the event is held back.
 	of  string
 	run func()
-	// blind is set if the registry acts before it reads its view.
-	blind bool
+	// onOldView is set if the registry acts before it reads its view.
+	onOldView bool
 }
 
 // newInterleaving returns a world in which all services have leaders and all hosts are
 // ready. Nothing is chosen up to there.
 func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
 	w := newWorld(1, out)
-	w.calm, w.directed, w.prompt = true, true, true
+	w.faultsStopped, w.directed, w.immediate = true, true, true
 	w.startReplicas(replicas, queue.Config{}, inventory.DefaultConfig())
 	w.clients = newClients(w)
 	p := &interleaving{w: w, held: map[string]bool{}}
@@ -69,15 +69,15 @@ func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
 func (p *interleaving) play(s schedule, call func(name string)) {
 	moves, deviations := s.moves, s.deviations
 	p.step, p.choices, p.turns = 0, nil, nil
-	choose := func(n, blind int) int {
+	choose := func(n, onOldView int) int {
 		p.choices = append(p.choices, n)
 		p.step++
 		if len(deviations) == 0 || deviations[0].at >= p.step {
 			return 0
 		}
 		choice := deviations[0].choice
-		if choice == actBlind {
-			choice = blind
+		if choice == actOnOldView {
+			choice = onOldView
 		}
 		if choice < 0 {
 			return 0 // too early
@@ -107,7 +107,7 @@ const restAfter = 6 * time.Second
 const maxSteps = 4000
 
 // rest runs until nothing is left to do and the store has not changed for a while.
-func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) {
+func (p *interleaving) rest(after time.Duration, choose func(n, onOldView int) int) {
 	p.moved = p.w.now
 	for n := 0; p.w.failure == nil; n++ {
 		if p.before != nil {
@@ -130,18 +130,18 @@ func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) 
 }
 
 // take executes one of the events. Two more choices are to hold the first event back until
-// there is no other, and to let time pass.
-func (p *interleaving) take(list []event, choose func(n, blind int) int) {
+// present is no other, and to let time pass.
+func (p *interleaving) take(list []event, choose func(n, onOldView int) int) {
 	if len(list) == 0 {
 		p.pass()
 		return
 	}
 	n := len(list) + 2
 	if len(list) == 1 {
-		n = 2 // there is no other event
+		n = 2 // present is no other event
 	}
-	blind := slices.IndexFunc(list, func(e event) bool { return e.blind })
-	switch choice := choose(n, blind); {
+	onOldView := slices.IndexFunc(list, func(e event) bool { return e.onOldView })
+	switch choice := choose(n, onOldView); {
 	case choice < len(list):
 		p.w.logf("%d:%d of %d: %s", p.step-1, choice, n, list[choice].name)
 		list[choice].run()
@@ -169,7 +169,7 @@ func (p *interleaving) events() []event {
 // enabled returns all possible events. A node that has something to do and a view that is
 // not current may do it first and read its view later.
 func (p *interleaving) enabled() []event {
-	var list, blind []event
+	var list, onOldView []event
 	for _, m := range p.w.network {
 		if !m.at.After(p.w.now) {
 			list = append(list, event{name: m.what, of: "message " + strconv.Itoa(m.seq), run: func() { p.w.deliver(m) }})
@@ -182,8 +182,8 @@ func (p *interleaving) enabled() []event {
 				list = append(list, event{name: name, of: name, run: p.turn(service, r, false)})
 			}
 			if r.behind() && r.asked() {
-				blind = append(blind, event{
-					name: name + " with an outdated view", of: name, run: p.turn(service, r, true), blind: service == model.ServiceRegistry,
+				onOldView = append(onOldView, event{
+					name: name + " with an outdated view", of: name, run: p.turn(service, r, true), onOldView: service == model.ServiceRegistry,
 				})
 			}
 		}
@@ -193,13 +193,13 @@ func (p *interleaving) enabled() []event {
 			list = append(list, event{name: a.id, of: a.id, run: a.turn})
 		}
 	}
-	return append(list, blind...)
+	return append(list, onOldView...)
 }
 
 // turn returns a turn of a replica.
-func (p *interleaving) turn(service string, r replica, blind bool) func() {
+func (p *interleaving) turn(service string, r replica, onOldView bool) func() {
 	return func() {
-		if r.round(blind); service == model.ServiceRegistry {
+		if r.round(onOldView); service == model.ServiceRegistry {
 			p.turns = append(p.turns, p.step)
 		}
 	}

@@ -15,8 +15,8 @@ var (
 	schedulesFlag = flag.Int("schedules", 1500, "maximum number of schedules to play for each test; 0 for all")
 )
 
-// explore plays the drama itself first.
-func explore(t *testing.T, d drama) (*explorer, []result) {
+// explore plays the race itself first.
+func explore(t *testing.T, d race) (*explorer, []result) {
 	t.Helper()
 	if *scheduleFlag != "" {
 		s, err := parseSchedule(*scheduleFlag)
@@ -32,13 +32,13 @@ func explore(t *testing.T, d drama) (*explorer, []result) {
 	if most == 0 {
 		most = math.MaxInt
 	}
-	e := &explorer{t: t, drama: d, most: most, seen: map[uint64]bool{}}
+	e := &explorer{t: t, race: d, most: most, seen: map[uint64]bool{}}
 	t.Cleanup(func() { t.Logf("%d schedules played", e.played) })
 	return e, e.play("by itself", []schedule{{}})
 }
 
-// room returns a host with slots.
-func room(id string, slots int64) Host {
+// hostWithSlots returns a host with slots.
+func hostWithSlots(id string, slots int64) Host {
 	return Host{ID: id, SKU: "s", Resources: resource.Vector{"slots": slots}}
 }
 
@@ -59,17 +59,17 @@ func room(id string, slots int64) Host {
 // cancel ends as promise 6 of the registry says: nothing of the batch is started after the
 // acknowledgement, and every executor is free in the end.
 func TestCancelRacesGrant(t *testing.T) {
-	e, base := explore(t, drama{replicas: 1, workers: 2, hosts: []Host{room("host-0", 1), room("host-1", 1)}})
+	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1), hostWithSlots("host-1", 1)}})
 	cancelled := e.play("cancelled", next(base, "cancel"))
-	e.play("decided on an old view", blinded(base, "cancel"))
+	e.play("decided on an old view", eachOnOldView(base, "cancel"))
 	once := e.play("one deviation", deviating(cancelled))
-	e.play("two deviations", e.spread(deviating(once)))
+	e.play("two deviations", e.sample(deviating(once)))
 }
 
 // TestCancelRacesGrantUnderDeposedLeaders does the same while the leader of a service is
 // deposed, before or after, without knowing it.
 func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
-	e, base := explore(t, drama{replicas: 2, workers: 2, hosts: []Host{room("host-0", 2)}})
+	e, base := explore(t, race{replicas: 2, workers: 2, hosts: []Host{hostWithSlots("host-0", 2)}})
 	depose := []string{"depose-" + model.ServiceRegistry, "depose-" + model.ServiceExecutorState,
 		"depose-" + model.ServiceAssigner}
 	first := e.play("cancelled", next(base, "cancel"))
@@ -82,7 +82,7 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 			both = append(both, next([]result{r}, "cancel")...)
 		}
 	}
-	e.play("one deviation", e.spread(deviating(e.play("both", both))))
+	e.play("one deviation", e.sample(deviating(e.play("both", both))))
 }
 
 // TestRequeueAgainstEverything is rule 11 of the architecture. A worker that its executor
@@ -91,12 +91,12 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 // deviation from the default order, and each at every step, decided before the registry has
 // read the latest revisions.
 func TestRequeueAgainstEverything(t *testing.T) {
-	refuses := room("host-1", 1)
+	refuses := hostWithSlots("host-1", 1)
 	refuses.Allow = []string{}
-	e, base := explore(t, drama{replicas: 1, workers: 2, hosts: []Host{room("host-0", 1), refuses, room("host-2", 2)}})
+	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1), refuses, hostWithSlots("host-2", 2)}})
 	calls := []string{"cancel", "cancel-job", "lower", "cancel-worker", "cancel-requeue", "resend", "replace"}
 	alone := e.play("one call", next(base, calls...))
-	e.play("one call, decided on an old view", blinded(base, calls...))
+	e.play("one call, decided on an old view", eachOnOldView(base, calls...))
 	e.play("two calls", next(alone, calls...))
-	e.play("one call, one deviation", e.spread(deviating(alone)))
+	e.play("one call, one deviation", e.sample(deviating(alone)))
 }

@@ -25,15 +25,15 @@ type replica interface {
 	// handles the request after its deadline. The answer NOT_LEADER is immediate.
 	ask(request any, until time.Time, answer func(any, error))
 	leads() bool
-	// behind, asked and due report what there is to do. A blind round does not read the
-	// view. An interleaving chooses between them.
+	// behind, asked and due report what there is to do. A round on an old view does not
+	// read new revisions. An interleaving chooses between them.
 	behind() bool
 	asked() bool
 	due() time.Time
-	round(blind bool)
+	round(onOldView bool)
 	renew()
 	// serves returns the handlers of its shell.
-	serves() face
+	serves() endpoint
 	// down ends the process until up starts it again.
 	down()
 	up()
@@ -42,12 +42,12 @@ type replica interface {
 // node is one replica: the real driver and core, a view of its own, and a simple election,
 // because the real one needs clocks and goroutines.
 type node[C model.Core] struct {
-	w       *World
-	name    string
-	service string
-	core    func() C
-	perform func(n term, core C, action model.Action)
-	face    face
+	w        *World
+	name     string
+	service  string
+	core     func() C
+	perform  func(n term, core C, action model.Action)
+	endpoint endpoint
 
 	downUntil time.Time
 	driver    *loop.Driver[C]
@@ -79,8 +79,8 @@ type term struct {
 func newNode[C model.Core](w *World, service string, i int, core func() C, perform func(term, C, model.Action),
 	serve func(grpc.ServiceRegistrar, loop.Owner[C])) *node[C] {
 	n := &node[C]{w: w, name: fmt.Sprintf("%s-%d", service, i), service: service, core: core, perform: perform,
-		face: face{}}
-	serve(n.face, n)
+		endpoint: endpoint{}}
+	serve(n.endpoint, n)
 	n.start()
 	return n
 }
@@ -114,7 +114,7 @@ func (n *node[C]) down() {
 
 func (n *node[C]) up() { n.downUntil = n.w.now }
 
-func (n *node[C]) serves() face { return n.face }
+func (n *node[C]) serves() endpoint { return n.endpoint }
 
 func (n *node[C]) leads() bool { return n.term != 0 && !n.w.now.Before(n.downUntil) }
 
@@ -163,8 +163,8 @@ func (n *node[C]) due() time.Time {
 	return n.driver.NextDeadline()
 }
 
-// round runs a round. A blind one does not read new revisions.
-func (n *node[C]) round(blind bool) {
+// round runs a round. On an old view it does not read new revisions.
+func (n *node[C]) round(onOldView bool) {
 	if n.w.now.Before(n.downUntil) {
 		return
 	}
@@ -173,26 +173,26 @@ func (n *node[C]) round(blind bool) {
 		return
 	}
 	n.renew()
-	if _, leads := n.driver.Leader(n.service); n.w.calm && leads != n.term && !n.behind() {
+	if _, leads := n.driver.Leader(n.service); n.w.faultsStopped && leads != n.term && !n.behind() {
 		// A real leader watches its key. Faults may delay that watch for any time.
 		n.end(leader.ErrDeposed)
 		return
 	}
 	if n.asked() {
-		n.w.meet(n.service, n.ask)
+		n.w.sendWithRogue(n.service, n.ask)
 	}
 	var events []model.Event
-	for !blind && (n.w.calm || n.w.rng.IntN(4) > 0) { // the view may lag
+	for !onOldView && (n.w.faultsStopped || n.w.rng.IntN(4) > 0) { // the view may lag
 		b, ok := n.view.TryNext()
 		if !ok {
 			break
 		}
-		told, err := n.driver.Events(b)
+		next, err := n.driver.Events(b)
 		if err != nil {
 			n.end(err)
 			return
 		}
-		events = append(events, told...)
+		events = append(events, next...)
 	}
 	for _, it := range n.inbox {
 		if it.until.IsZero() || n.w.now.Before(it.until) {
@@ -237,9 +237,9 @@ func (n *node[C]) carryOut(actions []model.Action) {
 			}
 			continue
 		}
-		life := n.born
+		born := n.born
 		number := n.term
-		lives := func() bool { return n.born == life && n.term == number }
+		lives := func() bool { return n.born == born && n.term == number }
 		n.perform(term{number: number, lives: lives, post: func(event model.Event) {
 			if lives() {
 				n.inbox = append(n.inbox, item{Event: event})
@@ -250,7 +250,7 @@ func (n *node[C]) carryOut(actions []model.Action) {
 
 // follow is a standby's round: it follows the view and tries to become the leader.
 func (n *node[C]) follow() {
-	for n.w.calm || n.w.rng.IntN(4) > 0 {
+	for n.w.faultsStopped || n.w.rng.IntN(4) > 0 {
 		b, ok := n.view.TryNext()
 		if !ok {
 			break
@@ -410,8 +410,8 @@ func (w *World) callUntil(what, service string, deadline time.Time, lives func()
 			return
 		}
 		until := deadline
-		if until.IsZero() && w.memory > 0 {
-			until = w.now.Add(w.memory)
+		if until.IsZero() && w.retention > 0 {
+			until = w.now.Add(w.retention)
 		}
 		arrive := func() {
 			leader := w.leader(service)
@@ -437,7 +437,7 @@ func (w *World) callUntil(what, service string, deadline time.Time, lives func()
 		if w.fault(12) {
 			// A call that may be repeated may also arrive twice, because the gateway
 			// repeats it. Start and stop requests are sent once, over one connection.
-			w.straggle(what, 2*time.Second, arrive)
+			w.releaseLateMessages(what, 2*time.Second, arrive)
 		}
 		w.later(500*time.Millisecond, attempt)
 	}

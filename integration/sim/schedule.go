@@ -24,9 +24,9 @@ type deviation struct {
 	at, choice int
 }
 
-// actBlind makes the registry act before it reads its view, at the first possible step from
+// actOnOldView makes the registry act before it reads its view, at the first possible step from
 // the given one on.
-const actBlind = -1
+const actOnOldView = -1
 
 // String returns the schedule in the format of parseSchedule: cancel@12 17:3.
 func (s schedule) String() string {

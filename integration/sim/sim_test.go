@@ -110,47 +110,47 @@ func keep(seed uint64) string {
 // get that error.
 func TestFullStore(t *testing.T) {
 	var full full
-	for seed := uint64(1); full.told == 0 && seed <= 20; seed++ {
+	for seed := uint64(1); full.reported == 0 && seed <= 20; seed++ {
 		w := NewWorld(seed, io.Discard)
 		if err := w.Run(*stepsFlag); err != nil {
 			t.Fatal(err)
 		}
 		full.refused += w.full.refused
-		full.told += w.full.told
+		full.reported += w.full.reported
 	}
-	if full.told == 0 {
+	if full.reported == 0 {
 		t.Errorf("%d calls of the full store failed, but no call got that error", full.refused)
 	}
 }
 
-// Rejected calls of strangers change nothing: the run is the same as without them. Every
-// seed checks at its end that leasing continues after accepted ones.
-func TestRejectedStrangerChangesNothing(t *testing.T) {
-	bold, sent, refused := 0, 0, 0
+// Rejected calls of rogue clients change nothing: the run is the same as without them. Each
+// seed checks at its end that leasing continues after accepted calls.
+func TestRejectedRogueCallsChangeNothing(t *testing.T) {
+	sendsValid, sent, refused := 0, 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
 		var with, without bytes.Buffer
 		w, v := NewWorld(seed, &with), NewWorld(seed, &without)
-		v.stranger.draws = nil
+		v.rogueClient.draws = nil
 		if err := w.Run(*stepsFlag); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		sent, refused = sent+w.stranger.sent, refused+w.stranger.refused
-		if w.stranger.bold {
-			bold++
+		sent, refused = sent+w.rogueClient.sent, refused+w.rogueClient.refused
+		if w.rogueClient.sendsValid {
+			sendsValid++
 			continue
 		}
 		if err := v.Run(*stepsFlag); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if !bytes.Equal(with.Bytes(), without.Bytes()) {
-			t.Errorf("seed %d plays differently with unauthorized clients", seed)
+			t.Errorf("seed %d plays differently with rogue clients", seed)
 		}
 	}
 	if sent == 0 || refused == 0 {
-		t.Errorf("unauthorized clients sent %d calls, %d were rejected", sent, refused)
+		t.Errorf("rogue clients sent %d calls, %d were rejected", sent, refused)
 	}
-	if bold == 0 {
-		t.Error("no call of an unauthorized client was accepted")
+	if sendsValid == 0 {
+		t.Error("no seed has a rogue client that sends valid requests")
 	}
 }
 

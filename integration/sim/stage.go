@@ -25,7 +25,7 @@ import (
 type Stage struct {
 	*leaders
 	// composed has the handlers of the gateway itself.
-	composed face
+	composed endpoint
 }
 
 // Config configures the cluster of a Stage.
@@ -39,9 +39,9 @@ type Config struct {
 // NewStage returns a world without executors. Its transcript goes to out.
 func NewStage(config Config, out io.Writer) *Stage {
 	w := newWorld(1, out)
-	w.calm, w.directed = true, true
+	w.faultsStopped, w.directed = true, true
 	w.startReplicas(config.Replicas, config.Queue, config.Inventory)
-	s := &Stage{leaders: &leaders{w: w}, composed: face{}}
+	s := &Stage{leaders: &leaders{w: w}, composed: endpoint{}}
 	gateway.Serve(s.composed, s.leaders)
 	return s
 }
@@ -142,17 +142,17 @@ func (s *Stage) RestartAgent(id string) error {
 }
 
 // FreezeAgent stops all messages from and to an agent until ThawAgent.
-func (s *Stage) FreezeAgent(id string) error { return s.cut(id, true) }
+func (s *Stage) FreezeAgent(id string) error { return s.setPartitioned(id, true) }
 
 // ThawAgent ends FreezeAgent.
-func (s *Stage) ThawAgent(id string) error { return s.cut(id, false) }
+func (s *Stage) ThawAgent(id string) error { return s.setPartitioned(id, false) }
 
-func (s *Stage) cut(id string, cut bool) error {
+func (s *Stage) setPartitioned(id string, partitioned bool) error {
 	a := s.agent(id)
 	if a == nil {
 		return fmt.Errorf("unknown agent %s", id)
 	}
-	a.cut = cut
+	a.partitioned = partitioned
 	return nil
 }
 

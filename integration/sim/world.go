@@ -32,8 +32,8 @@ const (
 	presenceTTL = 15 * time.Second
 )
 
-// beginning is the start time of every world.
-var beginning = time.Unix(1_000_000, 0).UTC()
+// startTime is the start time of every world.
+var startTime = time.Unix(1_000_000, 0).UTC()
 
 // World is one run.
 type World struct {
@@ -47,26 +47,26 @@ type World struct {
 	audited int64
 	stored  stored
 
-	// calm is set once there are no more faults.
-	calm bool
+	// faultsStopped is set once there are no more faults.
+	faultsStopped bool
 	// directed is set if only a Stage causes events.
 	directed bool
-	// prompt is set if messages arrive as soon as they are chosen.
-	prompt bool
-	// memory is how long ended versions are kept; default as in production. If it is short,
+	// immediate is set if messages arrive as soon as they are chosen.
+	immediate bool
+	// retention is how long ended versions are kept; default as in production. If it is short,
 	// names are used again and start and stop requests may arrive very late. No call is
 	// executed that much later than it was made, because the registry would not recognize a
 	// repeat.
-	memory time.Duration
+	retention time.Duration
 	// lostAfter is how long an executor may be absent before it is LOST.
 	lostAfter time.Duration
-	// pause is the longest time without an event, trouble the percentage of steps with a
+	// pause is the longest time without an event, faultPercent the percentage of steps with a
 	// fault.
-	pause   time.Duration
-	trouble int
-	full    full
-	// stranger sends invalid requests.
-	stranger stranger
+	pause        time.Duration
+	faultPercent int
+	full         full
+	// rogueClient sends invalid requests.
+	rogueClient rogueClient
 	// refusals counts registrations that were rejected because of their secret, exits the
 	// superseded agents that have exited.
 	refusals, exits int
@@ -101,14 +101,14 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	w.lostAfter = 30 * time.Second
 	config.LostAfter, config.HoldBackFrom = w.lostAfter, 100
 	hosts := 4
-	w.pause, w.trouble = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
+	w.pause, w.faultPercent = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
 	if w.rng.IntN(2) == 0 {
 		// Names are used again, as in months of production, and the few hosts get the same
 		// ones.
-		w.memory, hosts = time.Second, 2
-		w.pause, w.trouble = time.Second, 1
+		w.retention, hosts = time.Second, 2
+		w.pause, w.faultPercent = time.Second, 1
 	}
-	w.startReplicas(2, queue.Config{KeepEnded: w.memory}, config)
+	w.startReplicas(2, queue.Config{KeepEnded: w.retention}, config)
 	for i := range hosts {
 		w.agents = append(w.agents, newAgent(w, Host{
 			ID: fmt.Sprintf("host-%d", i), SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(i%2))},
@@ -116,14 +116,14 @@ func NewWorld(seed uint64, out io.Writer) *World {
 		}))
 	}
 	w.clients = newClients(w)
-	w.stranger.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
-	w.stranger.bold = w.stranger.draws(4) == 0
+	w.rogueClient.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
+	w.rogueClient.sendsValid = w.rogueClient.draws(4) == 0
 	return w
 }
 
 func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
-		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: beginning, out: out,
+		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: startTime, out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
 		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
 	}
@@ -160,14 +160,14 @@ func (w *World) Run(steps int) error {
 	return w.settle()
 }
 
-// fault is true once in n times, and never in calm.
-func (w *World) fault(n int) bool { return !w.calm && w.rng.IntN(n) == 0 }
+// fault is true once in n times, and never after the faults have stopped.
+func (w *World) fault(n int) bool { return !w.faultsStopped && w.rng.IntN(n) == 0 }
 
 func (w *World) logf(format string, args ...any) {
 	if w.out == io.Discard {
 		return
 	}
-	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(beginning).Seconds(), w.store.Revision(),
+	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(startTime).Seconds(), w.store.Revision(),
 		fmt.Sprintf(format, args...))
 }
 
@@ -192,10 +192,10 @@ func (w *World) step() {
 		w.pass(time.Duration(w.rng.IntN(200)) * time.Millisecond)
 	case n < 90:
 		w.pass(time.Duration(w.rng.IntN(int(w.pause.Milliseconds()))) * time.Millisecond)
-	case n < 100-w.trouble:
+	case n < 100-w.faultPercent:
 		w.clients.act()
 	default:
-		w.mischief()
+		w.injectFault()
 	}
 }
 
@@ -224,8 +224,8 @@ func (w *World) anyReplica() replica {
 	return list[w.rng.IntN(len(list))]
 }
 
-// mischief is a fault of the world itself.
-func (w *World) mischief() {
+// injectFault is a fault of the world itself.
+func (w *World) injectFault() {
 	switch w.rng.IntN(10) {
 	case 0, 1:
 		w.anyReplica().crash()
@@ -238,8 +238,8 @@ func (w *World) mischief() {
 		w.agents[w.rng.IntN(len(w.agents))].crash()
 	case 4:
 		a := w.agents[w.rng.IntN(len(w.agents))]
-		a.cut = !a.cut
-		w.logf("%s: cut off: %v", a.id, a.cut)
+		a.partitioned = !a.partitioned
+		w.logf("%s: cut off: %v", a.id, a.partitioned)
 	case 5:
 		if w.isFull() {
 			break // they would be rejected
@@ -255,30 +255,30 @@ func (w *World) mischief() {
 			w.store.Compact(w.store.Revision())
 			w.logf("store: compacted")
 		case 1, 2, 3:
-			w.intrude()
+			w.startSecondAgent()
 		}
 	case 8:
 		a := w.agents[w.rng.IntN(len(w.agents))]
 		n := w.rng.IntN(20_000)
 		if n%4 == 0 {
-			a.denying = true
+			a.rejectsLeader = true
 			w.logf("%s: rejects its leader until it registers again", a.id)
 			break
 		}
-		a.refusing = w.now.Add(time.Duration(n) * time.Millisecond)
+		a.refusesUntil = w.now.Add(time.Duration(n) * time.Millisecond)
 		w.logf("%s: starts no workers for a while", a.id)
 	case 9:
 		w.fill()
 	}
 }
 
-// intrude starts another agent with the ID of an existing one, on another host and with
-// another secret, while the first one is cut off: an operator took its host for dead.
-func (w *World) intrude() {
+// startSecondAgent starts another agent with the ID of an existing one, on another host and with
+// another secret, while the first one is cut off: an operator assumed that its host was dead.
+func (w *World) startSecondAgent() {
 	first := w.agents[w.rng.IntN(len(w.agents))]
-	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool {
+	if first.exited || slices.ContainsFunc(w.agents, func(a *agent) bool {
 		return a != first && a.id == first.id &&
-			!a.left
+			!a.exited
 	}) {
 		return
 	}
@@ -287,7 +287,7 @@ func (w *World) intrude() {
 	a.secret = "secret at " + a.address
 	w.logf("%s: another agent starts at %s", a.id, a.address)
 	w.agents = append(w.agents, a)
-	first.cut = true
+	first.partitioned = true
 }
 
 // pass lets time pass.
@@ -315,14 +315,14 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// send puts a message on the network. Except in calm it may be lost or late.
+// send puts a message on the network. Until the faults stop it may be lost or late.
 func (w *World) send(what string, deliver func()) {
 	if w.fault(12) {
 		w.logf("lost: %s", what)
 		return
 	}
 	delay := time.Duration(0)
-	if !w.prompt {
+	if !w.immediate {
 		delay = time.Duration(w.rng.IntN(20)) * time.Millisecond
 	}
 	if w.fault(20) {
@@ -332,10 +332,10 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
-// straggle delivers a message late, within a time. No promise may depend on messages that
+// releaseLateMessages delivers a message late, within a time. No promise may depend on messages that
 // arrive in order or soon: a call can arrive after later ones, and where names are used
 // again, a request of an old epoch after those of a new one.
-func (w *World) straggle(what string, within time.Duration, deliver func()) {
+func (w *World) releaseLateMessages(what string, within time.Duration, deliver func()) {
 	w.sequence++
 	at := w.now.Add(time.Duration(w.rng.IntN(int(within.Milliseconds()))) * time.Millisecond)
 	w.network = append(w.network, &message{at: at, seq: w.sequence, what: what, deliver: deliver})
@@ -364,7 +364,7 @@ func (w *World) check() {
 	for _, r := range w.since(w.audited) {
 		w.audit.Apply(store.Batch{Revision: r.Revision, Changes: r.Changes})
 		for _, c := range r.Changes {
-			w.told(c)
+			w.observe(c)
 		}
 		w.audited = r.Revision
 	}
@@ -375,21 +375,21 @@ func (w *World) check() {
 
 // settle stops all faults, waits until nothing changes any more, and checks the result.
 func (w *World) settle() error {
-	w.calm = true
+	w.faultsStopped = true
 	w.logf("the faults stop")
 	w.full.until = w.now
-	w.lastWord()
+	w.finalCalls()
 	w.store.ReleaseHeld()
 	for _, a := range w.agents {
-		a.cut, a.down = false, false
-		if a.denying {
+		a.partitioned, a.down = false, false
+		if a.rejectsLeader {
 			w.logf("%s: the agent is restarted", a.id)
 			a.die()
 		}
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0
-	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).telling); second++ {
+	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).hasUnreported); second++ {
 		if second > 2000 {
 			return fmt.Errorf("the world does not come to rest: revision %d", last)
 		}
@@ -397,7 +397,7 @@ func (w *World) settle() error {
 			if w.round(); w.failure != nil {
 				return w.failure
 			}
-			if !w.underWay() {
+			if !w.inFlight() {
 				w.pass(rest.Sub(w.now)) // no replica or agent has anything to do before
 			}
 		}
@@ -411,9 +411,9 @@ func (w *World) settle() error {
 	return w.failure
 }
 
-// underWay reports whether a replica or an agent has something to do now, or a message is
+// inFlight reports whether a replica or an agent has something to do now, or a message is
 // in transit. Timers do not count.
-func (w *World) underWay() bool {
+func (w *World) inFlight() bool {
 	for _, service := range services {
 		if slices.ContainsFunc(w.replicas[service], func(r replica) bool { return r.behind() || r.asked() }) {
 			return true

@@ -137,9 +137,9 @@ type callers struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	mu    sync.Mutex
-	took  []time.Duration
-	fails []error
+	mu        sync.Mutex
+	durations []time.Duration
+	errs      []error
 }
 
 func call(t *testing.T, f *fleet.Fleet) *callers {
@@ -153,10 +153,10 @@ func call(t *testing.T, f *fleet.Fleet) *callers {
 			for ctx.Err() == nil {
 				begun := time.Now()
 				err := do()
-				took := time.Since(begun)
+				durations := time.Since(begun)
 				c.mu.Lock()
-				if c.took = append(c.took, took); err != nil && ctx.Err() == nil {
-					c.fails = append(c.fails, err)
+				if c.durations = append(c.durations, durations); err != nil && ctx.Err() == nil {
+					c.errs = append(c.errs, err)
 				}
 				c.mu.Unlock()
 				select {
@@ -198,12 +198,12 @@ func call(t *testing.T, f *fleet.Fleet) *callers {
 func (c *callers) p95() (time.Duration, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	took := slices.Sorted(slices.Values(c.took))
-	c.took = nil
-	if len(took) == 0 {
-		return 0, 0, errors.Join(c.fails...)
+	durations := slices.Sorted(slices.Values(c.durations))
+	c.durations = nil
+	if len(durations) == 0 {
+		return 0, 0, errors.Join(c.errs...)
 	}
-	return took[len(took)*95/100], len(took), errors.Join(c.fails...)
+	return durations[len(durations)*95/100], len(durations), errors.Join(c.errs...)
 }
 
 // memory reads a line of a process's status, in bytes.
@@ -226,9 +226,9 @@ func memory(t *testing.T, pid int, line string) int64 {
 	return 0
 }
 
-// stolen returns a function that reports which share of the processors the host of
+// stealTime returns a function that reports which share of the processors the host of
 // this virtual machine has given to others since then (steal time in /proc/stat).
-func stolen(t *testing.T) func() float64 {
+func stealTime(t *testing.T) func() float64 {
 	t.Helper()
 	read := func() (steal, all float64) {
 		text, err := os.ReadFile("/proc/stat")
@@ -277,13 +277,13 @@ func TestFloodsA7(t *testing.T) {
 		}
 	})
 	gateway := f.GatewayProcess(0).Pid()
-	others, steal := call(t, f), stolen(t)
+	others, steal := call(t, f), stealTime(t)
 	report := func(phase string, take time.Duration) {
 		t.Helper()
 		time.Sleep(take) // a measurement, not a wait
 		p95, n, err := others.p95()
 		share := steal()
-		steal = stolen(t)
+		steal = stealTime(t)
 		t.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v; the host took %.0f %% of the processors",
 			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond),
 			100*share)
@@ -327,7 +327,7 @@ func TestFloodsA7(t *testing.T) {
 	for _, lines := range slow {
 		select {
 		case line := <-lines:
-			if took, err := time.ParseDuration(line); err != nil || took > 30*time.Second {
+			if durations, err := time.ParseDuration(line); err != nil || durations > 30*time.Second {
 				t.Errorf("connections of a flood stayed open for %s: %v", line, err)
 			}
 		case <-time.After(30 * time.Second):

@@ -13,7 +13,7 @@ import (
 )
 
 // The calls of a job service during a day, over REST.
-func TestDayOverREST(t *testing.T) {
+func TestJobLifecycleOverREST(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 16, 1)

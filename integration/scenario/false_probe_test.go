@@ -43,7 +43,7 @@ func TestFalseLivenessProbe(t *testing.T) {
 			refused(true)
 			began := time.Now()
 			w.nextLeader(service, leader, term)
-			if took := time.Since(began); took > sooner {
+			if took := time.Since(began); took > fastFailover {
 				t.Errorf("%s: failover took %v with a TTL of %v", service, took, longest)
 			}
 			refused(false)

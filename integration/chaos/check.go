@@ -17,8 +17,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// judge checks everything once the faults are over, and adds violations to the report.
-func (r *run) judge(ctx context.Context) {
+// check checks everything once the faults are over, and adds violations to the report.
+func (r *run) check(ctx context.Context) {
 	over := time.Now()
 	r.settle(ctx, "after the faults")
 	r.report.Rest = time.Since(over)
@@ -29,21 +29,21 @@ func (r *run) judge(ctx context.Context) {
 	r.streams(ctx)
 	for _, job := range jobs() {
 		if _, err := r.fleet.Client().CancelJob(ctx, job); err != nil {
-			r.report.wrong("cancel of job %s: %v", job, err)
+			r.report.addViolation("cancel of job %s: %v", job, err)
 		}
 	}
 	r.settle(ctx, "after everything was cancelled")
-	r.takeovers(ctx)
+	r.failovers(ctx)
 	r.expect(ctx, "workers", r.matching)
-	r.expect(ctx, "leftovers", r.nothingHeld)
+	r.expect(ctx, "leftovers", r.nothingLeased)
 	r.audit(ctx)
-	r.report.wrongs(r.report.floors())
+	r.report.addViolations(r.report.floors())
 }
 
 // expect waits for a condition and adds a violation if it does not occur.
-func (r *run) expect(ctx context.Context, what string, missing func(context.Context) string) {
+func (r *run) expect(ctx context.Context, condition string, missing func(context.Context) string) {
 	if err := until(ctx, missing); err != nil {
-		r.report.wrong("%s: %v", what, err)
+		r.report.addViolation("%s: %v", condition, err)
 	}
 }
 
@@ -138,13 +138,13 @@ func environments(marks string) []map[string]string {
 func (r *run) startedOnce() {
 	text, err := os.ReadFile(r.load.marks)
 	if err != nil {
-		r.report.wrong("no worker wrote a marker: %v", err)
+		r.report.addViolation("no worker wrote a marker: %v", err)
 		return
 	}
 	seen := map[string]bool{}
 	for mark := range strings.FieldsSeq(string(text)) {
 		if seen[mark] {
-			r.report.wrong("%s was started twice", mark)
+			r.report.addViolation("%s was started twice", mark)
 		}
 		seen[mark] = true
 	}
@@ -153,7 +153,7 @@ func (r *run) startedOnce() {
 
 // terms records the terms once every service has a leader.
 func (r *run) terms(ctx context.Context) {
-	r.expect(ctx, "who leads", func(ctx context.Context) string {
+	r.expect(ctx, "leaders", func(ctx context.Context) string {
 		answer, err := r.fleet.Client().Leaders(ctx)
 		if err != nil {
 			return err.Error()
@@ -180,14 +180,14 @@ func (r *run) histories() {
 	r.report.Longest, r.report.LongestCall = h.longest, h.slowest.String()
 	r.report.Gap, r.report.GapAt = h.gap()
 	for _, f := range r.report.Faults {
-		if f.Kind.parted() && f.Skipped == "" {
-			r.report.Parted += f.Ended - f.Begun
-			r.report.PartedAcks += h.changes(f.Begun, f.Ended)
+		if f.Kind.partitioned() && f.Skipped == "" {
+			r.report.Partitioned += f.Ended - f.Begun
+			r.report.PartitionAcks += h.changes(f.Begun, f.Ended)
 		}
 	}
-	r.report.judged(h.judge(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
-	r.report.judged(h.judge(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
-	r.report.wrongs(r.load.unexpected)
+	r.report.addCheck(h.check(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
+	r.report.addCheck(h.check(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
+	r.report.addViolations(r.load.unexpected)
 }
 
 // streams compares the event streams with etcd, and the acknowledged versions with both.
@@ -197,31 +197,31 @@ func (r *run) streams(ctx context.Context) {
 	queued, requeued := map[string]bool{}, map[string]bool{}
 	var leased []time.Time
 	for _, reader := range r.readers {
-		held, err := eventsHeld(ctx, r.store, reader.job)
+		held, err := storedEvents(ctx, r.store, reader.job)
 		for attempt := 1; errors.Is(err, store.ErrAmbiguous) && store.Sleep(ctx, store.Backoff(attempt)) == nil; attempt++ {
 			// A member of etcd that just rejoined may not know the leader yet.
-			held, err = eventsHeld(ctx, r.store, reader.job)
+			held, err = storedEvents(ctx, r.store, reader.job)
 		}
 		if err != nil {
-			r.report.wrong("events of %s: %v", reader.job, err)
+			r.report.addViolation("events of %s: %v", reader.job, err)
 			return
 		}
 		maps.Copy(queued, held.queued)
 		maps.Copy(requeued, held.requeued)
 		leased = append(leased, held.leased...)
 		r.report.Events += len(held.cursors)
-		r.report.wrongs(reader.judge(ctx, held.cursors))
-		r.report.Streamed += reader.given()
+		r.report.addViolations(reader.check(ctx, held.cursors))
+		r.report.Streamed += reader.delivered()
 	}
-	r.report.wrongs(r.load.unannounced(queued, requeued))
+	r.report.addViolations(r.load.unannounced(queued, requeued))
 	slices.SortFunc(leased, time.Time.Compare)
 	for n := 1; n < len(leased); n++ {
 		r.report.GrantGap = max(r.report.GrantGap, leased[n].Sub(leased[n-1]))
 	}
 }
 
-// nothingHeld returns what is left after everything was cancelled.
-func (r *run) nothingHeld(ctx context.Context) string {
+// nothingLeased returns what is left after everything was cancelled.
+func (r *run) nothingLeased(ctx context.Context) string {
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 		if err != nil {
 			return err.Error()
@@ -245,16 +245,16 @@ func (r *run) audit(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := r.follower.CatchUp(ctx); err != nil {
-		r.report.wrong("cannot read the history of etcd: %v", err)
+		r.report.addViolation("cannot read the history of etcd: %v", err)
 		return
 	}
 	r.follower.Look(func(a *audit.Auditor) {
 		for _, v := range a.Violations() {
-			r.report.wrong("%v", v)
+			r.report.addViolation("%v", v)
 		}
 		stats := a.Stats()
 		if stats.Snapshots != 1 || stats.OverCommitted != 0 || stats.StartedTwice != 0 {
-			r.report.wrong("the history has gaps, executors are over-committed, or workers were started twice: %+v", stats)
+			r.report.addViolation("the history has gaps, executors are over-committed, or workers were started twice: %+v", stats)
 		}
 		r.report.Audited = stats
 	})

@@ -10,22 +10,22 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// stranger sends the leaders requests that no registry and no agent sends: terms, numbers,
+// rogueClient sends the leaders requests that no registry and no agent sends: terms, numbers,
 // revisions and sequences that do not exist. It has random numbers of its own and calls a
 // leader only if that has another request, so that a world in which it is rejected runs as
 // without it.
-type stranger struct {
+type rogueClient struct {
 	draws func(n int) int
-	// bold strangers also send valid requests of the current term.
-	bold bool
+	// sendsValid is set if it also sends valid requests of the current term.
+	sendsValid bool
 	// sent counts its requests, refused those that were rejected.
 	sent, refused int
 }
 
-// strange returns a request of the stranger to the leader of a service, mostly nil.
-func (w *World) strange(service string) any {
-	s := &w.stranger
-	if w.directed || w.calm || s.draws == nil || s.draws(16) > 0 {
+// rogueRequest returns a request of the rogue client to the leader of a service, mostly nil.
+func (w *World) rogueRequest(service string) any {
+	s := &w.rogueClient
+	if w.directed || w.faultsStopped || s.draws == nil || s.draws(16) > 0 {
 		return nil
 	}
 	revision := w.store.Revision()
@@ -34,7 +34,7 @@ func (w *World) strange(service string) any {
 	key := model.Key{Job: "job-0", Stage: "stage-0", Name: "main"}
 	switch service {
 	case model.ServiceExecutorState:
-		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high,
+		entry := model.Candidate{Key: key, UID: "rogue", Group: "g", Mod: high, Epoch: high,
 			Workers: model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}}
 		switch s.draws(6) {
 		case 0:
@@ -46,30 +46,30 @@ func (w *World) strange(service string) any {
 		case 3:
 			return model.Cycle{Term: kv.Create, Number: 1, Cut: revision, Candidates: []model.Candidate{entry}}
 		case 4:
-			if s.bold {
+			if s.sendsValid {
 				entry.Mod, entry.Epoch = revision, revision
 				return model.Cycle{Term: kv.Create, Number: int64(1) << s.draws(63), Cut: revision,
 					Candidates: []model.Candidate{entry}}
 			}
 		}
 	case model.ServiceAssigner:
-		task := model.DispatchTask{Key: key, UID: "stranger", Mod: high, Lease: high}
+		task := model.DispatchTask{Key: key, UID: "rogue", Mod: high, Lease: high}
 		switch s.draws(4) {
 		case 0:
 			return model.Dispatch{Term: high}
 		case 1:
 			return model.Dispatch{Term: kv.Create, Tasks: []model.DispatchTask{task}}
 		case 2:
-			return dispatch.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
+			return dispatch.Report{Executor: "rogue", Incarnation: high, Sequence: high, Complete: true}
 		}
 	}
 	return nil
 }
 
-// lastWord makes a bold stranger use up cycle numbers after the faults, when no leader
-// changes any more: leasing must continue.
-func (w *World) lastWord() {
-	if !w.stranger.bold {
+// finalCalls lets a rogue client with valid requests use up cycle numbers after the faults,
+// when the leader does not change any more: leasing must continue.
+func (w *World) finalCalls() {
+	if !w.rogueClient.sendsValid {
 		return
 	}
 	kv, _, _ := w.store.Get(context.Background(), w.space.Key(model.LeaderRef(model.ServiceRegistry)))
@@ -80,19 +80,19 @@ func (w *World) lastWord() {
 	}
 }
 
-// meet sends a request of the stranger to a leader together with another request.
-func (w *World) meet(service string, ask func(request any, until time.Time, answer func(any, error))) {
-	request := w.strange(service)
+// sendWithRogue sends a request of the rogue client to a leader together with another request.
+func (w *World) sendWithRogue(service string, ask func(request any, until time.Time, answer func(any, error))) {
+	request := w.rogueRequest(service)
 	if request == nil {
 		return
 	}
-	w.stranger.sent++
+	w.rogueClient.sent++
 	ask(request, time.Time{}, func(_ any, err error) {
 		if err != nil {
-			w.stranger.refused++
+			w.rogueClient.refused++
 		}
 		if fault.Is(err, fault.ReasonInternal) {
-			w.fail("%T of an unauthorized client: %v", request, err)
+			w.fail("%T of a rogue client: %v", request, err)
 		}
 	})
 }

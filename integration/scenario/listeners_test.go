@@ -21,14 +21,14 @@ import (
 // A caller of the public listener cannot act as an agent or a service, and a caller of the
 // agents listener cannot act as a service: the executor does not change, its worker keeps
 // running, and leasing continues.
-func TestSurfacesAreSeparate(t *testing.T) {
+func TestListenersAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})
 	w.startSim("sim", 1, 2)
 	w.awaitReady(1)
 	w.await(w.upsert(&berthv1.Reservation{Job: "victim", Stage: "s", Count: 1}), berthv1.Reservation_ACTIVE)
 	worker := w.awaitWorkers("victim", berthv1.Event_WORKER_RUNNING, 1)[0]
-	w.awaitNoted("victim")
+	w.awaitRecorded("victim")
 	executor := func() *berthv1.Executor {
 		e, err := w.client.Executor(w.ctx, "sim-0")
 		if err != nil {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// swift is shorter than any failover by the TTL: a leader renews its etcd lease in each
+	// fastFailover is shorter than any failover by the TTL: a leader renews its etcd lease in each
 	// sixth of the TTL, so that five sixths are left when it is killed, plus the election.
 	// A fast failover takes some tenths of a second, and several times as much on a slow
 	// machine.
-	swift = ttl * 5 / 6
-	// tries bounds the failovers of one service: each may coincide with other load of the
+	fastFailover = ttl * 5 / 6
+	// attempts bounds the failovers of one service: each may coincide with other load of the
 	// machine, or with standbys that have used up their evictions.
-	tries = 5
+	attempts = 5
 	// seen is how long standbys must have seen a leader before they evict it.
 	seen = time.Second
 )
@@ -27,50 +27,50 @@ const (
 // jobAlone is the job of the batches that are requested when a leader is killed alone.
 const jobAlone = "alone"
 
-// takeovers kills the leader of each service once there is no other fault, which rarely
+// failovers kills the leader of each service once there is no other fault, which rarely
 // happens during the schedule, and measures how long a batch waits that is requested at
 // that moment. One fast failover of a service is enough. Afterwards everything is at rest
 // again.
-func (r *run) takeovers(ctx context.Context) {
+func (r *run) failovers(ctx context.Context) {
 	if len(r.report.Violations) > 0 {
 		return // another fault has failed
 	}
 	defer func() {
 		if _, err := r.fleet.Client().CancelJob(ctx, jobAlone); err != nil {
-			r.report.wrong("cancel of job %s: %v", jobAlone, err)
+			r.report.addViolation("cancel of job %s: %v", jobAlone, err)
 		}
 		r.settle(ctx, "after leaders were killed alone")
 	}()
-	r.report.Takeovers = map[string][]time.Duration{}
+	r.report.Failovers = map[string][]time.Duration{}
 	for _, service := range services {
-		for n := 0; n < 2*tries && len(r.report.Takeovers[service]) < tries; n++ {
+		for n := 0; n < 2*attempts && len(r.report.Failovers[service]) < attempts; n++ {
 			stage := fmt.Sprintf("%s-%d", service, n)
 			calm, err := r.batchAlone(ctx, stage+"-calm")
 			if err != nil {
-				r.report.wrong("cannot kill a leader: %v", err)
+				r.report.addViolation("cannot kill a leader: %v", err)
 				return
 			}
-			p, wait, err := r.takeover(ctx, service, stage)
+			p, wait, err := r.failover(ctx, service, stage)
 			if err != nil {
-				r.report.wrong("the leader of %s was killed alone: %v", service, err)
+				r.report.addViolation("the leader of %s was killed alone: %v", service, err)
 				return
 			}
 			r.Log("%s was killed alone: a batch waited %v, want at most %v", p.Name, wait.Round(time.Millisecond),
 				calm.Round(time.Millisecond))
-			if proxied(p.Name) || calm > swift/4 {
+			if proxied(p.Name) || calm > fastFailover/4 {
 				continue // a proxy refuses nothing for it, so that the probe does not find it dead, or the machine is slow
 			}
-			r.report.Takeovers[service] = append(r.report.Takeovers[service], wait)
-			if wait < swift {
+			r.report.Failovers[service] = append(r.report.Failovers[service], wait)
+			if wait < fastFailover {
 				break
 			}
 		}
 	}
 }
 
-// takeover kills the leader of a service, returns how long a batch waits until its worker
+// failover kills the leader of a service, returns how long a batch waits until its worker
 // is assigned to an executor, and starts the process again.
-func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
+func (r *run) failover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
 	if err := until(ctx, func(ctx context.Context) string {
 		for _, replica := range r.fleet.Processes()[service] {
 			if missing := unready(ctx, replica.Addresses().HTTP); missing != "" {

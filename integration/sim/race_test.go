@@ -15,25 +15,25 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// drama is a world, a first request, and the calls that are made while it is processed.
-type drama struct {
+// race is a world, a first request, and the calls that are made while it is processed.
+type race struct {
 	replicas int
 	hosts    []Host
 	workers  int32
 }
 
-// dramaKey is the key of all calls.
-var dramaKey = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
+// raceKey is the key of all calls.
+var raceKey = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
 
-// cast is a drama in progress.
-type cast struct {
+// raceRun is a race in progress.
+type raceRun struct {
 	*interleaving
-	drama    drama
+	race     race
 	requests []*sentRequest
-	// over are the versions, and gone the workers of one, whose cancel was acknowledged:
-	// none of them may be started any more.
-	over map[string]bool
-	gone map[lateWorker]bool
+	// cancelledVersions and cancelledWorkers are the versions and single workers whose cancel
+	// was acknowledged: none of them may be started any more.
+	cancelledVersions map[string]bool
+	cancelledWorkers  map[lateWorker]bool
 	// deposed are the services with a leader that may not know that it was deposed.
 	deposed map[string]bool
 }
@@ -52,10 +52,10 @@ type sentRequest struct {
 	revision int64
 }
 
-const notYet = -1
+const pending = -1
 
-// asks reports whether the call may queue workers.
-func (c *sentRequest) asks() bool {
+// queuesWorkers reports whether the call may queue workers.
+func (c *sentRequest) queuesWorkers() bool {
 	switch c.name {
 	case "start", "resend", "replace", "lower":
 		return true
@@ -77,10 +77,10 @@ type result struct {
 var hashSeed = maphash.MakeSeed()
 
 // perform plays one schedule and checks the result.
-func (d drama) perform(s schedule, out io.Writer) result {
-	c := &cast{
-		interleaving: newInterleaving(d.replicas, d.hosts, out), drama: d,
-		over: map[string]bool{}, gone: map[lateWorker]bool{}, deposed: map[string]bool{},
+func (d race) perform(s schedule, out io.Writer) result {
+	c := &raceRun{
+		interleaving: newInterleaving(d.replicas, d.hosts, out), race: d,
+		cancelledVersions: map[string]bool{}, cancelledWorkers: map[lateWorker]bool{}, deposed: map[string]bool{},
 	}
 	c.w.submitting = c.submitting
 	full := schedule{moves: append([]move{{"start", 0}}, s.moves...), deviations: s.deviations}
@@ -89,7 +89,7 @@ func (d drama) perform(s schedule, out io.Writer) result {
 		c.check()
 	}
 	r := result{schedule: s, err: c.w.failure, choices: c.choices, history: c.w.history(hashSeed)}
-	if first := c.requests[0].acked; first != notYet {
+	if first := c.requests[0].acked; first != pending {
 		r.turns = append(r.turns, first)
 		for _, step := range c.turns {
 			if step > first {
@@ -101,7 +101,7 @@ func (d drama) perform(s schedule, out io.Writer) result {
 }
 
 // call makes the call with a name, or deposes a leader.
-func (c *cast) call(name string) {
+func (c *raceRun) call(name string) {
 	for _, service := range services {
 		if name == "depose-"+service {
 			c.deposed[service] = true
@@ -109,21 +109,21 @@ func (c *cast) call(name string) {
 			return
 		}
 	}
-	made := &sentRequest{name: name, issued: c.step, acked: notYet}
+	made := &sentRequest{name: name, issued: c.step, acked: pending}
 	c.requests = append(c.requests, made)
 	id := fmt.Sprintf("%s-%d", name, len(c.requests))
 	c.w.call(name, model.ServiceRegistry, func() bool { return true }, c.body(name, id), func(value any, err error) {
 		made.acked, made.revision = c.step, c.w.store.Revision()
 		c.w.logf("client: %s is acknowledged: %v", name, err)
 		if err != nil {
-			if f := fault.Of(err); !made.asks() || f.Kind != fault.Invalid && f.Kind != fault.Conflict &&
+			if f := fault.Of(err); !made.queuesWorkers() || f.Kind != fault.Invalid && f.Kind != fault.Conflict &&
 				f.Kind != fault.Precondition {
 				c.w.fail("%s: %v", name, err)
 			}
 			return
 		}
 		if u, ok := value.(queue.Upserted); ok {
-			c.w.clients.acked[u.Reservation.UID] = dramaKey
+			c.w.clients.acked[u.Reservation.UID] = raceKey
 			return
 		}
 		c.acknowledged(made)
@@ -131,22 +131,22 @@ func (c *cast) call(name string) {
 }
 
 // body returns the body of a call.
-func (c *cast) body(name, id string) any {
-	upsert := model.Upsert{Key: dramaKey, Count: c.drama.workers, RequestID: id, Spec: model.Spec{
-		TargetSize: c.drama.workers, MaxAttempts: 2,
+func (c *raceRun) body(name, id string) any {
+	upsert := model.Upsert{Key: raceKey, Count: c.race.workers, RequestID: id, Spec: model.Spec{
+		TargetSize: c.race.workers, MaxAttempts: 2,
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 		Task:        model.Task{Command: "sh"},
 	}}
 	switch name {
 	case "cancel":
-		return request.Cancel{Key: dramaKey, RequestID: id}
+		return request.Cancel{Key: raceKey, RequestID: id}
 	case "cancel-job":
-		return request.CancelJob{Job: dramaKey.Job, RequestID: id}
+		return request.CancelJob{Job: raceKey.Job, RequestID: id}
 	case "cancel-worker":
-		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id,
+		return request.CancelWorkers{Job: raceKey.Job, Stage: raceKey.Stage, RequestID: id,
 			Workers: []model.WorkerID{{Index: 1, Number: 1}}}
 	case "cancel-requeue":
-		return request.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id,
+		return request.CancelWorkers{Job: raceKey.Job, Stage: raceKey.Stage, RequestID: id,
 			Workers: []model.WorkerID{{Index: 1, Number: 2}}}
 	case "lower":
 		upsert.Count, upsert.Spec.TargetSize = 1, 1
@@ -161,52 +161,52 @@ func (c *cast) body(name, id string) any {
 
 // alone reports whether every request that may queue workers and was sent up to a step was
 // answered before this one was sent.
-func (c *cast) alone(made *sentRequest, step int) bool {
+func (c *raceRun) alone(made *sentRequest, step int) bool {
 	return !slices.ContainsFunc(c.requests, func(o *sentRequest) bool {
-		return o != made && o.asks() && (o.acked == notYet || o.acked > made.issued) && o.issued <= step
+		return o != made && o.queuesWorkers() && (o.acked == pending || o.acked > made.issued) && o.issued <= step
 	})
 }
 
 // acknowledged records that from now on no cancelled worker may be started.
-func (c *cast) acknowledged(made *sentRequest) {
+func (c *raceRun) acknowledged(made *sentRequest) {
 	alone := c.alone(made, c.step)
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		switch made.name {
 		case "cancel", "cancel-job":
 			if r.State == model.Cancelling || r.State.Terminal() {
-				c.over[r.UID] = true
+				c.cancelledVersions[r.UID] = true
 			} else if alone {
 				c.w.fail("%s is acknowledged, but version %s is %s", made.name, r.UID, r.State)
 			}
 		case "cancel-worker":
 			for workerID := range r.Workers.All() {
 				if workerID.Index == 1 && alone {
-					c.gone[lateWorker{r.UID, workerID}] = true
+					c.cancelledWorkers[lateWorker{r.UID, workerID}] = true
 				}
 			}
 		}
 	}
 	if alone && (made.name == "cancel" || made.name == "cancel-job") {
-		c.w.clients.cancelled(dramaKey)
+		c.w.clients.cancelled(raceKey)
 	}
 }
 
 // submitting checks every start request when it is sent. In production the deadline of a
 // deposed leader holds its requests back; here only the agents do.
-func (c *cast) submitting(s dispatch.Submit) {
+func (c *raceRun) submitting(s dispatch.Submit) {
 	if c.deposed[model.ServiceAssigner] {
 		return
 	}
-	if c.over[s.UID] || c.gone[lateWorker{s.UID, s.Worker.ID}] {
+	if c.cancelledVersions[s.UID] || c.cancelledWorkers[lateWorker{s.UID, s.Worker.ID}] {
 		c.w.fail("%s of %s is started after its cancel was acknowledged", s.Worker, s.UID)
 	}
 }
 
 // check checks a world at rest.
-func (c *cast) check() {
+func (c *raceRun) check() {
 	for _, made := range c.requests {
-		if made.acked == notYet {
+		if made.acked == pending {
 			c.w.fail("at rest: %s, sent at step %d, has no answer", made.name, made.issued)
 		}
 	}
@@ -227,7 +227,7 @@ func (c *cast) check() {
 }
 
 // checkFree: everything was cancelled, so that no worker is left and all capacity is free.
-func (c *cast) checkFree(made *sentRequest) {
+func (c *raceRun) checkFree(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); !r.State.Terminal() {
 			c.w.fail("at rest: %s was acknowledged, but version %s (parent %q) is %s", made.name, r.UID, r.Parent, r.State)
@@ -248,7 +248,7 @@ func (c *cast) checkFree(made *sentRequest) {
 }
 
 // checkGone: a worker was cancelled, and with it the requeues of it.
-func (c *cast) checkGone(made *sentRequest) {
+func (c *raceRun) checkGone(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if number, ok := r.Workers.Number(1); ok && r.State == model.Queued {
@@ -266,7 +266,7 @@ func (c *cast) checkGone(made *sentRequest) {
 
 // checkLowered: no worker at or above a lowered target is queued, and none was requeued
 // since.
-func (c *cast) checkLowered(made *sentRequest) {
+func (c *raceRun) checkLowered(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue &&

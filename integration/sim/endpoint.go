@@ -14,12 +14,12 @@ import (
 	"berth.dev/pkg/loop"
 )
 
-// face has the handlers of a node's shell by full method: the handlers of the real
+// endpoint has the handlers of a node's shell by full method: the handlers of the real
 // services, called without a network.
-type face map[string]func(ctx context.Context, request proto.Message) (any, error)
+type endpoint map[string]func(ctx context.Context, request proto.Message) (any, error)
 
 // RegisterService implements grpc.ServiceRegistrar.
-func (f face) RegisterService(desc *grpc.ServiceDesc, handlers any) {
+func (f endpoint) RegisterService(desc *grpc.ServiceDesc, handlers any) {
 	for _, m := range desc.Methods {
 		f["/"+desc.ServiceName+"/"+m.MethodName] = func(ctx context.Context, request proto.Message) (any, error) {
 			return m.Handler(handlers, ctx, func(into any) error {
