@@ -114,7 +114,7 @@ func (c *clients) act() {
 // registry remembers the ID for a time after the reservation has ended, so that no copy of
 // the call is executed more than that time after the call began. If the outcome is still
 // unknown then, the client sends the request under another ID. It does not know whether
-// present is anything to repeat: a flush may have ended the reservation.
+// there is anything to repeat: a flush may have ended the reservation.
 func (c *clients) call(what string, lives func() bool, request func(id string) any, done func(any, error)) {
 	c.requests++
 	id := fmt.Sprintf("request-%d", c.requests)

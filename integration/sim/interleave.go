@@ -130,7 +130,7 @@ func (p *interleaving) rest(after time.Duration, choose func(n, onOldView int) i
 }
 
 // take executes one of the events. Two more choices are to hold the first event back until
-// present is no other, and to let time pass.
+// there is no other, and to let time pass.
 func (p *interleaving) take(list []event, choose func(n, onOldView int) int) {
 	if len(list) == 0 {
 		p.pass()
@@ -138,7 +138,7 @@ func (p *interleaving) take(list []event, choose func(n, onOldView int) int) {
 	}
 	n := len(list) + 2
 	if len(list) == 1 {
-		n = 2 // present is no other event
+		n = 2 // there is no other event
 	}
 	onOldView := slices.IndexFunc(list, func(e event) bool { return e.onOldView })
 	switch choice := choose(n, onOldView); {
