@@ -209,7 +209,7 @@ func (p *past) notBack(before []Worker, job *Job) {
 		w, there := after[workerID{was.Index, was.Number}]
 		moved := w.State == was.State || follows(was.State, w.State) || w.Ended && w.State == 0
 		if !there || !moved || was.Ended && !w.Ended {
-			p.Fatalf("%v became %v (there: %v)", was, w, there)
+			p.Fatalf("%v changed to %v (found: %v)", was, w, there)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (p *past) is(job *Job) {
 			p.Errorf("%v, want %+v", w, want)
 		}
 		if newest := job.NewestWorkers("s")[w.Index]; newest.Number < w.Number {
-			p.Errorf("index %d has number %d at last, and %d is known", w.Index, newest.Number, w.Number)
+			p.Errorf("index %d has number %d, want %d", w.Index, newest.Number, w.Number)
 		}
 	}
 }
@@ -250,15 +250,15 @@ func TestEndedVersionsAreForgotten(t *testing.T) {
 	job.apply(eventOf(3, berthv1.Event_RESERVATION_COMPLETED, "1-1", of(0, 1, 0)), now)
 	job.apply(eventOf(4, berthv1.Event_RESERVATION_QUEUED, "1-2", of(1, 1, 0)), now.Add(KeepEnded))
 	if n := len(job.Versions()); n != 2 {
-		t.Errorf("%d versions while both are kept", n)
+		t.Errorf("%d versions, want both", n)
 	}
 	job.apply(eventOf(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(KeepEnded+time.Second))
 	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" ||
 		len(workers) != 1 {
-		t.Errorf("left are %v, %v", versions, workers)
+		t.Errorf("versions left: %v, workers left: %v", versions, workers)
 	}
 	if w := job.NewestWorkers("s")[0]; w.Number != 1 || !w.Ended || w.State != 0 {
-		t.Errorf("index 0 is %+v", w)
+		t.Errorf("index 0 = %+v", w)
 	}
 }
 
@@ -277,6 +277,6 @@ func TestRequeuedWorkers(t *testing.T) {
 	job.apply(eventOf(4, berthv1.Event_WORKER_REQUEUED, "1-2", of(0, 2, berthv1.Assignment_FAILED)), now)
 	job.apply(eventOf(5, berthv1.Event_RESERVATION_CANCELLED, "1-2", of(0, 2, 0)), now)
 	if w := job.NewestWorkers("s")[0]; !w.Ended || w.Requeued {
-		t.Errorf("cancelled before it was queued again: %+v", w)
+		t.Errorf("cancelled before its requeue: %+v", w)
 	}
 }

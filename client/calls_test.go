@@ -198,7 +198,7 @@ func TestOwnRequestIDs(t *testing.T) {
 		t.Errorf("request ids %q", ids)
 	}
 	if own.RequestId != "mine" || none.RequestId != "" {
-		t.Errorf("the caller's messages became %v, %v", own, none)
+		t.Errorf("the caller's messages were changed to %v, %v", own, none)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestUpsertRequest(t *testing.T) {
 		t.Errorf("sent %v, want %v", sent, want)
 	}
 	if !proto.Equal(body, before) {
-		t.Errorf("the caller's message became %v", body)
+		t.Errorf("the caller's message was changed to %v", body)
 	}
 }
 
@@ -212,11 +212,11 @@ func TestClosedClientGivesUp(t *testing.T) {
 	}
 	_, err := c.Get(t.Context(), Key{Job: "a", Stage: "b"})
 	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || f.Message != "the client was closed" {
-		t.Errorf("a call: %v", err)
+		t.Errorf("call: %v", err)
 	}
 	for _, err := range c.Events(t.Context(), "a", "") {
 		if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable {
-			t.Errorf("a stream: %v", err)
+			t.Errorf("stream: %v", err)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 	one.stop()
 	for range 4 {
 		if err := get(); err != nil {
-			t.Fatalf("with one down: %v", err)
+			t.Fatalf("with one gateway down: %v", err)
 		}
 	}
 	two.stop()
@@ -260,7 +260,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 	<-tried
 	two.serve(t, two.address)
 	if err := <-done; err != nil {
-		t.Errorf("after one came back: %v", err)
+		t.Errorf("after one gateway returned: %v", err)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestListFollowsPages(t *testing.T) {
 		from := 0
 		fmt.Sscan(q.PageToken, &from) //nolint:errcheck // empty at first
 		if from == failAt {
-			return nil, fault.New(fault.OutOfRange, fault.ReasonInvalid, "the page is gone")
+			return nil, fault.New(fault.OutOfRange, fault.ReasonInvalid, "unknown page token")
 		}
 		answer := &berthv1.ListReservationsAnswer{}
 		for i := from; i < min(from+3, items); i++ {
@@ -295,7 +295,7 @@ func TestListFollowsPages(t *testing.T) {
 			}
 		}
 		if request.PageToken != "" {
-			t.Errorf("the caller's request became %v", request)
+			t.Errorf("the caller's request was changed to %v", request)
 		}
 		return names, nil
 	}
@@ -359,7 +359,7 @@ func TestEventsEndWithADefiniteError(t *testing.T) {
 	var errs []error
 	for e, err := range c.Events(limited(t, time.Minute), "a", "1.0") {
 		if e != nil {
-			t.Errorf("an event: %v", e)
+			t.Errorf("event: %v", e)
 		}
 		errs = append(errs, err)
 	}
@@ -432,7 +432,7 @@ func TestWaitFor(t *testing.T) {
 	r, err = wait(berthv1.Reservation_QUEUED, berthv1.Reservation_EXPIRED)
 	if f := fault.Of(err); f == nil || f.Kind != fault.Precondition || f.Reason != fault.ReasonQueueTimeout ||
 		r.GetState() != berthv1.Reservation_EXPIRED {
-		t.Errorf("ended elsewhere: %v, %v", r, err)
+		t.Errorf("ended with another state: %v, %v", r, err)
 	}
 }
 

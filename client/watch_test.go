@@ -74,7 +74,7 @@ func newScript(t *testing.T) *script {
 
 func take[T any](t *testing.T, list *[]T) (first T) {
 	if len(*list) == 0 {
-		t.Errorf("one %T too many", first)
+		t.Errorf("unexpected %T", first)
 		return first
 	}
 	first, *list = (*list)[0], (*list)[1:]
@@ -215,7 +215,7 @@ func TestWatchListsWhatEventsLeaveOut(t *testing.T) {
 		"30 RESERVATION_REPLACED: 1-2 QUEUED, 0.1",
 	})
 	if len(s.versions)+len(s.assignments) != 0 || retries != 1 {
-		t.Errorf("%d lists are left, %d repeats", len(s.versions), retries)
+		t.Errorf("%d lists not read, %d repeats", len(s.versions), retries)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestWatchReadsAllPages(t *testing.T) {
 	s.streams = []streamPart{{}}
 	compare(t, s.steps(t, 1), []string{"listed: 1-1 ACTIVE 1-2 ACTIVE, 0.1 RUNNING, 1.1 RUNNING"})
 	if len(s.versions)+len(s.assignments) != 0 {
-		t.Error("a page was left")
+		t.Error("a page was not read")
 	}
 }
 

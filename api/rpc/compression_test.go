@@ -52,7 +52,7 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 		f := rpc.FromStatus(err)
 		if status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 || f.Fields[0].Name != "grpc-encoding" ||
 			received {
-			t.Errorf("%s: the server answered %v, and received the message: %v", method, err, received)
+			t.Errorf("%s: server answered %v, message received: %v", method, err, received)
 		}
 	}
 	// The flag of a compressed message, without a declared encoding.
@@ -83,11 +83,11 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 		transport.CloseIdleConnections()
 		code := res.Header.Get("Grpc-Status") + res.Trailer.Get("Grpc-Status")
 		if code != "13" || received { // gRPC itself answers it
-			t.Errorf("%s: the server answered %s, and received the message: %v", method, code, received)
+			t.Errorf("%s: server answered %s, message received: %v", method, code, received)
 		}
 	}
 	if log.Len() > 0 {
-		t.Errorf("the log says %s", log.String())
+		t.Errorf("unexpected log: %s", log.String())
 	}
 }
 
@@ -106,6 +106,6 @@ func TestCompressedAnswersAreRejected(t *testing.T) {
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "grpc-accept-encoding", grpcgzip.Name)
 	answer, err := controlv1.NewReplicasClient(conn).GetReplica(ctx, &controlv1.GetReplicaRequest{})
 	if err == nil || !strings.Contains(err.Error(), "messages must not be compressed") {
-		t.Errorf("got %d bytes and the error %v", len(answer.GetId()), err)
+		t.Errorf("got %d bytes, error %v", len(answer.GetId()), err)
 	}
 }

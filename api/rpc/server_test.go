@@ -132,7 +132,7 @@ func TestAPanicIsInternalAndLoggedWithItsStack(t *testing.T) {
 	p.server.Stop()
 	for _, want := range []string{"poisoned unary", "poisoned stream", "server_test.go"} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log has no %q", want)
+			t.Errorf("no %q in the log", want)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestAReplicaThatComesBackIsFoundAtOnce(t *testing.T) {
 		best = min(best, comesBack(t))
 	}
 	if best > most {
-		t.Errorf("it took %v", best)
+		t.Errorf("took %v", best)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	}()
 	<-entered
 	if err := p.server.Shutdown(within(t, 20*time.Millisecond)); err == nil {
-		t.Error("it says that all calls were finished")
+		t.Error("Shutdown reported that all calls had finished")
 	}
 	if err := <-answered; err == nil {
 		t.Error("the call was answered")

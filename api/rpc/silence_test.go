@@ -90,7 +90,7 @@ func TestASilentReplicaIsLeft(t *testing.T) {
 				return
 			case err := <-answer:
 				if status.Code(err) != codes.Unavailable {
-					t.Fatalf("no call gets there: %v", err)
+					t.Fatalf("the call did not reach a replica: %v", err)
 				}
 				for len(reached) > 0 {
 					<-reached

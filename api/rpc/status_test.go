@@ -35,7 +35,7 @@ func TestAFaultCrossesTheWire(t *testing.T) {
 				t.Errorf("-sent +received:\n%s", diff)
 			}
 			if got := status.Code(twice); got != rpc.Code(want.Kind) {
-				t.Errorf("code is %v, not %v", got, rpc.Code(want.Kind))
+				t.Errorf("code = %v, want %v", got, rpc.Code(want.Kind))
 			}
 		})
 	}
@@ -45,7 +45,7 @@ func TestAFaultCrossesTheWire(t *testing.T) {
 func TestTheCauseStaysHere(t *testing.T) {
 	err := rpc.ToStatus(fault.New(fault.Unavailable, fault.ReasonUnavailable, "try again").Because(errors.New("secret")))
 	if got := status.Convert(err).Message(); got != "try again" {
-		t.Errorf("the message is %q", got)
+		t.Errorf("message = %q", got)
 	}
 }
 
@@ -78,17 +78,17 @@ func TestErrorsOfOthers(t *testing.T) {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			sent := rpc.ToStatus(c.err)
 			if got := status.Code(sent); got != c.code {
-				t.Errorf("code is %v, not %v", got, c.code)
+				t.Errorf("code = %v, want %v", got, c.code)
 			}
 			got := rpc.FromStatus(sent)
 			if got.Kind != c.kind || got.Reason != c.reason {
-				t.Errorf("read as %v %s", got.Kind, got.Reason)
+				t.Errorf("decoded as %v %s", got.Kind, got.Reason)
 			}
 			if got := rpc.HTTPStatus(got.Kind); got != c.http {
-				t.Errorf("HTTP status is %d", got)
+				t.Errorf("HTTP status = %d", got)
 			}
 			if got := rpc.ExitCode(c.err); got != c.exit {
-				t.Errorf("exit code is %d", got)
+				t.Errorf("exit code = %d", got)
 			}
 		})
 	}
@@ -96,6 +96,6 @@ func TestErrorsOfOthers(t *testing.T) {
 
 func TestNoErrorIsNoError(t *testing.T) {
 	if rpc.ToStatus(nil) != nil || rpc.FromStatus(nil) != nil || rpc.ExitCode(nil) != rpc.ExitDone {
-		t.Error("nil became an error")
+		t.Error("nil was converted to an error")
 	}
 }

@@ -54,11 +54,11 @@ func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	}
 	check(stream, s.RecvMsg(&rpc.Frame{}))
 	if log.Len() > 0 {
-		t.Errorf("the log says %s", log.String())
+		t.Errorf("unexpected log: %s", log.String())
 	}
 	if err := conn.Invoke(t.Context(), unary, &rpc.Frame{}, &rpc.Frame{}, codec); status.Code(err) != codes.Internal ||
 		!strings.Contains(log.String(), "called") {
-		t.Errorf("a failure of the server was answered %v, and the log says %q", err, log.String())
+		t.Errorf("a server failure was answered %v, log %q", err, log.String())
 	}
 }
 
@@ -113,11 +113,11 @@ func TestRecoverReturnsAPanicAsAnInternalError(t *testing.T) {
 	err := rpc.Recover(func() error { panic("index out of range") })
 	if f := fault.Of(rpc.FromStatus(rpc.ToStatus(err))); f == nil || f.Kind != fault.Internal ||
 		strings.Contains(f.Message, "index") {
-		t.Errorf("got %v; a caller must learn that it is internal, and no more", f)
+		t.Errorf("got %v, want an internal error without details", f)
 	}
 	if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), "index out of range") ||
 		!strings.Contains(cause.Error(), "undecodable_test.go") {
-		t.Errorf("the cause is %v, want what panicked and where", cause)
+		t.Errorf("cause = %v, want the panic value and its location", cause)
 	}
 	want := errors.New("gone")
 	if err := rpc.Recover(func() error { return want }); err != want {

@@ -37,6 +37,6 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 	}
 	look(newRoot(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))
 	for path := range without {
-		t.Errorf("there is no %s", path)
+		t.Errorf("unknown command %s", path)
 	}
 }

@@ -50,7 +50,7 @@ func TestFunctionsEndAsTheyReturn(t *testing.T) {
 				synctest.Wait()
 				if c.stop {
 					if len(ends) > 0 {
-						t.Fatalf("it ended before it was stopped: %+v", ends)
+						t.Fatalf("the worker ended before its stop: %+v", ends)
 					}
 					if err := errors.Join(handle.Stop(time.Second), handle.Stop(0)); err != nil {
 						t.Fatal(err)
@@ -58,7 +58,7 @@ func TestFunctionsEndAsTheyReturn(t *testing.T) {
 					synctest.Wait()
 				}
 				if len(ends) != 1 || ends[0].state() != c.state || *ends[0].Code != c.code || ends[0].Problem != c.problem {
-					t.Errorf("it ended as %+v", ends)
+					t.Errorf("the worker ended with %+v", ends)
 				}
 				handle.Forget()
 			})

@@ -131,7 +131,7 @@ func TestDetect(t *testing.T) {
 		}
 	}
 	if _, err := Detect("/no/such/place"); err == nil {
-		t.Error("a disk that is not there")
+		t.Error("Detect accepted a directory that does not exist")
 	}
 	for text, want := range map[string]int64{"max 100000\n": 8000, "150000 100000\n": 1500, "": 8000, "1 0": 8000} {
 		if got := cpuMax(text, 8000); got != want {

@@ -221,7 +221,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 				p.retire(dir, since)
 			}
 			if got := left(); fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("left %v, want %v", got, c.want)
+				t.Errorf("files left: %v, want %v", got, c.want)
 			}
 			if err := p.Close(); err != nil {
 				t.Fatal(err)
@@ -241,7 +241,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := left(); fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("left %v after a restart, want %v", got, c.want)
+				t.Errorf("files left after a restart: %v, want %v", got, c.want)
 			}
 			if err := next.Close(); err != nil {
 				t.Fatal(err)
@@ -267,6 +267,6 @@ func TestProcessPipeHeldOutsideTheWorker(t *testing.T) {
 	gate.write(t, "go\n")
 	c.awaitState(t, key(0), "COMPLETED")
 	if _, err := io.WriteString(held, "too late"); err == nil {
-		t.Error("somebody still reads")
+		t.Error("the pipe still has a reader")
 	}
 }

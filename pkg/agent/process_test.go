@@ -296,7 +296,7 @@ func TestProcessRefused(t *testing.T) {
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "workers", "*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("files left: %v, %v", left, err)
 	}
 	mustSubmit(t, a, submit(0, 1, "true"))
 }
@@ -658,7 +658,7 @@ func startChild(t *testing.T, c *control, dir, gateway string) (controlv1.Execut
 	t.Cleanup(kill)
 	scan := bufio.NewScanner(out)
 	if !scan.Scan() {
-		t.Fatal("the agent does not come up")
+		t.Fatal("the agent did not start")
 	}
 	return signed{controlv1.NewExecutorClient(dial(t, scan.Text())), c}, kill
 }

@@ -62,7 +62,7 @@ func TestLedgerPromises(t *testing.T) {
 					return
 				}
 				if live[id.Worker] == id.Epoch {
-					t.Fatalf("the stop of %v is confirmed while it runs", id)
+					t.Fatalf("the stop of %v was confirmed while it was running", id)
 				}
 				over[id] = true
 			},

@@ -59,7 +59,7 @@ func TestASupersededAgentStopsItsWorkersAndLeaves(t *testing.T) {
 		}
 	}
 	if _, err := a.SubmitTask(t.Context(), submit(3, 1, "")); err == nil {
-		t.Error("it takes orders")
+		t.Error("a superseded agent accepted a start request")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
 		Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
 	if n := log.count.Load(); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times, want once", n)
 	}
 	c.mu.Lock()
 	c.owned = false
@@ -164,7 +164,7 @@ func TestTheSecretIsKept(t *testing.T) {
 		t.Error("another secret after a restart")
 	}
 	if given := run(3, Config{Dir: dir, Secret: "given"}); given != "given" {
-		t.Errorf("it registers with %q", given)
+		t.Errorf("registered with secret %q", given)
 	}
 	if other := run(4, Config{}); other == first || other == run(5, Config{}) {
 		t.Error("agents without a directory share a secret")

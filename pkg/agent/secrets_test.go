@@ -110,12 +110,12 @@ func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
 		}
 		text, err := os.ReadFile(filepath.Join(worker, e.Name()))
 		if err != nil || strings.Contains(string(text), "secret") || strings.HasPrefix(e.Name(), filePayload) {
-			t.Errorf("%s is left: %s, %v", e.Name(), text, err)
+			t.Errorf("%s still has a secret: %s, %v", e.Name(), text, err)
 		}
 	}
 	if out, err := os.ReadFile(filepath.Join(worker, fileStdout)); err != nil ||
 		!strings.HasSuffix(string(out), "\npayload-secret\n") {
-		t.Errorf("it read %q, %v", out, err)
+		t.Errorf("the worker read %q, %v", out, err)
 	}
 }
 
@@ -224,7 +224,7 @@ func FuzzWorkerJSON(f *testing.F) {
 			var p plan
 			if err := readJSON(filepath.Join(dir, fileWorker), &p); err != nil || p.Env != nil || p.Spec.Env != nil ||
 				p.Spec.Args != nil || p.Spec.Payload != nil {
-				t.Errorf("left: %+v, %v", p, err)
+				t.Errorf("secrets left: %+v, %v", p, err)
 			}
 		}
 		if _, err := os.Stat(outside); err != nil {

@@ -44,7 +44,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	}
 	select {
 	case err := <-stopped:
-		t.Fatalf("it did not wait for the worker that is being started: %v", err)
+		t.Fatalf("StopWorkers did not wait for a worker that was being started: %v", err)
 	default:
 	}
 	close(driver.let)

@@ -120,7 +120,7 @@ func TestExecutorState10Followed(t *testing.T) {
 	c.mu.Unlock()
 	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
 	if n := log.count.Load(); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times, want once", n)
 	}
 	if _, err := trySubmit(t.Context(), a, submit(1, 7, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Error(err)
@@ -253,7 +253,7 @@ func TestCompleteReportOnRequest(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.streams != streams {
-		t.Error("it began another stream")
+		t.Error("the agent opened another stream")
 	}
 }
 
@@ -367,7 +367,7 @@ func TestManySimulated(t *testing.T) {
 			}
 		})
 	}
-	c.await(t, "all to be there", func() bool { return len(c.complete) == agents })
+	c.await(t, "all agents to report", func() bool { return len(c.complete) == agents })
 	for i := range agents {
 		order := submit(int32(i), 1, "")
 		order.Executor = fmt.Sprintf("host-%d", i)
@@ -442,7 +442,7 @@ func TestInvalidRequests(t *testing.T) {
 	}
 	defer a.Close()
 	if _, err := trySubmit(t.Context(), a, submit(0, 0, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
-		t.Error("before it is registered: ", err)
+		t.Error("before its registration: ", err)
 	}
 	a.ledger.begin(1, 0)
 	for field, spoil := range map[string]func(*controlv1.WorkerRef){

@@ -44,7 +44,7 @@ func TestGroupIsEqualForTheSameQueue(t *testing.T) {
 }
 
 func TestGroupDiffersForOthers(t *testing.T) {
-	seen := map[string]string{full().Group(): "as it is"}
+	seen := map[string]string{full().Group(): "unchanged"}
 	for name, change := range map[string]func(*constraints){
 		"resources":      func(c *constraints) { c.Resources = resource.Vector{"cpu": 1001, "slots": 1} },
 		"sku":            func(c *constraints) { c.SKU = "large" },

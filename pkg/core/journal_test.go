@@ -35,7 +35,7 @@ func TestJournalUndoesTheNewestChangeFirst(t *testing.T) {
 		"undo c1", "undo b2", "undo b1", "second durable=false", "third durable=false",
 	}
 	if !slices.Equal(got, want) || j.Len() != 0 {
-		t.Errorf("got %q with %d effects left, want %q", got, j.Len(), want)
+		t.Errorf("got %q with %d entries left, want %q", got, j.Len(), want)
 	}
 }
 

@@ -13,7 +13,7 @@ func TestDropReplacesAnEmptyMap(t *testing.T) {
 	large := m
 	core.Drop(&m, 1)
 	if want := map[int]string{2: "b"}; !maps.Equal(m, want) || len(large) != 1 {
-		t.Errorf("left %v, want %v in the same map", m, want)
+		t.Errorf("got %v, want %v in the same map", m, want)
 	}
 	core.Drop(&m, 2)
 	m[3] = "c"

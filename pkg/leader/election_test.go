@@ -284,7 +284,7 @@ func testResignRepeats(t *testing.T, s store.Store, key string, ttl time.Duratio
 		t.Errorf("second resign: %v", err)
 	}
 	if _, found, err := s.Get(t.Context(), key); err != nil || found {
-		t.Errorf("the key is still there: %v, %v", found, err)
+		t.Errorf("the key still exists: %v, %v", found, err)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestADeadLeaderIsEvicted(t *testing.T) {
 		began := time.Now()
 		second := <-b.won
 		if took := time.Since(began); took > 2*time.Second+moment {
-			t.Errorf("took over after %v", took)
+			t.Errorf("failover took %v", took)
 		}
 		<-b.first.Done()
 		if !errors.Is(b.first.Err(), leader.ErrDeposed) || second.Term() <= b.first.Term() {
@@ -198,7 +198,7 @@ func TestAHungEvictDoesNotDelayTheNextLeader(t *testing.T) {
 				began := time.Now()
 				<-b.won
 				if took := time.Since(began); took > moment {
-					t.Errorf("it leads %v after the key was deleted", took)
+					t.Errorf("the standby leads %v after the key was deleted", took)
 				}
 				f.SetHook(nil)
 			})
@@ -243,7 +243,7 @@ func TestAnEvictIsRetriedUntilItIsPossible(t *testing.T) {
 				began := time.Now()
 				<-b.won
 				if took := time.Since(began); took < fault || took > fault+500*time.Millisecond {
-					t.Errorf("it leads %v after the probe", took)
+					t.Errorf("the standby leads %v after the probe", took)
 				}
 				f.SetHook(nil)
 			})

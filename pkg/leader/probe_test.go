@@ -74,7 +74,7 @@ func (p *process) accepts(t *testing.T, proven <-chan bool) {
 	case dead := <-proven:
 		t.Fatalf("the probe of a living process ended with %v", dead)
 	case <-time.After(time.Minute):
-		t.Fatal("there is no connection")
+		t.Fatal("no connection")
 	}
 }
 
@@ -311,7 +311,7 @@ func TestAConnectionIsRenewedBeforeItIsClosed(t *testing.T) {
 				return nil, syscall.ECONNREFUSED
 			}
 			if dials > 1 && alive == 0 {
-				t.Error("no connection was open when it dialed")
+				t.Error("no connection was open during a dial")
 			}
 			alive++
 			ours, theirs := net.Pipe()

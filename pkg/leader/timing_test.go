@@ -275,7 +275,7 @@ func TestLongTTL(t *testing.T) {
 		began := time.Now()
 		l := win(t, electionOf(t, s, leader.MaxTTL))
 		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("with one frozen member it took %v", took)
+			t.Errorf("took %v with one frozen member", took)
 		}
 		time.Sleep(10 * leader.MaxTTL)
 		if n := renewals.Load(); !l.Valid() || n > 200 {

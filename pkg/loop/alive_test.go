@@ -58,7 +58,7 @@ func TestHungCoreIsNotAlive(t *testing.T) {
 				synctest.Wait()
 				time.Sleep(time.Minute)
 				if err := a.Alive(); err != nil {
-					t.Errorf("it came back, and %v", err)
+					t.Errorf("after the core returned: %v", err)
 				}
 			})
 		})
@@ -100,7 +100,7 @@ func TestIdleOrBusyLoopIsAlive(t *testing.T) {
 			}, func(*loop.Term, *toy, model.Action) {})
 			alive(t, a)
 			if n := steps.Load(); n < 26 {
-				t.Errorf("it was told of %d executors", n)
+				t.Errorf("the core saw %d executors", n)
 			}
 		})
 	})

@@ -133,7 +133,7 @@ func (r *replica) awaitLead(t *testing.T, serving bool) {
 				return
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("%s never came to serving=%v", r.id, serving)
+			t.Fatalf("%s did not reach serving=%v", r.id, serving)
 		}
 	}
 }

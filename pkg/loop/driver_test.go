@@ -132,7 +132,7 @@ func (r *rig) stored(record model.Record) bool {
 func (r *rig) wantTold(want ...string) {
 	r.t.Helper()
 	if !slices.Equal(r.core.told, want) {
-		r.t.Errorf("the core was told\n  %q, want\n  %q", r.core.told, want)
+		r.t.Errorf("the core got\n  %q, want\n  %q", r.core.told, want)
 	}
 	r.core.told = nil
 }
@@ -146,7 +146,7 @@ func TestOneTransactionForARound(t *testing.T) {
 	}
 	r.wantTold("put a", "put b", "committed 2")
 	if r.confirmed != 0 {
-		t.Error("a write proves the term, and it was confirmed besides")
+		t.Error("the term was confirmed although a write proves it")
 	}
 }
 

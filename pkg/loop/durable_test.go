@@ -15,7 +15,7 @@ func TestDurableEventsAreTold(t *testing.T) {
 	var told []string
 	r.driver.Durable = func(token uint64, revision int64, events []model.JobEvent) {
 		if revision != r.fake.Revision() {
-			t.Errorf("told of revision %d, the store is at %d", revision, r.fake.Revision())
+			t.Errorf("got revision %d, the store is at %d", revision, r.fake.Revision())
 		}
 		told = append(told, fmt.Sprintf("%d events of %d", len(events), token))
 	}
@@ -24,7 +24,7 @@ func TestDurableEventsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"2 events of 1", "1 events of 2"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+		t.Errorf("got %q, want %q", told, want)
 	}
 
 	told = nil
@@ -33,6 +33,6 @@ func TestDurableEventsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if told != nil {
-		t.Errorf("told of what was taken back: %q", told)
+		t.Errorf("got undone events: %q", told)
 	}
 }

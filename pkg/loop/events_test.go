@@ -186,7 +186,7 @@ func (s *shore) matches() {
 	for service, w := range s.drivers {
 		w.follow()
 		if n, b, counted := w.driver.EventIndex().Total(); n != total || b != bytes || !counted {
-			s.t.Errorf("%s counts %d events of %d bytes (%v), there are %d of %d", service, n, b, counted, total, bytes)
+			s.t.Errorf("%s counts %d events of %d bytes (complete: %v), the store has %d of %d bytes", service, n, b, counted, total, bytes)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestSegmentsAreMarked(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]
 	if _, found, _ := s.fake.Get(t.Context(), space.NewestSegment(w.service)); found {
-		t.Error("a service that told of nothing has a segment")
+		t.Error("a service without events has a segment")
 	}
 	w.tell("j", 2)
 	first := s.fake.Revision()
@@ -213,7 +213,7 @@ func TestSegmentsAreMarked(t *testing.T) {
 	}
 	mark, _, err := s.fake.Get(t.Context(), space.Segment(w.service, 1))
 	if err != nil || mark.Create != first {
-		t.Errorf("the mark is %+v, want it of %d, %v", mark, first, err)
+		t.Errorf("mark %+v, want revision %d, %v", mark, first, err)
 	}
 	var newest recordv1.EventSegment
 	kv, _, _ := s.fake.Get(t.Context(), space.NewestSegment(w.service))
@@ -303,7 +303,7 @@ func TestAJobKeepsItsNewestEvents(t *testing.T) {
 	}
 	for i := range 5 {
 		if job := fmt.Sprintf("other-%d", i); events[job] != 20 {
-			t.Errorf("%s has %d events left of 20", job, events[job])
+			t.Errorf("%s has %d events, want 20", job, events[job])
 		}
 	}
 	// Each floor is the first revision of what is kept after it, on an etcd lease.
@@ -319,7 +319,7 @@ func TestAJobKeepsItsNewestEvents(t *testing.T) {
 		}
 		mark, found, err := s.fake.Get(t.Context(), space.Segment(service, floor.GetSegment()+1))
 		if err != nil || !found || mark.Create != floor.GetRevision() || kv.Lease == 0 {
-			t.Errorf("%s: the floor is %v, the segment after it %+v, %v", service, &floor, mark, err)
+			t.Errorf("%s: floor %v, segment after it %+v, %v", service, &floor, mark, err)
 		}
 		floors++
 	}
@@ -375,7 +375,7 @@ func TestTheOldestSegmentGoesFirst(t *testing.T) {
 		}
 	}
 	if gone == 0 || gone > oldest {
-		t.Errorf("a segment of revision %d is gone, one of %d is kept", gone, oldest)
+		t.Errorf("a segment of revision %d was deleted, an older one of %d was kept", gone, oldest)
 	}
 }
 
@@ -399,7 +399,7 @@ func TestAServiceWithoutALeaderDoesNotMakeItGrow(t *testing.T) {
 		}
 	}
 	if after, _, _ := s.kept(); after["j"] != before["j"] || after["k"] == 0 {
-		t.Errorf("kept are %v, before it was %v", after, before)
+		t.Errorf("kept %v, want %v", after, before)
 	}
 	// When it is back, its oldest are the first to go.
 	s.lead(model.ServiceRegistry)
@@ -443,7 +443,7 @@ func TestCountingWhileEventsComeAndGo(t *testing.T) {
 	late.driver = loop.NewDriver(newToy(), late.service, space, small, func() time.Time { return s.now })
 	late.follow()
 	if _, _, counted := late.driver.EventIndex().Total(); counted {
-		t.Error("it counts as counted before it is")
+		t.Error("the count is reported as complete before it is")
 	}
 	for range 30 {
 		w.tell("j", 2) // more than there may be: floors, deletes

@@ -47,7 +47,7 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 	// Events before the first write are done.
 	r.wantTold("pong 7", "put a", "put b", "abandoned")
 	if due := r.driver.NextDeadline(); due.IsZero() {
-		t.Error("it is never tried again")
+		t.Error("no retry is scheduled")
 	}
 	replies, err := r.round(get{executor("a").Ref()})
 	if err != nil || len(replies) != 1 || replies[0].Value != model.Record(nil) {
@@ -56,7 +56,7 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 	r.core.told = nil
 	room()
 	if replies, err := r.round(put{record: executor("a")}); err != nil || len(replies) != 1 || replies[0].Err != nil {
-		t.Errorf("with room again: %+v, %v", replies, err)
+		t.Errorf("after space was freed: %+v, %v", replies, err)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestReadsGoOnInAFullStore(t *testing.T) {
 		for _, confirm := range []bool{true, false} {
 			err := a.Read(t.Context(), confirm, func(core *toy) {
 				if core.records[executor("x").Ref()] == nil || core.records[executor("y").Ref()] != nil {
-					t.Errorf("it reads %v", core.records)
+					t.Errorf("records read: %v", core.records)
 				}
 			})
 			if err != nil {
@@ -193,7 +193,7 @@ func TestReadsGoOnInAFullStore(t *testing.T) {
 		refused(put{record: executor("y")})
 		room()
 		if _, err := a.Do(t.Context(), put{record: executor("y"), events: 1}); err != nil {
-			t.Errorf("with room again: %v", err)
+			t.Errorf("after space was freed: %v", err)
 		}
 		if now := a.Status().Term; now != term {
 			t.Errorf("the term was %d and is %d", term, now)
@@ -226,10 +226,10 @@ func TestAnOpenWriteInAFullStore(t *testing.T) {
 		fake.SetHook(nil)
 		time.Sleep(time.Minute)
 		if _, err := a.Do(t.Context(), put{record: executor("z")}); err != nil {
-			t.Errorf("with room again: %v", err)
+			t.Errorf("after space was freed: %v", err)
 		}
 		if _, found, err := fake.Get(t.Context(), space.Key(executor("y").Ref())); !found || err != nil {
-			t.Errorf("what was open is there: %v, %v", found, err)
+			t.Errorf("the open write: found %v, %v", found, err)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestTakeOverOnResign(t *testing.T) {
 		s, _ := newStore()
 		takeOver(t, s, leader.MinTTL)
 		if n := s.open.Load(); n != 0 {
-			t.Errorf("%d watches are left open", n)
+			t.Errorf("%d watches are still open", n)
 		}
 	})
 }
@@ -72,10 +72,10 @@ func takeOver(t *testing.T, s store.Store, ttl time.Duration) {
 	b.awaitLead(t, true)
 	// Had the key not been deleted, it would be the TTL.
 	if took := time.Since(stopped); took > 3*ttl/4 {
-		t.Errorf("taking over took %v", took)
+		t.Errorf("failover took %v", took)
 	}
 	if value, err := b.Do(ctx, get{executor("x").Ref()}); err != nil || value == nil {
-		t.Errorf("the successor does not know what its predecessor answered: %v, %v", value, err)
+		t.Errorf("the successor does not have a write that its predecessor answered: %v, %v", value, err)
 	}
 	if status := b.Status(); !status.Serving || status.Term <= term || status.Renewed.IsZero() {
 		t.Errorf("the leader's status is %+v", status)
@@ -119,7 +119,7 @@ func TestLostLeadershipAnswersPendingCalls(t *testing.T) {
 					t.Errorf("answered %v, want unavailable", err)
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("somebody waits for ever")
+				t.Fatal("a pending call was not answered")
 			}
 		}
 		a.awaitLead(t, true) // another term of the same replica
@@ -184,7 +184,7 @@ func TestNoReadAfterItsCallerHasLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		if touched {
-			t.Error("read after its caller was told that it was not")
+			t.Error("the read ran after its caller got an error")
 		}
 	})
 }
@@ -233,7 +233,7 @@ func TestStoppedAnswersAtOnce(t *testing.T) {
 			t.Error("a read was answered")
 		}
 		if _, found, _ := fake.Get(ctx, space.Key(model.LeaderRef(service))); found {
-			t.Error("the leadership is not given up")
+			t.Error("the leadership was not resigned")
 		}
 		if !reflect.DeepEqual(a.Status(), loop.Status{}) {
 			t.Errorf("status %+v", a.Status())
@@ -253,7 +253,7 @@ func TestWonWhileStopping(t *testing.T) {
 		close(known)
 		<-a.ended
 		if _, found, _ := fake.Get(t.Context(), space.Key(model.LeaderRef(service))); found {
-			t.Error("nobody leads, and nobody else can")
+			t.Error("the leader key still exists, so no other replica can lead")
 		}
 	})
 }
@@ -375,7 +375,7 @@ func TestHangingLoopGivesWay(t *testing.T) {
 		a.awaitLead(t, false)
 		b.awaitLead(t, true)
 		if a.Status().Serving {
-			t.Error("it says that it serves")
+			t.Error("a hanging loop is reported as serving")
 		}
 		close(release)
 		if err := <-waits; err != nil && fault.Of(err).Kind != fault.Unavailable {
@@ -421,7 +421,7 @@ func TestPostAfterTheTerm(t *testing.T) {
 		<-over
 		if err := a.Read(t.Context(), true, func(c *toy) {
 			if slices.Contains(c.told, "pong 2") {
-				t.Error("a term was told of what an earlier one had asked for")
+				t.Error("the core got an input that was posted for an earlier term")
 			}
 		}); err != nil {
 			t.Fatal(err)
@@ -449,11 +449,11 @@ func TestDeadlines(t *testing.T) {
 		}
 		time.Sleep(90*time.Minute - time.Nanosecond)
 		if told() {
-			t.Error("told too early")
+			t.Error("the core got the deadline too early")
 		}
 		time.Sleep(time.Nanosecond)
 		if !told() {
-			t.Error("not told in time")
+			t.Error("the core did not get the deadline in time")
 		}
 	})
 }

@@ -52,7 +52,7 @@ func TestATermThatNeverBeganCostsNoView(t *testing.T) {
 			b.awaitLead(t, true)
 		}
 		if value, err := b.Do(t.Context(), get{executor("x").Ref()}); err != nil || value == nil {
-			t.Errorf("it knows %v: %v", value, err)
+			t.Errorf("read %v: %v", value, err)
 		}
 		if n := read.Load(); n != 0 {
 			t.Errorf("everything was read %d times", n)

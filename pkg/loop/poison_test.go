@@ -69,7 +69,7 @@ func eventually(t *testing.T, holds func() bool) {
 		}
 		time.Sleep(50 * time.Millisecond) // of the bubble
 	}
-	t.Fatal("it never holds")
+	t.Fatal("condition not met in time")
 }
 
 // poison is what is stored, in order of key.
@@ -173,7 +173,7 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 		deletePoison(t, s)
 		wantAside(t, leader)
 		if _, err := leader.Do(t.Context(), wish{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) || len(poison(t, s)) != 1 {
-			t.Errorf("after it was cleared it is answered %v", err)
+			t.Errorf("after the quarantine was cleared: %v", err)
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
 		if told := told(t, a); !slices.Contains(told, "held gate g") || slices.Contains(told, "changed gate g") {
-			t.Errorf("the core was told %q", told)
+			t.Errorf("the core got %q", told)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonRecord ||
 			kept[0].Key != space.Key(gate("g")) || kept[0].Mod == 0 {
@@ -225,7 +225,7 @@ func TestStandbyLeavesAloneWhatItMet(t *testing.T) {
 		a.end()
 		b.awaitLead(t, true)
 		if told := told(t, b); !slices.Contains(told, "held gate g") {
-			t.Errorf("the core was told %q", told)
+			t.Errorf("the core got %q", told)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Replica != "b" {
 			t.Errorf("kept %+v", kept)
@@ -250,7 +250,7 @@ func TestPoisonWorkHoldsItsSubject(t *testing.T) {
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
 		if told := told(t, a); !slices.Contains(told, "held gate g") || !slices.Contains(told, "changed gate g") {
-			t.Errorf("the core was told %q, and should know the record and leave it alone", told)
+			t.Errorf("the core got %q, want the record both quarantined and changed", told)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonWork {
 			t.Errorf("kept %+v", kept)
@@ -272,7 +272,7 @@ func TestAnotherVersionTriesAgain(t *testing.T) {
 		b := runAs(t, s, "b", "v2", newToy, nil)
 		b.awaitLead(t, true)
 		if told := told(t, b); !slices.Contains(told, "changed gate g") || slices.Contains(told, "held gate g") {
-			t.Errorf("the core was told %q", told)
+			t.Errorf("the core got %q", told)
 		}
 		wantAside(t, b)
 		if kept := poison(t, s); len(kept) != 0 {
@@ -293,7 +293,7 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 		wantAside(t, b, "assigner/tasks/g")
 		eventually(t, func() bool { return a.Status().Serving || b.Status().Serving })
 		if kept := poison(t, s); len(kept) != 0 {
-			t.Errorf("kept %+v: the record tells of itself", kept)
+			t.Errorf("got %+v, want no poison record for an unreadable record", kept)
 		}
 		putGate(t, s, "g", nil)
 		wantAside(t, a)
@@ -395,7 +395,7 @@ func TestPanicWithoutACulprit(t *testing.T) {
 		}), nil)
 		a.awaitLead(t, true)
 		if _, err := a.Do(t.Context(), put{record: executor("x")}); !fault.Is(err, fault.ReasonUnavailable) {
-			t.Errorf("answered %v, and it may be applied", err)
+			t.Errorf("got %v, although the write may be applied", err)
 		}
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
@@ -436,5 +436,5 @@ func TestTooMuchPoisonEndsTheProcess(t *testing.T) {
 		}
 	}()
 	_, _ = r.driver.Round(context.Background(), []model.Event{model.Input{Token: 1, Request: wish{}}})
-	t.Error("the panic was taken")
+	t.Error("the panic was recovered")
 }

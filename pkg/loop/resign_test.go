@@ -33,7 +33,7 @@ func TestResignOnRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := a.Status(); s.Serving {
-			t.Errorf("it was answered while %+v", s)
+			t.Errorf("answered while the status is %+v", s)
 		}
 		b.awaitLead(t, true)
 		if now := b.Status().Term; now <= term {
@@ -41,7 +41,7 @@ func TestResignOnRequest(t *testing.T) {
 		}
 		synctest.Wait() // a follows again
 		if err := a.Resign(t.Context(), term); !fault.Is(err, fault.ReasonNotLeader) {
-			t.Errorf("asked once more: %v", err)
+			t.Errorf("repeated: %v", err)
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestWhatIsBeingWrittenIsFinished(t *testing.T) {
 				go func() { defer close(left); leave(a) }()
 				synctest.Wait()
 				if _, found, _ := fake.Get(t.Context(), space.Key(model.LeaderRef(service))); !found {
-					t.Error("the leadership was given up while a transaction was under way")
+					t.Error("the leader resigned while a transaction was in flight")
 				}
 				close(answered)
 				if err := <-result; err != nil {
@@ -114,7 +114,7 @@ func TestStopsThoughTheStoreIsSilent(t *testing.T) {
 		began := time.Now()
 		a.end()
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("took %v", took)
 		}
 		if f := fault.Of(<-result); f == nil || f.Kind != fault.Unavailable {
 			t.Errorf("what may have been written is answered %v", f)
@@ -140,7 +140,7 @@ func TestWhoAsksWhileATermWindsUpIsSentAway(t *testing.T) {
 			t.Errorf("answered %v", err)
 		}
 		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("took %v", took)
 		}
 	})
 }

@@ -42,8 +42,8 @@ func TestExecutorState10Reconcile(t *testing.T) {
 		want  model.Verdict
 		stops bool
 	}{
-		{"as it should be", running(nil), recorded(nil), model.Agreed, false},
-		{"acknowledged by the report alone", running(nil), recorded(func(r *model.Recorded) {
+		{"record and report agree", running(nil), recorded(nil), model.Agreed, false},
+		{"acknowledged only by the report", running(nil), recorded(func(r *model.Recorded) {
 			r.Worker.State, r.Worker.Incarnation, r.Worker.Sequence = model.WorkerAssigned, 0, 0
 		}), model.Adopted, false},
 		{"still running, to be stopped", running(nil), state(model.WorkerEvict), model.Agreed, false},

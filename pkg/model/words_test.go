@@ -30,7 +30,7 @@ func TestWorkerSetsHaveTheirWorkers(t *testing.T) {
 			t.Fatalf("list %v became %v", sorted(list), got)
 		}
 		if set.Len() != len(list) {
-			t.Fatalf("%d workers, Len says %d", len(list), set.Len())
+			t.Fatalf("%d workers, Len() = %d", len(list), set.Len())
 		}
 		for index := int32(-1); index <= 41; index++ {
 			i := slices.IndexFunc(list, func(s WorkerID) bool { return s.Index == index })
@@ -40,7 +40,7 @@ func TestWorkerSetsHaveTheirWorkers(t *testing.T) {
 			}
 			for number := int32(1); number <= 3; number++ {
 				if set.Has(WorkerID{index, number}) != slices.Contains(list, WorkerID{index, number}) {
-					t.Fatalf("Has(%d.%d) is wrong in %v", index, number, list)
+					t.Fatalf("Has(%d.%d) returned a wrong result in %v", index, number, list)
 				}
 			}
 		}
@@ -106,12 +106,12 @@ func TestWorkerSetIterationStops(t *testing.T) {
 			break
 		}
 		if workerID.Index > 3 {
-			t.Fatal("went on past the break")
+			t.Fatal("the iteration continued after break")
 		}
 	}
 	// The last possible index must not overflow.
 	if got := (WorkerSet{{1<<31 - 2, 1<<31 - 1, 1}}).List(); len(got) != 2 {
-		t.Errorf("the end of the index range gives %v", got)
+		t.Errorf("at the end of the index range: %v", got)
 	}
 }
 

@@ -41,11 +41,11 @@ func TestFiguresAreGoneWithWhatTheyCount(t *testing.T) {
 		"berth_test_seconds_sum 0.02",
 	} {
 		if !strings.Contains(text, line+"\n") {
-			t.Errorf("there is no line %q in:\n%s", line, text)
+			t.Errorf("no line %q in:\n%s", line, text)
 		}
 	}
 	delete(depth, "g1")
 	if text := read(); strings.Contains(text, "berth_test_depth") {
-		t.Error("the figure of a queue that is gone is still shown")
+		t.Error("the metric of a deleted queue is still exported")
 	}
 }

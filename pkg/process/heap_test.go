@@ -31,7 +31,7 @@ func TestTheBoundFollowsWhatIsKept(t *testing.T) {
 		{LargeAlways, heapBound / 2, 2}, {LargeAlways, heapBound, 2}, {LargeAlways, 600 << 20, 2}, {LargeAlways, 2 << 30, 2},
 	} {
 		if room := c.large.bound(c.kept) - c.kept; room < c.kept/c.part {
-			t.Errorf("large is %d: with %d bytes in use the bound leaves room for %d", c.large, c.kept, room)
+			t.Errorf("large = %d: with %d bytes in use the bound leaves %d free", c.large, c.kept, room)
 		}
 	}
 	for _, large := range []Large{LargeGateway, LargeAlways} {

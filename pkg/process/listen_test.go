@@ -34,7 +34,7 @@ func TestPortZeroIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(text, &filed); err != nil || filed != told {
-		t.Errorf("the file says %s, the callback %v", text, told)
+		t.Errorf("file %s, callback %v", text, told)
 	}
 	for _, address := range []string{told.Listen, told.HTTP} {
 		// No host means loopback, not every interface.
@@ -59,7 +59,7 @@ func TestOnePortServesBothWhenThatIsAskedFor(t *testing.T) {
 	defer l.Close()
 	var told process.Addresses
 	if err := c.Announce(quiet, l, func(a process.Addresses) { told = a }); err != nil || told.Listen != told.HTTP {
-		t.Errorf("told %v, %v", told, err)
+		t.Errorf("callback got %v, %v", told, err)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestSIGTERMEndsTheContext(t *testing.T) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Minute):
-		t.Fatal("it goes on")
+		t.Fatal("the context did not end")
 	}
 }
 

@@ -57,7 +57,7 @@ func TestLeadershipReport(t *testing.T) {
 	own.Term--
 	want.Renewed = nil
 	if diff := cmp.Diff(want, report(own)); diff != "" {
-		t.Errorf("a deposed leader that does not know it: -want +got:\n%s", diff)
+		t.Errorf("a leader that has not noticed that it was deposed: -want +got:\n%s", diff)
 	}
 
 	f.SetHook(func(context.Context, store.Call) store.Outcome { return store.Drop() })

@@ -102,11 +102,11 @@ func TestTimesIsWhatFits(t *testing.T) {
 			return
 		}
 		if !free.Fits(vector{}.Plus(times, each)) || free.Fits(vector{}.Plus(times+1, each)) {
-			t.Fatalf("%v is said to fit %d times into %v", each, times, free)
+			t.Fatalf("%v fits %d times into %v, want the largest number", each, times, free)
 		}
 	})
 	if n := (vector{"cpu": -4}).Times(vector{"cpu": 1}); n != 0 {
-		t.Errorf("less than nothing takes %d", n)
+		t.Errorf("negative free capacity fits %d", n)
 	}
 }
 

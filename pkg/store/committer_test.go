@@ -57,13 +57,13 @@ func newTerm(t testing.TB) (*store.Fake, *store.Committer) {
 
 func TestAmbiguousOutcomes(t *testing.T) {
 	for name, outcomes := range map[string][]store.Outcome{
-		"nothing":                nil,
-		"request lost":           {store.Drop()},
-		"answer lost":            {store.DropAnswer()},
-		"both":                   {store.Drop(), store.DropAnswer(), store.Drop()},
-		"held, and sent again":   {store.Hold()},
-		"held twice":             {store.Hold(), store.Hold()},
-		"held, then answer lost": {store.Hold(), store.DropAnswer()},
+		"nothing":                   nil,
+		"request lost":              {store.Drop()},
+		"answer lost":               {store.DropAnswer()},
+		"both":                      {store.Drop(), store.DropAnswer(), store.Drop()},
+		"delayed and sent again":    {store.Hold()},
+		"held twice":                {store.Hold(), store.Hold()},
+		"delayed, then answer lost": {store.Hold(), store.DropAnswer()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, committer := newTerm(t)
@@ -74,7 +74,7 @@ func TestAmbiguousOutcomes(t *testing.T) {
 			}
 			x, _, _ := f.Get(t.Context(), "x")
 			if x.Mod != done[0].Revision || x.Create != x.Mod {
-				t.Errorf("x = %+v, told of revision %d", x, done[0].Revision)
+				t.Errorf("x = %+v, reported revision %d", x, done[0].Revision)
 			}
 			if late := f.ReleaseHeld(); late != 0 {
 				t.Errorf("%d lost attempts were applied again", late)
@@ -103,7 +103,7 @@ func TestCommittedThoughDeposed(t *testing.T) {
 		t.Fatalf("committed %+v, %v", done, err)
 	}
 	if x, _, _ := f.Get(t.Context(), "x"); x.Mod != done[0].Revision {
-		t.Errorf("x is at %d, told of %d", x.Mod, done[0].Revision)
+		t.Errorf("x is at revision %d, reported %d", x.Mod, done[0].Revision)
 	}
 	if _, err := c.Commit(t.Context(), []store.Write{write("y")}); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("then: %v", err)
@@ -160,7 +160,7 @@ func TestLostAttemptBeatsSeal(t *testing.T) {
 	}
 	f.SetHook(nil)
 	if x, _, _ := f.Get(t.Context(), "x"); x.Mod != done[0].Revision {
-		t.Errorf("x is at %d, told of %d", x.Mod, done[0].Revision)
+		t.Errorf("x is at revision %d, reported %d", x.Mod, done[0].Revision)
 	}
 	if _, err := c.Commit(t.Context(), []store.Write{write("y")}); err != nil {
 		t.Errorf("the next batch: %v", err)
@@ -311,13 +311,13 @@ func TestCommitterMatchesHistory(t *testing.T) {
 					continue
 				}
 				if told[change.Key] != rev.Revision {
-					rt.Fatalf("%s was written at %d, told %d", change.Key, rev.Revision, told[change.Key])
+					rt.Fatalf("%s was written at revision %d, reported %d", change.Key, rev.Revision, told[change.Key])
 				}
 				delete(told, change.Key)
 			}
 		}
 		if len(told) > 0 {
-			rt.Fatalf("told of %v, which is not there", told)
+			rt.Fatalf("reported %v, which does not exist", told)
 		}
 	})
 }
@@ -329,14 +329,14 @@ func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	script(f, store.Fills(), store.Full())
 	done, err := c.Commit(t.Context(), []store.Write{write("fills-it")})
 	if err != nil || len(done) != 1 || done[0].Revision != f.Revision() {
-		t.Errorf("the write that fills it: %+v, %v", done, err)
+		t.Errorf("write that fills the store: %+v, %v", done, err)
 	}
 	done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")})
 	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrAmbiguous) || len(done) != 0 {
-		t.Errorf("one that finds it full: %+v, %v", done, err)
+		t.Errorf("write to the full store: %+v, %v", done, err)
 	}
 	if done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")}); err != nil || len(done) != 1 {
-		t.Errorf("with room again: %+v, %v", done, err)
+		t.Errorf("after space was freed: %+v, %v", done, err)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 	})
 	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrFenced) ||
 		errors.Is(err, store.ErrFull) {
-		t.Errorf("it was told %+v, %v", done, err)
+		t.Errorf("got %+v, %v", done, err)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestMemberThatKnowsNoLeader(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := call(ctx); err == nil || !strings.Contains(err.Error(), "no leader") {
-				t.Errorf("%v, of a member that knows no leader", err)
+				t.Errorf("got %v from a member without a leader", err)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func TestWatchOfEtcdOutOfReach(t *testing.T) {
 	w := s.Watch("p/", 1)
 	defer w.Close()
 	if _, told, err := w.TryNext(); told || err != nil {
-		t.Errorf("told %v, %v", told, err)
+		t.Errorf("delivered %v, %v", told, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -41,7 +41,7 @@ func TestInspectTellsHowEtcdIs(t *testing.T) {
 	h := s.Inspect(t.Context(), each)
 	up, gone, leads := names(h)
 	if !slices.Equal(up, []string{"m0", "m1", "m2"}) || gone != nil || len(leads) != 1 {
-		t.Errorf("up %v, gone %v, leads %v", up, gone, leads)
+		t.Errorf("up %v, down %v, leader %v", up, gone, leads)
 	}
 	if h.ReadError != "" || h.Read <= 0 || h.Alarms != nil || h.Revision != revision || h.Compacted != 0 {
 		t.Errorf("%+v", h)
@@ -61,7 +61,7 @@ func TestInspectTellsHowEtcdIs(t *testing.T) {
 	}
 	defer one.Close()
 	if up, gone, _ := names(one.Inspect(t.Context(), each)); len(up) != 3 || gone != nil {
-		t.Errorf("by one endpoint: up %v, gone %v", up, gone)
+		t.Errorf("by one endpoint: up %v, down %v", up, gone)
 	}
 
 	// Two of three members have stopped: the last one reports that, and that reads fail.
@@ -77,6 +77,6 @@ func TestInspectTellsHowEtcdIs(t *testing.T) {
 	}
 	if up, gone, _ := names(h); !slices.Equal(up, []string{"m0"}) || !slices.Equal(gone, []string{"m1", "m2"}) ||
 		h.ReadError == "" {
-		t.Errorf("up %v, gone %v, read error %q", up, gone, h.ReadError)
+		t.Errorf("up %v, down %v, read error %q", up, gone, h.ReadError)
 	}
 }

@@ -89,7 +89,7 @@ func TestSilentMemberIsExcluded(t *testing.T) {
 		asked := d.asked
 		time.Sleep(time.Hour)
 		if synctest.Wait(); d.asked != asked {
-			t.Errorf("asked %d times although all answer", d.asked-asked)
+			t.Errorf("%d probes although all members answer", d.asked-asked)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestOnlyMemberIsNotSuspected(t *testing.T) {
 		d.suspect()
 		time.Sleep(time.Minute)
 		if synctest.Wait(); d.asked != 0 {
-			t.Errorf("asked %d times", d.asked)
+			t.Errorf("%d probes, want none", d.asked)
 		}
 	})
 }

@@ -54,16 +54,16 @@ func TestPack(t *testing.T) {
 		{"put delete", []string{"a=1 b=1", "-a"}, 2, "-a b=1"},
 		{"delete put", []string{"-a b=1", "a=2"}, 2, "a=2 b=1"},
 		{"twice in one write", []string{"a=1 a=2"}, 1, "a=2"},
-		{"equal compares once", []string{"a=1 @x5", "b=1 @x5 @y6"}, 2, "a=1 b=1 @x5 @y6"},
+		{"equal compares are sent once", []string{"a=1 @x5", "b=1 @x5 @y6"}, 2, "a=1 b=1 @x5 @y6"},
 		{"two compares of one key", []string{"a=1 @x5", "b=1 !x"}, 2, "a=1 b=1 @x5 @x0"},
-		{"compare of the key it writes", []string{"a=1 @a5", "b=1"}, 2, "a=1 b=1 @a5"},
+		{"compare of a key that the same write changes", []string{"a=1 @a5", "b=1"}, 2, "a=1 b=1 @a5"},
 		{"compare of a key written before", []string{"a=1", "b=1 @a5", "c=1"}, 1, "a=1"},
-		{"written after it is compared", []string{"b=1 @a5", "a=1"}, 2, "b=1 a=1 @a5"},
+		{"key written after its compare", []string{"b=1 @a5", "a=1"}, 2, "b=1 a=1 @a5"},
 		{"as many as fit", []string{"a= b= c=", "d= e=", "f= g= h=", "i="}, 2, "a= b= c= d= e="},
-		{"a write again takes no room", []string{"a= b= c= d= e=", "a=2 f="}, 2, "a=2 b= c= d= e= f="},
+		{"a repeated write uses no space", []string{"a= b= c= d= e=", "a=2 f="}, 2, "a=2 b= c= d= e= f="},
 		{"compares count too", []string{"a= @a1 @b1 @c1 @d1", "b= @e1 @f1", "c= @g1"}, 2, "a= b= @a1 @b1 @c1 @d1 @e1 @f1"},
 		{"never split", []string{"a= b= c= d= e= f= g= h= i= j=", "k="}, 1, "a= b= c= d= e= f= g= h= i= j="},
-		{"a large one goes alone", []string{big, "b=1"}, 1, big},
+		{"a large write is sent alone", []string{big, "b=1"}, 1, big},
 		{"a large one waits", []string{"b=1", big}, 1, "b=1"},
 	} {
 		var writes []Write
@@ -72,7 +72,7 @@ func TestPack(t *testing.T) {
 		}
 		b := pack(writes, 6+fenceOps, 600)
 		if b.writes != c.taken || b.String() != c.want {
-			t.Errorf("%s: took %d: %q, want %d: %q", c.name, b.writes, b, c.taken, c.want)
+			t.Errorf("%s: packed %d: %q, want %d: %q", c.name, b.writes, b, c.taken, c.want)
 		}
 	}
 }

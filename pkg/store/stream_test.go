@@ -55,7 +55,7 @@ func TestRangeBeginsAgainWhenItsStreamIsCompacted(t *testing.T) {
 		t.Errorf("%v at %d, %v", names(got), revision, err)
 	}
 	if last := s.asked[2]; last.Revision != 7 || last.From != "p/x0" {
-		t.Errorf("behind what is skipped it asked for %+v", last)
+		t.Errorf("request after the skipped keys: %+v", last)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestKeysGoOnWhereTheirStreamWasCompacted(t *testing.T) {
 	}
 	if !slices.Equal(names(got), []string{"p/a", "p/b", "p/c"}) || s.asked[1].From != "p/b\x00" ||
 		s.asked[1].Revision != 0 {
-		t.Errorf("%v, asked %+v", names(got), s.asked)
+		t.Errorf("got %v with requests %+v", names(got), s.asked)
 	}
 }
 

@@ -53,7 +53,7 @@ func toldByTheSecond(t *testing.T, v *store.View, opened *int) {
 	began := time.Now()
 	b := pull(t, v)
 	if b.Reset || len(b.Changes) != 1 || *opened != 2 {
-		t.Errorf("told %+v by watch %d, want the change by the second", b, *opened)
+		t.Errorf("got %+v from watch %d, want the change from the second", b, *opened)
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("blind for %v", took)
@@ -163,7 +163,7 @@ func TestViewReady(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if v.Ready() {
-			t.Error("ready, though nobody has looked for a minute")
+			t.Error("ready, although the view was not read for a minute")
 		}
 	})
 }
@@ -226,7 +226,7 @@ func TestViewOfSplitRevision(t *testing.T) {
 		do(t, f, putOf("p/a", "1"), putOf("p/b", "1"))
 		pull(t, v)
 		if b := pull(t, v); !b.Reset || len(b.Changes) != 2 {
-			t.Errorf("told %+v, want a reset with both", b)
+			t.Errorf("got %+v, want a reset with both", b)
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestFakeInOneGoroutine(t *testing.T) {
 	}
 	elsewhere := do(t, f, putOf("q/a", "1"))
 	if b, ok := next(); ok {
-		t.Fatalf("told %+v of another prefix", b)
+		t.Fatalf("got %+v of another prefix", b)
 	}
 	v.Want(elsewhere)
 	if b, ok := next(); !ok || len(b.Changes) != 0 || b.Revision != elsewhere {

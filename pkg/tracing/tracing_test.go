@@ -171,7 +171,7 @@ func TestNobodyWaits(t *testing.T) {
 	}
 	all.Wait()
 	if got := traces.Counts(); got != (Counts{Full: more}) {
-		t.Errorf("while it hangs: %+v", got)
+		t.Errorf("while the collector hangs: %+v", got)
 	}
 	close(exporter.release)
 	if err := traces.provider.ForceFlush(t.Context()); err != nil {
@@ -204,7 +204,7 @@ func TestFailuresAreCounted(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if n := strings.Count(text.String(), "does not accept traces"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, text.String())
+		t.Errorf("logged %d times, want once:\n%s", n, text.String())
 	}
 }
 

@@ -148,7 +148,7 @@ func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 	fields := answer.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if f := fields.Get(i); f.Number() >= 50 && !answer.ProtoReflect().Has(f) {
-			t.Errorf("the answer has no %s, so the test does not try it", f.Name())
+			t.Errorf("the answer has no %s, so the test does not cover it", f.Name())
 		}
 	}
 	got, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: answer})

@@ -173,7 +173,7 @@ func TestComposedAnswers(t *testing.T) {
 		if !slices.ContainsFunc(f.GetFindings(), func(f *berthv1.Finding) bool {
 			return f.GetService()+" "+f.GetKind()+" "+f.GetObject() == want
 		}) {
-			t.Errorf("there is no %q in %v", want, f)
+			t.Errorf("no %q in %v", want, f)
 		}
 	}
 	if got := body(t, "http://"+g.Listen+"/v1/jobs/j/stages/s/reservation:explain"); !strings.Contains(got,
@@ -263,10 +263,10 @@ func TestGracefulStop(t *testing.T) {
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	if <-g.done; g.err != nil {
-		t.Errorf("it ended with %v", g.err)
+		t.Errorf("the gateway ended with %v", g.err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("took %v", took)
 	}
 }
 

@@ -127,7 +127,7 @@ func awaitRest(t *testing.T, resting int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > resting+100; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, there were %d", runtime.NumGoroutine(), resting)
+			t.Fatalf("%d goroutines, want %d", runtime.NumGoroutine(), resting)
 		}
 	}
 }

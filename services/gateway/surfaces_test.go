@@ -162,7 +162,7 @@ func TestAGatewayLeavesTheMemoryLimitToItsProcess(t *testing.T) {
 	g := run(t, before(replica(t), porttest.Hold(t)))
 	body(t, "http://"+g.Listen+"/healthz")
 	if got := debug.SetMemoryLimit(-1); got != limit {
-		t.Errorf("the limit is %d, it was %d", got, limit)
+		t.Errorf("the limit is %d, want %d", got, limit)
 	}
 }
 
@@ -231,13 +231,13 @@ func TestTheAddressFileListsEveryListener(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"listen":%q,"http":%q,"agents":%q,"internal":%q}`+"\n", g.Listen, g.HTTP, g.Agents, g.Internal)
 	if string(text) != want {
-		t.Errorf("the file says %s, want %s", text, want)
+		t.Errorf("file %s, want %s", text, want)
 	}
 	seen := map[string]bool{}
 	for _, address := range []string{g.Listen, g.HTTP, g.Agents, g.Internal} {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil || host != "127.0.0.1" || port == "0" || seen[address] {
-			t.Errorf("it listens on %q", address)
+			t.Errorf("listener address %q", address)
 		}
 		seen[address] = true
 	}

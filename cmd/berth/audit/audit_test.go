@@ -61,13 +61,13 @@ func TestCleanHistory(t *testing.T) {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}
 	if left := a.Quiesced(); len(left) > 0 {
-		t.Errorf("left over: %v", left)
+		t.Errorf("not quiesced: %v", left)
 	}
 	w.stop(a2, l2)
 	a = w.audit()
 	wantRules(t, a)
 	if left := a.Quiesced(); len(left) > 0 {
-		t.Errorf("left over: %v", left)
+		t.Errorf("not quiesced: %v", left)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestRules(t *testing.T) {
 		{"the executor is unknown", RuleCapacity, func(w *world) {
 			w.put(lease(r, w.put(r), w.revision, 9))
 		}},
-		{"more is leased of an executor that shrank", RuleCapacity, func(w *world) {
+		{"more is leased on an executor whose capacity shrank", RuleCapacity, func(w *world) {
 			w.run(r, 1)
 			w.put(host(1, 1))
 			small := reservation("small", 2, 1)
@@ -237,7 +237,7 @@ func TestRules(t *testing.T) {
 			w.put(task(l, model.WorkerFailed))
 			w.put(task(l, model.WorkerRunning))
 		}},
-		{"a worker begins running", RuleWorkerState, func(w *world) {
+		{"a worker is created as RUNNING", RuleWorkerState, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(l)
 			w.put(header(l), task(l, model.WorkerRunning))
@@ -253,7 +253,7 @@ func TestRules(t *testing.T) {
 			w.put(in(r, model.Cancelled))
 			w.put(in(r, model.Expired))
 		}},
-		{"a reservation goes back to its queue", RuleReservationState, func(w *world) {
+		{"a reservation returns to its queue", RuleReservationState, func(w *world) {
 			w.run(r, 1)
 			w.put(r)
 		}},
@@ -286,7 +286,7 @@ func TestRules(t *testing.T) {
 			h.Key = other.Key
 			w.put(h, task(l, model.WorkerAssigned))
 		}},
-		{"a reservation begins at its end", RuleReservationState, func(w *world) {
+		{"a reservation is created as ended", RuleReservationState, func(w *world) {
 			w.put(in(r, model.Completed))
 		}},
 		{"a queued reservation is deleted", RuleNeverLost, func(w *world) {
@@ -325,7 +325,7 @@ func TestRules(t *testing.T) {
 			w.put(l)
 			w.put(gone{l.Ref()})
 		}},
-		{"a term falls", RuleTerm, func(w *world) {
+		{"a term decreases", RuleTerm, func(w *world) {
 			w.txn("", gone{model.LeaderRef(model.ServiceRegistry)})
 			w.create[space.Key(model.LeaderRef(model.ServiceRegistry))] = 1
 			w.txn("", &model.Leader{Service: model.ServiceRegistry})
@@ -333,7 +333,7 @@ func TestRules(t *testing.T) {
 		{"a write has no fence", RuleFence, func(w *world) {
 			w.txn("", r)
 		}},
-		{"a chain names no term", RuleFence, func(w *world) {
+		{"a chain record without a term", RuleFence, func(w *world) {
 			w.terms[model.ServiceRegistry] = 0
 			w.put(r)
 		}},
@@ -347,7 +347,7 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(lease(other, w.put(other), w.revision, 1))
 		}},
-		{"a cycle is taken after a later one", RuleCycle, func(w *world) {
+		{"a cycle is accepted after a later one", RuleCycle, func(w *world) {
 			first, second, cut := w.put(r), w.put(other), w.revision
 			w.put(host(3, 4))
 			w.put(lease(r, first, w.revision, 1))

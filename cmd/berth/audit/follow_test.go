@@ -50,7 +50,7 @@ func TestCheckRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quiet := &silent{s, maxReads - 1}
 		if a, err := Check(t.Context(), quiet, space, 0); err != nil || a.Stats().Revision != w.revision {
-			t.Errorf("audited up to %+v of %d, %v", a, w.revision, err)
+			t.Errorf("audited %+v, want up to revision %d, %v", a, w.revision, err)
 		}
 		quiet.left = maxReads
 		if _, err := Check(t.Context(), quiet, space, 0); !errors.Is(err, store.ErrAmbiguous) {
@@ -127,7 +127,7 @@ func TestFollower(t *testing.T) {
 			t.Errorf("stats %+v", s)
 		}
 		if left := a.Quiesced(); len(left) == 0 || left[0].Rule != RuleLeaseOwner {
-			t.Errorf("left over: %v", left)
+			t.Errorf("not quiesced: %v", left)
 		}
 	})
 }

@@ -120,7 +120,7 @@ func TestRestartKeepsTheAddress(t *testing.T) {
 	}
 	p.Kill()
 	if p.Running() {
-		t.Error("it runs after a kill")
+		t.Error("the child runs after a kill")
 	}
 	p.Kill() // once more is nothing
 	if err := p.Start(within(t), "--listen"); err != nil {
@@ -133,7 +133,7 @@ func TestRestartKeepsTheAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := log(t, p); text != "listening\nlistening\nterminated\n" {
-		t.Errorf("the log says %q", text)
+		t.Errorf("log %q", text)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestNeverStarted(t *testing.T) {
 		t.Errorf("a signal: %v", err)
 	}
 	if p.Running() || p.Pid() != 0 || p.Ended() != nil {
-		t.Error("it seems to run")
+		t.Error("a child that was never started is reported as running")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestEndsWhileItStarts(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if text := log(t, p); text != "no luck today\n" {
-		t.Errorf("the log says %q", text)
+		t.Errorf("log %q", text)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestTellsNothing(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if p.Running() {
-		t.Error("it was left running")
+		t.Error("the child was left running")
 	}
 }
 
@@ -213,6 +213,6 @@ func TestDiesWithItsParent(t *testing.T) {
 	}
 	_ = parent.Wait() // says that it was killed
 	if _, err := reader.ReadByte(); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the child lives on: %v", err)
+		t.Errorf("the child survived its parent: %v", err)
 	}
 }

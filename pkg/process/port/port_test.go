@@ -37,7 +37,7 @@ func TestNamedPortCanBeListenedOn(t *testing.T) {
 				c.Close()
 				l.Close()
 				if c, err := net.Dial("tcp", held.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
-					t.Fatalf("a dial while nobody listens: %v, %v", c, err)
+					t.Fatalf("dial without a listener: %v, %v", c, err)
 				}
 			}
 		})
@@ -55,7 +55,7 @@ func TestNobodyIsGivenAHeldPort(t *testing.T) {
 		}
 		defer h.Release()
 		if held[h.Address()] {
-			t.Fatalf("%s is held twice", h.Address())
+			t.Fatalf("%s was reserved twice", h.Address())
 		}
 		held[h.Address()] = true
 	}
@@ -88,7 +88,7 @@ func TestNobodyIsGivenAHeldPort(t *testing.T) {
 		c.Close()
 		for _, given := range []string{l.Addr().String(), c.LocalAddr().String()} {
 			if held[given] {
-				t.Fatalf("the kernel gave %s, which is held", given)
+				t.Fatalf("the kernel assigned %s, which is reserved", given)
 			}
 		}
 	}

@@ -96,7 +96,7 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	}
 	s.step(model.Progress{Revision: s.revision})
 	if len(s.core.tasks) != 0 {
-		b.Fatal("the task is left over")
+		b.Fatal("the task was not deleted")
 	}
 }
 

@@ -50,7 +50,7 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 		t.Errorf("after both are acknowledged: %+v", f)
 	}
 	if granted := w.records[leaseRef("u1")].record.(*model.LeaseChunk).GrantedAt; f.AssignBatch.Sum != w.now.Sub(granted) {
-		t.Errorf("the batch took %v since %v", f.AssignBatch.Sum, granted)
+		t.Errorf("the batch took %v since its grant at %v", f.AssignBatch.Sum, granted)
 	}
 	// One ends beyond its grace, the other is lost.
 	w.reservation("u1", model.Cancelling, 2)

@@ -261,7 +261,7 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 			for _, kind := range kinds {
 				if ref.Kind == kind {
 					if got := c.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod}); len(got) > 0 {
-						t.Fatalf("on %v it does %+v", ref, got)
+						t.Fatalf("%v caused the actions %+v", ref, got)
 					}
 				}
 			}
@@ -273,7 +273,7 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 	}
 	actions := c.Step(w.now, model.Elected{Term: w.revision + 1, Revision: w.revision + 1})
 	if len(of[model.Effect](actions)) > 0 || len(of[Submit](actions)) != 1 {
-		t.Errorf("elected, it does %+v", actions)
+		t.Errorf("actions after the election: %+v", actions)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 	w.settled(t)
 	carried := w.succeed()
 	if len(of[Submit](carried)) != 2 || len(of[Stop](carried)) != 1 {
-		t.Errorf("on being elected it sends %+v", carried)
+		t.Errorf("requests after the election: %+v", carried)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestLeadsReportsATermBeforeTheView(t *testing.T) {
 	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 30})
 	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
 	if err := answered(20); !fault.Is(err, fault.ReasonLowerTerm) {
-		t.Errorf("once the view is past it: %v", err)
+		t.Errorf("after the view has reached it: %v", err)
 	}
 }
 

@@ -48,8 +48,8 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 		"elsewhere": {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) {})},
 		"ended elsewhere": {Executor: "e1", Incarnation: 1,
 			Workers: but(func(s *WorkerStatus) { s.State = model.WorkerFailed })},
-		"not there elsewhere": {Executor: "e1", Incarnation: 1},
-		"another copy":        {Executor: "e0", Incarnation: 0},
+		"absent on another executor": {Executor: "e1", Incarnation: 1},
+		"another copy":               {Executor: "e0", Incarnation: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
@@ -71,7 +71,7 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true}})
 			w.settled(t)
 			if s := w.state("u1", workerID(0)); s != model.WorkerLost {
-				t.Errorf("after a report without it, the worker is %s", s)
+				t.Errorf("after a report without the worker its state is %s", s)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 		report("e1", 8, true),                 // 0
 	} {
 		if want := []int{0, 1, 1, 0, 2, 1, 0}[i]; said != want {
-			t.Errorf("report %d is answered with %d strays, want %d", i+1, said, want)
+			t.Errorf("the answer to report %d has %d orphans, want %d", i+1, said, want)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 	}
 	w.core.orphanCount = maxAllOrphans
 	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).orphans) != 0 {
-		t.Error("there is a request beyond the total limit")
+		t.Error("a stop request exceeds the total limit")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestPromise1AnIncompleteTaskIsRemovedWithItsReservation(t *testing.T) {
 	w.settled(t)
 	for ref := range w.records {
 		if ref.Kind == model.KindTaskHeader || ref.Kind == model.KindTaskChunk {
-			t.Errorf("%+v is left", ref)
+			t.Errorf("%+v was not deleted", ref)
 		}
 	}
 }
@@ -518,7 +518,7 @@ func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 	w.progress()
 	w.settled(t)
 	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
-		t.Errorf("cancelled, it is %s", s)
+		t.Errorf("state after the cancel: %s", s)
 	}
 }
 
@@ -539,7 +539,7 @@ func TestExecutorState10BeforeReadyAMissingRecordLosesNoWorker(t *testing.T) {
 	w.progress()
 	w.settled(t)
 	if s := w.state("u1", workerID(0)); s != model.WorkerLost {
-		t.Errorf("after it, the worker is %s", s)
+		t.Errorf("state after ready: %s", s)
 	}
 }
 

@@ -288,7 +288,7 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				twin := p.rebuilt()
 				twin.elected(model.Elected{Term: p.core.term})
 				if got, want := dump(p.core), dump(twin); got != want {
-					t.Fatalf("after a rollback the core has\n%s\nthe records say\n%s", got, want)
+					t.Fatalf("after a rollback the core has\n%s\nthe records have\n%s", got, want)
 				}
 			},
 			"succeed": func(t *rapid.T) { p.take(p.succeed()) },
@@ -330,7 +330,7 @@ func (p *play) settleAll(t *rapid.T) {
 		p.invariants(t)
 	}
 	if stats := p.core.Stats(); stats != (Stats{}) {
-		t.Fatalf("left over: %+v\n%s", stats, dump(p.core))
+		t.Fatalf("not empty: %+v\n%s", stats, dump(p.core))
 	}
 	for _, a := range p.agents {
 		if len(a.workers) > 0 {

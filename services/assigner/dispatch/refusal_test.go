@@ -94,13 +94,13 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 			w.succeed()
 			w.settled(t)
 			if w.refusal("e0") == nil || len(w.core.Findings(w.now)) != 1 {
-				t.Error("a successor has no record of it")
+				t.Error("a successor has no record of the refusal")
 			}
 			w.executor(0, 2, false)
 			w.progress()
 			w.settled(t)
 			if w.refusal("e0") != nil || len(w.core.Findings(w.now)) != 0 {
-				t.Error("it has registered again and is still recorded")
+				t.Error("the refusal is still recorded after a new registration")
 			}
 			if acts := w.dispatched(t, "u3", 0); len(of[Submit](acts)) != 1 {
 				t.Error("the executor gets no submit")
@@ -144,7 +144,7 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 		t.Fatalf("its worker is %+v", got)
 	}
 	if len(stops) == 0 {
-		t.Fatal("there is no stop request")
+		t.Fatal("no stop request")
 	}
 	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, denied})
 	w.settled(t)
@@ -172,7 +172,7 @@ func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
 	w.progress()
 	w.settled(t)
 	if w.refusal("e0") != nil {
-		t.Error("it is still recorded")
+		t.Error("the refusal is still recorded")
 	}
 }
 
@@ -189,7 +189,7 @@ func TestRequestsHaveTheNonceAndDoNotPrintIt(t *testing.T) {
 	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		if text := fmt.Sprintf(format, submits[0]); strings.Contains(text, "secret") {
-			t.Errorf("%s prints it: %s", format, text)
+			t.Errorf("%s prints the nonce: %s", format, text)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 			}
 			if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address,
 				Timeout: 10 * time.Second}}); !unknown(result) {
-				t.Errorf("of a stop it is %#v", result)
+				t.Errorf("result of a stop: %#v", result)
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func TestPermissionDeniedIsARefusal(t *testing.T) {
 	}
 	if result := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Executor: "e", Address: liar.Address,
 		Timeout: 10 * time.Second}}); !refused(fault.ReasonPermissionDenied)(result) {
-		t.Errorf("of a stop it is %#v", result)
+		t.Errorf("result of a stop: %#v", result)
 	}
 }
 

@@ -111,7 +111,7 @@ func TestOrphansHideNoOtherFinding(t *testing.T) {
 	}
 	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 ||
 		others[0].GetMessage() != want {
-		t.Errorf("%d strays are listed, and %v", strays, others)
+		t.Errorf("%d orphans are listed, other findings: %v", strays, others)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 		`berth_assigner_assign_batch_duration_seconds_count 0`, `berth_assigner_attempts_total 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
-			t.Errorf("there is no line %q in:\n%s", line, text)
+			t.Errorf("no line %q in:\n%s", line, text)
 		}
 	}
 	if names := regexp.MustCompile(`secret-job|"map"|"main"`).FindString(text); names != "" {

@@ -176,7 +176,7 @@ func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	}
 	if outcome := o.stop(t.Context(), dispatch.Stop{Request: dispatch.Request{Address: nobody.Address,
 		Timeout: time.Second}}); !unknown(outcome) {
-		t.Errorf("of a stop it is %#v", outcome)
+		t.Errorf("result of a stop: %#v", outcome)
 	}
 }
 

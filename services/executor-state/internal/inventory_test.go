@@ -102,7 +102,7 @@ func TestExecutors(t *testing.T) {
 			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: 99, EtcdLease: lease.ID})
 			return err
 		}, fault.ReasonOtherIncarnation},
-		"an etcd lease that is gone": {func() error {
+		"an expired etcd lease": {func() error {
 			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "b", Incarnation: first.GetIncarnation(),
 				EtcdLease: 999})
 			return err

@@ -110,7 +110,7 @@ func hosting(t *testing.T, then func(h host, a *assigner)) {
 			t.Error("a complete report was requested after a complete report")
 		}
 		if h.ready() {
-			t.Error("it is ready with two orphans")
+			t.Error("the executor is ready with two orphans")
 		}
 		then(h, a)
 	})
@@ -126,13 +126,13 @@ func TestPitfallOrphansAfterAFailoverOfTheAssigner(t *testing.T) {
 			t.Error("no complete report was requested")
 		}
 		if len(a.strays) != 0 || h.ready() {
-			t.Errorf("one still runs, the assigner knows %d; ready: %v", len(a.strays), h.ready())
+			t.Errorf("one worker still runs, the assigner knows %d; ready: %v", len(a.strays), h.ready())
 		}
 		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(1)}) || h.ready() || len(a.strays) != 1 {
 			t.Errorf("after a complete report the assigner knows %d; ready: %v", len(a.strays), h.ready())
 		}
 		if h.says(&controlv1.ExecutorReport{Workers: ended(1)}) || !h.ready() {
-			t.Error("the last worker has ended, but it is not ready")
+			t.Error("the last worker has ended, but the executor is not ready")
 		}
 	})
 }

@@ -36,15 +36,15 @@ func TestOnlyRefusalsProveAnAgentDead(t *testing.T) {
 		answers []error // nil accepts; the last one is given for ever
 		dead    bool
 	}{
-		"it refuses":                      {[]error{refused}, true},
-		"it accepts":                      {[]error{nil}, false},
-		"it accepts while it dies":        {[]error{nil, nil, refused}, true},
-		"it resets pending connections":   {[]error{reset, nil, refused}, true},
-		"it resets forever":               {[]error{reset}, false},
-		"it refuses once, then accepts":   {[]error{refused, nil}, false},
-		"no answer":                       {[]error{timeout}, false},
-		"it refuses once, then no answer": {[]error{refused, timeout}, false},
-		"no route":                        {[]error{errors.New("no route to host")}, false},
+		"it refuses":                   {[]error{refused}, true},
+		"it accepts":                   {[]error{nil}, false},
+		"accepts while it dies":        {[]error{nil, nil, refused}, true},
+		"resets pending connections":   {[]error{reset, nil, refused}, true},
+		"resets forever":               {[]error{reset}, false},
+		"refuses once, then accepts":   {[]error{refused, nil}, false},
+		"no answer":                    {[]error{timeout}, false},
+		"refuses once, then no answer": {[]error{refused, timeout}, false},
+		"no route":                     {[]error{errors.New("no route to host")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -146,7 +146,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("probed %+v", gone)
 	}
 	if err := <-s.outcome; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the stream ended with %v", err)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestRelayWaitsForTheView(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-stream.header:
-			t.Error("it accepts agents")
+			t.Error("the leader accepts agents before its view is current")
 		default:
 		}
 		close(read)

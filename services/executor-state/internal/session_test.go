@@ -185,7 +185,7 @@ func TestDeletedPresenceIsAnnouncedAgain(t *testing.T) {
 		}
 		for range 2 {
 			if !beat() {
-				t.Fatal("it is not present to begin with")
+				t.Fatal("the executor is not present at the start")
 			}
 		}
 		old := s.lease
@@ -197,7 +197,7 @@ func TestDeletedPresenceIsAnnouncedAgain(t *testing.T) {
 			t.Error("the executor is still present after it departed")
 		}
 		if !beat() || s.lease == old {
-			t.Errorf("it is not announced again: etcd lease %d after %d", s.lease, old)
+			t.Errorf("the executor was not announced again: etcd lease %d, was %d", s.lease, old)
 		}
 	})
 }
@@ -249,7 +249,7 @@ func TestHeartbeatsOfAnotherAgentAreRefused(t *testing.T) {
 			hello.Nonce, hello.Report = nonce, &controlv1.ExecutorReport{Complete: true}
 			other := s.h.begin(ctx, hello, newBack())
 			if _, err := other.sends(hello); !fault.Is(err, fault.ReasonOtherAgent) {
-				t.Errorf("with the nonce %q it gets %v", nonce, err)
+				t.Errorf("nonce %q: got %v", nonce, err)
 			}
 		}
 		hello.Nonce, hello.Report = "n1", nil
@@ -278,7 +278,7 @@ func TestASupersededAgentGetsSuperseded(t *testing.T) {
 				t.Fatalf("the first agent gets %v, %v", answer, err)
 			}
 			if usable.ready() {
-				t.Error("it is given work while a worker of the first agent lives")
+				t.Error("the executor gets work while a worker of the first agent runs")
 			}
 			hello.Nonce, hello.Report = "", nil
 		}
@@ -287,7 +287,7 @@ func TestASupersededAgentGetsSuperseded(t *testing.T) {
 			t.Fatalf("the first agent gets %v, %v", answer, err)
 		}
 		if !usable.ready() {
-			t.Error("it is given no work although no worker of the first agent lives")
+			t.Error("the executor gets no work although no worker of the first agent runs")
 		}
 		leave()
 		synctest.Wait()
@@ -309,7 +309,7 @@ func TestSecretsAreLimited(t *testing.T) {
 // Only the hash of an agent's secret is in the store, in the record of the executor.
 func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, r *renewals, agents *Agents) {
-		const secret = "what only this agent knows"
+		const secret = "the secret of this agent"
 		if _, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n",
 			Secret: secret}); err != nil {
 			t.Fatal(err)
@@ -394,9 +394,9 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 
 		again()
 		time.AfterFunc(answerWait/2, func() { judge(1) })
-		beat("one is a stray", true)
+		beat("one orphan", true)
 		judge(0)
-		beat("it is gone", false)
+		beat("no orphan", false)
 		judge(2)
 		beat("others are found", true)
 
@@ -404,9 +404,9 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 		began := time.Now()
 		beat("nobody says", true)
 		if waited := time.Since(began); waited < answerWait {
-			t.Errorf("it waited %v", waited)
+			t.Errorf("waited %v", waited)
 		}
-		beat("nobody says yet", true)
+		beat("not known yet", true)
 		judge(0)
 		beat("they are as they should be after all", false)
 
@@ -432,10 +432,10 @@ func TestAnInvalidReportEndsTheStream(t *testing.T) {
 			play(t, func(t *testing.T, s *session, _ *renewals, _ *Agents) {
 				m.Incarnation = s.incarnation
 				if _, err := s.sends(m); fault.Of(err).Kind != fault.Invalid || len(fault.Of(err).Fields) != 1 {
-					t.Errorf("it ended with %v", err)
+					t.Errorf("the stream ended with %v", err)
 				}
 				if s.workers.count() != 0 {
-					t.Errorf("%d workers live there", s.workers.count())
+					t.Errorf("%d workers are running", s.workers.count())
 				}
 			})
 		})

@@ -33,7 +33,7 @@ func TestACycleIsAnsweredAfterALeaseOfItEnds(t *testing.T) {
 		t.Fatal("the cycle is never answered")
 	}
 	if o := reply.Value.([]model.Outcome); o[0].Result != model.Granted || o[1].Result != model.Stale {
-		t.Errorf("it is answered %+v", o)
+		t.Errorf("outcome %+v", o)
 	}
 	expectGranted(t, r.cycle(r.queue("c", 1, cpu(30))))
 }
@@ -74,7 +74,7 @@ func TestDisabledEventsFitATransaction(t *testing.T) {
 		t.Errorf("%d events, want one for each executor", n)
 	}
 	if largest > 1<<20 {
-		t.Errorf("one effect tells %d bytes", largest)
+		t.Errorf("an effect has %d bytes of events", largest)
 	}
 }
 
@@ -130,6 +130,6 @@ func TestDrainedExecutorsWithWorkersArePartOfAMassLoss(t *testing.T) {
 	}
 	r.pause(time.Minute)
 	if v, _ := r.core.Executor("e3"); v.State != model.ExecutorLost || r.core.Stats().Lost != 1 {
-		t.Errorf("drained after it went, it is %v, and %d are LOST", v.State, r.core.Stats().Lost)
+		t.Errorf("drained after it became absent: state %v, %d LOST", v.State, r.core.Stats().Lost)
 	}
 }

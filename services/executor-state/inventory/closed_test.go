@@ -73,7 +73,7 @@ func TestDisableByAttributesIsUndone(t *testing.T) {
 	r.effects, r.inputs = nil, nil
 	r.step(model.Abandoned{})
 	if after := dump(r.core); after != before {
-		t.Errorf("taken back, and changed:\n%s\nwas:\n%s", after, before)
+		t.Errorf("undone, got:\n%s\nwant:\n%s", after, before)
 	}
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA})
 	r.ask(policy.Enable{RequestID: "e", DisableRequestID: "d"})

@@ -92,11 +92,11 @@ func TestARefusalIsRemembered(t *testing.T) {
 	}
 	r.ready(small("e2", 1000, 1))
 	if o, _ := ask(); o.Result != model.Granted {
-		t.Errorf("with room for it: %+v", o)
+		t.Errorf("with enough free capacity: %+v", o)
 	}
 	full := r.queue("b", 1, cpu(1))
 	if o := r.cycle(full)[0]; o.Result != model.NoFit {
-		t.Errorf("without room: %+v", o)
+		t.Errorf("without free capacity: %+v", o)
 	}
 	r.state("a", model.Cancelled)
 	r.catchUp()
@@ -117,7 +117,7 @@ func TestCapacityFreedInSmallPartsIsFound(t *testing.T) {
 	all := r.queue("all", len(ids), cpu(1000))
 	for i, id := range ids {
 		if o := r.cycle(all)[0]; o.Result != model.NoFit {
-			t.Fatalf("with room for %d: %+v", i, o)
+			t.Fatalf("with free capacity for %d: %+v", i, o)
 		}
 		r.state(id, model.Cancelled)
 		r.catchUp()

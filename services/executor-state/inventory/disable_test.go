@@ -123,7 +123,7 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	r.ask(Announce{"h1", v.Incarnation, 99, 0, false, ""})
 	r.settle()
 	if v, _ := r.core.Executor("h1"); len(v.Disabled) != 0 || len(r.inputs) != 0 {
-		t.Fatalf("still held: %+v", v)
+		t.Fatalf("still disabled: %+v", v)
 	}
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 }
@@ -199,11 +199,11 @@ func TestJobsGetEventsOnceInBoundedSteps(t *testing.T) {
 	}
 	for _, e := range entries {
 		if told[e.UID] != 1 {
-			t.Errorf("%s was told %d times", e.UID, told[e.UID])
+			t.Errorf("%s got %d events, want 1", e.UID, told[e.UID])
 		}
 	}
 	if d := r.core.disableRecord("d"); !d.ToldAll {
-		t.Errorf("not told all: %+v", d)
+		t.Errorf("not all events were written: %+v", d)
 	}
 }
 
@@ -355,10 +355,10 @@ func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	// An executor that registers frees its place, and so does one that is enabled.
 	r.ready(small("x1", 1, 1))
 	if view, _ := r.core.Executor("x1"); len(view.Disabled) != 1 {
-		t.Errorf("it registers, and is not disabled: %+v", view)
+		t.Errorf("not disabled after its registration: %+v", view)
 	}
 	if err := flood(102, 2); err == nil {
-		t.Error("two places are taken")
+		t.Error("a request beyond the limit was accepted")
 	}
 	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", Selector: policy.Selector{IDs: []string{"x2"}}})
 	if err := flood(103, 2); err != nil {

@@ -71,7 +71,7 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	wantReason(t, r, secretive("h1", "n1", "s"), fault.ReasonOtherAgent)
 	r.pause(intruderFor)
 	if d := duplicates(r); d != nil {
-		t.Fatalf("nobody else asks any more: findings of %v", d)
+		t.Fatalf("findings after the last request of another agent: %v", d)
 	}
 }
 
@@ -108,10 +108,10 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 	first := superseded(r)
 	for _, workers := range []int{2, 1} {
 		if !r.announceWith(t, first, workers).Superseded {
-			t.Fatal("it is not told")
+			t.Fatal("the first agent was not superseded")
 		}
 		if o := r.cycle(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
-			t.Fatalf("%+v while %d workers live there", o, workers)
+			t.Fatalf("%+v while %d workers are running", o, workers)
 		}
 		if d := duplicates(r); len(d) != 1 {
 			t.Fatalf("findings of %v", d)
@@ -119,7 +119,7 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 		r.failOver()
 	}
 	if !r.announceWith(t, first, 0).Superseded {
-		t.Fatal("it is not told")
+		t.Fatal("the first agent was not superseded")
 	}
 	if d := duplicates(r); d != nil {
 		t.Fatalf("findings of %v", d)

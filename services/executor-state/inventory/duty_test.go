@@ -62,7 +62,7 @@ func TestLeaseOfANeverSeenReservationIsDeleted(t *testing.T) {
 	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Workers: model.WorkerSet{{Number: 1}}})
 	expectGranted(t, r.cycle(r.entry("u")))
 	if len(r.leased("u")) != 1 {
-		t.Fatal("swept before the view could tell")
+		t.Fatal("deleted before the view shows the reservation")
 	}
 	r.drop(refOf("u"))
 	r.unseen = nil
@@ -85,7 +85,7 @@ func TestLostClockStartsWithTheElection(t *testing.T) {
 	standby.Step(r.now, model.Changed{Ref: model.Ref{Kind: model.KindLive, ID: "h1"}, Mod: r.rev + 1})
 	elected := r.now.Add(10 * time.Minute)
 	if actions := standby.Step(elected, model.Elected{Term: r.rev + 2, Revision: r.rev + 2}); len(actions) > 0 {
-		t.Fatalf("given up at once: %+v", actions)
+		t.Fatalf("LOST at once: %+v", actions)
 	}
 	if v, _ := standby.Executor("h1"); v.State != model.ExecutorUnreachable || !v.StateSince.Equal(r.now) {
 		t.Fatalf("%v since %v", v.State, v.StateSince)
@@ -115,11 +115,11 @@ func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
 	r.ask(small0("h1", "n2"))
 	r.step(nil)
 	if len(r.effects) != 1 {
-		t.Fatalf("%d effects, want the registration alone", len(r.effects))
+		t.Fatalf("%d effects, want only the registration", len(r.effects))
 	}
 	r.settle()
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorLost {
-		t.Fatalf("it is %v", v.State)
+		t.Fatalf("state %v", v.State)
 	}
 }
 

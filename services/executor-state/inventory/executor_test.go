@@ -18,10 +18,10 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	old, _ := r.core.Executor("h1")
 	r.ready(small0("h1", "n2"))
 	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0, false, ""}); !fault.Is(err, fault.ReasonOtherIncarnation) {
-		t.Fatalf("the older copy was told %v", err)
+		t.Fatalf("the older copy got %v", err)
 	}
 	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
-		t.Fatalf("the older copy registers again: %v", err)
+		t.Fatalf("registration of the older copy: %v", err)
 	}
 	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady ||
 		v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
@@ -52,7 +52,7 @@ func TestAnEarlierAgentReturnsWhenTheLaterOneIsAbsent(t *testing.T) {
 	}
 	for range 3 {
 		if _, err := r.do(small0("h1", "lives")); !fault.Is(err, fault.ReasonOtherIncarnation) {
-			t.Fatalf("it registers at once: %v", err)
+			t.Fatalf("registration while the other is present: %v", err)
 		}
 		r.pause(desertedAfter/3 - time.Second)
 	}
@@ -62,12 +62,12 @@ func TestAnEarlierAgentReturnsWhenTheLaterOneIsAbsent(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherAgent) {
-		t.Fatalf("the ghost registers again: %v", err)
+		t.Fatalf("registration of the earlier agent: %v", err)
 	}
 	// An executor that has just lost its presence has not been absent for long.
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
-		t.Fatalf("the ghost registers again: %v", err)
+		t.Fatalf("registration of the earlier agent: %v", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	incarnation := must[Registered](t, r, g).Incarnation
 	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true, ""})
 	if o := r.cycle(r.queue("v", 1, cpu(1000)))[0]; o.Result != model.NoFit {
-		t.Fatalf("%+v while a worker of the old one lives there", o)
+		t.Fatalf("%+v while a worker of the old executor is running", o)
 	}
 	if v, _ := r.core.Executor("new"); v.State != model.ExecutorRegistered || v.Workers != 0 {
 		t.Fatalf("%+v", v)
@@ -141,7 +141,7 @@ func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	r.catchUp()
 	r.settle()
 	if f := r.core.Findings(r.now); len(f) != 0 {
-		t.Errorf("there is room again, and %+v", f)
+		t.Errorf("findings after enough workers ended: %+v", f)
 	}
 	expectGranted(t, r.cycle(r.queue("v", 1, cpu(1000))))
 }
@@ -231,7 +231,7 @@ func TestMetricsCountDurableChanges(t *testing.T) {
 	entry := r.queue("u", 2, cpu(1000))
 	r.ask(model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{entry}})
 	if f := r.core.Metrics(r.now); len(f.Attempts) != 0 {
-		t.Errorf("counted before it is durable: %+v", f.Attempts)
+		t.Errorf("counted before the change is durable: %+v", f.Attempts)
 	}
 	r.abandon()
 	r.settle()

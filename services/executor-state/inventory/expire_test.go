@@ -34,7 +34,7 @@ func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 	}
 	r.pause(cfg.LostRetention)
 	if len(r.core.hosts) != 0 || deleted != executors {
-		t.Errorf("%d are left, %d deleted", len(r.core.hosts), deleted)
+		t.Errorf("%d executors left, %d deleted", len(r.core.hosts), deleted)
 	}
 	// The leaders and the greatest ordinal and incarnation stay.
 	if len(r.core.records) != 1 || len(r.core.holds) != 0 || r.core.index.Size().Classes != 0 || r.core.absent.Len() != 0 {
@@ -78,7 +78,7 @@ func TestDeletedNumbersAreNotReused(t *testing.T) {
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 		r.pause(48 * time.Hour)
 		if _, there := r.core.Executor("h1"); there {
-			t.Fatal("it is not forgotten")
+			t.Fatal("the executor was not deleted")
 		}
 		if failOver {
 			r.failOver()
@@ -107,11 +107,11 @@ func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 	}
 	crowd := 100_000/5 + 1
 	if held := lostTogether(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
-		t.Errorf("%d of %d are held back", len(held), len(gone))
+		t.Errorf("%d of %d are in the mass loss", len(held), len(gone))
 	}
 	// Groups of three, and no executor twice.
 	few := []*host{gone[0], gone[5_000], gone[10_000], gone[20_000], gone[30_000], gone[31_000], gone[32_000]}
 	if held := lostTogether(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
-		t.Errorf("%d are held back", len(held))
+		t.Errorf("%d are in the mass loss", len(held))
 	}
 }

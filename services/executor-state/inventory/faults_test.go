@@ -32,7 +32,7 @@ func TestFailedBatchKeepsNothingMarked(t *testing.T) {
 		}
 	}
 	if dump(r.core) != before {
-		t.Fatal("refusals left a mark")
+		t.Fatal("rejected requests changed the core")
 	}
 	entries = append(entries, r.queue("fits", 8, cpu(1)))
 	expectGranted(t, r.cycle(entries...)[20:])
@@ -104,7 +104,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 	for i := range 3 {
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorUnreachable {
-			t.Fatalf("without presence it is %v", v.State)
+			t.Fatalf("state without presence: %v", v.State)
 		}
 		r.pause(time.Duration(i) * 50 * time.Second)
 		incarnation := must[Registered](t, r, small0("h1", "n1")).Incarnation
@@ -112,7 +112,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {
-			t.Fatalf("announced, it is %v", v.State)
+			t.Fatalf("state after the announcement: %v", v.State)
 		}
 		uid := fmt.Sprintf("u%d", i)
 		expectGranted(t, r.cycle(r.queue(uid, 1, cpu(1000))))
@@ -135,7 +135,7 @@ func TestPitfallWorkerThatNeverStartedFreesItsCapacity(t *testing.T) {
 		r.catchUp()
 		r.settle()
 		if v, _ := r.core.Executor("h1"); v.Workers != 0 || len(v.Used) != 0 {
-			t.Fatalf("after %v it holds %d workers, %v", end, v.Workers, v.Used)
+			t.Fatalf("after %v: %d workers, used %v", end, v.Workers, v.Used)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestColdViewDeletesNothing(t *testing.T) {
 	k := r.keys[reservation]
 	standby.Step(r.now, model.Changed{Ref: reservation, Record: k.record, Create: k.create, Mod: k.mod})
 	if actions := standby.Step(r.now, model.Elected{Term: r.rev + 1, Revision: r.rev}); len(actions) > 0 {
-		t.Fatalf("the new leader gives up what is being handed over: %+v", actions)
+		t.Fatalf("the new leader deleted a lease that is being dispatched: %+v", actions)
 	}
 }
 
@@ -214,10 +214,10 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	r.catchUp()
 	r.settle()
 	if got := len(r.leased("u")); got != model.MaxWorkers-1500 {
-		t.Fatalf("%d workers are left", got)
+		t.Fatalf("%d workers left", got)
 	}
 	if again := r.cycle(e)[0]; again.Result != model.Granted || again.Lease != lease {
-		t.Fatalf("asked again: %+v, the lease was %d", again, lease)
+		t.Fatalf("repeated: %+v, want lease %d", again, lease)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestOlderRecordsChangeNothing(t *testing.T) {
 	before := dump(r.core)
 	r.step(model.Changed{Ref: live, Mod: r.keys[live].mod - 1})
 	if dump(r.core) != before {
-		t.Fatal("a deletion of an earlier presence took the present one")
+		t.Fatal("the deletion of an earlier presence removed the current one")
 	}
 	// A loss during an undurable new presence goes below it.
 	view, _ := r.core.Executor("h1")
@@ -256,11 +256,11 @@ func TestOlderRecordsChangeNothing(t *testing.T) {
 	r.unseen, r.effects = nil, nil
 	r.step(model.Changed{Ref: live, Mod: r.rev})
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {
-		t.Fatalf("the presence under way is gone: %v", v.State)
+		t.Fatalf("state with a presence in flight: %v", v.State)
 	}
 	r.step(model.Abandoned{})
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorUnreachable {
-		t.Fatalf("abandoned, it is %v", v.State)
+		t.Fatalf("state after the failed transaction: %v", v.State)
 	}
 }
 
@@ -364,7 +364,7 @@ func TestExecutorsArePagedAndFiltered(t *testing.T) {
 		t.Errorf("ordinal 2 is %s at %s", id, address)
 	}
 	if _, _, _, ok := r.core.Address(77); ok {
-		t.Error("ordinal 77 is somebody")
+		t.Error("ordinal 77 belongs to an executor")
 	}
 }
 
@@ -450,7 +450,7 @@ func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 		{"memory is scarcer and ties", resource.Vector{"cpu": 1000, "memory": 64 << 30, "slots": 1}, 2, "memory", "[c4 b8]"},
 		// No worker fits on the executor with 4 cores, so its cores do not count. 24 cores
 		// are 4 workers, 16 slots are 2.
-		{"an executor without room does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
+		{"an executor without free capacity does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
 	} {
 		k := constraint.Constraints{Resources: test.request}
 		picks, _ := choose(r.core, k, test.n)

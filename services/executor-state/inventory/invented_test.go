@@ -41,7 +41,7 @@ func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1,
 		math.MinInt64} {
 		if _, err := r.do(model.Cycle{Term: term, Number: 7, Cut: r.rev}); err == nil {
-			t.Errorf("a cycle of term %d is taken", term)
+			t.Errorf("a cycle of term %d was accepted", term)
 		}
 		if err := next(); err != nil {
 			t.Errorf("after term %d: %v", term, err)
@@ -116,7 +116,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	}
 	c.Step(start, model.Leads{Service: model.ServiceRegistry, Term: 20})
 	if err := refused(20); err != nil {
-		t.Errorf("told of by Leads: %v", err)
+		t.Errorf("term reported by Leads: %v", err)
 	}
 	changed(15, 0) // the earlier leader's key is deleted
 	if err := refused(20); err != nil {
@@ -129,7 +129,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	changed(25, 0)
 	c.Step(start, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
 	if err := refused(20); !fault.Is(err, fault.ReasonLowerTerm) {
-		t.Errorf("once the view is past it: %v", err)
+		t.Errorf("after the view has reached the term: %v", err)
 	}
 }
 

@@ -286,7 +286,7 @@ func (w *world) listed() {
 			holding = append(holding, d.ID)
 		}
 		if !slices.Equal(want, holding) || draining != h.Record.Draining {
-			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.ID, holding, h.Record.Draining, want, draining)
+			w.t.Fatalf("%s is disabled by %v with draining=%v, want %v and %v", h.ID, holding, h.Record.Draining, want, draining)
 		}
 	}
 }
@@ -318,7 +318,7 @@ func (w *world) strict() {
 		}
 		uid := effect.Events[0].UID
 		if want := w.entryWorkers(uid); len(seats) != want {
-			w.t.Fatalf("%s asks for %d workers, leased %d", uid, want, len(seats))
+			w.t.Fatalf("%s requests %d workers, leased %d", uid, want, len(seats))
 		}
 	}
 }

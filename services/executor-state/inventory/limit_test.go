@@ -41,7 +41,7 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 	wants(register("h6"), fault.ReasonOverloaded, "max-new-executors")
 	for range 20 {
 		if err := register("h0"); err != nil {
-			t.Fatalf("registers again: %v", err)
+			t.Fatalf("repeated registration: %v", err)
 		}
 	}
 	r.now = r.now.Add(10 * time.Second) // a sixth of a minute
@@ -58,7 +58,7 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 	r.now = r.now.Add(time.Hour)
 	wants(register("h12"), fault.ReasonTooLarge, "max-executors")
 	if err := register("h11"); err != nil {
-		t.Errorf("registers again: %v", err)
+		t.Errorf("repeated registration: %v", err)
 	}
 }
 

@@ -396,7 +396,7 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 			uid := fmt.Sprintf("u%d", i)
 			outcome := r.cycle(r.queue(uid, n, k))[0]
 			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
-				t.Fatalf("fitting %d of %d, and the cycle said %+v", fitting, n, outcome)
+				t.Fatalf("fitting %d of %d, the cycle returned %+v", fitting, n, outcome)
 			}
 		}
 	})

@@ -31,7 +31,7 @@ func TestNoOrdinalFollowsTheHighest(t *testing.T) {
 	r.drop(model.Ref{Kind: model.KindExecutor, ID: "odd"})
 	r.catchUp()
 	if r.ready(small("h2", 1000, 1)); r.ordinal("h2") != r.ordinal("h1")+1 {
-		t.Errorf("after %d comes %d", r.ordinal("h1"), r.ordinal("h2"))
+		t.Errorf("ordinal after %d is %d", r.ordinal("h1"), r.ordinal("h2"))
 	}
 }
 
@@ -51,7 +51,7 @@ func TestARecordWithAHighOrdinalCostsNoMore(t *testing.T) {
 	select {
 	case <-gone: // with a look at each ordinal below it takes minutes
 	case <-time.After(15 * time.Second):
-		t.Fatal("the step goes through all ordinals below the one that is gone")
+		t.Fatal("the step iterates over all ordinals below the deleted one")
 	}
 }
 

@@ -21,7 +21,7 @@ func TestPresencesAreCounted(t *testing.T) {
 		}
 	}
 	live := model.Ref{Kind: model.KindLive, ID: "h1"}
-	counted("an executor that comes", true, func() { r.ready(small("h1", 4000, 4)) })
+	counted("an executor registers", true, func() { r.ready(small("h1", 4000, 4)) })
 	counted("a lease", false, func() { expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000)))) })
 	counted("an assigner that leads", true, func() { r.write(leaderKey{model.ServiceAssigner}) })
 	counted("presence that ends", true, func() { r.drop(live) })
@@ -34,7 +34,7 @@ func TestPresencesAreCounted(t *testing.T) {
 		r.write(&back)
 	})
 	if _, ok := r.core.Presence("h2"); ok {
-		t.Error("an executor that nobody knows is known")
+		t.Error("an unknown executor has a presence")
 	}
 }
 

@@ -52,11 +52,11 @@ func TestQuarantinedReservationKeepsItsLease(t *testing.T) {
 	}
 	r.without(func(model.Ref) bool { return false })
 	if r.drop(refOf("u")); len(r.leased("u")) != 1 {
-		t.Error("its lease is gone")
+		t.Error("the lease was deleted")
 	}
 	r.catchUp()
 	if r.settle(); len(r.leased("u")) != 0 {
-		t.Error("a lease that nobody wants is kept, too")
+		t.Error("an unwanted lease was kept as well")
 	}
 }
 
@@ -79,7 +79,7 @@ func TestQuarantinedTaskFreesNothing(t *testing.T) {
 	}
 	r.without(func(model.Ref) bool { return false })
 	if len(r.leased("u")) != 0 {
-		t.Error("it is not freed when all is told, too")
+		t.Error("the capacity was not freed after all records are known")
 	}
 }
 
@@ -106,7 +106,7 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	g := small("bad", 4000, 4)
 	g.Address, g.Nonce = "bad:1", "another"
 	if _, err := r.do(g); fault.Of(err).Reason != fault.ReasonPoison {
-		t.Errorf("it registers anew: %v", err)
+		t.Errorf("registration: %v", err)
 	}
 	r.ready(small("more", 2000, 2))
 	if e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "more"}].record.(*model.Executor); e.Ordinal <= bad.Ordinal+1 {
@@ -118,12 +118,12 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	}
 	for _, p := range r.leased("v") {
 		if p.Ordinal == bad.Ordinal {
-			t.Error("it gets something new")
+			t.Error("the executor got new work")
 		}
 	}
 	r.pause(time.Hour)
 	if r.settle(); len(r.leased("u")) != 3 {
-		t.Errorf("what it held is freed: %v", r.leased("u"))
+		t.Errorf("its capacity was freed: %v", r.leased("u"))
 	}
 	r.without(func(model.Ref) bool { return false })
 	if view, _ := r.core.Executor("bad"); view.Workers != held {
@@ -160,7 +160,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 		r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLeaseChunk })
 		if !early {
 			if o := r.cycle(entry)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonPoison {
-				t.Errorf("it is leased once more: %+v", o)
+				t.Errorf("the reservation was leased again: %+v", o)
 			}
 			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: on,
 				State: model.WorkerRunning}}}
@@ -196,13 +196,13 @@ func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 		t.Errorf("%+v", view)
 	}
 	if fitting := r.core.Explain(cpu(1), 1).Fitting; fitting != 0 {
-		t.Error("it gets something new")
+		t.Error("the executor got new work")
 	}
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
 	e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "h"}].record.(*model.Executor)
 	must[Announced](t, r, Announce{ID: "h", Incarnation: e.Incarnation, EtcdLease: 7, Workers: 1})
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorReady {
-		t.Errorf("announced, it is %s", view.State)
+		t.Errorf("state after the announcement: %s", view.State)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestABadPoolHasNoExecutors(t *testing.T) {
 	k := cpu(1)
 	k.Pools = []string{"gold"}
 	if fitting := r.core.Explain(k, 1).Fitting; fitting != 0 {
-		t.Error("an executor is in it")
+		t.Error("the pool has an executor")
 	}
 	if fitting := r.core.Explain(cpu(1), 1).Fitting; fitting != 1 {
 		t.Error("the executor is not served")
@@ -234,7 +234,7 @@ func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 		c := New(DefaultConfig())
 		ref := model.Ref{Kind: kind, ID: "x"}
 		if !c.CanMiss(ref) {
-			t.Errorf("kind %d stops it", kind)
+			t.Errorf("a bad record of kind %d stops the core", kind)
 		}
 		c.Step(start, model.Held{Ref: ref})
 	}
@@ -276,12 +276,12 @@ func TestARewrittenPoolEndsItsQuarantine(t *testing.T) {
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h"})
 	r.pause(time.Hour)
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorUnreachable {
-		t.Fatalf("its pool cannot be read, and it is %s", view.State)
+		t.Fatalf("state with an unreadable pool: %s", view.State)
 	}
 	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "b"}}})
 	r.pause(time.Hour)
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorLost {
-		t.Errorf("its pool was written anew, and it is %s", view.State)
+		t.Errorf("state after the pool was rewritten: %s", view.State)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 		r.now = r.now.Add(time.Minute)
 		r.step(nil)
 		for _, effect := range r.effects {
-			t.Fatalf("decided, which fails again and again: %+v", effect)
+			t.Fatalf("the core decided an effect that always fails: %+v", effect)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestAnExecutorThatRejectsTheAssignerGetsNoWork(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.Workers != 1 {
-		t.Errorf("it is %v and holds %d workers", h.shown(), h.hold.Workers)
+		t.Errorf("state %v with %d workers", h.shown(), h.hold.Workers)
 	}
 	r.drop(model.RefusalRef("h1"))
 	r.catchUp()

@@ -15,11 +15,11 @@ func TestReservedSharesAreChecked(t *testing.T) {
 		reserved map[string]resource.Vector
 		fields   []string
 	}{
-		{"all of it", map[string]resource.Vector{"web": {"cpu": 3000}, "batch": {"cpu": 1000}}, nil},
-		{"slots unless said otherwise", map[string]resource.Vector{"web": {"slots": 1}}, nil},
+		{"the whole capacity", map[string]resource.Vector{"web": {"cpu": 3000}, "batch": {"cpu": 1000}}, nil},
+		{"default slots", map[string]resource.Vector{"web": {"slots": 1}}, nil},
 		{"nothing", map[string]resource.Vector{"web": {}}, nil},
 		{"more in all", map[string]resource.Vector{"a": {"cpu": 3000}, "b": {"cpu": 1001}}, []string{"reserved.b.cpu"}},
-		{"what there is none of", map[string]resource.Vector{"a": {"gpu": 1}}, []string{"reserved.a.gpu"}},
+		{"a resource that the executor does not have", map[string]resource.Vector{"a": {"gpu": 1}}, []string{"reserved.a.gpu"}},
 		{"less than nothing", map[string]resource.Vector{"a": {"cpu": -1}}, []string{"reserved.a.cpu"}},
 		{"bad names", map[string]resource.Vector{"": {}, "-": {}}, []string{"reserved.", "reserved.-"}},
 		{"one role twice", map[string]resource.Vector{"web": {}, "WEB": {}}, []string{"reserved.web"}},

@@ -187,7 +187,7 @@ func TestIndexEqualsNewIndex(t *testing.T) {
 			f.selections.drop(f.selections.byText[text])
 		}
 		if left := len(f.selections.attributes); left > 0 || len(f.selections.broad) > 0 {
-			t.Fatalf("%d attribute indexes and %d broad selections are left", left, len(f.selections.broad))
+			t.Fatalf("%d attribute indexes and %d broad selections left", left, len(f.selections.broad))
 		}
 	})
 }

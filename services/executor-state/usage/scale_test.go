@@ -20,7 +20,7 @@ func TestWantedSizes(t *testing.T) {
 		{"no rule", nil, 7, 0, 9, 7},
 		{"enough idle", &model.ScaleRule{MinIdle: 2, MaxIdle: bound(4)}, 10, 3, 0, 10},
 		{"too few idle", &model.ScaleRule{MinIdle: 2}, 10, 1, 0, 11},
-		{"all idle ones needed by pending demand", &model.ScaleRule{MinIdle: 2}, 10, 3, 5, 14},
+		{"all idle executors needed by pending demand", &model.ScaleRule{MinIdle: 2}, 10, 3, 5, 14},
 		{"pending demand without a minimum", &model.ScaleRule{}, 10, 1, 4, 13},
 		{"no executors yet", &model.ScaleRule{MinIdle: 1}, 0, 0, 3, 4},
 		{"too many idle", &model.ScaleRule{MaxIdle: bound(2)}, 10, 6, 1, 7},

@@ -45,11 +45,11 @@ func TestMarkReadyOpensTheQueue(t *testing.T) {
 	}
 	if pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{}); pending != nil ||
 		!refusedFor(err, fault.Unavailable, fault.ReasonRegistryNotReady) {
-		t.Errorf("pending before it is ready: %v, %v", pending, err)
+		t.Errorf("pending before the registry is ready: %v, %v", pending, err)
 	}
 	standing, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "map"})
 	if err != nil || standing.GetReason() != string(fault.ReasonRegistryNotReady) || standing.GetGroup() == "" {
-		t.Errorf("standing before it is ready: %v, %v", standing, err)
+		t.Errorf("explanation before the registry is ready: %v, %v", standing, err)
 	}
 
 	first, err := s.MarkReady(ctx, &berthv1.MarkReadyRequest{RequestId: "a"})
@@ -92,7 +92,7 @@ func TestFlushAndStanding(t *testing.T) {
 	}
 	if _, err := q.Standing(ctx, &berthv1.ExplainReservationRequest{Job: "nobody", Stage: "map"}); !refusedFor(err,
 		fault.NotFound, fault.ReasonNotFound) {
-		t.Errorf("a standing of nobody: %v", err)
+		t.Errorf("explanation of an unknown reservation: %v", err)
 	}
 	if findings, err := q.QueueFindings(ctx, &berthv1.ListFindingsRequest{}); err != nil ||
 		len(findings.GetFindings()) != 0 {
@@ -166,7 +166,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 		t.Helper()
 		for _, line := range lines {
 			if !strings.Contains(text, line+"\n") {
-				t.Errorf("there is no line %q in:\n%s", line, text)
+				t.Errorf("no line %q in:\n%s", line, text)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	bad := upsert("jobname3", "mapstage", "")
 	bad.Reservation.Count = -1
 	if _, err := s.UpsertReservation(ctx, bad); err == nil {
-		t.Fatal("a bad request is taken")
+		t.Fatal("an invalid request was accepted")
 	}
 	id := group("jobname1")
 	text := scrape()
@@ -210,7 +210,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	has(text, "berth_registry_queues 0", `berth_registry_events_total{event="RESERVATION_CANCELLED"} 2`,
 		`berth_registry_reservations{state="CANCELLED"} 2`)
 	if strings.Contains(text, id) || strings.Contains(text, "berth_registry_queue_") {
-		t.Errorf("the figures of a queue that is gone are still shown:\n%s", text)
+		t.Errorf("the metrics of a deleted queue are still exported:\n%s", text)
 	}
 
 	for i := range maxGroups + 20 {
@@ -228,7 +228,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	}
 	for _, name := range []string{"jobname", "mapstage", "skuname"} {
 		if strings.Contains(text, name) {
-			t.Errorf("the metrics tell of %s", name)
+			t.Errorf("the metrics contain %s", name)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestCancelWorkers(t *testing.T) {
 	}
 	left, err := s.GetReservation(t.Context(), &berthv1.GetReservationRequest{Job: "j", Stage: "map"})
 	if err != nil || left.GetUid() == made.GetUid() || len(left.GetWorkers()) != 2 {
-		t.Errorf("left %v, %v", left, err)
+		t.Errorf("remaining version %v, %v", left, err)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 		}
 	}
 	if got := fmt.Sprint(seen.Spec.Constraints.Avoid); got != "[asked]" {
-		t.Errorf("asked for is to avoid %s", got)
+		t.Errorf("avoided executors %s, want the requested one", got)
 	}
 
 	seen.Failed[0].At = ago(model.AvoidFor)

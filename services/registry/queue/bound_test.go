@@ -55,7 +55,7 @@ func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
 	w.step(scheduler.CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
 	if n := len(w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}]); n != 2 {
-		t.Fatalf("it was not split: %d versions", n)
+		t.Fatalf("the batch was not split: %d versions", n)
 	}
 	for i := range 6 {
 		w.input(large(fmt.Sprintf("s%d", i+1), 600<<10))
@@ -105,12 +105,12 @@ func TestNumbersDoNotWrap(t *testing.T) {
 			}}},
 	)
 	if n := len(w.core.byKey[key]); n != 1 {
-		t.Errorf("there are %d versions", n)
+		t.Errorf("%d versions, want 1", n)
 	}
 	w.input(request.Cancel{Key: key})
 	replies := w.input(model.Upsert{Key: key, Count: 1})
 	if err := replies[len(replies)-1].(model.Reply).Err; !fault.Is(err, fault.ReasonWorkerIDUsed) {
-		t.Errorf("a count over an index without numbers left: %v", err)
+		t.Errorf("a count that includes an index without free numbers: %v", err)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestEndedVersionsAreBoundedByCount(t *testing.T) {
 		}
 	}
 	if next := w.core.NextDeadline(); !next.After(w.now) {
-		t.Errorf("something is due at once, at %v", next)
+		t.Errorf("a deadline is due at once, at %v", next)
 	}
 	w.now = w.now.Add(2 * time.Hour)
 	for range all {

@@ -66,7 +66,7 @@ func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 	}
 	w.input(request.Cancel{Key: ask("a", 1).Key})
 	if w.position("b") != 1 {
-		t.Errorf("with a gone, b is at %d", w.position("b"))
+		t.Errorf("after a was cancelled, b is at %d", w.position("b"))
 	}
 }
 
@@ -148,7 +148,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	}
 	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
 	if w.position("a") != 1 {
-		t.Errorf("refused, and not queued again")
+		t.Errorf("refused but not queued again")
 	}
 }
 
@@ -207,7 +207,7 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	e := &model.Executor{ID: "new"}
 	w.foreign(model.Changed{Ref: e.Ref(), Record: e})
 	if wait := w.core.NextDeadline().Sub(w.now); wait != w.core.config.Scheduling.Debounce {
-		t.Errorf("an executor came, and is used in %v", wait)
+		t.Errorf("a new executor is tried after %v", wait)
 	}
 	w.now = w.now.Add(w.core.config.Scheduling.Debounce)
 	if cycles := actionsOf[model.Cycle](w.step(nil)); len(cycles) != 1 {
@@ -248,7 +248,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 		w.step(done)
 		for _, g := range w.pending() {
 			if g.Reservations != 1 || g.Workers != 3 {
-				t.Fatalf("a batch that did not fit left a mark: %+v", g)
+				t.Fatalf("a batch that did not fit changed its group: %+v", g)
 			}
 		}
 		w.now = w.now.Add(w.core.config.Scheduling.RetryEvery)
@@ -268,7 +268,7 @@ func TestPitfallGaugeOfAnEmptyGroup(t *testing.T) {
 		t.Errorf("the group stays: %+v", stats)
 	}
 	if !w.core.scheduler.NextCycle().IsZero() || len(w.core.scheduler.Groups()) != 0 {
-		t.Errorf("it stays inside")
+		t.Errorf("the empty group was not deleted")
 	}
 }
 
@@ -330,7 +330,7 @@ func TestRepeatedInputIsAnsweredOnce(t *testing.T) {
 	cancel := model.Input{Token: 77, Request: request.Cancel{Key: ask("a", 1).Key, RequestID: "c"}}
 	for range 3 {
 		if replies := actionsOf[model.Reply](w.step(cancel)); len(replies) != 0 {
-			t.Fatalf("answered before the assigner took the stop: %+v", replies)
+			t.Fatalf("answered before the assigner accepted the stop: %+v", replies)
 		}
 	}
 	stopping := *header
@@ -403,7 +403,7 @@ func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 		return replies[0].Value.(Upserted)
 	}
 	if got := upserted(); got.Change != model.Unchanged {
-		t.Fatalf("the same again: %v", got.Change)
+		t.Fatalf("repeated: %v", got.Change)
 	}
 	w.input(request.Cancel{Key: again.Key})
 	if late := upserted(); late.Change != model.Unchanged || late.Reservation.State != model.Cancelled {
@@ -448,7 +448,7 @@ func TestUncommittedDecisionIsMadeAgain(t *testing.T) {
 				t.Fatal("nothing was decided and abandoned")
 			}
 			if next := w.core.NextDeadline(); !next.Equal(w.now) {
-				t.Errorf("it is wanted at %v, not at once", next)
+				t.Errorf("next deadline %v, want now", next)
 			}
 			w.step(nil)
 			if n := len(w.core.byKey[ask("j", 1).Key]); n != 2 {

@@ -519,7 +519,7 @@ func (p *player) compareCycle(cycle model.Cycle) {
 			p.t.Fatalf("%s is a candidate and not durable", e.UID)
 		}
 		if e.Again && p.refused[e.UID] != e.Mod {
-			p.t.Fatalf("%s is named again, and was not refused as it is", e.UID)
+			p.t.Fatalf("%s is sent by name, but its current version was not refused", e.UID)
 		}
 	}
 	for _, sku := range []string{"x", "y"} {
@@ -572,7 +572,7 @@ func (p *player) play() {
 	p.now()
 	p.see(p.w.step(nil))
 	if next := p.w.core.NextDeadline(); !next.IsZero() && !next.After(p.w.now) {
-		p.t.Fatalf("stepped at %v, and wants it again at %v", p.w.now, next)
+		p.t.Fatalf("stepped at %v, next deadline %v", p.w.now, next)
 	}
 }
 
@@ -713,6 +713,6 @@ func (p *player) compare() {
 		total -= g.Reservations
 	}
 	if total != 0 {
-		p.t.Fatalf("%d more are waiting than the core knows", total)
+		p.t.Fatalf("%d pending reservations are unknown to the core", total)
 	}
 }

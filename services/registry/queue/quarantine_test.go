@@ -52,7 +52,7 @@ func TestQuarantinedReservation(t *testing.T) {
 	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.Key == one("a", "s").Key })
 
 	if len(w.cycle.Candidates) != 1 || w.cycle.Candidates[0].Key != one("b", "s").Key {
-		t.Errorf("the cycle has %+v, want b alone", w.cycle.Candidates)
+		t.Errorf("the cycle has %+v, want only b", w.cycle.Candidates)
 	}
 	for name, request := range map[string]any{
 		"upsert": one("a", "s"), "cancel": request.Cancel{Key: one("a", "s").Key}, "job": request.CancelJob{Job: "a"},
@@ -74,7 +74,7 @@ func TestQuarantinedReservation(t *testing.T) {
 	}
 	w.successor(11)
 	if view, ok := w.core.Get(one("a", "s").Key); !ok || view.Reservation.State != model.Queued || view.Position == 0 {
-		t.Errorf("after the quarantine it is %+v", view)
+		t.Errorf("after the quarantine: %+v", view)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestQuarantinedTaskEndsNothing(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.step(nil)
 	if w.records[ref].mod != before.mod {
-		t.Errorf("it became %+v", w.records[ref].record)
+		t.Errorf("the record changed to %+v", w.records[ref].record)
 	}
 	w.write(model.Changed{Ref: header.Ref()})
 	if w.successor(11); w.records[ref].mod == before.mod {

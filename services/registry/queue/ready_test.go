@@ -25,7 +25,7 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 		w := waitingWorld(0)
 		refuse := func(actions []model.Action) {
 			if len(actionsOf[model.Cycle](actions)) > 0 || len(actionsOf[model.Dispatch](actions)) > 0 {
-				t.Fatalf("before it is ready:\n%s", show(actions))
+				t.Fatalf("before the registry is ready:\n%s", show(actions))
 			}
 		}
 		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -50,7 +50,7 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 				t.Fatalf("pending: %v, %v", groups, err)
 			}
 			if next := w.core.NextDeadline(); !next.IsZero() && !next.After(w.now) {
-				t.Fatalf("stepped at %v, and wants it again at %v", w.now, next)
+				t.Fatalf("stepped at %v, next deadline %v", w.now, next)
 			}
 		}
 		tried := map[string]bool{}
@@ -90,6 +90,6 @@ func TestReadyIsMarkedOnce(t *testing.T) {
 	// After the mark is deleted, as a restore does, another one is required.
 	w.foreign(model.Changed{Ref: (&model.Ready{}).Ref()})
 	if w.core.isReady() || !w.core.ready.Begun.Equal(w.now) {
-		t.Errorf("after the mark went: %+v", w.core.ready)
+		t.Errorf("after the mark was deleted: %+v", w.core.ready)
 	}
 }

@@ -142,7 +142,7 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 					t.Errorf("the first is %s", ended.State)
 				}
 				if now, _ := w.core.GetUID("a-2"); now.Reservation != other.Reservation {
-					t.Errorf("what stood beside it moved")
+					t.Errorf("another reservation of the queue changed")
 				}
 			})
 		}

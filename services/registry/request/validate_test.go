@@ -170,6 +170,6 @@ func TestValidateLeavesNumbersForRequeues(t *testing.T) {
 		t.Errorf("a number above: %v, want %s", f, want)
 	}
 	if model.MaxNumber-model.MaxRequested < 1_000*model.MaxMaxAttempts {
-		t.Error("requeues have few numbers left")
+		t.Error("too few numbers are left for requeues")
 	}
 }

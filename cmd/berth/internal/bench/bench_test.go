@@ -56,7 +56,7 @@ func TestSmallWorkloads(t *testing.T) {
 			}
 		}
 		if len(result.Audits) == 0 {
-			t.Errorf("%s is not audited", result.Workload)
+			t.Errorf("%s was not audited", result.Workload)
 		}
 		for _, f := range result.Figures {
 			figures[f.Name] = f
@@ -96,7 +96,7 @@ func TestSmallWorkloads(t *testing.T) {
 	wantNarrow(t, out.String())
 	left, err := filepath.Glob(filepath.Join(dir, "berth-bench-*"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("directories are left: %v, %v", left, err)
+		t.Errorf("directories left: %v, %v", left, err)
 	}
 	t.Logf("%s%s", status.String(), out.String())
 }
@@ -128,7 +128,7 @@ func TestRunningCluster(t *testing.T) {
 		}
 		reservations++
 		if s := r.GetState(); s != berthv1.Reservation_CANCELLING && s != berthv1.Reservation_CANCELLED {
-			t.Errorf("%s/%s is left %s", r.GetJob(), r.GetStage(), s)
+			t.Errorf("%s/%s was left %s", r.GetJob(), r.GetStage(), s)
 		}
 	}
 	if reservations < 20 {

@@ -14,7 +14,7 @@ func named(t *testing.T, name string) outage {
 	t.Helper()
 	i := slices.IndexFunc(outages, func(one outage) bool { return one.name == name })
 	if i < 0 {
-		t.Fatalf("there is no outage %q", name)
+		t.Fatalf("unknown outage %q", name)
 	}
 	return outages[i]
 }
@@ -84,7 +84,7 @@ func TestOutagesWithProbes(t *testing.T) {
 			t.Errorf("%s: %v, want %v", one.name, probe, want)
 		}
 		if one.often && !probe {
-			t.Errorf("%s: its rounds have no probe", one.name)
+			t.Errorf("%s: rounds without a probe", one.name)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestOutagesWithProbes(t *testing.T) {
 func TestSlowestCallNamesFit(t *testing.T) {
 	for _, service := range fleet.Services {
 		if name := service + ": " + slowest; cut(name, 28) != name {
-			t.Errorf("%s is too long", name)
+			t.Errorf("%s: name too long", name)
 		}
 	}
 }

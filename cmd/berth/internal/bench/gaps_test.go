@@ -47,7 +47,7 @@ func TestSlowestCall(t *testing.T) {
 		t.Errorf("the slowest took %v, want 3s", got)
 	}
 	if !w.over(at(12)) || w.over(at(13)) {
-		t.Error("over must report the call that was sent at 12, and none before")
+		t.Error("over must report the call that was sent at 12 and no earlier call")
 	}
 	hangs.ended = at(20)
 	if !w.over(at(13)) {
@@ -71,11 +71,11 @@ func TestCallsInFlight(t *testing.T) {
 	one, other := w.begin(), w.begin()
 	one()
 	if w.over(time.Now()) || w.slowest(from, time.Now()) <= 0 {
-		t.Errorf("one has ended and one has not: %+v", w.all)
+		t.Errorf("want one ended and one open call, got %+v", w.all)
 	}
 	w.forget(time.Now())
 	if len(w.all) != 1 {
-		t.Errorf("%d calls are kept, want the one in flight", len(w.all))
+		t.Errorf("%d calls are kept, want only the call in flight", len(w.all))
 	}
 	other()
 	if !w.over(time.Now()) {

@@ -76,10 +76,10 @@ func TestAddEvaluatesTargets(t *testing.T) {
 		t.Errorf("%+v %+v", f, f.Target)
 	}
 	if r.Figures[3].Target.Met {
-		t.Error("a figure above its target meets it")
+		t.Error("a figure above its target is reported as met")
 	}
 	if r.Figures[4].Target.Met {
-		t.Error("a figure without samples meets its target")
+		t.Error("a figure without samples is reported as met")
 	}
 }
 

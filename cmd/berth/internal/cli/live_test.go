@@ -160,7 +160,7 @@ func TestWatchWaitsForTheRegistry(t *testing.T) {
 	}
 	const want = "berth: the registry waits to be told that all have asked again (REGISTRY_NOT_READY); waiting\n"
 	if got := l.stderr.String(); got != want {
-		t.Errorf("standard error: %q", got)
+		t.Errorf("standard error = %q", got)
 	}
 }
 
@@ -169,11 +169,11 @@ func TestEventsFollow(t *testing.T) {
 	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
 	l := start(t, f, false, "events", "a", "-f")
 	if got := l.line(t); !strings.Contains(got, "RESERVATION_QUEUED") {
-		t.Fatalf("what was kept: %q", got)
+		t.Fatalf("kept events: %q", got)
 	}
 	f.cancelWhere(func(*berthv1.Reservation) bool { return true })
 	if got := l.line(t); !strings.Contains(got, "RESERVATION_CANCELLED") {
-		t.Fatalf("what happened then: %q", got)
+		t.Fatalf("new events: %q", got)
 	}
 	if code := l.interrupted(); code != rpc.ExitDone {
 		t.Errorf("exit %d after an interrupt: %s", code, l.stderr)
@@ -258,7 +258,7 @@ func TestAddedCommands(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a plain error", []string{"other"}, errors.New("it\nbroke"), rpc.ExitFailed, "berth: it broke\n"},
+		{"a plain error", []string{"other"}, errors.New("it\nfailed"), rpc.ExitFailed, "berth: it failed\n"},
 		{"a fault", []string{"other"}, fault.New(fault.NotFound, fault.ReasonNotFound, "no such thing"), rpc.ExitNotFound,
 			"berth: no such thing (NOT_FOUND)\n"},
 		{"wrong arguments", []string{"other", "x"}, nil, rpc.ExitUsage,

@@ -24,7 +24,7 @@ func TestABoundedClusterKeepsLittleHistory(t *testing.T) {
 		}
 		if !bounded && (registryConfig.EventMaxBytes != defaults.EventMaxBytes || registryConfig.MaxEnded != 0 ||
 			member.History != "") {
-			t.Errorf("not bounded: %+v and %+v", registryConfig, member)
+			t.Errorf("the same bounds with and without the option: %+v, %+v", registryConfig, member)
 		}
 	}
 }

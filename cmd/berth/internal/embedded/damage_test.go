@@ -169,11 +169,11 @@ func rejected(t *testing.T, err error, file string) {
 	}
 	for _, want := range []string{file, "restore a backup", "delete"} {
 		if !strings.Contains(fault.Of(err).Message, want) {
-			t.Errorf("got %v, want %q in it", err, want)
+			t.Errorf("got %v, want an error that contains %q", err, want)
 		}
 	}
 	if strings.Contains(err.Error(), "goroutine") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got more than one line: %v", err)
+		t.Errorf("error has more than one line: %v", err)
 	}
 }
 

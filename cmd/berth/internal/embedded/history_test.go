@@ -13,7 +13,7 @@ func TestMemberBoundsItsHistory(t *testing.T) {
 	defer e.Close()
 	runs := e.server.Server.Cfg
 	if runs.AutoCompactionRetention.Minutes() != 1 || runs.SnapshotCount != 1000 || runs.SnapshotCatchUpEntries != 100 {
-		t.Errorf("it keeps %v of history, %d entries of the log and %d behind a snapshot", runs.AutoCompactionRetention,
+		t.Errorf("the member keeps %v of history, %d log entries and %d after a snapshot", runs.AutoCompactionRetention,
 			runs.SnapshotCount, runs.SnapshotCatchUpEntries)
 	}
 }

@@ -32,7 +32,7 @@ func TestBackupOfSilentEtcd(t *testing.T) {
 				t.Errorf("exit %d, %q, want exit %d and %q", code, &stderr, rpc.ExitUnavailable, want)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("files are left: %v", left)
+				t.Errorf("files left: %v", left)
 			}
 		})
 	}

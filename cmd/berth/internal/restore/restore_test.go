@@ -164,7 +164,7 @@ func TestRestoreDeletesVolatileRecords(t *testing.T) {
 	}
 	want := keyspace.New("default").Key(model.Ref{Kind: model.KindExecutor, ID: "host-0"})
 	if len(all.KVs) != 1 || string(all.KVs[0].Key) != want {
-		t.Errorf("restored keys: %v, want %s alone", all.KVs, want)
+		t.Errorf("restored keys: %v, want only %s", all.KVs, want)
 	}
 }
 

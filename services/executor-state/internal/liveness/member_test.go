@@ -67,7 +67,7 @@ func leading(ctx context.Context, t *testing.T, cluster *etcdtest.Cluster) int {
 	return 0
 }
 
-var errUntold = errors.New("no member says that it leads")
+var errUntold = errors.New("no member reports that it leads")
 
 // checkWatch returns an error if the watch of a stream to the leader or to another member
 // reports the wrong result.
@@ -83,7 +83,7 @@ func checkWatch(ctx context.Context, client *clientv3.Client, leader, other stri
 		return fmt.Errorf("the watch of %q does not report that %q leads", other, leader)
 	}
 	if leaves(ctx, client, leader, 20*time.Millisecond) {
-		return errors.New("the leader was left")
+		return errors.New("the client disconnected from the leader")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestRenewMany(t *testing.T) {
 	var all sync.WaitGroup
 	answered := func(i int, err error) {
 		if gone := i%5 == 0; gone != errors.Is(err, store.ErrLeaseNotFound) || !gone && err != nil {
-			t.Errorf("lease %d (gone: %v): %v", i, gone, err)
+			t.Errorf("lease %d (expired: %v): %v", i, gone, err)
 		}
 	}
 	for range 2 {
@@ -98,7 +98,7 @@ func TestRenewExtendsAndReportsExpired(t *testing.T) {
 			return
 		}
 		if gap < time.Second/2 || tries == 1 {
-			t.Fatalf("%v; it was not renewed for %v at the longest", err, gap)
+			t.Fatalf("%v; longest time without a renewal: %v", err, gap)
 		}
 	}
 }

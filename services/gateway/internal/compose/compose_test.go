@@ -42,7 +42,7 @@ func (s *services) Invoke(ctx context.Context, method string, in, out any, _ ...
 		return answer
 	}
 	<-ctx.Done()
-	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "it has no leader")
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no leader")
 }
 
 func standing(position int32) *berthv1.Explanation {
@@ -52,7 +52,7 @@ func standing(position int32) *berthv1.Explanation {
 			Constraints: &berthv1.Constraints{Sku: "gpu-8", Avoid: []string{"e-1"}},
 			Avoided:     []*berthv1.AvoidedExecutor{{Executor: "e-2", Until: timestamppb.New(time.Unix(9, 0))}},
 		},
-		Group: "g", Position: position, Queued: 2, Reason: "BEHIND_HEAD", Message: "another comes first",
+		Group: "g", Position: position, Queued: 2, Reason: "BEHIND_HEAD", Message: "behind another reservation",
 	}
 }
 
@@ -70,8 +70,8 @@ func TestExplanation(t *testing.T) {
 	}{
 		{"the head, some fit", 1, some, 1, 3, "INSUFFICIENT_CAPACITY", "1 of 4 fits"},
 		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 would fit now; it is in the next scheduling cycle"},
-		{"behind, some fit", 2, some, 1, 3, "BEHIND_HEAD", "another comes first"},
-		{"behind, all fit", 2, all, 4, 0, "BEHIND_HEAD", "another comes first"},
+		{"behind, some fit", 2, some, 1, 3, "BEHIND_HEAD", "behind another reservation"},
+		{"behind, all fit", 2, all, 4, 0, "BEHIND_HEAD", "behind another reservation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(map[string]any{"Standing": standing(c.position), "ExplainFit": c.fit})
@@ -91,7 +91,7 @@ func TestExplanation(t *testing.T) {
 				AvoidFailed: []string{"e-2"}}
 			if diff := cmp.Diff([]proto.Message{request, wantAsked}, []proto.Message{<-s.asked, <-s.asked},
 				protocmp.Transform()); diff != "" {
-				t.Errorf("asked -want +got:\n%s", diff)
+				t.Errorf("requests -want +got:\n%s", diff)
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestOnlyQueuedReservationsAreFitted(t *testing.T) {
 }
 
 func TestTheRegistrysErrorIsTheAnswer(t *testing.T) {
-	missing := fault.New(fault.NotFound, fault.ReasonNotFound, "there is no such reservation")
+	missing := fault.New(fault.NotFound, fault.ReasonNotFound, "reservation not found")
 	s := serve(map[string]any{"Standing": missing})
 	if _, err := compose.New(s).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{}); !errors.Is(err,
 		missing) {
@@ -131,9 +131,9 @@ func TestTheRegistrysErrorIsTheAnswer(t *testing.T) {
 // of the caller's time.
 func TestAnExplanationWithoutExecutorState(t *testing.T) {
 	for name, fit := range map[string]any{
-		"no leader":   nil,
-		"not there":   fault.New(fault.Invalid, fault.ReasonUnsupported, "it has no leader"),
-		"no deadline": nil,
+		"no leader":       nil,
+		"no such service": fault.New(fault.Invalid, fault.ReasonUnsupported, "no leader"),
+		"no deadline":     nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,12 +150,12 @@ func TestAnExplanationWithoutExecutorState(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := standing(1)
-				want.Needed, want.Message = 4, "another comes first; the number of workers that fit now is not known: it has no leader"
+				want.Needed, want.Message = 4, "behind another reservation; the number of workers that fit now is not known: no leader"
 				if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 				if took := time.Since(began); name == "no leader" && took != 200*time.Millisecond {
-					t.Errorf("it took %v", took)
+					t.Errorf("took %v", took)
 				}
 			})
 		})
@@ -230,7 +230,7 @@ func TestAServiceThatDoesNotAnswerIsAFinding(t *testing.T) {
 			}
 		}
 		want := &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{
-			unavailable("assigner", "broken"), unavailable("executor-state", "it has no leader"), found,
+			unavailable("assigner", "broken"), unavailable("executor-state", "no leader"), found,
 		}}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)

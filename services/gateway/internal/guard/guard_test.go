@@ -24,26 +24,26 @@ func TestTheOldestIncompleteRequestIsAborted(t *testing.T) {
 	whole, oldest, newer := begin("whole"), begin("oldest"), begin("newer")
 	for _, h := range []*Hold{whole, oldest, newer} {
 		if !h.Grow(30) {
-			t.Fatal("no room for 90 of 100 bytes")
+			t.Fatal("90 of 100 bytes do not fit")
 		}
 	}
 	if !whole.Whole() {
-		t.Error("a request with room is not whole")
+		t.Error("a request within the limit is not complete")
 	}
 	if !newer.Grow(30) || fmt.Sprint(aborted) != "[oldest]" {
 		t.Fatalf("aborted %v; the oldest that is not whole was due", aborted)
 	}
 	if oldest.Grow(1) || oldest.Whole() {
-		t.Error("an aborted request goes on")
+		t.Error("an aborted request continues")
 	}
 	if newer.Grow(20) {
-		t.Error("the only unfinished request took more than there is")
+		t.Error("the only unfinished request exceeded the limit")
 	}
 	for _, h := range []*Hold{whole, oldest, newer, oldest} {
 		h.End()
 	}
 	if used := b.Used(); used != 0 || b.dropping != 0 {
-		t.Errorf("%d bytes are held, %d of them dropped, by nobody", used, b.dropping)
+		t.Errorf("%d bytes are in use, %d of them dropped, without a request", used, b.dropping)
 	}
 }
 
@@ -53,14 +53,14 @@ func TestATooLargeRequestAbortsNoOther(t *testing.T) {
 	aborted := false
 	other := b.Begin(func() { aborted = true })
 	if !other.Grow(10) {
-		t.Fatal("no room for 10 of 100 bytes")
+		t.Fatal("10 of 100 bytes do not fit")
 	}
 	whole := b.Begin(func() {})
 	if !whole.Grow(30) || !whole.Whole() {
-		t.Fatal("no room for 40 of 100 bytes")
+		t.Fatal("40 of 100 bytes do not fit")
 	}
 	if b.Take(101) != nil || whole.Grow(71) {
-		t.Error("there was room for 101 of 100 bytes")
+		t.Error("101 of 100 bytes fit")
 	}
 	if aborted || !other.Whole() {
 		t.Error("another request was aborted")
@@ -308,7 +308,7 @@ func TestIncompleteMessagesTakeMemory(t *testing.T) {
 				nil},
 			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20,
 				1, nil},
-			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true,
+			{"two messages instead of one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true,
 				0, 0, errSecondData},
 			{"reset", append(frameOf(frameData, 0, 1, message[:60]...), frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)...), true,
 				0, 0, nil},

@@ -89,7 +89,7 @@ func TestResign(t *testing.T) {
 	}
 	defer s.Close()
 	s.Patience = patience
-	notLeader := fault.New(fault.Precondition, fault.ReasonNotLeader, "it does not lead")
+	notLeader := fault.New(fault.Precondition, fault.ReasonNotLeader, "not the leader")
 	broken := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer in time")
 	for _, c := range []struct {
 		name, service string
@@ -110,7 +110,7 @@ func TestResign(t *testing.T) {
 			want: &berthv1.ResignAnswer{Service: "registry", Term: 7}},
 		{name: "a leader that does not answer", service: "registry", answer: broken, asked: []int64{7},
 			kind: fault.Unavailable},
-		{name: "a term to come", service: "registry", term: 8, kind: fault.Invalid, field: "term"},
+		{name: "a future term", service: "registry", term: 8, kind: fault.Invalid, field: "term"},
 		{name: "a negative term", service: "registry", term: -1, kind: fault.Invalid, field: "term"},
 		{name: "no leader", service: "assigner", kind: fault.Unavailable},
 		{name: "no such service", service: "queue", kind: fault.Invalid, field: "service"},
@@ -128,7 +128,7 @@ func TestResign(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			if !slices.Equal(asked, c.asked) {
-				t.Errorf("asked for %v", asked)
+				t.Errorf("requests: %v", asked)
 			}
 		})
 	}

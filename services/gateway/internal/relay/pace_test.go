@@ -73,11 +73,11 @@ func TestRequestsArePaced(t *testing.T) {
 			}
 		}
 		if !fault.Is(err, fault.ReasonOverloaded) {
-			t.Errorf("%d large requests at once: %v", n, err)
+			t.Errorf("%d concurrent large requests: %v", n, err)
 		}
 		began := time.Now()
 		if err := p.wait(t.Context(), listing(1)); err != nil || time.Since(began) > 0 {
-			t.Errorf("a small request waits %v for large ones: %v", time.Since(began), err)
+			t.Errorf("a small request waited %v for large ones: %v", time.Since(began), err)
 		}
 		time.Sleep(longestPause)
 		if err := p.wait(t.Context(), large); err != nil {

@@ -292,7 +292,7 @@ func TestEndOfAnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Recv(); err != io.EOF {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the stream ended with %v", err)
 	}
 	ended(1)
 	ctx, hangUp := context.WithCancel(t.Context())

@@ -59,7 +59,7 @@ type asked struct {
 
 func (asked) ExplainReservation(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
 	if q.GetJob() == "gone" {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation")
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "reservation not found")
 	}
 	return &berthv1.Explanation{Message: "why " + q.GetJob() + "/" + q.GetStage() + "/" + q.GetName() + " waits"}, nil
 }

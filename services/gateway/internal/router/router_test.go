@@ -318,7 +318,7 @@ func TestUnknownFieldsPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g := <-got; string(g) != string(unknown) {
-		t.Errorf("it arrived as %x", g)
+		t.Errorf("received %x", g)
 	}
 }
 

@@ -169,11 +169,11 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 			}
 			from, err := stream.ParseCursor(f.Meta["cursor"])
 			if err != nil || from.Compare(since) <= 0 {
-				t.Fatalf("%v is told to go on at %v, %v", since, from, err)
+				t.Fatalf("reader at %v must continue at %v, %v", since, from, err)
 			}
 			since = from
 			if r, err = h.open(since); err != nil {
-				t.Fatalf("the cursor given, %v, is refused: %v", since, err)
+				t.Fatalf("the returned cursor %v was rejected: %v", since, err)
 			}
 		}
 		defer r.Close()
@@ -251,7 +251,7 @@ func TestAPausedReaderBuffersNothing(t *testing.T) {
 	}
 	r.Pause()
 	if counted.watches != 0 {
-		t.Errorf("%d watches of one who falls behind", counted.watches)
+		t.Errorf("%d watches for a paused reader", counted.watches)
 	}
 	h.write(h.writers[0], "a", 2)
 	if diff := cmp.Diff(h.told[4:], h.read(r, 2)); diff != "" {

@@ -83,7 +83,7 @@ func TestLinesOfJSON(t *testing.T) {
 	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
 	res, body := get(t, url+"/v1/jobs/a/events")
 	if got := res.Header.Get("Content-Type"); got != "application/x-ndjson" {
-		t.Errorf("it is %s", got)
+		t.Errorf("content type %s", got)
 	}
 	var last string
 	for i := range 4 {
@@ -99,7 +99,7 @@ func TestLinesOfJSON(t *testing.T) {
 	source.write()
 	_, body = get(t, url+"/v1/jobs/a/events?since="+last)
 	if e := event(t, line(t, body)); e.GetRevision() != 5 {
-		t.Errorf("after %s comes %v", last, e)
+		t.Errorf("event after %s: %v", last, e)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestServerSentEventsResumeAtTheLastEventID(t *testing.T) {
 	// A browser that reconnects repeats its first URL.
 	res, body := get(t, url+"/v1/jobs/a/events?since=1-0", "Accept", "text/event-stream", "Last-Event-ID", "2-0")
 	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Errorf("it is %s", got)
+		t.Errorf("content type %s", got)
 	}
 	for _, want := range []string{"id: 3-0", "event: WORKER_RUNNING"} {
 		if got := line(t, body); got != want {
@@ -245,7 +245,7 @@ func readLate(t *testing.T, patience time.Duration) ([]byte, error) {
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	all, err := io.ReadAll(conn)
 	if source.paused.Load() == 0 {
-		t.Error("the source was not told that nobody takes its events")
+		t.Error("the source was not paused")
 	}
 	return all, err
 }

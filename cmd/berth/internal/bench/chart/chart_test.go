@@ -20,7 +20,7 @@ func TestDrawing(t *testing.T) {
 		Title: `Rates & "sizes" <all>`,
 		X:     Axis{Label: "workers a batch", Log: true}, Y: Axis{Label: "workers a second", Log: true},
 		Lines: []Line{
-			{Name: "a level that is there for all of them", Baseline: true, Points: []Point{{1, 1000}, {1000, 1000}}},
+			{Name: "a baseline for all lines", Baseline: true, Points: []Point{{1, 1000}, {1000, 1000}}},
 			{Name: "Berth", Marked: true, Points: []Point{{1, 470}, {10, 0}, {100, 5490}, {1000, 6994}}},
 			{Name: "etcd", Baseline: true, Points: []Point{{1, 5180}, {1000, 5180}}},
 		},
@@ -46,7 +46,7 @@ func TestDrawing(t *testing.T) {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("no XML: %v", err)
+			t.Fatalf("invalid XML: %v", err)
 		}
 	}
 }
