@@ -134,7 +134,7 @@ func TestDefiniteErrors(t *testing.T) {
 }
 
 // A call whose outcome is open until the context ends returns that, with the cause.
-func TestGivesUpWithItsContext(t *testing.T) {
+func TestRetriesEndWithTheContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
 	g.serve(t, hold(t))
 	c := dial(t, nil, g)
@@ -151,7 +151,7 @@ func TestGivesUpWithItsContext(t *testing.T) {
 
 // For an address that accepts connections and sends nothing, the error does not have
 // the words of the network library.
-func TestASilentGateway(t *testing.T) {
+func TestSilentGateway(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestASilentGateway(t *testing.T) {
 }
 
 // The same holds if the caller gives up before gRPC closes the connection.
-func TestASilentGatewayAndALittlePatience(t *testing.T) {
+func TestSilentGatewayWithAShortDeadline(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestASilentGatewayAndALittlePatience(t *testing.T) {
 	}
 }
 
-func TestClosedClientGivesUp(t *testing.T) {
+func TestClosedClientEndsItsCalls(t *testing.T) {
 	g := &gateway{}
 	g.serve(t, hold(t))
 	c := dial(t, nil, g)
@@ -223,7 +223,7 @@ func TestClosedClientGivesUp(t *testing.T) {
 
 // While one of two gateways is down, no call fails. While both are down, calls wait
 // until one returns.
-func TestGatewaysComeAndGo(t *testing.T) {
+func TestGatewaysRestart(t *testing.T) {
 	answer := func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return &berthv1.Reservation{}, nil }
 	one, two := &gateway{get: answer}, &gateway{get: answer}
 	one.serve(t, hold(t))
@@ -436,7 +436,7 @@ func TestWaitFor(t *testing.T) {
 	}
 }
 
-func TestWaitForGivesUp(t *testing.T) {
+func TestWaitForEndsWithAnError(t *testing.T) {
 	g := &gateway{
 		get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
 			return &berthv1.Reservation{State: berthv1.Reservation_QUEUED}, nil

@@ -194,7 +194,7 @@ func TestWatchAfterCompaction(t *testing.T) {
 // An event about many workers does not list them, and an event that a version was
 // replaced does not have its successor: the state is listed. A list that is older than
 // the event is read again.
-func TestWatchListsWhatEventsLeaveOut(t *testing.T) {
+func TestWatchListsMissingState(t *testing.T) {
 	s := newScript(t)
 	empty := &berthv1.Reservation{Uid: "1-0", Epoch: 1, State: berthv1.Reservation_CANCELLED}
 	s.listed(10, 10, empty)

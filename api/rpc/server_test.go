@@ -166,7 +166,7 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatComesBackIsFoundAtOnce(t *testing.T) {
+func TestRestartedReplicaIsCalledAtOnce(t *testing.T) {
 	// gRPC's own first pause is a second. A slow machine may take as long, but not each
 	// time.
 	const rounds, most = 3, 900 * time.Millisecond

@@ -63,7 +63,7 @@ func newWire(t *testing.T, to string) *wire {
 
 // A silent replica gets no calls, and its calls in progress end, although its
 // connections stay open. When it answers again, it is called again.
-func TestASilentReplicaIsLeft(t *testing.T) {
+func TestSilentReplicaIsReplaced(t *testing.T) {
 	const silence = 200 * time.Millisecond
 	reached := make(chan struct{}, 100)
 	hanging := &peer{get: func(ctx context.Context) (*berthv1.Replica, error) {

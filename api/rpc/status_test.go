@@ -42,14 +42,14 @@ func TestAFaultCrossesTheWire(t *testing.T) {
 }
 
 // The cause is not sent.
-func TestTheCauseStaysHere(t *testing.T) {
+func TestStatusOmitsTheCause(t *testing.T) {
 	err := rpc.ToStatus(fault.New(fault.Unavailable, fault.ReasonUnavailable, "try again").Because(errors.New("secret")))
 	if got := status.Convert(err).Message(); got != "try again" {
 		t.Errorf("message = %q", got)
 	}
 }
 
-func TestErrorsOfOthers(t *testing.T) {
+func TestForeignErrors(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		code   codes.Code
@@ -94,7 +94,7 @@ func TestErrorsOfOthers(t *testing.T) {
 	}
 }
 
-func TestNoErrorIsNoError(t *testing.T) {
+func TestStatusOfNil(t *testing.T) {
 	if rpc.ToStatus(nil) != nil || rpc.FromStatus(nil) != nil || rpc.ExitCode(nil) != rpc.ExitDone {
 		t.Error("nil was converted to an error")
 	}

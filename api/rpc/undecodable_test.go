@@ -21,7 +21,7 @@ import (
 
 // A request that is not protobuf is the caller's mistake, and the server does not log a
 // failure.
-func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
+func TestUndecodableRequestIsInvalid(t *testing.T) {
 	var log bytes.Buffer
 	p := serve(t, "", rpc.ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}, &peer{
 		get: func(context.Context) (*berthv1.Replica, error) { return nil, errors.New("called") },

@@ -17,9 +17,9 @@ type coded struct{}
 func (coded) Error() string { return "coded" }
 func (coded) ExitCode() int { return 7 }
 
-// TestFunctionsEndAsTheyReturn checks the end for each way in which a function can
+// TestResultOfAFunctionEndsTheWorker checks the end for each way in which a function can
 // return.
-func TestFunctionsEndAsTheyReturn(t *testing.T) {
+func TestResultOfAFunctionEndsTheWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		run     Function
 		stop    bool

@@ -10,7 +10,7 @@ import (
 
 // A sender that does not know the nonce of the registration cannot start or stop a
 // worker, and cannot make the agent refuse its real leader.
-func TestARequestWithoutTheNonceIsRefused(t *testing.T) {
+func TestRequestWithoutTheNonceIsRejected(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	running := submit(0, 1, "")

@@ -42,7 +42,7 @@ func runsUntilSuperseded(t *testing.T, c *control) (*Agent, chan error) {
 }
 
 // An agent that was superseded stops its workers, reports their ends and leaves.
-func TestASupersededAgentStopsItsWorkersAndLeaves(t *testing.T) {
+func TestSupersededAgentStopsItsWorkersAndExits(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	a, returned := runsUntilSuperseded(t, c)
 	c.mu.Lock()
@@ -65,7 +65,7 @@ func TestASupersededAgentStopsItsWorkersAndLeaves(t *testing.T) {
 
 // An agent that reconnects after an outage may learn from its registration that it was
 // superseded.
-func TestAnAgentWhoseExecutorWasTakenLeaves(t *testing.T) {
+func TestAgentExitsIfItsExecutorHasAnotherAgent(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	a, returned := runsUntilSuperseded(t, c)
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 }
 
 // An agent that never had the ID waits for it, and logs that once.
-func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
+func TestAgentRetriesWhileAnotherHasItsID(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	c.owned = true
 	log := &lines{text: "the ID belongs to another agent"}

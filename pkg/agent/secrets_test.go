@@ -46,7 +46,7 @@ func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 }
 
 // If a variable is not allowed, the worker is refused before its directory is created.
-func TestAVariableThatIsNotAllowedIsRefused(t *testing.T) {
+func TestUnlistedVariableIsRejected(t *testing.T) {
 	dir := agentDir(t)
 	a, _, _ := processAgent(t, dir)
 	order := submit(0, 1, "true")
@@ -62,7 +62,7 @@ func TestAVariableThatIsNotAllowedIsRefused(t *testing.T) {
 
 // A command that is not in the allow-list is refused for that reason, whether or not
 // the program exists.
-func TestACommandThatIsNotNamedIsNotAllowed(t *testing.T) {
+func TestUnlistedCommandIsRejected(t *testing.T) {
 	a, _, _ := processAgent(t, agentDir(t), "true")
 	for _, command := range []string{"false", "no-such-program", "/no/such/program", "./payload", "/"} {
 		if _, err := trySubmit(t.Context(), a, submit(0, 1, command)); !fault.Is(err, fault.ReasonNotAllowed) {
@@ -76,7 +76,7 @@ func TestACommandThatIsNotNamedIsNotAllowed(t *testing.T) {
 
 // Only the worker's user can read the secret parts of a task while it runs, and they
 // are removed when it ends.
-func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
+func TestSecretsAreDeletedWithTheWorker(t *testing.T) {
 	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
 	f := newFIFO(t)

@@ -22,7 +22,7 @@ func (d *slowDriver) Start(spec Spec, ended func(Exit)) (Handle, error) {
 
 // StopWorkers also stops a worker that is being started, and no worker is started
 // afterwards.
-func TestStopWorkersLeavesNoneBehind(t *testing.T) {
+func TestStopWorkersStopsAll(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
 	driver := &slowDriver{begun: make(chan struct{}), let: make(chan struct{})}

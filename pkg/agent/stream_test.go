@@ -173,7 +173,7 @@ func TestChangesAreReportedOverABrokenStream(t *testing.T) {
 
 // A state in the answer to a request is no change to report. The next heartbeat reports
 // it nevertheless, since the answer may have been lost.
-func TestAStateInAnAnswerIsNoChange(t *testing.T) {
+func TestStateInAnAnswerIsNotReportedAgain(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	mustSubmit(t, a, submit(0, 1, ""))

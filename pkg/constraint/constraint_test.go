@@ -43,7 +43,7 @@ func TestGroupIsEqualForTheSameQueue(t *testing.T) {
 	}
 }
 
-func TestGroupDiffersForOthers(t *testing.T) {
+func TestGroupDiffersForOtherConstraints(t *testing.T) {
 	seen := map[string]string{full().Group(): "unchanged"}
 	for name, change := range map[string]func(*constraints){
 		"resources":      func(c *constraints) { c.Resources = resource.Vector{"cpu": 1001, "slots": 1} },
@@ -115,7 +115,7 @@ func TestGroupingAndMatchingFoldAlike(t *testing.T) {
 	})
 }
 
-func TestFoldIsThatOfEqualFold(t *testing.T) {
+func TestFoldMatchesEqualFold(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if folded := constraint.Fold(string(r)); !strings.EqualFold(folded, string(r)) {
 			t.Fatalf("%q folds to %q", r, folded)

@@ -124,7 +124,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 }
 
 // The end of a connection proves nothing while the process accepts the next one.
-func TestHungUpIsNoProof(t *testing.T) {
+func TestClosedConnectionIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
 	proven := probe(t, t.Context(), &leader.Probe{}, holder(process.Addr().String()))
 	process.accepts(t, proven)

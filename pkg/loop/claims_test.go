@@ -22,7 +22,7 @@ func (c call) Known() int64          { return c.known }
 
 // A request that names a term or a revision which the view has not reached counts if
 // the store has it, and is refused before the core sees it if not.
-func TestARequestOfALeaderIsHeldAgainstTheStore(t *testing.T) {
+func TestTermOfARequestIsCheckedInTheStore(t *testing.T) {
 	leads := model.Leads{Service: model.ServiceRegistry, Term: 120}
 	for _, c := range []struct {
 		name    string
@@ -79,7 +79,7 @@ func (s *counted) Page(ctx context.Context, req store.PageRequest) (store.Page, 
 
 // However many callers make up terms, the leader reads one leader key at a time, and
 // the true term is taken although the view does not show it.
-func TestMadeUpTermsAreReadOneAtATime(t *testing.T) {
+func TestInventedTermsAreReadOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newStore()
 		s := &counted{watched: w, turn: make(chan struct{})}

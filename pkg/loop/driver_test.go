@@ -240,7 +240,7 @@ func TestRefusedWriteFailsItsRequestOnly(t *testing.T) {
 }
 
 // Job events stand on an etcd lease that no input has anything to do with.
-func TestEventLeaseGoneIsNobodysFault(t *testing.T) {
+func TestExpiredEventLeaseFailsNoRequest(t *testing.T) {
 	r := newRig(t)
 	r.event = 999
 	replies, err := r.round(put{record: executor("a"), events: 1})
@@ -339,7 +339,7 @@ func TestResetWhileLeadingEndsTheTerm(t *testing.T) {
 
 // A round that is decided again is not told again what the view told in it: by
 // then the core knows of later changes, and old news would undo them.
-func TestOldNewsIsNotToldAgain(t *testing.T) {
+func TestOldEventsAreNotRepeated(t *testing.T) {
 	r := newRig(t)
 	r.shut("h")
 	told, err := r.driver.Events(r.next())

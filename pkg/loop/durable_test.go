@@ -10,7 +10,7 @@ import (
 
 // The receiver of job events gets them once they are durable, in order, with the request that caused
 // them. It never gets events that were taken back.
-func TestDurableEventsAreTold(t *testing.T) {
+func TestDurableEventsAreReported(t *testing.T) {
 	r := newRig(t)
 	var told []string
 	r.driver.Durable = func(token uint64, revision int64, events []model.JobEvent) {

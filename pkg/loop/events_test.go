@@ -231,7 +231,7 @@ func TestSegmentsAreMarked(t *testing.T) {
 
 // A decision that is taken back takes the mark with it; the number is used for
 // the segment that becomes durable.
-func TestAMarkIsWrittenWithTheFirstEventThatIs(t *testing.T) {
+func TestMarkIsWrittenWithTheFirstEvent(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceExecutorState)
 	w := s.drivers[model.ServiceExecutorState]
 	shut, err := wire.Encode(&model.TaskHeader{UID: "g"})
@@ -343,7 +343,7 @@ func bySize(bytes int) loop.EventLimits {
 
 // Beyond the limit of bytes it is the oldest segment of all that goes, whichever
 // service wrote it.
-func TestTheOldestSegmentGoesFirst(t *testing.T) {
+func TestOldestSegmentIsDeletedFirst(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
 	for i := range 400 {
@@ -380,7 +380,7 @@ func TestTheOldestSegmentGoesFirst(t *testing.T) {
 }
 
 // The events of a service without a leader remain, and the other services delete theirs instead.
-func TestAServiceWithoutALeaderDoesNotMakeItGrow(t *testing.T) {
+func TestEventsStayBoundedWithoutALeader(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
 	for range 60 {
@@ -410,7 +410,7 @@ func TestAServiceWithoutALeaderDoesNotMakeItGrow(t *testing.T) {
 }
 
 // An etcd lease that cannot be revoked is revoked later, and the loop continues meanwhile.
-func TestWhatCannotBeRevokedIsTriedAgain(t *testing.T) {
+func TestFailedRevokeIsRetried(t *testing.T) {
 	const most = 8 << 10
 	s := newShore(t, bySize(most), model.ServiceRegistry)
 	attempts := 0
@@ -431,7 +431,7 @@ func TestWhatCannotBeRevokedIsTriedAgain(t *testing.T) {
 }
 
 // A replica that starts counts what is there, whatever comes and goes meanwhile.
-func TestCountingWhileEventsComeAndGo(t *testing.T) {
+func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 	s := newShore(t, small, model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]
 	for range 30 {

@@ -88,7 +88,7 @@ func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
 
 // The core may still work on an undecided request. So the answer leaves the outcome open, and nothing is
 // carried out after it.
-func TestAFullStoreLeavesOpenWhatIsUndecided(t *testing.T) {
+func TestFullStoreKeepsUndecidedRequestsOpen(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
@@ -110,7 +110,7 @@ func TestAFullStoreLeavesOpenWhatIsUndecided(t *testing.T) {
 // A leader that was deposed without knowing it must not say that a call changed
 // nothing: its successor may have applied it. The store refuses the etcd lease of
 // job events before any write could prove the term.
-func TestADeposedLeaderDoesNotRefuseForAFullStore(t *testing.T) {
+func TestDeposedLeaderDoesNotReportAFullStore(t *testing.T) {
 	r := newRig(t)
 	r.grant = store.ErrFull
 	actions, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1,
@@ -129,7 +129,7 @@ func TestADeposedLeaderDoesNotRefuseForAFullStore(t *testing.T) {
 
 // A request whose first effect is durable, and whose next one the store does not
 // take, has changed something.
-func TestAFullStoreLeavesOpenWhatIsDurableInPart(t *testing.T) {
+func TestFullStoreKeepsPartlyDurableRequestsOpen(t *testing.T) {
 	r := newRig(t)
 	writes := 0
 	r.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
@@ -157,7 +157,7 @@ func TestAFullStoreLeavesOpenWhatIsDurableInPart(t *testing.T) {
 
 // While the store is full reads are answered, those too that confirm the term, and
 // writes say why they are not made; nobody has to do anything once there is room.
-func TestReadsGoOnInAFullStore(t *testing.T) {
+func TestReadsContinueInAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		a := run(t, s, "a", nil)

@@ -22,7 +22,7 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-func TestTakeOverOnResign(t *testing.T) {
+func TestFailoverOnResign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		takeOver(t, s, leader.MinTTL)
@@ -32,7 +32,7 @@ func TestTakeOverOnResign(t *testing.T) {
 	})
 }
 
-func TestTakeOverOnResignEtcd(t *testing.T) { takeOver(t, etcdtest.Start(t).Store(t), etcdTTL) }
+func TestFailoverOnResignEtcd(t *testing.T) { takeOver(t, etcdtest.Start(t).Store(t), etcdTTL) }
 
 // takeOver has two replicas, one of which stops: what it has answered is with
 // the other at once.
@@ -159,7 +159,7 @@ func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 }
 
 // A read whose caller has left is not executed.
-func TestNoReadAfterItsCallerHasLeft(t *testing.T) {
+func TestNoReadAfterItsCallerHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		a := run(t, s, "a", nil)
@@ -363,7 +363,7 @@ func TestCompactedViewBeginsANewTerm(t *testing.T) {
 
 // A leader whose core hangs renews its etcd lease all the same: it is made to
 // give way.
-func TestHangingLoopGivesWay(t *testing.T) {
+func TestHangingLoopLosesLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		release := make(chan struct{})

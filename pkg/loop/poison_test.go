@@ -210,7 +210,7 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 
 // A standby that panics leaves the record alone by itself. When it leads, it
 // stores what it has met, and the others know.
-func TestStandbyLeavesAloneWhatItMet(t *testing.T) {
+func TestStandbyKeepsItsQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		a := run(t, s, "a", nil)
@@ -235,7 +235,7 @@ func TestStandbyLeavesAloneWhatItMet(t *testing.T) {
 }
 
 // If the core panics without an input, the object of its decision is blamed.
-func TestPoisonWorkHoldsItsSubject(t *testing.T) {
+func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		held := func(c *toy) bool { return slices.Contains(c.told, "held gate g") }
@@ -383,7 +383,7 @@ func TestNeededRecordKeepsTheServiceDown(t *testing.T) {
 }
 
 // Whom nobody can blame ends the term and no more.
-func TestPanicWithoutACulprit(t *testing.T) {
+func TestPanicWithoutASubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		struck := false

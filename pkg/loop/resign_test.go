@@ -48,7 +48,7 @@ func TestResignOnRequest(t *testing.T) {
 
 // A replica that is asked to leave, or told to stop, finishes what it writes and
 // answers it; one whose store does not answer then stops all the same.
-func TestWhatIsBeingWrittenIsFinished(t *testing.T) {
+func TestResignFinishesTheTransaction(t *testing.T) {
 	leave := map[string]func(*replica){
 		"resign": func(r *replica) { _ = r.Resign(context.Background(), r.Status().Term) },
 		"stop":   (*replica).end,
@@ -96,7 +96,7 @@ func TestWhatIsBeingWrittenIsFinished(t *testing.T) {
 }
 
 // A store that does not answer holds nobody back for long.
-func TestStopsThoughTheStoreIsSilent(t *testing.T) {
+func TestStopWithAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		a := run(t, s, "a", nil)
@@ -124,7 +124,7 @@ func TestStopsThoughTheStoreIsSilent(t *testing.T) {
 
 // Requests during the end of a term are refused at once, however long the end takes: another replica may
 // lead by then, and the caller has a deadline.
-func TestWhoAsksWhileATermWindsUpIsSentAway(t *testing.T) {
+func TestRequestsDuringAResignAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		a := run(t, s, "a", nil)

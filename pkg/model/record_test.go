@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-func TestEveryRecordHasARefOfItsOwn(t *testing.T) {
+func TestRefsAreUnique(t *testing.T) {
 	key := Key{"etl", "map", "main"}
 	seen := map[Ref]Record{}
 	for _, r := range []struct {

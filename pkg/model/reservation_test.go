@@ -6,7 +6,7 @@ import (
 )
 
 // If a name were missing from its list, a value would print as the next one, or panic.
-func TestEveryValueHasItsName(t *testing.T) {
+func TestEveryValueHasAName(t *testing.T) {
 	for _, c := range []struct {
 		value fmt.Stringer
 		name  string
@@ -41,7 +41,7 @@ func TestReservationEnds(t *testing.T) {
 	}
 }
 
-func TestPrioritiesCompareByWhatTheyPointTo(t *testing.T) {
+func TestPrioritiesCompareByValue(t *testing.T) {
 	one, same, two := int64(1), int64(1), int64(2)
 	for _, c := range []struct {
 		a, b  Priority

@@ -40,7 +40,7 @@ func TestWorkerStatesMoveForwardOnly(t *testing.T) {
 	}
 }
 
-func TestNothingFollowsAnEnd(t *testing.T) {
+func TestEndedStatesAreFinal(t *testing.T) {
 	for s := WorkerAssigned; s <= WorkerEvicted; s++ {
 		leads := false
 		for next := WorkerAssigned; next <= WorkerEvicted; next++ {

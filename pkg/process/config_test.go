@@ -65,7 +65,7 @@ func TestFlagsBeforeEnvironmentBeforeFileBeforeDefaults(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestErrorsNameTheOption(t *testing.T) {
 	for _, c := range []struct{ name, file, arg, want string }{
 		{"unknown key", "workerz: 2\n", "", "unknown key workerz"},
 		{"two unknown keys", "zebra: 2\nantelope:\n  colour: 1\n", "", "unknown key antelope.colour, zebra"},
@@ -140,7 +140,7 @@ func TestReplicaIDsDiffer(t *testing.T) {
 
 // A value of the wrong type is refused with the name of its option and with what
 // it must be, whether a flag, the environment or the file gives it.
-func TestAValueOfTheWrongTypeSaysWhatItMustBe(t *testing.T) {
+func TestWrongTypeErrorNamesTheExpectedType(t *testing.T) {
 	refused := func(want string, err error) {
 		t.Helper()
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !strings.HasPrefix(f.Message, want) {
@@ -160,7 +160,7 @@ func TestAValueOfTheWrongTypeSaysWhatItMustBe(t *testing.T) {
 
 // A name of a cluster that would leave its prefix in etcd is refused at the start of
 // every process, by option, environment or file.
-func TestAClusterIsNamedLikeEverythingElse(t *testing.T) {
+func TestClusterNameIsValidated(t *testing.T) {
 	load := func(args ...string) error {
 		config := process.Defaults(0, 0)
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)

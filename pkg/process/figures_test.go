@@ -10,9 +10,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestFiguresAreGoneWithWhatTheyCount says that a figure is shown as it is when
+// TestMetricsOfDeletedObjectsDisappear says that a figure is shown as it is when
 // somebody asks, and that one no longer given is not shown at its last value.
-func TestFiguresAreGoneWithWhatTheyCount(t *testing.T) {
+func TestMetricsOfDeletedObjectsDisappear(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
 		t.Fatal(err)

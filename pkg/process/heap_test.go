@@ -7,7 +7,7 @@ import (
 )
 
 // The bound of memory leaves room above what is in use, and garbage is not in use.
-func TestTheBoundFollowsWhatIsKept(t *testing.T) {
+func TestBoundFollowsTheLiveHeap(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size = 32 << 20
 	runtime.GC()

@@ -17,7 +17,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func TestPortZeroIsTold(t *testing.T) {
+func TestPortZeroIsReported(t *testing.T) {
 	c := process.Common{Listen: ":0", HTTPListen: "localhost:0", AddressFile: filepath.Join(t.TempDir(), "addresses")}
 	l, err := c.Open(quiet)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestPortZeroIsTold(t *testing.T) {
 	}
 }
 
-func TestOnePortServesBothWhenThatIsAskedFor(t *testing.T) {
+func TestOnePortServesBothOnRequest(t *testing.T) {
 	c := process.Common{Listen: ":0"}
 	l, err := c.Open(quiet)
 	if err != nil {
@@ -102,7 +102,7 @@ func TestBeyondLoopbackNeedsTLSOrInsecure(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidAddressIsRejected(t *testing.T) {
 	if _, err := (process.Common{Listen: "8080"}).Open(quiet); fault.Of(err).Kind != fault.Invalid {
 		t.Errorf("got %v", err)
 	}

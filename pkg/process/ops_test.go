@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestProfilesAreOffUnlessAskedFor says that nobody reads a process's insides
+// TestProfilesAreOffByDefault says that nobody reads a process's insides
 // by accident, and that turning them on takes nothing else away.
-func TestProfilesAreOffUnlessAskedFor(t *testing.T) {
+func TestProfilesAreOffByDefault(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
 		t.Fatal(err)
@@ -40,9 +40,9 @@ func TestProfilesAreOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// TestLivenessIsAskedEachTime says that a process which is of no use fails its liveness
+// TestLivenessIsCheckedOnEachRequest says that a process which is of no use fails its liveness
 // with the reason, passes it again when it has recovered, and keeps its other answers.
-func TestLivenessIsAskedEachTime(t *testing.T) {
+func TestLivenessIsCheckedOnEachRequest(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
 		t.Fatal(err)

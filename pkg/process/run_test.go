@@ -40,7 +40,7 @@ func TestAnOrderlyStopIsNoError(t *testing.T) {
 	}
 }
 
-func TestStepsOfStoppingAreDoneInOrderWhateverFails(t *testing.T) {
+func TestStopStepsRunInOrderDespiteErrors(t *testing.T) {
 	var done []string
 	step := func(name string, err error) process.Step {
 		return process.Step{Name: name, Do: func(context.Context) error { done = append(done, name); return err }}
@@ -138,7 +138,7 @@ func TestOperations(t *testing.T) {
 }
 
 // Two services in one process keep their figures apart.
-func TestRegistriesAreApart(t *testing.T) {
+func TestRegistriesAreSeparate(t *testing.T) {
 	for range 2 {
 		if _, err := process.NewMetrics(); err != nil {
 			t.Fatal(err)

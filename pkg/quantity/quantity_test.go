@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatDoesNotFitBaseUnits(t *testing.T) {
+func TestParseRejectsPartsOfBaseUnits(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"cpu", "4097", "must be at most 4096 cores, got 4097; a number without a suffix is in cores, and 2000m is two cores"},
 		{"cpu", "4096001m", "must be at most 4096 cores, got 4096001m"},

@@ -77,7 +77,7 @@ func clamp(x *big.Int) int64 {
 	return math.MinInt64
 }
 
-func TestPlusLeavesItsArgumentsAlone(t *testing.T) {
+func TestPlusKeepsItsArguments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, w := drawVector(t, "v"), drawVector(t, "w")
 		vText, wText := v.Canonical(), w.Canonical()
@@ -90,7 +90,7 @@ func TestPlusLeavesItsArgumentsAlone(t *testing.T) {
 }
 
 // Times is the largest n for which n of them fit.
-func TestTimesIsWhatFits(t *testing.T) {
+func TestTimesIsTheLargestThatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		free := vector(rapid.MapOf(anyName, rapid.Int64Range(0, 30)).Draw(t, "free"))
 		each := vector(rapid.MapOf(anyName, rapid.Int64Range(0, 5)).Draw(t, "each"))

@@ -366,7 +366,7 @@ func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 
 // Once an attempt was lost it may still arrive when there is room again, so the
 // outcome stays open until then.
-func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
+func TestFullStoreLeavesALostAttemptAmbiguous(t *testing.T) {
 	f, c := newTerm(t)
 	script(f, store.Hold(), store.Full(), store.Full())
 	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || len(done) != 1 {

@@ -15,7 +15,7 @@ import (
 
 // A member that is cut off from the others refuses calls at once, so that the next attempt reaches
 // another member. Otherwise every third call would last until its deadline while the cut lasts.
-func TestMemberThatKnowsNoLeader(t *testing.T) {
+func TestMemberWithoutLeader(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 2)
 	whole := cluster.Store(t)
 	lease, err := whole.Grant(t.Context(), time.Hour)

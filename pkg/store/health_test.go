@@ -9,7 +9,7 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-func TestInspectTellsHowEtcdIs(t *testing.T) {
+func TestInspectReportsEtcdHealth(t *testing.T) {
 	c := etcdtest.StartCluster(t, 3)
 	s := c.Store(t)
 	const each = 5 * time.Second

@@ -120,7 +120,7 @@ func TestPatrolSuspects(t *testing.T) {
 }
 
 // Where none answers it is not the members' fault, or all of theirs.
-func TestNobodyIsLeftOutWhereNobodyAnswers(t *testing.T) {
+func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b")
 		d.fallSilent("a", "b")
@@ -140,7 +140,7 @@ func TestNobodyIsLeftOutWhereNobodyAnswers(t *testing.T) {
 
 // An etcd, or a process, that is slow as a whole is no member's fault, whoever of
 // them is the slowest.
-func TestSlowAsAWhole(t *testing.T) {
+func TestUniformlySlowMembersAreNotSuspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b", "c")
 		r := rand.New(rand.NewPCG(1, 2))

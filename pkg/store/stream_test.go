@@ -44,7 +44,7 @@ func names(list []store.KV) (keys []string) {
 	return keys
 }
 
-func TestRangeBeginsAgainWhenItsStreamIsCompacted(t *testing.T) {
+func TestRangeRestartsAfterCompaction(t *testing.T) {
 	s := &streaming{answers: []streamed{
 		{parts: [][]store.KV{kvs("p/a")}, err: store.ErrCompacted},
 		{parts: [][]store.KV{kvs("p/b"), kvs("p/c")}, revision: 7},
@@ -59,7 +59,7 @@ func TestRangeBeginsAgainWhenItsStreamIsCompacted(t *testing.T) {
 	}
 }
 
-func TestKeysGoOnWhereTheirStreamWasCompacted(t *testing.T) {
+func TestKeysContinueAfterCompaction(t *testing.T) {
 	s := &streaming{answers: []streamed{
 		{parts: [][]store.KV{kvs("p/a", "p/b")}, err: store.ErrCompacted},
 		{parts: [][]store.KV{kvs("p/c")}, revision: 9},
@@ -74,7 +74,7 @@ func TestKeysGoOnWhereTheirStreamWasCompacted(t *testing.T) {
 	}
 }
 
-func TestRangeReadsPagesWhereThereAreNoStreams(t *testing.T) {
+func TestRangeReadsPagesWithoutStreams(t *testing.T) {
 	f := store.NewFake(store.FakeConfig{})
 	if _, err := f.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put("p/a", []byte("1"))}}); err != nil {
 		t.Fatal(err)

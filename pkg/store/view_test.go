@@ -119,7 +119,7 @@ func (w *oldWatch) Next(ctx context.Context) (store.Batch, error) {
 
 // A member of etcd that is cut from the others answers, and tells nothing new: where
 // more is known, another takes its place.
-func TestViewReplacesAWatchThatIsLeftBehind(t *testing.T) {
+func TestViewReplacesALaggingWatch(t *testing.T) {
 	for name, tell := range map[string]func(*store.View, int64){"wanted": (*store.View).Want,
 		"known": (*store.View).Know} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func recorded(t *testing.T, ratio float64) (*Tracing, func() tracetest.SpanStubs
 	}
 }
 
-func TestOffIsNothing(t *testing.T) {
+func TestDisabledTracingDoesNothing(t *testing.T) {
 	traces, err := Open(t.Context(), Options{Config: Defaults()})
 	if err != nil || traces.On() {
 		t.Fatalf("on: %v", err)
@@ -151,9 +151,9 @@ func (b *blocked) ExportSpans(context.Context, []sdk.ReadOnlySpan) error {
 }
 func (b *blocked) Shutdown(context.Context) error { return nil }
 
-// TestNobodyWaits: with a collector that hangs, as many spans as the queue holds
+// TestCallersDoNotWaitForTheCollector: with a collector that hangs, as many spans as the queue holds
 // are kept, and all others dropped and counted; nobody who ends one waits.
-func TestNobodyWaits(t *testing.T) {
+func TestCallersDoNotWaitForTheCollector(t *testing.T) {
 	const more = 100
 	exporter := &blocked{release: make(chan struct{})}
 	traces, err := open(Options{Config: Config{TraceRatio: 1}, Log: slog.New(slog.DiscardHandler)}, exporter)

@@ -97,8 +97,8 @@ func records() []model.Record {
 	}
 }
 
-// TestRecordsComeBack checks that every field of every record survives the store.
-func TestRecordsComeBack(t *testing.T) {
+// TestRecordsRoundTrip checks that every field of every record survives the store.
+func TestRecordsRoundTrip(t *testing.T) {
 	for _, record := range records() {
 		value, err := Encode(record)
 		if err != nil {
@@ -114,9 +114,9 @@ func TestRecordsComeBack(t *testing.T) {
 	}
 }
 
-// TestStatesHaveTheWiresNumbers checks that the model's enums, which are cast, have the
+// TestStatesMatchTheWireNumbers checks that the model's enums, which are cast, have the
 // numbers and names of the API.
-func TestStatesHaveTheWiresNumbers(t *testing.T) {
+func TestStatesMatchTheWireNumbers(t *testing.T) {
 	for s := model.Queued; s <= model.Replaced; s++ {
 		if got := berthv1.Reservation_State(s).String(); got != s.String() {
 			t.Errorf("state %d is %s on the wire, %s in the model", s, got, s)
@@ -140,7 +140,7 @@ func TestStatesHaveTheWiresNumbers(t *testing.T) {
 }
 
 // The answer to a read, sent back as a request, requests the current state.
-func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
+func TestUpsertIgnoresOutputFields(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
 		Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}}

@@ -7,7 +7,7 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-func TestDefaultsEqualThoseOfTheCore(t *testing.T) {
+func TestDefaultsMatchTheCore(t *testing.T) {
 	if config, err := Defaults().dispatch(); err != nil || config != dispatch.Default {
 		t.Errorf("%+v, %v", config, err)
 	}

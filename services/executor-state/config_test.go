@@ -10,7 +10,7 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-func TestDefaultsAreThoseOfTheInventory(t *testing.T) {
+func TestDefaultsMatchTheInventory(t *testing.T) {
 	config, err := Defaults().inventory()
 	if err != nil || config != inventory.DefaultConfig() {
 		t.Errorf("%+v, %v", config, err)

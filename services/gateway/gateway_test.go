@@ -104,7 +104,7 @@ func replica(t *testing.T) *replicatest.Replica {
 	return r
 }
 
-func TestOnePortSpeaksBoth(t *testing.T) {
+func TestOnePortServesBoth(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	g := run(t, before(replica(t), etcd.Endpoints()...))
 

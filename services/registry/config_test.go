@@ -11,7 +11,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
+func TestDefaultsMatchTheQueue(t *testing.T) {
 	config, err := Defaults().queue()
 	if err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func TestEndsWhileItStarts(t *testing.T) {
 	}
 }
 
-func TestTellsNothing(t *testing.T) {
+func TestChildThatReportsNoAddress(t *testing.T) {
 	p := newChild(t, "deaf")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

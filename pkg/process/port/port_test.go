@@ -46,7 +46,7 @@ func TestNamedPortCanBeListenedOn(t *testing.T) {
 
 // Many more ports than this are asked of the kernel while a fleet starts; none of
 // those that it gives is one that is held.
-func TestNobodyIsGivenAHeldPort(t *testing.T) {
+func TestReservedPortIsNotAssigned(t *testing.T) {
 	held := map[string]bool{}
 	for range 500 {
 		h, err := port.Hold("127.0.0.1")

@@ -8,9 +8,9 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// BenchmarkElected measures the failover to a standby with 10,000 executors, each with a
+// BenchmarkElection measures the failover to a standby with 10,000 executors, each with a
 // running worker, and 100,000 queued reservations.
-func BenchmarkElected(b *testing.B) {
+func BenchmarkElection(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		s := standby(10_000, 100_000)

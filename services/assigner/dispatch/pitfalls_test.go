@@ -294,7 +294,7 @@ func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 
 // A service carried out the call of a deposed leader. Here a call of an earlier term of the
 // registry is refused, and every request has this leader's term.
-func TestPitfallADeposedLeaderIsObeyed(t *testing.T) {
+func TestPitfallRequestsOfADeposedLeaderAreAccepted(t *testing.T) {
 	w := scene(t, 1)
 	term := w.registry()
 	w.reservation("u1", model.Queued, 3)

@@ -38,7 +38,7 @@ func of(outcomes []model.Outcome, uid string) []model.Outcome {
 
 // If the answer to a cycle with new outcomes is lost, the answer to the repeat contains them
 // too.
-func TestARepeatedCycleReportsItsNewsAgain(t *testing.T) {
+func TestRepeatedCycleReportsItsChangesAgain(t *testing.T) {
 	r, e := refusedOnce(t)
 	first, second := r.take(t, 2, again(e)), r.take(t, 2, again(e))
 	if len(first) != 1 || first[0].Fitting != 2 || !slices.Equal(first, second) {
@@ -51,7 +51,7 @@ func TestARepeatedCycleReportsItsNewsAgain(t *testing.T) {
 
 // The same holds if another grant of the cycle depends on a record that has changed, so that
 // its effects are abandoned and the cycle is sent again.
-func TestAnAbandonedCycleReportsItsNews(t *testing.T) {
+func TestAbandonedCycleReportsItsChanges(t *testing.T) {
 	r, e := refusedOnce(t)
 	o := r.queue("other", 1, cpu(100))
 	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled,

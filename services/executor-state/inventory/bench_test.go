@@ -209,9 +209,9 @@ func BenchmarkSameShape(b *testing.B) {
 	}
 }
 
-// BenchmarkBroadSections alternates between many requests that name pools of the whole
+// BenchmarkChooseAcrossLargePools alternates between many requests that name pools of the whole
 // fleet.
-func BenchmarkBroadSections(b *testing.B) {
+func BenchmarkChooseAcrossLargePools(b *testing.B) {
 	for _, sections := range []int{20, 50} {
 		c := fleet(100_000, ownMemory)
 		for i := range sections {
@@ -234,9 +234,9 @@ func BenchmarkBroadSections(b *testing.B) {
 	}
 }
 
-// BenchmarkCycleOfManyHeads decides one cycle of 128 groups with a batch of 100 workers
+// BenchmarkCycleOf128Groups decides one cycle of 128 groups with a batch of 100 workers
 // each, all of which fit.
-func BenchmarkCycleOfManyHeads(b *testing.B) {
+func BenchmarkCycleOf128Groups(b *testing.B) {
 	for _, of := range []look{alike, ownResources} {
 		c := fleetOf100000(of)
 		var entries []model.Candidate
@@ -260,8 +260,8 @@ func BenchmarkCycleOfManyHeads(b *testing.B) {
 	}
 }
 
-// BenchmarkRefusal refuses a batch, which considers everything that could fit.
-func BenchmarkRefusal(b *testing.B) {
+// BenchmarkNoFit refuses a batch, which considers everything that could fit.
+func BenchmarkNoFit(b *testing.B) {
 	for name, k := range map[string]constraint.Constraints{
 		"TooLarge":  {Resources: resource.Vector{"gpu": 9, "slots": 1}},
 		"NoneLeft":  {Resources: resource.Vector{"cpu": 32000, "slots": 9}},

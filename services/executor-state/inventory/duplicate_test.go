@@ -31,7 +31,7 @@ func duplicates(r *rig) (objects []string) {
 }
 
 // A restarted agent has its secret and takes over at once.
-func TestTheSameSecretTakesOverAtOnce(t *testing.T) {
+func TestSameSecretSupersedesAtOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(secretive("h1", "n1", "s"))
 	r.ready(secretive("h1", "n2", "s"))
@@ -76,7 +76,7 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 }
 
 // A record without a hash accepts the first secret.
-func TestARecordWithoutASecretTakesTheFirst(t *testing.T) {
+func TestRecordWithoutASecretAcceptsTheFirst(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small0("h1", "n1"))
 	r.ready(secretive("h1", "n2", "s"))

@@ -9,10 +9,10 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// BenchmarkElected measures what a standby must do after its election before it serves, with
+// BenchmarkElection measures what a standby must do after its election before it serves, with
 // 10,000 executors, each with a worker, and 100,000 pending reservations in one group or in
 // many.
-func BenchmarkElected(b *testing.B) {
+func BenchmarkElection(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
 			for b.Loop() {

@@ -147,7 +147,7 @@ func TestCapacityShrinksUnderWorkers(t *testing.T) {
 }
 
 // The same with a resource that is missing now, and a new one.
-func TestResourceGoesUnderWorkers(t *testing.T) {
+func TestResourceIsRemovedUnderWorkers(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h1", 4000, 4)
 	g.Resources["gpu"] = 2

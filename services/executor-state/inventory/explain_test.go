@@ -62,7 +62,7 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 }
 
 // An explanation counts classes and shapes; it equals a count executor by executor.
-func TestExplainEqualsTheObviousOne(t *testing.T) {
+func TestExplainEqualsSimpleExplanation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)

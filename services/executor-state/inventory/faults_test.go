@@ -18,7 +18,7 @@ import (
 
 // A failed batch kept its picked executors marked for a while; many groups that retried at
 // once starved each other.
-func TestFailedBatchKeepsNothingMarked(t *testing.T) {
+func TestFailedBatchLeavesNoMarks(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	var entries []model.Candidate
@@ -64,7 +64,7 @@ func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 }
 
 // An empty worker list at the head of the queue blocked its group permanently.
-func TestMalformedCandidateBlocksNobody(t *testing.T) {
+func TestMalformedCandidateBlocksNoOther(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	empty, less, good := r.queue("empty", 1, cpu(1)), r.queue("less", 1, cpu(-5)), r.queue("good", 1, cpu(1))
@@ -398,7 +398,7 @@ func TestExplainNamesTheReasonForEach(t *testing.T) {
 
 // A caller's list of executors to avoid is a hard exclusion. Only the list that Berth adds
 // after failures yields if nothing else matches.
-func TestTheCallersAvoidNeverYields(t *testing.T) {
+func TestRequestedAvoidIsStrict(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("a", 1000, 4))
 	r.ready(small("b", 1000, 4))

@@ -357,7 +357,7 @@ func drawRegister(t *rapid.T, id string) Register {
 
 // The matcher looks at classes and blocks. It chooses the same executors in the same order
 // as a search worker by worker over all executors, and counts the same.
-func TestMatcherEqualsTheObviousOne(t *testing.T) {
+func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
 		tighten(t, r.core)
@@ -452,7 +452,7 @@ func tighten(t *rapid.T, c *Core) {
 
 // Requests, pools and requests to disable name changing attributes while executors register,
 // change and disappear. The sections select what a look at every executor would select.
-func TestSectionsFollowWhatChanges(t *testing.T) {
+func TestSectionsFollowChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)

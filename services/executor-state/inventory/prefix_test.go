@@ -10,10 +10,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestACycleGrantsWhatOneByOneWould checks that an ordered prefix of every queue in one
+// TestCycleGrantsLikeSingleCandidates checks that an ordered prefix of every queue in one
 // cycle gets the same leases, on the same executors, as one reservation at a time, where
 // each is sent once the one before it in its queue is granted.
-func TestACycleGrantsWhatOneByOneWould(t *testing.T) {
+func TestCycleGrantsLikeSingleCandidates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		registers := make([]Register, rapid.IntRange(0, 12).Draw(t, "executors"))
 		for i := range registers {

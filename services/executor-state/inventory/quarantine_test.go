@@ -307,7 +307,7 @@ func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 
 // An unreadable presence of an unknown executor matters to nobody: the executor can
 // register.
-func TestABadPresenceOfAnUnknownExecutorRejectsNobody(t *testing.T) {
+func TestBadPresenceOfAnUnknownExecutorRejectsNoAgent(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })

@@ -39,7 +39,7 @@ func TestReservedSharesAreChecked(t *testing.T) {
 }
 
 // Executors without shares are matched as if there were no roles.
-func TestRolesWithoutSharesUseWhatIsCommon(t *testing.T) {
+func TestRolesWithoutSharesUseTheCommonRest(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	k := cpu(1000)

@@ -340,7 +340,7 @@ func checkUsage(t *rapid.T, r *rig) {
 
 // Usage is kept by class and group. It equals a count one by one from the store, and every
 // pending reservation is in it once.
-func TestUsageEqualsTheObviousOne(t *testing.T) {
+func TestUsageEqualsSimpleUsage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)

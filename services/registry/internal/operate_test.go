@@ -70,7 +70,7 @@ func TestMarkReadyOpensTheQueue(t *testing.T) {
 	}
 }
 
-func TestFlushAndStanding(t *testing.T) {
+func TestFlushAndExplain(t *testing.T) {
 	l := begin(t, queue.Config{})
 	s, q := NewReservations(l), NewQueue(l)
 	ctx := t.Context()

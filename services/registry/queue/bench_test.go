@@ -72,7 +72,7 @@ func waitingInGroups(n int) *world {
 	return w
 }
 
-func BenchmarkStandingAmong100000(b *testing.B) {
+func BenchmarkExplainAmong100000(b *testing.B) {
 	w := waiting(b, 100_000)
 	i := 0
 	for b.Loop() {

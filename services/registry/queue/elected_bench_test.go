@@ -10,9 +10,9 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// BenchmarkElected elects a standby with 100,000 pending reservations, in one group or in
+// BenchmarkElection elects a standby with 100,000 pending reservations, in one group or in
 // many, and measures the time until its first cycle.
-func BenchmarkElected(b *testing.B) {
+func BenchmarkElection(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

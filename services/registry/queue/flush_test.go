@@ -47,7 +47,7 @@ func TestFlushOfManyContinuesAfterAFailover(t *testing.T) {
 
 // A version that the assigner begins with while the flush is decided is not ended: the
 // compare fails, and the repeated flush skips it.
-func TestFlushLeavesWhatWasDispatched(t *testing.T) {
+func TestFlushKeepsDispatchedReservations(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.input(ask("b", 1))

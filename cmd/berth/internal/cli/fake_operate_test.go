@@ -19,7 +19,7 @@ import (
 
 func notReady() error {
 	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
-		"the registry waits to be told that all have asked again")
+		"the registry waits for the job services to repeat their requests, and for markReady")
 }
 
 func (f *fake) executor(id string) *berthv1.Executor {
@@ -76,7 +76,7 @@ func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservati
 	defer f.mu.Unlock()
 	r := f.find(q.Job, q.Stage, q.Name)
 	if r == nil {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "reservation %s/%s/%s not found", q.Job, q.Stage,
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s/%s/%s", q.Job, q.Stage,
 			q.Name)
 	}
 	e := &berthv1.Explanation{
@@ -183,7 +183,7 @@ func (f *fake) DrainExecutor(_ context.Context, q *berthv1.DrainExecutorRequest)
 	defer f.mu.Unlock()
 	e := f.executor(q.Id)
 	if e == nil {
-		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %s not found", q.Id)
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 	}
 	e.Draining = true
 	e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: "drain-of-" + q.Id, Reason: q.Reason,

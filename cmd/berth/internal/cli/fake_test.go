@@ -228,7 +228,7 @@ func (f *fake) GetReservation(_ context.Context, q *berthv1.GetReservationReques
 	if r := f.find(q.Job, q.Stage, q.Name); r != nil {
 		return proto.CloneOf(r), nil
 	}
-	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "reservation %s/%s/%s not found", q.Job, q.Stage, q.Name)
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s/%s/%s", q.Job, q.Stage, q.Name)
 }
 
 func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.CancelAnswer {
@@ -327,7 +327,7 @@ func (f *fake) GetExecutor(_ context.Context, q *berthv1.GetExecutorRequest) (*b
 		f.obey(e)
 		return proto.CloneOf(e), nil
 	}
-	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %s not found", q.Id)
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 }
 
 func (f *fake) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,

@@ -158,7 +158,7 @@ func TestWatchWaitsForTheRegistry(t *testing.T) {
 	if code := l.interrupted(); code != rpc.ExitDone {
 		t.Errorf("exit %d after an interrupt", code)
 	}
-	const want = "berth: the registry waits to be told that all have asked again (REGISTRY_NOT_READY); waiting\n"
+	const want = "berth: the registry waits for the job services to repeat their requests, and for markReady (REGISTRY_NOT_READY); waiting\n"
 	if got := l.stderr.String(); got != want {
 		t.Errorf("standard error = %q", got)
 	}

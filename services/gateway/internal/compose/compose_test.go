@@ -118,7 +118,7 @@ func TestOnlyQueuedReservationsAreFitted(t *testing.T) {
 	}
 }
 
-func TestTheRegistrysErrorIsTheAnswer(t *testing.T) {
+func TestRegistryErrorIsReturned(t *testing.T) {
 	missing := fault.New(fault.NotFound, fault.ReasonNotFound, "reservation not found")
 	s := serve(map[string]any{"Standing": missing})
 	if _, err := compose.New(s).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{}); !errors.Is(err,
@@ -210,7 +210,7 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 	}
 }
 
-func TestAServiceThatDoesNotAnswerIsAFinding(t *testing.T) {
+func TestUnavailableServiceIsAFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := &berthv1.Finding{Service: "registry", Kind: "A", Since: timestamppb.New(time.Unix(1, 0))}
 		s := serve(map[string]any{
