@@ -13,12 +13,12 @@ func TestWrongValues(t *testing.T) {
 	for _, c := range []struct{ values, want string }{
 		{"{}", "set tls.secretName, or insecure=true"},
 		{"insecure: true", "set etcd.endpoints, or etcd.trial.enabled=true"},
-		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], trial: {enabled: true}}}", "exclude each other"},
-		{"{insecure: true, tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}}", "exclude each other"},
+		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], trial: {enabled: true}}}", "are mutually exclusive"},
+		{"{insecure: true, tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}}", "are mutually exclusive"},
 		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379'], caSecretName: ca}}", "etcd.caSecretName"},
 		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}, agent: {enabled: true, allow: [sleep]}}",
-			"agents have no TLS"},
-		{good + "agent: {enabled: true}", "agent.allow is empty"},
+			"agents do not support TLS"},
+		{good + "agent: {enabled: true}", "agent.allow must not be empty"},
 
 		{good + "replicas: 3", "additional properties 'replicas' not allowed"},
 		{good + "registry: {replica: 3}", "at '/registry': additional properties 'replica' not allowed"},

@@ -1,8 +1,8 @@
 {{/*
-Addresses. Each replica is known by the name of its very pod. A standby proves
-its leader dead by what the leader's own address answers, and a gateway has to
-hold a connection to every replica to know who leads. A virtual address answers
-for whoever stands behind it, or refuses because nobody does: proof of nothing.
+Addresses. Each replica has the address of its own pod. A standby probes the address
+of its leader to prove that the leader is dead, and a gateway needs a connection to
+every replica to find the leader. A virtual address proves nothing: any replica may
+answer it, and it refuses connections if no replica is ready.
 */}}
 
 {{/* One replica: a dict of root, name of the service, pod, port. */}}
@@ -22,10 +22,9 @@ for whoever stands behind it, or refuses because nobody does: proof of nothing.
 
 {{/*
 The gateways, by the virtual addresses of their services: one for job services and
-operators, one for agents, one for the services of the release. Nobody proves a
-gateway dead, none of them has anything that another has not, and whoever loses its
-connection is led to another one by dialling again. So gateways may come and go
-without anybody being told.
+operators, one for agents, one for the services of the release. Gateways are
+interchangeable and are not probed: a client that loses its connection dials again and
+reaches another gateway. So gateways can be added and removed without configuration.
 */}}
 {{- define "berth.gateways" -}}
 {{- printf "%s-gateway.%s.svc.%s:8080" (include "berth.name" .) .Release.Namespace .Values.clusterDomain -}}

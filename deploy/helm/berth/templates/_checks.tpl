@@ -1,27 +1,27 @@
-{{/* What the schema cannot say in words that help. */}}
+{{/* Checks whose schema errors would not be understandable. */}}
 {{- define "berth.checks" -}}
 {{- $v := .Values -}}
 {{- if and (not $v.tls.secretName) (not $v.insecure) -}}
-{{- fail "set tls.secretName, or insecure=true where calls in the clear are meant (see docs/explanation/security.md)" -}}
+{{- fail "set tls.secretName, or insecure=true to allow unencrypted calls (see docs/explanation/security.md)" -}}
 {{- end -}}
 {{- if and $v.tls.secretName $v.insecure -}}
-{{- fail "tls.secretName and insecure=true exclude each other" -}}
+{{- fail "tls.secretName and insecure=true are mutually exclusive" -}}
 {{- end -}}
 {{- if and (not $v.etcd.endpoints) (not $v.etcd.trial.enabled) -}}
-{{- fail "set etcd.endpoints, or etcd.trial.enabled=true for three members to try with" -}}
+{{- fail "set etcd.endpoints, or etcd.trial.enabled=true for a trial cluster of three members" -}}
 {{- end -}}
 {{- if and $v.etcd.endpoints $v.etcd.trial.enabled -}}
-{{- fail "etcd.endpoints and etcd.trial.enabled=true exclude each other" -}}
+{{- fail "etcd.endpoints and etcd.trial.enabled=true are mutually exclusive" -}}
 {{- end -}}
 {{- if and $v.tls.secretName $v.etcd.caSecretName -}}
-{{- fail "etcd.caSecretName is for a Berth without TLS: with tls.secretName the authorities are those of its ca.crt" -}}
+{{- fail "etcd.caSecretName and tls.secretName are mutually exclusive: with TLS, the ca.crt of tls.secretName is also used for etcd" -}}
 {{- end -}}
 {{- if $v.agent.enabled -}}
 {{- if $v.tls.secretName -}}
-{{- fail "agents have no TLS yet and cannot call gateways that have: agent.enabled=true needs insecure=true" -}}
+{{- fail "agents do not support TLS yet and cannot call gateways with TLS: agent.enabled=true requires insecure=true" -}}
 {{- end -}}
 {{- if not $v.agent.allow -}}
-{{- fail "agent.allow is empty: name the commands that workers may be" -}}
+{{- fail "agent.allow must not be empty: list the commands that workers may run" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* Names and labels. Everything of a release begins with berth.name. */}}
+{{/* Names and labels. The name of every object of a release begins with berth.name. */}}
 
 {{- define "berth.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What a selector goes by: a dict of root and component. */}}
+{{/* The labels of selectors: a dict of root and component. */}}
 {{- define "berth.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -22,7 +22,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
-{{/* Of pods: no version, or a new image of Berth would restart etcd too. */}}
+{{/* The labels of pods, without a version: otherwise a new image of Berth would restart etcd too. */}}
 {{- define "berth.podMetadata" -}}
 labels:
   {{- include "berth.selector" . | nindent 2 }}

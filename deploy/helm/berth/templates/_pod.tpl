@@ -1,6 +1,6 @@
 {{/* Parts that the pods share. */}}
 
-{{/* Options as flags: a dict, or several of which the last one wins. */}}
+{{/* Options as flags: a list of dicts, of which the last one takes precedence. */}}
 {{- define "berth.flags" -}}
 {{- $all := dict -}}
 {{- range . -}}{{- $all = mergeOverwrite $all (deepCopy .) -}}{{- end -}}
@@ -13,7 +13,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The flags that every process but an agent has: a dict of root, name, http, stop. */}}
+{{/* The flags of every process except agents: a dict of root, name, http, stop. */}}
 {{- define "berth.commonFlags" -}}
 - --cluster={{ .root.Values.cluster }}
 - --etcd-endpoints={{ include "berth.etcd" .root }}
@@ -26,7 +26,7 @@
 - --tls-key=/etc/berth/tls/tls.key
 - --tls-ca=/etc/berth/tls/ca.crt
 {{- end }}
-# Health and metrics have no TLS, and say so by this.
+# Health and metrics have no TLS, which this flag confirms.
 - --insecure
 {{- end -}}
 
@@ -34,7 +34,7 @@
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- if .Values.etcd.caSecretName }}
-# Beside the authorities that the image knows.
+# In addition to the authorities of the image.
 - name: SSL_CERT_DIR
   value: /etc/berth/etcd
 {{- end }}
@@ -61,7 +61,7 @@
 {{- end -}}
 
 {{- define "berth.probes" -}}
-# Never /leaderz: a standby is as healthy as its leader, and has to stay.
+# Not /leaderz: a standby is healthy and must not be restarted.
 livenessProbe:
   httpGet: {path: /healthz, port: http}
   periodSeconds: 10
@@ -72,10 +72,10 @@ readinessProbe:
   timeoutSeconds: 2
 {{- end -}}
 
-{{/* Of the pod. What runs in it asks nothing of Kubernetes. */}}
+{{/* The security context of pods. Their processes do not call the Kubernetes API. */}}
 {{- define "berth.podSecurity" -}}
 automountServiceAccountToken: false
-# Kubernetes would tell of a service berth-registry in variables BERTH_REGISTRY_…,
+# For a service berth-registry, Kubernetes would set variables BERTH_REGISTRY_…,
 # which look like options of Berth.
 enableServiceLinks: false
 securityContext:
@@ -93,7 +93,7 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Of each container. */}}
+{{/* The security context of containers. */}}
 {{- define "berth.containerSecurity" -}}
 securityContext:
   allowPrivilegeEscalation: false
@@ -101,8 +101,8 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Where replicas run: a dict of root, component, and keys, which tell apart the
-     generations of a Deployment while one replaces the other. */}}
+{{/* Where replicas run: a dict of root, component, and keys, the labels that distinguish
+     the generations of a Deployment during an update. */}}
 {{- define "berth.scheduling" -}}
 {{- with .root.Values.scheduling.nodeSelector }}
 nodeSelector:
@@ -116,8 +116,8 @@ tolerations:
 priorityClassName: {{ . }}
 {{- end }}
 topologySpreadConstraints:
-  # One host lost is one replica lost. Hosts that take no pods do not count, or a
-  # replica could go nowhere while one of three hosts is drained.
+  # The loss of a host is the loss of at most one replica. Unschedulable hosts do not
+  # count: otherwise a replica could not be placed while one of three hosts is drained.
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: DoNotSchedule
@@ -150,7 +150,7 @@ metadata:
     {{- include "berth.labels" . | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # A replica that is not ready must not keep its host from being drained.
+  # A replica that is not ready must not block the drain of its host.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
