@@ -339,7 +339,7 @@ func (a *agent) beat() {
 			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
 			record := a.record()
 			if record != nil {
-				a.stray = record.Strays // as in the replica's view
+				a.stray = record.Orphans // as in the replica's view
 			}
 			if a.stray != a.doubtful() || a.living() == 0 && record != nil && record.Returning {
 				a.announce(a.lease)
@@ -363,7 +363,7 @@ func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
 	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(),
-		Strays: stray, Nonce: a.nonce()}
+		Orphans: stray, Nonce: a.nonce()}
 	number := a.registers
 	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
@@ -470,9 +470,9 @@ func (a *agent) report() {
 			a.told = answer.Term
 		}
 		if answer.Term == a.told {
-			a.judged, a.strays = a.w.now, answer.Strays
+			a.judged, a.strays = a.w.now, answer.Orphans
 		} else {
-			a.strays = max(a.strays, answer.Strays)
+			a.strays = max(a.strays, answer.Orphans)
 		}
 		a.complete = a.complete || a.lacks(answer.Term)
 		for _, ended := range answer.Ended {

@@ -147,7 +147,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	}
 	l := begin(t, queue.Config{})
 	s := NewReservations(l)
-	replica.CollectMetrics(&replica.Replica{Metrics: metrics}, l, (*queue.Core).Stats, s.Figures)
+	replica.CollectMetrics(&replica.Replica{Metrics: metrics}, l, (*queue.Core).Stats, s.ShowMetrics)
 	scrape := func() string {
 		answer := httptest.NewRecorder()
 		metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -210,7 +210,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	has(text, "berth_registry_queues 0", `berth_registry_events_total{event="RESERVATION_CANCELLED"} 2`,
 		`berth_registry_reservations{state="CANCELLED"} 2`)
 	if strings.Contains(text, id) || strings.Contains(text, "berth_registry_queue_") {
-		t.Errorf("the figures of a queue that is gone are still shown:\n%s", text)
+		t.Errorf("metrics of a deleted queue are still emitted:\n%s", text)
 	}
 
 	for i := range maxGroups + 20 {
