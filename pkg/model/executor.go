@@ -39,7 +39,8 @@ type Executor struct {
 	// drain, and stored for the assigner.
 	Draining bool
 	// Unreported are the IDs of the requests to disable that began to apply to it after they
-	// were made, and that were not yet reported to the jobs with workers on it. ReportedThrough is the
+	// were made, and that were not yet reported to the jobs with workers on it.
+	// ReportedThrough is the
 	// UID of the last lease for which the first of them was reported.
 	Unreported      []string
 	ReportedThrough string

@@ -66,7 +66,8 @@ func (c *Core) register(r Register) (Registered, error) {
 			// since its first attempt.
 			next.Since = h.Record.Since
 		}
-		if next.Unreported = c.requests.Late(&h.Executor, next.Attributes); slices.Equal(next.Unreported, h.Record.Unreported) {
+		next.Unreported = c.requests.Late(&h.Executor, next.Attributes)
+		if slices.Equal(next.Unreported, h.Record.Unreported) {
 			next.ReportedThrough = h.Record.ReportedThrough
 		}
 		if h.live != nil && h.live.record != nil {
