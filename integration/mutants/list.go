@@ -104,7 +104,7 @@ var All = []Mutant{
 		Edits: []Edit{
 			{File: "pkg/loop/round.go", Old: `if answers(r.unproved) {`, New: `if false {`},
 		},
-		Hunter: Sim, Expects: []string{"was cancelled, but", "runs false, recorded true"},
+		Hunter: Sim, Expects: []string{"which ended before the request"},
 	},
 	{
 		Name: "calls-not-remembered", Breaks: "a repeated call gets the first answer and changes nothing",

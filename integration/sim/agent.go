@@ -339,7 +339,7 @@ func (a *agent) heartbeat() {
 			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
 			record := a.record()
 			if record != nil {
-				a.announcedOrphans = record.Strays // as in the replica's view
+				a.announcedOrphans = record.Orphans // as in the replica's view
 			}
 			if a.announcedOrphans != a.doubtful() || a.living() == 0 && record != nil && record.Returning {
 				a.announce(a.lease)
@@ -363,7 +363,7 @@ func (a *agent) announce(lease int64) {
 	a.calling = true
 	announcedOrphans := a.doubtful()
 	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(),
-		Strays: announcedOrphans, Nonce: a.nonce()}
+		Orphans: announcedOrphans, Nonce: a.nonce()}
 	number := a.registers
 	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
@@ -470,9 +470,9 @@ func (a *agent) report() {
 			a.acknowledgedTerm = answer.Term
 		}
 		if answer.Term == a.acknowledgedTerm {
-			a.lastReport, a.orphans = a.w.now, answer.Strays
+			a.lastReport, a.orphans = a.w.now, answer.Orphans
 		} else {
-			a.orphans = max(a.orphans, answer.Strays)
+			a.orphans = max(a.orphans, answer.Orphans)
 		}
 		a.complete = a.complete || a.lacks(answer.Term)
 		for _, ended := range answer.Ended {

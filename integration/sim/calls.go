@@ -16,8 +16,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	case model.Cycle:
 		cycle := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
 		for _, e := range a.Candidates {
-			if e.Again {
-				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
+			if e.Unchanged {
+				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Unchanged: true})
 				continue
 			}
 			cycle.Candidates = append(cycle.Candidates, model.Candidate{

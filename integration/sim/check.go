@@ -90,6 +90,12 @@ func (w *World) read() {
 	}
 }
 
+// leads reports whether a leader's key in the store has the term.
+func (w *World) leads(key string, term int64) bool {
+	w.read()
+	return w.stored.kinds[model.KindLeader][key].kv.Create == term
+}
+
 // records decodes the stored records of a kind.
 func (w *World) records(kind model.Kind) []model.Record {
 	w.read()

@@ -135,9 +135,12 @@ func (n *node[C]) ask(request any, until time.Time, answer func(any, error)) {
 		n.inbox = append(n.inbox, item{Event: first})
 	}
 	n.token++
-	came := n.w.store.Revision()
+	came, term, deposed := n.w.store.Revision(), n.term, !n.w.leads(n.key(), n.term)
 	n.waiting[n.token] = func(value any, err error) {
 		n.w.checkFull(request, came, err)
+		if deposed && !fault.Is(err, fault.ReasonUnavailable) {
+			n.w.fail("%s answers a %T in term %d, which ended before the request: %v", n.name, request, term, err)
+		}
 		answer(value, err)
 	}
 	n.inbox = append(n.inbox, item{model.Input{Token: n.token, Request: request}, until})

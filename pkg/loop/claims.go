@@ -57,7 +57,7 @@ func CheckClaims(request any, revision int64, term func(service string) int64, r
 		return nil, fault.New(fault.Invalid, fault.ReasonInvalid,
 			"the request names revision %d, but the store has reached %d", known, reached)
 	case newer:
-		return model.Leads{Service: service, Term: claimed}, nil
+		return model.LeaderTerm{Service: service, Term: claimed}, nil
 	}
 	return nil, nil
 }

@@ -23,7 +23,7 @@ func (c call) Known() int64          { return c.known }
 // A request that names a term or a revision which the view has not reached counts if
 // the store has it, and is refused before the core sees it if not.
 func TestTermOfARequestIsCheckedInTheStore(t *testing.T) {
-	leads := model.Leads{Service: model.ServiceRegistry, Term: 120}
+	leads := model.LeaderTerm{Service: model.ServiceRegistry, Term: 120}
 	for _, c := range []struct {
 		name    string
 		request any

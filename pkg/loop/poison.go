@@ -78,7 +78,7 @@ func (d *Driver[C]) blame(event model.Event, what any, stack []byte) *Poisoned {
 	p := &model.Poison{
 		Service: d.service, Panic: end.Panic, Stack: end.Stack, At: d.now(), Replica: g.Replica, Version: g.Version,
 	}
-	holder, holds := any(d.Core).(model.Holder)
+	holder, holds := any(d.Core).(model.QuarantineCore)
 	changed, isChange := event.(model.Changed)
 	input, isInput := event.(model.Input)
 	switch {

@@ -195,7 +195,7 @@ func (d *Driver[C]) readPoison(b store.Batch, first bool) (events []model.Event,
 	}
 	for _, p := range q.poison() {
 		if ref, ok := d.space.Parse(p.Key); ok && p.Kind == model.PoisonWork {
-			events = append(events, model.Held{Ref: ref})
+			events = append(events, model.Quarantined{Ref: ref})
 		}
 	}
 	return events, nil
@@ -244,7 +244,7 @@ func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Ev
 	case !first:
 		return nil, ErrQuarantineChanged
 	}
-	if holder, ok := any(d.Core).(model.Holder); !ok || !holder.CanMiss(ref) {
+	if holder, ok := any(d.Core).(model.QuarantineCore); !ok || !holder.CanMiss(ref) {
 		return nil, fmt.Errorf("loop: the service needs the record %s, which cannot be used: %w", c.Key, err)
 	}
 	q.withheld[ref] = c.Mod
@@ -254,7 +254,7 @@ func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Ev
 			Action: "The record is quarantined, and the capacity that it may use stays reserved. To end this, repair or delete the record.",
 		})
 	}
-	return model.Held{Ref: ref}, nil
+	return model.Quarantined{Ref: ref}, nil
 }
 
 // object returns a key as findings show it.

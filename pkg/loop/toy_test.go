@@ -63,7 +63,7 @@ type pending struct {
 
 func newToy() *toy { return &toy{records: map[model.Ref]model.Record{}} }
 
-// Subject and CanMiss implement model.Holder: a toy can miss gates.
+// Subject and CanMiss implement model.QuarantineCore: a toy can miss gates.
 func (c *toy) Subject() model.Ref         { return c.subject }
 func (c *toy) CanMiss(ref model.Ref) bool { return ref.Kind == model.KindTaskHeader }
 
@@ -85,10 +85,10 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 		if !c.blind {
 			c.set(e.Ref, e.Record)
 		}
-	case model.Held:
+	case model.Quarantined:
 		c.tell("held %s", name(e.Ref))
 	case model.Progress:
-	case model.Leads:
+	case model.LeaderTerm:
 		c.tell("leads %s %d", e.Service, e.Term)
 	case model.Elected:
 		c.tell("elected")

@@ -62,11 +62,11 @@ type Disable struct {
 	// Call is a fingerprint of the call, which distinguishes a repeat from another call
 	// with the same ID.
 	Call uint64
-	// Told is the progress of reporting the request to the jobs, in order of executors
+	// ReportedThrough is the progress of reporting the request to the jobs, in order of executors
 	// and, on each, of leases: the last executor's ID, a slash and the lease's UID.
-	// ToldAll is set once all jobs have the event.
-	Told    string
-	ToldAll bool
+	// ReportedAll is set once all jobs have the event.
+	ReportedThrough string
+	ReportedAll     bool
 }
 
 // Holds reports whether the request takes executors out of allocation.

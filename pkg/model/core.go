@@ -58,7 +58,7 @@ type Committed struct {
 // receives their inputs again.
 type Abandoned struct{}
 
-// Held says that a record is quarantined. Either the record exists but the core does
+// Quarantined says that a record is quarantined. Either the record exists but the core does
 // not receive it, because it cannot be decoded or because it made the core panic. Or
 // the core receives it, and a decision about it made the core panic. The core must not
 // free capacity that the record may use, and must not start anything for it, whatever
@@ -66,26 +66,26 @@ type Abandoned struct{}
 //
 // A core receives it while it does not lead, and it applies for the life of the core:
 // if the set of quarantined records changes, the core is rebuilt.
-type Held struct {
+type Quarantined struct {
 	Ref Ref
 }
 
-// Holder is a core that can run while some records are quarantined.
-type Holder interface {
+// QuarantineCore is a core that can run while some records are quarantined.
+type QuarantineCore interface {
 	Core
 	// Subject is the record that the core was deciding about, in the current step or
 	// the last one. It is zero if that is only the record of its event. If a step
 	// panics, this record is the cause.
 	Subject() Ref
-	// CanMiss reports whether the core stays correct if it receives Held instead of the
+	// CanMiss reports whether the core stays correct if it receives Quarantined instead of the
 	// record.
 	CanMiss(ref Ref) bool
 }
 
-// Leads has the term of another service's leader as stored, ahead of the view: a
+// LeaderTerm has the term of another service's leader as stored, ahead of the view: a
 // request names that term, and the view has not shown it yet. A core ignores it if its
 // view has reached the term.
-type Leads struct {
+type LeaderTerm struct {
 	Service string
 	Term    int64
 }

@@ -38,9 +38,9 @@ type Candidate struct {
 	Constraints constraint.Constraints
 	Workers     WorkerSet
 	Trace       Trace
-	// Again is set if the last cycle refused the candidate and it has not changed
+	// Unchanged is set if the last cycle refused the candidate and it has not changed
 	// since. Then only UID, Mod and Group are set.
-	Again bool
+	Unchanged bool
 }
 
 // Result is what executor-state decided about a candidate. The numbers are those of

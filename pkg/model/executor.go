@@ -38,20 +38,21 @@ type Executor struct {
 	// Draining: the workers on it are evicted. It is derived from the requests to
 	// drain, and stored for the assigner.
 	Draining bool
-	// Untold are the IDs of the requests to disable that began to apply to it after they
-	// were made, and that were not yet reported to the jobs with workers on it. Told is the
+	// Unreported are the IDs of the requests to disable that began to apply to it after they
+	// were made, and that were not yet reported to the jobs with workers on it.
+	// ReportedThrough is the
 	// UID of the last lease for which the first of them was reported.
-	Untold []string
-	Told   string
+	Unreported      []string
+	ReportedThrough string
 	// Lost is set when its workers became LOST, Since with it.
 	Lost bool
 	// Returning is set once it has registered since it was LOST, until it reports that
 	// none of its earlier workers is left. It gets no leases then.
 	Returning bool
-	// Strays is set while orphaned workers run on it, or while the assigner has not
+	// Orphans is set while orphaned workers run on it, or while the assigner has not
 	// confirmed that all its workers have records. It gets no leases then, since
 	// orphaned workers use capacity that is not counted.
-	Strays       bool
+	Orphans      bool
 	RegisteredAt time.Time
 	// Since is when it was LOST, or registered after it last had presence.
 	Since time.Time

@@ -12,9 +12,9 @@ const (
 	// Adopted: the worker runs, and a higher incarnation of its agent reports it, or it
 	// was not acknowledged before. The record gets that incarnation.
 	Adopted
-	// EndTold: the worker has ended. The end is recorded if the record is live, and
+	// Ended: the worker has ended. The end is recorded if the record is live, and
 	// acknowledged in any case.
-	EndTold
+	Ended
 	// Missing: the worker was acknowledged, and the report proves that it does not run:
 	// it becomes LOST.
 	Missing
@@ -34,7 +34,7 @@ const (
 	Duplicate
 )
 
-var verdictNames = [...]string{"", "AGREED", "ADOPTED", "END_TOLD", "MISSING", "AWAIT", "ZOMBIE", "OLDER_EPOCH",
+var verdictNames = [...]string{"", "AGREED", "ADOPTED", "ENDED", "MISSING", "AWAIT", "ZOMBIE", "OLDER_EPOCH",
 	"MOVED", "DUPLICATE"}
 
 func (v Verdict) String() string { return verdictNames[v] }
@@ -68,7 +68,7 @@ type Recorded struct {
 //
 //	report                      record                            verdict
 //	of a lower incarnation      any                               DUPLICATE
-//	ended                       any                               END_TOLD
+//	ended                       any                               ENDED
 //	lives                       none                              ZOMBIE
 //	lives                       at a higher epoch                 OLDER_EPOCH
 //	lives                       at a lower epoch, or ended        ZOMBIE
@@ -92,7 +92,7 @@ func Reconcile(current int64, said Reported, known *Recorded) Verdict {
 		}
 		return Await
 	case said.State.Terminal():
-		return EndTold
+		return Ended
 	case known == nil:
 		return Zombie
 	case said.Epoch < known.Epoch:

@@ -116,8 +116,8 @@ type Origin uint8
 
 // The origins; the numbers are those of the record.
 const (
-	// OriginAsked: a job service requested it.
-	OriginAsked Origin = iota
+	// OriginRequested: a job service requested it.
+	OriginRequested Origin = iota
 	// OriginRequeue: workers of its parent could not be started. It is queued before
 	// all versions that are not requeued.
 	OriginRequeue

@@ -137,7 +137,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// Two services in one process keep their figures apart.
+// Two services in one process have separate metrics.
 func TestRegistriesAreSeparate(t *testing.T) {
 	for range 2 {
 		if _, err := process.NewMetrics(); err != nil {

@@ -19,12 +19,12 @@ func (c Common) Trace(ctx context.Context, service, replica string, client *tls.
 		return nil, err
 	}
 	if metrics != nil {
-		metrics.Collect(func(f Figures) { showTraces(f, t.Counts()) })
+		metrics.Collect(func(f Scrape) { showTraces(f, t.Counts()) })
 	}
 	return t, nil
 }
 
-func showTraces(f Figures, c tracing.Counts) {
+func showTraces(f Scrape, c tracing.Counts) {
 	f.Counter("berth_trace_spans_sent_total", "Spans that the collector accepted.", c.Sent)
 	const dropped, help = "berth_trace_spans_dropped_total",
 		"Spans that were dropped because the queue was full or the collector did not accept them."

@@ -16,8 +16,8 @@ const metricsTimeout = 2 * time.Second
 // which must be fast, and show elsewhere. A replica that does not lead shows none, so
 // that the metrics of a service are those of one replica.
 func CollectMetrics[C model.Core, S any](r *Replica, l *loop.Loop[C], snapshot func(C) S,
-	show func(process.Figures, S)) {
-	r.Metrics.Collect(func(f process.Figures) {
+	show func(process.Scrape, S)) {
+	r.Metrics.Collect(func(f process.Scrape) {
 		ctx, cancel := context.WithTimeout(context.Background(), metricsTimeout)
 		defer cancel()
 		var s S

@@ -198,7 +198,7 @@ func (r *Replica) identify(ctx context.Context, address string) (leader.Candidat
 // Run serves until ctx ends or a part fails.
 func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
-	r.Metrics.Collect(func(f process.Figures) {
+	r.Metrics.Collect(func(f process.Scrape) {
 		if s := l.Status(); s.Serving {
 			f.Gauge("berth_events_kept", "job events in etcd, of all services", float64(s.Events))
 			f.Gauge("berth_events_kept_bytes", "bytes of keys and values of the job events in etcd", float64(s.EventBytes))

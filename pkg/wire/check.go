@@ -132,7 +132,7 @@ func (c *checks) reservation(r *model.Reservation) {
 	c.workers("unwanted", r.Unwanted, model.MaxWorkers)
 	c.within("place", r.Place, 0, math.MaxInt64)
 	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)
-	c.within("origin", int64(r.Origin), int64(model.OriginAsked), int64(model.OriginPart))
+	c.within("origin", int64(r.Origin), int64(model.OriginRequested), int64(model.OriginPart))
 	c.within("round", int64(r.Round), 0, math.MaxInt32)
 	for _, mark := range r.Requests {
 		c.within("requests.change", int64(mark.Change), 0, int64(model.ChangeReplaced))

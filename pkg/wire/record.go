@@ -32,11 +32,11 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.Executor{
 			Id: r.ID, Address: r.Address, Sku: r.SKU, Host: r.Host, Attributes: r.Attributes, Resources: r.Resources,
 			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost,
-			Returning: r.Returning, Strays: r.Strays,
+			Returning: r.Returning, Orphans: r.Orphans,
 			SecretHash: []byte(r.SecretHash), SupersededWorkers: r.SupersededWorkers,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former,
-			Untold: r.Untold, Told: r.Told,
+			Unreported: r.Unreported, ReportedThrough: r.ReportedThrough,
 		}
 	case *model.Forgotten:
 		m = &recordv1.Forgotten{Ordinal: r.Ordinal, Incarnation: r.Incarnation}
@@ -53,7 +53,7 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.Disable{
 			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt),
 			CreatedAt: Timestamp(r.CreatedAt),
-			Drain:     r.Drain, Claim: r.Claim, Told: r.Told, ToldAll: r.ToldAll,
+			Drain:     r.Drain, Claim: r.Claim, ReportedThrough: r.ReportedThrough, ReportedAll: r.ReportedAll,
 			EndedAt: Timestamp(r.EndedAt), Enable: r.Enable, Undone: r.Undone,
 			Call: r.Call,
 		}
@@ -146,11 +146,11 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		return &model.Executor{
 			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
 			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
-			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(), Returning: m.GetReturning(), Strays: m.GetStrays(),
+			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(), Returning: m.GetReturning(), Orphans: m.GetOrphans(),
 			SecretHash: string(m.GetSecretHash()), SupersededWorkers: m.GetSupersededWorkers(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),
-			Untold: m.GetUntold(), Told: m.GetTold(),
+			Unreported: m.GetUnreported(), ReportedThrough: m.GetReportedThrough(),
 		}, nil
 	case *recordv1.Forgotten:
 		return &model.Forgotten{Ordinal: m.GetOrdinal(), Incarnation: m.GetIncarnation()}, nil
@@ -169,7 +169,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		return &model.Disable{
 			ID: ref.ID, IDs: m.GetIds(), Attributes: m.GetAttributes(), Reason: m.GetReason(),
 			ExpireAt: Time(m.GetExpireAt()), CreatedAt: Time(m.GetCreatedAt()),
-			Drain: m.GetDrain(), Claim: m.GetClaim(), Told: m.GetTold(), ToldAll: m.GetToldAll(),
+			Drain: m.GetDrain(), Claim: m.GetClaim(), ReportedThrough: m.GetReportedThrough(), ReportedAll: m.GetReportedAll(),
 			EndedAt: Time(m.GetEndedAt()), Enable: m.GetEnable(), Undone: m.GetUndone(),
 			Call: m.GetCall(),
 		}, nil

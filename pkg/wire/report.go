@@ -96,8 +96,8 @@ func CheckExecutor(field, id, incarnationField string, incarnation int64) error 
 // workers.
 func CheckReportAnswer(a *controlv1.ExecutorReportAnswer, workers int) error {
 	switch {
-	case a.GetStrays() < 0:
-		return fault.BadField(fault.ReasonInvalid, "strays", "must not be negative, got %d", a.GetStrays())
+	case a.GetOrphans() < 0:
+		return fault.BadField(fault.ReasonInvalid, "orphans", "must not be negative, got %d", a.GetOrphans())
 	case a.GetTerm() < 0:
 		return fault.BadField(fault.ReasonInvalid, "term", "must not be negative, got %d", a.GetTerm())
 	case len(a.GetEnded()) > workers:

@@ -53,9 +53,9 @@ func records() []model.Record {
 		&model.Executor{
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
 			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true,
-			Returning: true, Strays: true, SecretHash: "h", SupersededWorkers: true,
+			Returning: true, Orphans: true, SecretHash: "h", SupersededWorkers: true,
 			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Former: []string{"n0"},
-			Untold: []string{"d-1"}, Told: "1a-2",
+			Unreported: []string{"d-1"}, ReportedThrough: "1a-2",
 			RegisteredAt: at(4), Since: at(5),
 		},
 		&model.Live{ID: "host-1", Incarnation: 3, EtcdLease: 77},
@@ -89,7 +89,7 @@ func records() []model.Record {
 		&model.Disable{
 			ID: "d-1", IDs: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}, Reason: "repair", ExpireAt: at(13),
 			CreatedAt: at(12),
-			EndedAt:   at(14), Drain: true, Claim: true, Enable: true, Undone: 3, Told: "host-1/1a-2", ToldAll: true,
+			EndedAt:   at(14), Drain: true, Claim: true, Enable: true, Undone: 3, ReportedThrough: "host-1/1a-2", ReportedAll: true,
 			Call: 1 << 63,
 		},
 		&model.Forgotten{Ordinal: 9, Incarnation: 44},

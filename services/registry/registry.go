@@ -23,13 +23,13 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Run runs one replica until ctx ends. It calls told, if set, with its addresses.
-func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+// Run runs one replica until ctx ends. It calls announce, if set, with its addresses.
+func Run(ctx context.Context, config Config, announce func(process.Addresses)) error {
 	core, err := config.queue()
 	if err != nil {
 		return err
 	}
-	r, err := replica.Open(ctx, model.ServiceRegistry, config.Service, told)
+	r, err := replica.Open(ctx, model.ServiceRegistry, config.Service, announce)
 	if err != nil {
 		return err
 	}
@@ -38,16 +38,16 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	if err != nil {
 		return err
 	}
-	figures := Serve(r.Server, l)
-	replica.CollectMetrics(r, l, (*queue.Core).Stats, figures)
+	showMetrics := Serve(r.Server, l)
+	replica.CollectMetrics(r, l, (*queue.Core).Stats, showMetrics)
 	return replica.Run(r, l)
 }
 
 // Serve serves the registry's calls from the core of owner, and returns the function that
 // shows the metrics of the core and of the calls.
-func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) (figures func(process.Figures, queue.Stats)) {
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) (showMetrics func(process.Scrape, queue.Stats)) {
 	reservations := internal.NewReservations(owner)
 	berthv1.RegisterReservationsServer(s, reservations)
 	controlv1.RegisterQueueServer(s, internal.NewQueue(owner))
-	return reservations.Figures
+	return reservations.ShowMetrics
 }

@@ -103,10 +103,10 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	case model.Changed:
 		c.changed(e)
 		return nil
-	case model.Held:
+	case model.Quarantined:
 		c.quarantine(e.Ref)
 		return nil
-	case model.Leads:
+	case model.LeaderTerm:
 		if e.Service == model.ServiceRegistry && e.Term > c.revision {
 			c.registryTerm = e.Term
 		}

@@ -54,9 +54,9 @@ type Reported struct {
 	// Ended are the workers whose end is durable or that have no record: the executor
 	// need not report them again.
 	Ended []WorkerStatus
-	// Strays counts the orphaned workers of the executor, which are being stopped. Only
+	// Orphans counts the orphaned workers of the executor, which are being stopped. Only
 	// reports to this leader count, so there may be more before a complete one.
-	Strays int
+	Orphans int
 	// Term is the term of this leader.
 	Term int64
 }

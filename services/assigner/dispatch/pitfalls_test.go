@@ -344,14 +344,14 @@ func TestLeadsReportsATermBeforeTheView(t *testing.T) {
 		_, err := c.dispatch(model.Dispatch{Term: term})
 		return err
 	}
-	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20})
+	c.Step(now, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20})
 	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 15}) // an earlier leader's key is deleted
 	if err := answered(20); err != nil {
 		t.Error(err)
 	}
 	c.Step(now, model.Progress{Revision: 30})
 	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 30})
-	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
+	c.Step(now, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20}) // an old one
 	if err := answered(20); !fault.Is(err, fault.ReasonLowerTerm) {
 		t.Errorf("after the view has reached it: %v", err)
 	}

@@ -114,7 +114,7 @@ func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1,
 			Sequence: sequence, Complete: complete, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
-			return reply.Value.(Reported).Strays
+			return reply.Value.(Reported).Orphans
 		}
 		t.Fatal("no answer")
 		return 0
@@ -149,7 +149,7 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1,
 			Sequence: sequence, Complete: true, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
-			return reply.Value.(Reported).Strays
+			return reply.Value.(Reported).Orphans
 		}
 		t.Fatal("no answer")
 		return 0

@@ -2,7 +2,7 @@ package dispatch
 
 import "berth.dev/pkg/model"
 
-var _ model.Holder = (*Core)(nil)
+var _ model.QuarantineCore = (*Core)(nil)
 
 // quarantined is what the core does not act on. It starts, stops, moves and gives up no
 // worker of a quarantined uid, and does not treat one as an orphan.
@@ -22,10 +22,10 @@ func (c *Core) quarantine(ref model.Ref) {
 	}
 }
 
-// Subject implements model.Holder.
+// Subject implements model.QuarantineCore.
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements model.Holder. Without a record the assigner changes nothing, and it
+// CanMiss implements model.QuarantineCore. Without a record the assigner changes nothing, and it
 // sends nothing to an executor that seems absent.
 func (c *Core) CanMiss(model.Ref) bool { return true }
 

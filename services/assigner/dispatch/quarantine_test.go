@@ -26,7 +26,7 @@ func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Actio
 	w.core = w.rebuilt()
 	w.records, w.own = kept, map[model.Ref]model.Record{}
 	for _, ref := range held {
-		w.core.Step(w.now, model.Held{Ref: ref})
+		w.core.Step(w.now, model.Quarantined{Ref: ref})
 	}
 	return append(w.elect(), w.settled(t)...)
 }

@@ -34,8 +34,8 @@ type Stats struct {
 	Workers Counts
 	// InFlight counts the requests to agents in flight, Waiting those that are queued.
 	InFlight, Waiting int
-	// Strays counts the orphaned workers that have a stop request.
-	Strays int
+	// Orphans counts the orphaned workers that have a stop request.
+	Orphans int
 	// Creates counts the dispatches that wait for the view.
 	Creates int
 }
@@ -88,7 +88,7 @@ func parseToken(token string) (uid string, workerID model.WorkerID, err error) {
 // Stats counts the core's work.
 func (c *Core) Stats() Stats {
 	s := Stats{Tasks: len(c.tasks), InFlight: len(c.calls), Waiting: c.due.Len() + c.untilReady.Len() + c.blocked.Len(),
-		Strays: c.orphanCount}
+		Orphans: c.orphanCount}
 	for _, t := range c.tasks {
 		for state, n := range t.counts {
 			s.Workers[state] += n

@@ -29,7 +29,7 @@ func (c *Core) report(r Report) (Reported, error) {
 	}
 	for _, status := range r.Workers {
 		c.setSubject(status.UID)
-		if c.reportWorker(h, &s, status) == model.EndTold {
+		if c.reportWorker(h, &s, status) == model.Ended {
 			answer.Ended = append(answer.Ended, status)
 		}
 	}
@@ -38,7 +38,7 @@ func (c *Core) report(r Report) (Reported, error) {
 		c.reportAbsent(h, &s)
 		c.keepOrphans(h, s.orphans)
 	}
-	answer.Strays = len(h.orphans) + s.unstopped
+	answer.Orphans = len(h.orphans) + s.unstopped
 	return answer, nil
 }
 
@@ -77,7 +77,7 @@ func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) mod
 	said := s.unlisted
 	said.Listed, said.Epoch, said.State = true, status.Epoch, status.State
 	verdict := model.Reconcile(s.current, said, known)
-	if verdict != model.EndTold {
+	if verdict != model.Ended {
 		s.listed[placed{target.uid, target.worker.ID}] = true
 	} else if r := h.orphans[target]; r != nil {
 		c.drop(r)

@@ -406,7 +406,7 @@ func (s *script) replyText(r model.Reply) string {
 			text += fmt.Sprintf(" forget %s/%s", ended.UID, ended.Worker.ID)
 		}
 		if s.terms {
-			text += fmt.Sprintf(", orphans in term %d: %d", v.Term, v.Strays)
+			text += fmt.Sprintf(", orphans in term %d: %d", v.Term, v.Orphans)
 		}
 		return text
 	case Cleared:

@@ -114,7 +114,7 @@ func (c *Core) changed(e model.Changed) {
 	case model.KindLeader:
 		// The assigner refuses a dispatch of a deposed leader of the registry, for its
 		// compare would fail forever. The view may still show an earlier term than
-		// model.Leads did.
+		// model.LeaderTerm did.
 		if e.Ref.ID == model.ServiceRegistry && e.Mod >= c.registryTerm {
 			c.registryTerm = e.Create
 		}

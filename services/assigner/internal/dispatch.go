@@ -101,7 +101,7 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 
 func reportAnswer(reported dispatch.Reported) *controlv1.ExecutorReportAnswer {
 	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence,
-		Strays: int32(reported.Strays), Term: reported.Term}
+		Orphans: int32(reported.Orphans), Term: reported.Term}
 	for _, w := range reported.Ended {
 		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{
 			Job: w.Worker.Job, Stage: w.Worker.Stage, Index: w.Worker.ID.Index, Number: w.Worker.ID.Number,

@@ -29,7 +29,7 @@ func TakeSnapshot(c *dispatch.Core) Snapshot {
 }
 
 // ShowMetrics emits the metrics of a snapshot. No label has a name that a user chose.
-func ShowMetrics(f process.Figures, s Snapshot) {
+func ShowMetrics(f process.Scrape, s Snapshot) {
 	f.Gauge("berth_assigner_tasks", "Leases that are dispatched and not freed yet.", float64(s.stats.Tasks))
 	for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
 		f.Gauge("berth_assigner_workers", "Workers of these leases by state.", float64(s.stats.Workers[state]), "state",
@@ -38,7 +38,7 @@ func ShowMetrics(f process.Figures, s Snapshot) {
 	f.Gauge("berth_assigner_orders_in_flight", "Start and stop requests to agents in flight.", float64(s.stats.InFlight))
 	f.Gauge("berth_assigner_orders_waiting", "Start and stop requests to agents that are queued.",
 		float64(s.stats.Waiting))
-	f.Gauge("berth_assigner_strays", "Orphaned workers that are being stopped.", float64(s.stats.Strays))
+	f.Gauge("berth_assigner_strays", "Orphaned workers that are being stopped.", float64(s.stats.Orphans))
 	f.Gauge("berth_assigner_dispatches_waiting", "Dispatches that wait for the view.", float64(s.stats.Creates))
 
 	f.Counter("berth_assigner_attempts_total", "Start requests that were sent.", s.metrics.Attempts)
@@ -60,7 +60,7 @@ func ShowMetrics(f process.Figures, s Snapshot) {
 	}
 }
 
-func countReasons(f process.Figures, name, help string, counts map[fault.Reason]uint64) {
+func countReasons(f process.Scrape, name, help string, counts map[fault.Reason]uint64) {
 	for reason, n := range counts {
 		f.Counter(name, help, n, "reason", string(reason))
 	}

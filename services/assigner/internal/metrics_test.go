@@ -160,7 +160,7 @@ func scrape(t *testing.T, take func() Snapshot) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics.Collect(func(f process.Figures) { ShowMetrics(f, take()) })
+	metrics.Collect(func(f process.Scrape) { ShowMetrics(f, take()) })
 	answer := httptest.NewRecorder()
 	metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	return answer.Body.String()

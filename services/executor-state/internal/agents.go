@@ -86,7 +86,7 @@ func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*con
 func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
 	value, err := s.do(ctx, inventory.Announce{
 		ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers()),
-		Strays: req.GetStrays(), Nonce: req.GetNonce(),
+		Orphans: req.GetOrphans(), Nonce: req.GetNonce(),
 	})
 	if err != nil {
 		return nil, err

@@ -32,8 +32,8 @@ func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{
 
 // candidateOf converts a candidate of a cycle.
 func candidateOf(e *controlv1.Candidate) model.Candidate {
-	if e.GetAgain() != 0 {
-		return model.Candidate{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
+	if e.GetUnchanged() != 0 {
+		return model.Candidate{UID: e.GetUid(), Mod: e.GetUnchanged(), Group: e.GetGroup(), Unchanged: true}
 	}
 	constraints := wire.ConstraintsOf(e.GetConstraints())
 	constraints.AvoidFailed = e.GetAvoidFailed()

@@ -29,7 +29,7 @@ func CollectMetrics(r *replica.Replica, l *loop.Loop[*inventory.Core]) {
 	replica.CollectMetrics(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
 }
 
-func show(f process.Figures, s inventory.Metrics) {
+func show(f process.Scrape, s inventory.Metrics) {
 	sizes := map[string]float64{}
 	for key, n := range s.Executors {
 		sizes[key.SKU] += float64(n)
@@ -60,7 +60,7 @@ func show(f process.Figures, s inventory.Metrics) {
 	}
 }
 
-func amounts(f process.Figures, name, help string, shown func(string) string, amounts map[string]float64) {
+func amounts(f process.Scrape, name, help string, shown func(string) string, amounts map[string]float64) {
 	sums := map[string]float64{}
 	for resource, amount := range amounts {
 		sums[shown(resource)] += amount
@@ -114,7 +114,7 @@ func (m *streamMetrics) heartbeat(after time.Duration) {
 }
 
 // Show reports the metrics of the heartbeats; process.Metrics collects it.
-func (h *Heartbeats) Show(f process.Figures) {
+func (h *Heartbeats) Show(f process.Scrape) {
 	m := &h.streams
 	m.mu.Lock()
 	count, late := m.count, m.late

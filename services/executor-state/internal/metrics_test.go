@@ -13,7 +13,7 @@ import (
 )
 
 // scrape returns the text of a scrape.
-func scrape(t *testing.T, show func(process.Figures)) string {
+func scrape(t *testing.T, show func(process.Scrape)) string {
 	t.Helper()
 	metrics, err := process.NewMetrics()
 	if err != nil {
@@ -33,7 +33,7 @@ func scrape(t *testing.T, show func(process.Figures)) string {
 
 func read(t *testing.T, s *inventory.Metrics) string {
 	t.Helper()
-	return scrape(t, func(f process.Figures) { show(f, *s) })
+	return scrape(t, func(f process.Scrape) { show(f, *s) })
 }
 
 func TestMetrics(t *testing.T) {

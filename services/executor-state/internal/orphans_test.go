@@ -34,7 +34,7 @@ func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) 
 			}
 		}
 		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Term: a.term,
-			Strays: int32(len(a.strays))})
+			Orphans: int32(len(a.strays))})
 	}
 	return answer, nil
 }

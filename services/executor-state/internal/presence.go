@@ -303,7 +303,7 @@ func (s *session) callAnnounce(ctx context.Context, lease int64) (superseded boo
 	workers := s.workers.count()
 	orphans, _ := s.workers.mayHaveOrphans()
 	answer, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
-		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease, Workers: workers, Strays: orphans, Nonce: s.nonce,
+		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease, Workers: workers, Orphans: orphans, Nonce: s.nonce,
 	})
 	if err != nil || answer.GetSuperseded() {
 		return answer.GetSuperseded(), err

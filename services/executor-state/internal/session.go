@@ -281,7 +281,7 @@ func (s *session) observe(c *inventory.Core) *model.Live {
 	switch s.registration {
 	case registered:
 		s.admit()
-		s.address, s.returning, s.orphans = p.Executor.Address, p.Executor.Returning, p.Executor.Strays
+		s.address, s.returning, s.orphans = p.Executor.Address, p.Executor.Returning, p.Executor.Orphans
 	case otherAgent:
 		return nil
 	}

@@ -377,8 +377,8 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 			}
 			var view inventory.ExecutorView
 			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil ||
-				view.Strays != strays {
-				t.Fatalf("%s: orphans %v, want %v, %v", what, view.Strays, strays, err)
+				view.Orphans != strays {
+				t.Fatalf("%s: orphans %v, want %v, %v", what, view.Orphans, strays, err)
 			}
 		}
 		again := func() {
@@ -386,7 +386,7 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 			s.workers.reported(&controlv1.ExecutorReport{Complete: true,
 				Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
 		}
-		judge := func(strays int32) { s.workers.answered(false, &controlv1.ExecutorReportAnswer{Strays: strays}) }
+		judge := func(strays int32) { s.workers.answered(false, &controlv1.ExecutorReportAnswer{Orphans: strays}) }
 
 		again()
 		time.AfterFunc(answerWait/2, func() { judge(0) })
@@ -472,7 +472,7 @@ func TestHeartbeatMetrics(t *testing.T) {
 	h.streams.heartbeat(HeartbeatEvery / 2)
 	h.streams.heartbeat(HeartbeatEvery + 200*time.Millisecond)
 	h.streams.heartbeat(HeartbeatEvery + 2*time.Second)
-	text := scrape(t, func(f process.Figures) { h.Show(f) })
+	text := scrape(t, func(f process.Scrape) { h.Show(f) })
 	for _, want := range []string{
 		`berth_executor_state_heartbeat_streams 2`,
 		`berth_executor_state_heartbeat_lateness_seconds_bucket{le="0.001"} 1`,

@@ -112,7 +112,7 @@ func (l *reportedWorkers) answered(complete bool, answer *controlv1.ExecutorRepo
 		l.answeredTerm = answer.GetTerm()
 		l.unanswered--
 	}
-	orphans := answer.GetStrays()
+	orphans := answer.GetOrphans()
 	if answer.GetTerm() != l.answeredTerm {
 		orphans = max(orphans, l.orphans)
 	} else {

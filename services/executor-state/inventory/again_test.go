@@ -8,7 +8,7 @@ import (
 )
 
 func again(e model.Candidate) model.Candidate {
-	return model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true}
+	return model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Unchanged: true}
 }
 
 // take sends candidates in a cycle with a number.
@@ -69,7 +69,7 @@ func TestANamedCandidateWithAQuarantinedRecord(t *testing.T) {
 	e := r.queue("x", 1, cpu(1000))
 	r.drop(model.Ref{Kind: model.KindReservation, Key: keyOf("x"), ID: "x"})
 	r.catchUp()
-	r.step(model.Held{Ref: model.Ref{Kind: model.KindReservation, Key: keyOf("x"), ID: "x"}})
+	r.step(model.Quarantined{Ref: model.Ref{Kind: model.KindReservation, Key: keyOf("x"), ID: "x"}})
 	o := r.queue("y", 5, cpu(1000))
 	whole := r.take(t, 1, e, o)
 	if named := r.take(t, 2, again(e), again(o)); !slices.Equal(of(named, "x"), of(whole, "x")) {

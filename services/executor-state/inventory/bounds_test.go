@@ -88,7 +88,7 @@ func TestDisabledEventsContinueAfterALargeExecutor(t *testing.T) {
 	}
 	told := len(r.events)
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1", "h2", "h3"}}})
-	if n := len(r.events) - told; n != 3 || !r.core.disableRecord("d").ToldAll {
+	if n := len(r.events) - told; n != 3 || !r.core.disableRecord("d").ReportedAll {
 		t.Errorf("%d events", n)
 	}
 }

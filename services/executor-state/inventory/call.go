@@ -38,8 +38,8 @@ type Announce struct {
 	EtcdLease   int64
 	// Workers is how many live on it, as its agent reported.
 	Workers int
-	// Strays: some of them are orphaned, or the assigner has not confirmed them yet.
-	Strays bool
+	// Orphans: some of them are orphaned, or the assigner has not confirmed them yet.
+	Orphans bool
 	// Nonce is the one that the agent sent as that of its registration; empty from a
 	// replica of an older release, which does not read it.
 	Nonce string

@@ -154,9 +154,9 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	switch event := event.(type) {
 	case model.Changed:
 		c.changed(event)
-	case model.Held:
+	case model.Quarantined:
 		c.quarantine(event.Ref)
-	case model.Leads:
+	case model.LeaderTerm:
 		if event.Term > c.revision {
 			c.setLeader(event.Service, event.Term)
 		}

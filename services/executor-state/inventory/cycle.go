@@ -72,11 +72,11 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 // last cycle. The first one is decided whatever it costs.
 func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome, repeated bool) {
 	known := r.before[e.UID]
-	named := e.Again && known != nil && known.candidate.Mod == e.Mod
+	named := e.Unchanged && known != nil && known.candidate.Mod == e.Mod
 	switch {
 	case named:
 		e = known.candidate
-	case e.Again && !r.waitsForView:
+	case e.Unchanged && !r.waitsForView:
 		// Another leader refused it.
 		r.waitsForView = !r.complete(&e) && e.Mod > r.revision && !r.quarantined.uids[e.UID]
 	}
@@ -122,7 +122,7 @@ func (c *Core) complete(e *model.Candidate) bool {
 const shortStep = 1 << 20
 
 // admit compares the term and the number of a cycle. Only the term in the registry's leader
-// key is valid; a term that the view has not reached is known from [model.Leads] or is
+// key is valid; a term that the view has not reached is known from [model.LeaderTerm] or is
 // Unavailable.
 func (c *Core) admit(p model.Cycle) error {
 	switch leads := c.leaders[model.ServiceRegistry]; {
@@ -193,7 +193,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	if before != nil && !before.of(e) {
 		before = nil
 	}
-	if before == nil && !e.Again {
+	if before == nil && !e.Unchanged {
 		if message := malformed(e); message != "" {
 			return refuse(model.NoFit, fault.ReasonInvalid, message)
 		}

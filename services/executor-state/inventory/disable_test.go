@@ -202,7 +202,7 @@ func TestJobsGetEventsOnceInBoundedSteps(t *testing.T) {
 			t.Errorf("%s got %d events, want 1", e.UID, told[e.UID])
 		}
 	}
-	if d := r.core.disableRecord("d"); !d.ToldAll {
+	if d := r.core.disableRecord("d"); !d.ReportedAll {
 		t.Errorf("not all events were written: %+v", d)
 	}
 }
@@ -307,7 +307,7 @@ func TestRequestsInForceAreBounded(t *testing.T) {
 		if i == 0 {
 			named = ids[1:]
 		}
-		r.tell(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ToldAll: true, CreatedAt: start})
+		r.tell(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ReportedAll: true, CreatedAt: start})
 	}
 	refused(policy.Drain{ID: "h", RequestID: "more"}, "id")
 	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", DisableRequestID: "drain-0"})

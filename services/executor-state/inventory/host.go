@@ -106,7 +106,7 @@ func (h *host) stateNow() model.ExecutorState {
 // has returned with workers from before it was LOST, has orphaned workers or workers of a
 // superseded agent, or rejects the assigner.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Strays || h.Record.SupersededWorkers ||
+	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Orphans || h.Record.SupersededWorkers ||
 		h.refuses()) {
 		return model.ExecutorRegistered
 	}

@@ -114,7 +114,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	if err := refused(20); fault.Of(err).Kind != fault.Unavailable {
 		t.Errorf("ahead of the view: %v", err)
 	}
-	c.Step(start, model.Leads{Service: model.ServiceRegistry, Term: 20})
+	c.Step(start, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20})
 	if err := refused(20); err != nil {
 		t.Errorf("term reported by Leads: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 		t.Errorf("in the view: %v", err)
 	}
 	changed(25, 0)
-	c.Step(start, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
+	c.Step(start, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20}) // an old one
 	if err := refused(20); !fault.Is(err, fault.ReasonLowerTerm) {
 		t.Errorf("after the view has reached the term: %v", err)
 	}

@@ -40,7 +40,7 @@ func (w *world) announce() {
 	view, _ := w.core.Executor(id)
 	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"),
 		rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"),
-		rapid.IntRange(0, 3).Draw(w.t, "strays") == 0, evenly("", view.Nonce, view.Nonce, view.Nonce, "n1").Draw(w.t,
+		rapid.IntRange(0, 3).Draw(w.t, "orphans") == 0, evenly("", view.Nonce, view.Nonce, view.Nonce, "n1").Draw(w.t,
 			"nonce")})
 }
 

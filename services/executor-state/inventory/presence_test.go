@@ -30,7 +30,7 @@ func TestPresencesAreCounted(t *testing.T) {
 	}
 	counted("a record that changes", true, func() {
 		back := *r.keys[model.Ref{Kind: model.KindExecutor, ID: "h1"}].record.(*model.Executor)
-		back.Strays = true
+		back.Orphans = true
 		r.write(&back)
 	})
 	if _, ok := r.core.Presence("h2"); ok {

@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-var _ model.Holder = (*Core)(nil)
+var _ model.QuarantineCore = (*Core)(nil)
 
 // quarantined is what records that cannot be read are about. A quarantined UID keeps its
 // lease and gets no other; a quarantined executor is not declared LOST. A record that
@@ -138,10 +138,10 @@ func (c *Core) isolate(uid string) {
 	}
 }
 
-// Subject implements [model.Holder].
+// Subject implements [model.QuarantineCore].
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements [model.Holder]. A missed record is quarantined: see [quarantined].
+// CanMiss implements [model.QuarantineCore]. A missed record is quarantined: see [quarantined].
 func (c *Core) CanMiss(model.Ref) bool { return true }
 
 // leaseRef names a lease by its first chunk.

@@ -20,7 +20,7 @@ func (r *rig) without(missed func(model.Ref) bool) {
 	slices.SortFunc(refs, func(a, b model.Ref) int { return int(r.keys[a].mod - r.keys[b].mod) })
 	for _, ref := range refs {
 		if missed(ref) {
-			r.step(model.Held{Ref: ref})
+			r.step(model.Quarantined{Ref: ref})
 			continue
 		}
 		k := r.keys[ref]
@@ -236,7 +236,7 @@ func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 		if !c.CanMiss(ref) {
 			t.Errorf("a bad record of kind %d stops the core", kind)
 		}
-		c.Step(start, model.Held{Ref: ref})
+		c.Step(start, model.Quarantined{Ref: ref})
 	}
 }
 

@@ -66,8 +66,9 @@ func (c *Core) register(r Register) (Registered, error) {
 			// since its first attempt.
 			next.Since = h.Record.Since
 		}
-		if next.Untold = c.requests.Late(&h.Executor, next.Attributes); slices.Equal(next.Untold, h.Record.Untold) {
-			next.Told = h.Record.Told
+		next.Unreported = c.requests.Late(&h.Executor, next.Attributes)
+		if slices.Equal(next.Unreported, h.Record.Unreported) {
+			next.ReportedThrough = h.Record.ReportedThrough
 		}
 		if h.live != nil && h.live.record != nil {
 			effect.Deletes = []model.Ref{h.live.record.Ref()}
@@ -179,8 +180,8 @@ func (c *Core) announce(a Announce) (Announced, error) {
 		back.Lost, back.Since = false, c.now
 	}
 	back.Returning = back.Returning && a.Workers > 0
-	back.Strays = a.Strays
-	if back.Lost != h.Record.Lost || back.Returning != h.Record.Returning || back.Strays != h.Record.Strays {
+	back.Orphans = a.Orphans
+	if back.Lost != h.Record.Lost || back.Returning != h.Record.Returning || back.Orphans != h.Record.Orphans {
 		effect.Puts = append(effect.Puts, &back)
 	}
 	if len(effect.Puts) > 0 {

@@ -202,7 +202,7 @@ func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindLeader:
 		switch term := c.leaders[e.Ref.ID]; {
-		case e.Mod < term: // of an earlier term; see model.Leads
+		case e.Mod < term: // of an earlier term; see model.LeaderTerm
 		case e.Record == nil:
 			c.setLeader(e.Ref.ID, 0)
 		default:

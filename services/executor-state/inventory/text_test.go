@@ -41,8 +41,8 @@ func recordText(record model.Record) string {
 	case *model.Executor:
 		text := fmt.Sprintf("executor %s ordinal=%d incarnation=%d %s", r.ID, r.Ordinal, r.Incarnation,
 			r.Resources.Canonical())
-		if r.Strays {
-			text += " strays"
+		if r.Orphans {
+			text += " orphans"
 		}
 		if r.Lost {
 			text += " lost"
@@ -53,11 +53,11 @@ func recordText(record model.Record) string {
 		if r.Draining {
 			text += " draining"
 		}
-		if len(r.Untold) > 0 {
-			text += fmt.Sprintf(" untold=%v", r.Untold)
+		if len(r.Unreported) > 0 {
+			text += fmt.Sprintf(" unreported=%v", r.Unreported)
 		}
-		if r.Told != "" {
-			text += " told=" + r.Told
+		if r.ReportedThrough != "" {
+			text += " reported-through=" + r.ReportedThrough
 		}
 		return text
 	case *model.Live:
@@ -105,10 +105,10 @@ func disableText(d *model.Disable) string {
 		text += fmt.Sprintf(" undone=%d", d.Undone)
 	case !d.EndedAt.IsZero():
 		text += " ended=" + d.EndedAt.Format(time.TimeOnly)
-	case d.ToldAll:
-		text += " told"
-	case d.Told != "":
-		text += " told=" + d.Told
+	case d.ReportedAll:
+		text += " reported"
+	case d.ReportedThrough != "":
+		text += " reported-through=" + d.ReportedThrough
 	}
 	return text
 }

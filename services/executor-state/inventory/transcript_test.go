@@ -87,7 +87,7 @@ func (p *player) play(lines []string) {
 			incarnation = view.Incarnation
 		}
 		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7),
-			Workers: int(args.number("workers")), Strays: args.number("strays") > 0})
+			Workers: int(args.number("workers")), Orphans: args.number("orphans") > 0})
 		p.finish()
 	case "depart":
 		p.ask(Depart{ID: id, Incarnation: args.number("incarnation"), EtcdLease: cmp.Or(args.number("etcdlease"), 7)})
@@ -140,7 +140,7 @@ func (p *player) play(lines []string) {
 			entry.Group = cmp.Or(more["group"], entry.Group)
 			entry.Mod = cmp.Or(more.number("mod"), entry.Mod)
 			if more["again"] != "" {
-				entry = model.Candidate{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Again: true}
+				entry = model.Candidate{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Unchanged: true}
 			}
 			cycle.Candidates = append(cycle.Candidates, entry)
 		}

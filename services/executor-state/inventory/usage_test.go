@@ -121,7 +121,7 @@ func (u *obviousUsage) count(e *model.Executor) {
 		row.Running++
 	case workers > 0:
 		row.Leased++
-	case disabled || e.Returning || e.Strays || e.SupersededWorkers || common == nil:
+	case disabled || e.Returning || e.Orphans || e.SupersededWorkers || common == nil:
 		row.Unavailable++
 	default:
 		row.Idle++

@@ -139,7 +139,7 @@ func (r *Requests) start(d *model.Disable, more ...model.Record) {
 			}
 		}
 	}
-	d.ToldAll = !busy
+	d.ReportedAll = !busy
 	r.owner.Decide(model.Effect{Puts: append([]model.Record{d}, more...)})
 }
 

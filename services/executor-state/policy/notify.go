@@ -83,10 +83,10 @@ type batch struct {
 // leaves out those that came under the request late.
 func (r *Requests) nextBatch(d *model.Disable, limit int) batch {
 	b := batch{request: d}
-	from, _, _ := strings.Cut(d.Told, "/")
+	from, _, _ := strings.Cut(d.ReportedThrough, "/")
 	for e := range r.executorsOf(d, from) {
 		b.looks++
-		if e.Leased.Workers == 0 || slices.Contains(e.Record.Untold, d.ID) {
+		if e.Leased.Workers == 0 || slices.Contains(e.Record.Unreported, d.ID) {
 			continue
 		}
 		if b.workers >= limit {
@@ -134,17 +134,17 @@ func (r *Requests) notify(now time.Time, b batch, workers map[uint32]map[string]
 		leases := workers[e.Ordinal]
 		for _, uid := range slices.Sorted(maps.Keys(leases)) {
 			mark := e.ID + "/" + uid
-			if compareMarks(mark, next.Told) <= 0 {
+			if compareMarks(mark, next.ReportedThrough) <= 0 {
 				continue
 			}
 			if events.full() {
 				write()
 			}
-			next.Told = mark
+			next.ReportedThrough = mark
 			events.add(now, &next, e, uid, leases[uid])
 		}
 	}
-	next.ToldAll = b.last
+	next.ReportedAll = b.last
 	if b.last || len(events.list) > 0 {
 		write()
 	}
@@ -155,20 +155,20 @@ func (r *Requests) notifyLate(now time.Time, e *Executor, leases map[string]*Lea
 	next := *e.Record
 	var events events
 	uids := slices.Sorted(maps.Keys(leases))
-	for len(next.Untold) > 0 && !events.full() {
-		request := next.Untold[0]
+	for len(next.Unreported) > 0 && !events.full() {
+		request := next.Unreported[0]
 		if d := r.byID[request]; d != nil && d.Holds() && e.Class().IsClosedBy(request) {
 			for _, uid := range uids {
-				if uid > next.Told && !events.full() {
-					next.Told = uid
+				if uid > next.ReportedThrough && !events.full() {
+					next.ReportedThrough = uid
 					events.add(now, d, e, uid, leases[uid])
 				}
 			}
-			if len(uids) > 0 && next.Told < uids[len(uids)-1] {
+			if len(uids) > 0 && next.ReportedThrough < uids[len(uids)-1] {
 				break
 			}
 		}
-		next.Untold, next.Told = next.Untold[1:], ""
+		next.Unreported, next.ReportedThrough = next.Unreported[1:], ""
 	}
 	r.owner.Decide(model.Effect{Puts: []model.Record{&next}, Events: events.list})
 }
@@ -180,11 +180,11 @@ func (r *Requests) Late(e *Executor, attributes map[string]string) []string {
 	if e.Leased.Workers == 0 {
 		return nil
 	}
-	late := slices.Clone(e.Record.Untold)
+	late := slices.Clone(e.Record.Unreported)
 	for _, id := range r.ClosedBy(match.AttributesOf(attributes)) {
 		d := r.byID[id]
-		passed, _, _ := strings.Cut(d.Told, "/")
-		if !e.Class().IsClosedBy(id) && (d.ToldAll || e.ID <= passed) && !slices.Contains(late, id) {
+		passed, _, _ := strings.Cut(d.ReportedThrough, "/")
+		if !e.Class().IsClosedBy(id) && (d.ReportedAll || e.ID <= passed) && !slices.Contains(late, id) {
 			late = append(late, id)
 		}
 	}

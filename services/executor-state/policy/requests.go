@@ -115,7 +115,7 @@ func (r *Requests) Set(id string, next *model.Disable) {
 		if !dueAt(next).IsZero() {
 			r.due.Insert(next)
 		}
-		if next.Holds() && !next.ToldAll {
+		if next.Holds() && !next.ReportedAll {
 			r.unreported.Insert(next)
 		}
 	}
@@ -186,7 +186,7 @@ func (r *Requests) name(id, request string, inForce bool) {
 func (r *Requests) Enter(e *Executor) {
 	e.Named = r.named[e.ID]
 	r.unknown -= len(e.Named)
-	if len(e.Record.Untold) > 0 {
+	if len(e.Record.Unreported) > 0 {
 		r.late.Insert(e)
 	}
 }
@@ -300,7 +300,7 @@ func (r *Requests) String() string {
 		fmt.Fprintf(&b, "unreported %s\n", d.ID)
 	}
 	for e := range r.late.All() {
-		fmt.Fprintf(&b, "late %s %v\n", e.ID, e.Record.Untold)
+		fmt.Fprintf(&b, "late %s %v\n", e.ID, e.Record.Unreported)
 	}
 	return b.String()
 }

@@ -88,8 +88,8 @@ func newestCycle(err error) (newest int64, tooHigh bool) {
 
 // candidateOf returns a candidate as it is sent, of at most request.CandidateSize bytes.
 func candidateOf(e model.Candidate) *controlv1.Candidate {
-	if e.Again {
-		return &controlv1.Candidate{Uid: e.UID, Again: e.Mod, Group: e.Group}
+	if e.Unchanged {
+		return &controlv1.Candidate{Uid: e.UID, Unchanged: e.Mod, Group: e.Group}
 	}
 	return &controlv1.Candidate{
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,

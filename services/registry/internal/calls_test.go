@@ -24,7 +24,7 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 			Key: model.Key{Job: text.Draw(t, "job"), Stage: text.Draw(t, "stage"), Name: text.Draw(t, "name")},
 			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"),
 			Group: text.Draw(t, "group"),
-			Trace: model.Trace(text.Draw(t, "trace")), Again: rapid.Bool().Draw(t, "again"),
+			Trace: model.Trace(text.Draw(t, "trace")), Unchanged: rapid.Bool().Draw(t, "again"),
 			Constraints: constraint.Constraints{
 				Resources:  rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"),
 				Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),

@@ -115,7 +115,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	case model.Changed:
 		c.changed(e)
 		return c.out
-	case model.Held:
+	case model.Quarantined:
 		c.hold(e.Ref)
 		return c.out
 	case model.Abandoned:

@@ -64,7 +64,7 @@ func representative(versions []*version) *version {
 		return nil
 	}
 	rank := func(v *version) int {
-		return slices.Index([]model.Origin{model.OriginRequeue, model.OriginPart, model.OriginAsked}, v.r.Origin)
+		return slices.Index([]model.Origin{model.OriginRequeue, model.OriginPart, model.OriginRequested}, v.r.Origin)
 	}
 	return slices.MaxFunc(versions, func(a, b *version) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), byAge(a, b)) })
 }

@@ -185,7 +185,7 @@ func leavesNothing(t *testing.T, c *Core) {
 		"unsettled": len(c.unsettled),
 		"pending":   len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),
 		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting),
-		"freed": len(c.freed), "figures": len(c.Stats().Groups),
+		"freed": len(c.freed), "metrics": len(c.Stats().Groups),
 	} {
 		if left != 0 {
 			t.Errorf("%s still has %d", index, left)

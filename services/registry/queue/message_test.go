@@ -28,7 +28,7 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration,
 				switch {
 				case grants(e.UID):
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Granted, Lease: 400_000 + int64(i)})
-				case !e.Again:
+				case !e.Unchanged:
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.NoFit,
 						Reason: fault.ReasonInsufficientCapacity})
 				case !known[e.UID]:
@@ -126,7 +126,7 @@ func TestCandidateIsSentWholeWhileItAvoidsExecutors(t *testing.T) {
 	var sent []string
 	for _, cycle := range cycles(c, elected, now, 2*avoids, func(string) bool { return false }) {
 		one := "named"
-		if e := cycle.Candidates[0]; !e.Again {
+		if e := cycle.Candidates[0]; !e.Unchanged {
 			one = fmt.Sprint(e.Constraints.AvoidFailed)
 		}
 		if len(sent) == 0 || sent[len(sent)-1] != one {

@@ -60,7 +60,7 @@ func TestCycleContinuesAboveARefusedNumber(t *testing.T) {
 				return
 			}
 			if len(cycles) == 0 || cycles[0].Number != c.want || len(cycles[0].Candidates) != 1 ||
-				cycles[0].Candidates[0].Again {
+				cycles[0].Candidates[0].Unchanged {
 				t.Errorf("%+v follow, want cycle %d with the candidate", cycles, c.want)
 			}
 		})

@@ -518,7 +518,7 @@ func (p *player) compareCycle(cycle model.Cycle) {
 		if view, _ := p.w.core.GetUID(e.UID); e.Mod == 0 || e.Mod != view.Reservation.Mod {
 			p.t.Fatalf("%s is a candidate and not durable", e.UID)
 		}
-		if e.Again && p.refused[e.UID] != e.Mod {
+		if e.Unchanged && p.refused[e.UID] != e.Mod {
 			p.t.Fatalf("%s is sent by name, but its current version was not refused", e.UID)
 		}
 	}
@@ -590,11 +590,11 @@ func (p *player) finishCycle() {
 		outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 		view, _ := p.w.core.GetUID(e.UID)
 		switch {
-		case later, (e.Again || len(done.Outcomes) > 0) && rapid.IntRange(0, 15).Draw(p.t, "later") == 15:
+		case later, (e.Unchanged || len(done.Outcomes) > 0) && rapid.IntRange(0, 15).Draw(p.t, "later") == 15:
 			later = true
 			done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Later})
 			continue
-		case e.Again && !stopped[e.Group] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
+		case e.Unchanged && !stopped[e.Group] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
 			stopped[e.Group] = true
 			p.refused[e.UID] = e.Mod
 			continue

@@ -8,7 +8,7 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-var _ model.Holder = (*Core)(nil)
+var _ model.QuarantineCore = (*Core)(nil)
 
 // quarantine is what the core must not touch. A quarantined version may hold workers,
 // numbers or the place of others of its stage, so its whole stage stays as it is: no
@@ -70,9 +70,9 @@ func (c *Core) checkQuarantine(in any) error {
 	return nil
 }
 
-// Subject implements model.Holder.
+// Subject implements model.QuarantineCore.
 func (c *Core) Subject() model.Ref { return cmp.Or(c.subject, c.scheduler.Subject) }
 
-// CanMiss implements model.Holder. Without the ready mark the registry becomes ready
+// CanMiss implements model.QuarantineCore. Without the ready mark the registry becomes ready
 // again as its configuration says, and writes another mark.
 func (c *Core) CanMiss(model.Ref) bool { return true }

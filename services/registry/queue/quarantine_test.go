@@ -15,7 +15,7 @@ func (w *world) without(term int64, missed func(model.Ref) bool) []model.Action 
 	w.core = New(w.core.config)
 	for _, ref := range w.refs() {
 		if missed(ref) {
-			w.step(model.Held{Ref: ref})
+			w.step(model.Quarantined{Ref: ref})
 			continue
 		}
 		s := w.records[ref]

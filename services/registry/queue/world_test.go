@@ -192,7 +192,7 @@ func show(actions []model.Action) string {
 			fmt.Fprintf(&b, "cycle %d at %d:", a.Number, a.Cut)
 			for _, e := range a.Candidates {
 				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
-				if e.Again {
+				if e.Unchanged {
 					b.WriteString(" again")
 				}
 				if avoid := e.Constraints.AvoidFailed; len(avoid) > 0 {

@@ -40,7 +40,7 @@ func WorkersSize(s model.WorkerSet) int { return 20 * len(s) }
 // cycle takes in a message.
 func CandidateSize(c model.Candidate) int {
 	bytes := 32 + len(c.UID) + len(c.Group)
-	if c.Again {
+	if c.Unchanged {
 		return bytes
 	}
 	k := &c.Constraints

@@ -87,7 +87,7 @@ func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	r := e.reservation
 	s.Subject = r.Ref()
 	if e.refusedIn != 0 && e.refusedIn == s.cycles-1 && e.refusedMod == r.Mod {
-		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: e.Group.ID, Trace: r.Trace, Again: true}
+		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: e.Group.ID, Trace: r.Trace, Unchanged: true}
 	}
 	return model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,

@@ -102,7 +102,7 @@ func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 	outcomes := make([]*model.Outcome, len(f.entries))
 	for i, sent := range f.cycle.Candidates {
 		outcomes[i] = answered[sent.UID]
-		if outcomes[i] == nil && sent.Again {
+		if outcomes[i] == nil && sent.Unchanged {
 			outcomes[i] = f.entries[i].Outcome
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time,
 	e, sent := f.entries[i], &f.cycle.Candidates[i]
 	if !hopeless(o) && len(sent.Constraints.AvoidFailed) == 0 { // which changes as time passes
 		e.refusedIn, e.refusedMod = f.cycle.Number, sent.Mod
-		smaller = !sent.Again
+		smaller = !sent.Unchanged
 	}
 	e.TriedAt = now
 	if e.Outcome != o {

@@ -217,9 +217,9 @@ type AnnounceRequest struct {
 	// Workers is the number of workers that run on it, as reported. An executor that was
 	// LOST is READY once there is none.
 	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Strays: some of them are orphaned, or the assigner has not confirmed all of them
+	// Orphans: some of them are orphaned, or the assigner has not confirmed all of them
 	// yet. The executor is READY once there are none.
-	Strays bool `protobuf:"varint,5,opt,name=strays,proto3" json:"strays,omitempty"`
+	Orphans bool `protobuf:"varint,5,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	// Nonce is the nonce in the agent's first message, "none" without one; empty from a
 	// replica that does not check it.
 	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -285,9 +285,9 @@ func (x *AnnounceRequest) GetWorkers() int32 {
 	return 0
 }
 
-func (x *AnnounceRequest) GetStrays() bool {
+func (x *AnnounceRequest) GetOrphans() bool {
 	if x != nil {
-		return x.Strays
+		return x.Orphans
 	}
 	return false
 }
@@ -1596,14 +1596,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
-	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\xaa\x01\n" +
+	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\xac\x01\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\x12\x18\n" +
-	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x16\n" +
-	"\x06strays\x18\x05 \x01(\bR\x06strays\x12\x14\n" +
+	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x18\n" +
+	"\aorphans\x18\x05 \x01(\bR\aorphans\x12\x14\n" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"0\n" +
 	"\x0eAnnounceAnswer\x12\x1e\n" +
 	"\n" +

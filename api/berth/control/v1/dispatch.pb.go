@@ -602,9 +602,9 @@ type ExecutorReportAnswer struct {
 	Sequence int64                  `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Ended are the workers whose end is durable, which need not be reported again.
 	Ended []*WorkerReport `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
-	// Strays is the number of its orphaned workers, which are being stopped. It counts
+	// Orphans is the number of its orphaned workers, which are being stopped. It counts
 	// those reported in the term.
-	Strays int32 `protobuf:"varint,4,opt,name=strays,proto3" json:"strays,omitempty"`
+	Orphans int32 `protobuf:"varint,4,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	// Term is the term of the assigner's leader.
 	Term          int64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -662,9 +662,9 @@ func (x *ExecutorReportAnswer) GetEnded() []*WorkerReport {
 	return nil
 }
 
-func (x *ExecutorReportAnswer) GetStrays() int32 {
+func (x *ExecutorReportAnswer) GetOrphans() int32 {
 	if x != nil {
-		return x.Strays
+		return x.Orphans
 	}
 	return 0
 }
@@ -724,12 +724,12 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x128\n" +
 	"\aworkers\x18\x05 \x03(\v2\x1e.berth.control.v1.WorkerReportR\aworkers\"W\n" +
 	"\x13ReportWorkersAnswer\x12@\n" +
-	"\aanswers\x18\x01 \x03(\v2&.berth.control.v1.ExecutorReportAnswerR\aanswers\"\xb0\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2&.berth.control.v1.ExecutorReportAnswerR\aanswers\"\xb2\x01\n" +
 	"\x14ExecutorReportAnswer\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x124\n" +
-	"\x05ended\x18\x03 \x03(\v2\x1e.berth.control.v1.WorkerReportR\x05ended\x12\x16\n" +
-	"\x06strays\x18\x04 \x01(\x05R\x06strays\x12\x12\n" +
+	"\x05ended\x18\x03 \x03(\v2\x1e.berth.control.v1.WorkerReportR\x05ended\x12\x18\n" +
+	"\aorphans\x18\x04 \x01(\x05R\aorphans\x12\x12\n" +
 	"\x04term\x18\x05 \x01(\x03R\x04term2\x9f\x02\n" +
 	"\bDispatch\x12b\n" +
 	"\x15CreateAssignmentTasks\x12$.berth.control.v1.CreateTasksRequest\x1a#.berth.control.v1.CreateTasksAnswer\x12^\n" +

@@ -325,10 +325,10 @@ type Candidate struct {
 	Workers     []*v11.WorkerRun `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Trace is the trace of the reservation.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
-	// Again is the mod revision of a reservation that did not fit in the last cycle of
-	// this term, and that has not changed since. Only again, uid and group are set then:
+	// Unchanged is the mod revision of a reservation that did not fit in the last cycle
+	// of this term, and that has not changed since. Only unchanged, uid and group are set then:
 	// executor-state has the rest of the record.
-	Again int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
+	Unchanged int64 `protobuf:"varint,9,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
 	// AvoidFailed are executors on which workers of this reservation failed. They are
 	// only used if no other executor matches; those of `constraints.avoid` are never
 	// used.
@@ -423,9 +423,9 @@ func (x *Candidate) GetTrace() string {
 	return ""
 }
 
-func (x *Candidate) GetAgain() int64 {
+func (x *Candidate) GetUnchanged() int64 {
 	if x != nil {
-		return x.Again
+		return x.Unchanged
 	}
 	return 0
 }
@@ -592,7 +592,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xc5\x02\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xcd\x02\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -601,8 +601,8 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x127\n" +
 	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x124\n" +
 	"\aworkers\x18\a \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x14\n" +
-	"\x05trace\x18\b \x01(\tR\x05trace\x12\x14\n" +
-	"\x05again\x18\t \x01(\x03R\x05again\x12!\n" +
+	"\x05trace\x18\b \x01(\tR\x05trace\x12\x1c\n" +
+	"\tunchanged\x18\t \x01(\x03R\tunchanged\x12!\n" +
 	"\favoid_failed\x18\n" +
 	" \x03(\tR\vavoidFailed\"M\n" +
 	"\vCycleAnswer\x12>\n" +

@@ -872,15 +872,15 @@ type Executor struct {
 	Draining bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Former are the nonces of earlier registrations, newest first.
 	Former []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
-	// Untold are the requests to disable that began to apply to the executor after they
-	// were made, and that were not yet reported to the jobs on it. Told is the UID of the
+	// Unreported are the requests to disable that began to apply to the executor after they
+	// were made, and that were not yet reported to the jobs on it. ReportedThrough is the UID of the
 	// last lease for which the first of them was reported.
-	Untold []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
-	Told   string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
+	Unreported      []string `protobuf:"bytes,17,rep,name=unreported,proto3" json:"unreported,omitempty"`
+	ReportedThrough string   `protobuf:"bytes,18,opt,name=reported_through,json=reportedThrough,proto3" json:"reported_through,omitempty"`
 	// Returning: it has registered since it was LOST, and may still run earlier workers.
 	Returning bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
-	// Strays: orphaned workers run on it.
-	Strays bool `protobuf:"varint,20,opt,name=strays,proto3" json:"strays,omitempty"`
+	// Orphans: orphaned workers run on it.
+	Orphans bool `protobuf:"varint,20,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	// SecretHash is the SHA-256 of the agent's secret; empty for an agent without one.
 	SecretHash []byte `protobuf:"bytes,21,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
 	// SupersededWorkers: workers of a superseded agent run on it.
@@ -1031,16 +1031,16 @@ func (x *Executor) GetFormer() []string {
 	return nil
 }
 
-func (x *Executor) GetUntold() []string {
+func (x *Executor) GetUnreported() []string {
 	if x != nil {
-		return x.Untold
+		return x.Unreported
 	}
 	return nil
 }
 
-func (x *Executor) GetTold() string {
+func (x *Executor) GetReportedThrough() string {
 	if x != nil {
-		return x.Told
+		return x.ReportedThrough
 	}
 	return ""
 }
@@ -1052,9 +1052,9 @@ func (x *Executor) GetReturning() bool {
 	return false
 }
 
-func (x *Executor) GetStrays() bool {
+func (x *Executor) GetOrphans() bool {
 	if x != nil {
-		return x.Strays
+		return x.Orphans
 	}
 	return false
 }
@@ -1299,10 +1299,10 @@ type Disable struct {
 	Drain bool `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
 	// Claim: the request is a claim for scale-down.
 	Claim bool `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
-	// Told is the progress of reporting the request to the jobs: the last executor's ID,
-	// a slash and the UID of a lease on it. ToldAll is set once all jobs have the event.
-	Told    string `protobuf:"bytes,8,opt,name=told,proto3" json:"told,omitempty"`
-	ToldAll bool   `protobuf:"varint,9,opt,name=told_all,json=toldAll,proto3" json:"told_all,omitempty"`
+	// ReportedThrough is the progress of reporting the request to the jobs: the last executor's ID,
+	// a slash and the UID of a lease on it. ReportedAll is set once all jobs have the event.
+	ReportedThrough string `protobuf:"bytes,8,opt,name=reported_through,json=reportedThrough,proto3" json:"reported_through,omitempty"`
+	ReportedAll     bool   `protobuf:"varint,9,opt,name=reported_all,json=reportedAll,proto3" json:"reported_all,omitempty"`
 	// EndedAt is when it expired or was undone; the record is kept a while for repeats.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Enable: the record is for a call that undid other requests, and for their number.
@@ -1393,16 +1393,16 @@ func (x *Disable) GetClaim() bool {
 	return false
 }
 
-func (x *Disable) GetTold() string {
+func (x *Disable) GetReportedThrough() string {
 	if x != nil {
-		return x.Told
+		return x.ReportedThrough
 	}
 	return ""
 }
 
-func (x *Disable) GetToldAll() bool {
+func (x *Disable) GetReportedAll() bool {
 	if x != nil {
-		return x.ToldAll
+		return x.ReportedAll
 	}
 	return false
 }
@@ -2163,7 +2163,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
-	"\x04call\x18\x03 \x01(\x06R\x04call\"\xe4\a\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\x85\b\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2185,11 +2185,13 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12C\n" +
 	"\breserved\x18\x0e \x03(\v2'.berth.record.v1.Executor.ReservedEntryR\breserved\x12\x1a\n" +
 	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x16\n" +
-	"\x06former\x18\x10 \x03(\tR\x06former\x12\x16\n" +
-	"\x06untold\x18\x11 \x03(\tR\x06untold\x12\x12\n" +
-	"\x04told\x18\x12 \x01(\tR\x04told\x12\x1c\n" +
-	"\treturning\x18\x13 \x01(\bR\treturning\x12\x16\n" +
-	"\x06strays\x18\x14 \x01(\bR\x06strays\x12\x1f\n" +
+	"\x06former\x18\x10 \x03(\tR\x06former\x12\x1e\n" +
+	"\n" +
+	"unreported\x18\x11 \x03(\tR\n" +
+	"unreported\x12)\n" +
+	"\x10reported_through\x18\x12 \x01(\tR\x0freportedThrough\x12\x1c\n" +
+	"\treturning\x18\x13 \x01(\bR\treturning\x12\x18\n" +
+	"\aorphans\x18\x14 \x01(\bR\aorphans\x12\x1f\n" +
 	"\vsecret_hash\x18\x15 \x01(\fR\n" +
 	"secretHash\x12-\n" +
 	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x1a=\n" +
@@ -2213,7 +2215,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x03Sku\x12\x1f\n" +
 	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"*\n" +
 	"\x04Pool\x12\"\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\x86\x04\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\xa5\x04\n" +
 	"\aDisable\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12H\n" +
 	"\n" +
@@ -2224,9 +2226,9 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x14\n" +
 	"\x05drain\x18\x06 \x01(\bR\x05drain\x12\x14\n" +
-	"\x05claim\x18\a \x01(\bR\x05claim\x12\x12\n" +
-	"\x04told\x18\b \x01(\tR\x04told\x12\x19\n" +
-	"\btold_all\x18\t \x01(\bR\atoldAll\x125\n" +
+	"\x05claim\x18\a \x01(\bR\x05claim\x12)\n" +
+	"\x10reported_through\x18\b \x01(\tR\x0freportedThrough\x12!\n" +
+	"\freported_all\x18\t \x01(\bR\vreportedAll\x125\n" +
 	"\bended_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
 	"\x06enable\x18\v \x01(\bR\x06enable\x12\x16\n" +

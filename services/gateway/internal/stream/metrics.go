@@ -75,7 +75,7 @@ func (m *metrics) sentEvent(f *follower, e *berthv1.Event) {
 const prefix = "berth_gateway_"
 
 // Metrics writes the metrics of the server's streams.
-func (s *Server) Metrics(f process.Figures) {
+func (s *Server) Metrics(f process.Scrape) {
 	m := &s.metrics
 	m.mu.Lock()
 	defer m.mu.Unlock()

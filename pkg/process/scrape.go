@@ -6,25 +6,25 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Figures emits metrics during a scrape. A metric that is not emitted any more disappears with
+// Scrape receives the metrics of one scrape. A metric that is not emitted disappears with
 // the next scrape. Names start with "berth_". Labels are pairs of name and value, and never
 // contain a job or a reservation.
-type Figures struct {
+type Scrape struct {
 	emit chan<- prometheus.Metric
 }
 
 // Gauge emits a value that rises and falls.
-func (f Figures) Gauge(name, help string, value float64, labels ...string) {
-	f.constant(prometheus.GaugeValue, name, help, value, labels)
+func (s Scrape) Gauge(name, help string, value float64, labels ...string) {
+	s.constant(prometheus.GaugeValue, name, help, value, labels)
 }
 
 // Counter emits a value that only rises during one term.
-func (f Figures) Counter(name, help string, value uint64, labels ...string) {
-	f.constant(prometheus.CounterValue, name, help, float64(value), labels)
+func (s Scrape) Counter(name, help string, value uint64, labels ...string) {
+	s.constant(prometheus.CounterValue, name, help, float64(value), labels)
 }
 
 // Histogram emits durations, in seconds.
-func (f Figures) Histogram(name, help string, h *model.Histogram, labels ...string) {
+func (s Scrape) Histogram(name, help string, h *model.Histogram, labels ...string) {
 	names, values := pairs(labels)
 	buckets := map[float64]uint64{}
 	var below uint64
@@ -32,13 +32,13 @@ func (f Figures) Histogram(name, help string, h *model.Histogram, labels ...stri
 		below += h.Counts[i]
 		buckets[bound.Seconds()] = below
 	}
-	f.emit <- prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, names, nil), h.Count(), h.Sum.Seconds(),
+	s.emit <- prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, names, nil), h.Count(), h.Sum.Seconds(),
 		buckets, values...)
 }
 
-func (f Figures) constant(kind prometheus.ValueType, name, help string, value float64, labels []string) {
+func (s Scrape) constant(kind prometheus.ValueType, name, help string, value float64, labels []string) {
 	names, values := pairs(labels)
-	f.emit <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
+	s.emit <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 }
 
 func pairs(labels []string) (names, values []string) {
@@ -49,11 +49,11 @@ func pairs(labels []string) (names, values []string) {
 }
 
 // Collect adds a function that each scrape calls.
-func (m *Metrics) Collect(read func(Figures)) { m.registry.MustRegister(collector(read)) }
+func (m *Metrics) Collect(read func(Scrape)) { m.registry.MustRegister(collector(read)) }
 
 // collector describes no metrics in advance: their labels are known only during a scrape.
-type collector func(Figures)
+type collector func(Scrape)
 
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-func (c collector) Collect(emit chan<- prometheus.Metric) { c(Figures{emit}) }
+func (c collector) Collect(emit chan<- prometheus.Metric) { c(Scrape{emit}) }

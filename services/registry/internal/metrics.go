@@ -23,9 +23,9 @@ const (
 	otherGroups = "other"
 )
 
-// Figures shows the metrics of the queue. Labels are words of the code and IDs of groups,
+// ShowMetrics emits the metrics of the queue. Labels are words of the code and IDs of groups,
 // never names that users choose.
-func (s *Reservations) Figures(f process.Figures, stats queue.Stats) {
+func (s *Reservations) ShowMetrics(f process.Scrape, stats queue.Stats) {
 	showState(f, stats, time.Now())
 	showCounts(f, stats.Counts)
 	refused := s.refused.all()
@@ -35,7 +35,7 @@ func (s *Reservations) Figures(f process.Figures, stats queue.Stats) {
 	}
 }
 
-func showState(f process.Figures, stats queue.Stats, now time.Time) {
+func showState(f process.Scrape, stats queue.Stats, now time.Time) {
 	ready := 0.0
 	if stats.Ready {
 		ready = 1
@@ -83,7 +83,7 @@ func largest(groups []queue.GroupStats) []queue.GroupStats {
 	return append(groups[:maxGroups:maxGroups], other)
 }
 
-func showCounts(f process.Figures, counts queue.Counts) {
+func showCounts(f process.Scrape, counts queue.Counts) {
 	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.",
 		&counts.TimeInQueue)
 	for change := model.Created; change <= model.ChangeReplaced; change++ {

@@ -10,9 +10,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestMetricsOfDeletedObjectsDisappear says that a figure is shown as it is when
-// somebody asks, and that one no longer given is not shown at its last value.
-func TestMetricsOfDeletedObjectsDisappear(t *testing.T) {
+// A metric has the value at the time of the scrape, and is not exported once it is not emitted
+// any more.
+func TestMetricDisappearsWithItsSubject(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestMetricsOfDeletedObjectsDisappear(t *testing.T) {
 	var waits model.Histogram
 	waits.Observe(20 * time.Millisecond)
 	waits.Observe(-time.Second)
-	metrics.Collect(func(f Figures) {
+	metrics.Collect(func(f Scrape) {
 		for group, n := range depth {
 			f.Gauge("berth_test_depth", "Depth.", n, "group", group)
 		}
