@@ -12,17 +12,17 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// past is the history of a job: one event for each revision, from 1, and the state at
+// eventHistory is the history of a job: one event for each revision, from 1, and the state at
 // each revision.
-type past struct {
+type eventHistory struct {
 	*rapid.T
 	events  []*berthv1.Event
 	states  []state
 	workers map[string][]*berthv1.WorkerID // of each version
 	epochs  map[string]int64
 	next    int32 // lowest unused worker index
-	// torn has the revisions that services only show together with the next one.
-	torn map[int64]bool
+	// splitRevisions has the revisions that services only show together with the next one.
+	splitRevisions map[int64]bool
 }
 
 // state is the state at one revision. A queued worker has the state 0.
@@ -36,11 +36,11 @@ type known struct {
 	state berthv1.Assignment_State
 }
 
-func (p *past) now() state      { return p.states[len(p.states)-1] }
-func (p *past) revision() int64 { return int64(len(p.events)) }
+func (p *eventHistory) now() state      { return p.states[len(p.states)-1] }
+func (p *eventHistory) revision() int64 { return int64(len(p.events)) }
 
-// happens adds an event and the state after it.
-func (p *past) happens(kind berthv1.Event_Kind, uid string, change func(state), workers ...*berthv1.EventWorker) {
+// addEvent adds an event and the state after it.
+func (p *eventHistory) addEvent(kind berthv1.Event_Kind, uid string, change func(state), workers ...*berthv1.EventWorker) {
 	after := state{maps.Clone(p.now().versions), maps.Clone(p.now().workers)}
 	change(after)
 	event := eventOf(p.revision()+1, kind, uid, workers...)
@@ -51,10 +51,10 @@ func (p *past) happens(kind berthv1.Event_Kind, uid string, change func(state), 
 }
 
 // asks queues a version of workers.
-func (p *past) asks(workers ...*berthv1.WorkerID) {
+func (p *eventHistory) asks(workers ...*berthv1.WorkerID) {
 	uid := fmt.Sprintf("1-%d", len(p.workers)+1)
 	p.workers[uid], p.epochs[uid] = workers, p.revision()+1
-	p.happens(berthv1.Event_RESERVATION_QUEUED, uid, func(s state) {
+	p.addEvent(berthv1.Event_RESERVATION_QUEUED, uid, func(s state) {
 		s.versions[uid] = berthv1.Reservation_QUEUED
 		for _, id := range workers {
 			s.workers[workerID{id.GetIndex(), id.GetNumber()}] = known{uid: uid}
@@ -62,7 +62,7 @@ func (p *past) asks(workers ...*berthv1.WorkerID) {
 	}, p.named(uid)...)
 }
 
-func (p *past) named(uid string) []*berthv1.EventWorker {
+func (p *eventHistory) named(uid string) []*berthv1.EventWorker {
 	var workers []*berthv1.EventWorker
 	for _, id := range p.workers[uid] {
 		workers = append(workers, of(id.GetIndex(), id.GetNumber(), 0))
@@ -70,13 +70,13 @@ func (p *past) named(uid string) []*berthv1.EventWorker {
 	return workers
 }
 
-// becomes ends or starts a version.
-func (p *past) becomes(kind berthv1.Event_Kind, uid string) {
-	p.happens(kind, uid, func(s state) { s.versions[uid] = eventStates[kind] }, p.named(uid)...)
+// setState ends or starts a version.
+func (p *eventHistory) setState(kind berthv1.Event_Kind, uid string) {
+	p.addEvent(kind, uid, func(s state) { s.versions[uid] = eventStates[kind] }, p.named(uid)...)
 }
 
-// goesOn adds one possible event.
-func (p *past) goesOn() {
+// addRandomEvent adds one possible event.
+func (p *eventHistory) addRandomEvent() {
 	now := p.now()
 	uid := fmt.Sprintf("1-%d", rapid.IntRange(1, len(p.workers)).Draw(p.T, "version"))
 	untouched, over := true, true
@@ -96,15 +96,15 @@ func (p *past) goesOn() {
 		}
 		p.asks(fresh...)
 	case version == berthv1.Reservation_QUEUED && untouched && rapid.Bool().Draw(p.T, "replaced"):
-		p.becomes(berthv1.Event_RESERVATION_REPLACED, uid)
-		p.torn[p.revision()] = true
+		p.setState(berthv1.Event_RESERVATION_REPLACED, uid)
+		p.splitRevisions[p.revision()] = true
 		p.asks(p.workers[uid]...)
 	case version == berthv1.Reservation_QUEUED && untouched && rapid.IntRange(0, 3).Draw(p.T, "cancelled") == 0:
-		p.becomes(berthv1.Event_RESERVATION_CANCELLED, uid)
+		p.setState(berthv1.Event_RESERVATION_CANCELLED, uid)
 	case version == berthv1.Reservation_QUEUED && rapid.Bool().Draw(p.T, "assigned"):
-		p.becomes(berthv1.Event_RESERVATION_ASSIGNED, uid)
+		p.setState(berthv1.Event_RESERVATION_ASSIGNED, uid)
 	case version == berthv1.Reservation_ACTIVE && over:
-		p.becomes(berthv1.Event_RESERVATION_COMPLETED, uid)
+		p.setState(berthv1.Event_RESERVATION_COMPLETED, uid)
 	default:
 		p.moves(uid)
 	}
@@ -112,7 +112,7 @@ func (p *past) goesOn() {
 
 // moves changes the state of a worker of a version. A worker that is lost is requested
 // again under the next number.
-func (p *past) moves(uid string) {
+func (p *eventHistory) moves(uid string) {
 	workers := p.workers[uid]
 	at := workers[rapid.IntRange(0, len(workers)-1).Draw(p.T, "worker")]
 	id := workerID{at.GetIndex(), at.GetNumber()}
@@ -124,7 +124,7 @@ func (p *past) moves(uid string) {
 		!stopping {
 		return
 	}
-	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[id] = known{uid, next} },
+	p.addEvent(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[id] = known{uid, next} },
 		of(id.index, id.number, next))
 	if next == berthv1.Assignment_LOST {
 		p.asks(&berthv1.WorkerID{Index: id.index, Number: id.number + 1})
@@ -133,13 +133,13 @@ func (p *past) moves(uid string) {
 
 // list returns the lists of the two services from a revision on. Each has a revision of
 // its own, and may be newer than that.
-func (p *past) list(from int64) *listing {
+func (p *eventHistory) list(from int64) *listing {
 	l := &listing{}
 	draw := func(what string) state {
 		revision := rapid.Int64Range(from, p.revision()).Draw(p.T, what)
 		l.reached(revision, fmt.Sprint(revision))
 		shows := rapid.Int64Range(revision, p.revision()).Draw(p.T, what+" shows")
-		if p.torn[shows] {
+		if p.splitRevisions[shows] {
 			shows++
 		}
 		return p.states[shows]
@@ -177,12 +177,12 @@ func (p *past) list(from int64) *listing {
 // lead to the final state, and the state never goes back.
 func TestListsAndEventsAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := &past{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1,
-			torn: map[int64]bool{}}
+		p := &eventHistory{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1,
+			splitRevisions: map[int64]bool{}}
 		p.states = []state{{map[string]berthv1.Reservation_State{}, map[workerID]known{}}}
 		p.asks(&berthv1.WorkerID{Index: 0, Number: 1})
 		for range rapid.IntRange(0, 60).Draw(r, "steps") {
-			p.goesOn()
+			p.addRandomEvent()
 		}
 
 		job, now := newJob("j"), time.Now()
@@ -193,14 +193,14 @@ func TestListsAndEventsAgree(t *testing.T) {
 			if !job.apply(event, now) {
 				job.replace(p.list(event.GetRevision()), now)
 			}
-			p.notBack(before, job)
+			p.checkForward(before, job)
 		}
 		p.is(job)
 	})
 }
 
-// notBack fails if the state of a worker goes back.
-func (p *past) notBack(before []Worker, job *Job) {
+// checkForward fails if the state of a worker goes back.
+func (p *eventHistory) checkForward(before []Worker, job *Job) {
 	after := map[workerID]Worker{}
 	for _, w := range job.Workers("s") {
 		after[workerID{w.Index, w.Number}] = w
@@ -215,7 +215,7 @@ func (p *past) notBack(before []Worker, job *Job) {
 }
 
 // is fails unless the state is the expected one.
-func (p *past) is(job *Job) {
+func (p *eventHistory) is(job *Job) {
 	now := p.now()
 	if versions := job.Versions(); len(versions) != len(now.versions) {
 		p.Errorf("%d versions, want %d", len(versions), len(now.versions))

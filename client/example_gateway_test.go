@@ -38,7 +38,7 @@ func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := &generous{refusals: refusals, grown: make(chan struct{})}
+	g := &grantingGateway{refusals: refusals, changed: make(chan struct{})}
 	server := grpc.NewServer(opts...)
 	berthv1.RegisterReservationsServer(server, g)
 	berthv1.RegisterAssignmentsServer(server, g)
@@ -66,9 +66,9 @@ func printUserAgent(ctx context.Context, request any, _ *grpc.UnaryServerInfo, h
 	return handler(ctx, request)
 }
 
-// generous runs every worker, except that it loses the first worker of index 1. Its
+// grantingGateway runs every worker, except that it loses the first worker of index 1. Its
 // lists have the time of the last request.
-type generous struct {
+type grantingGateway struct {
 	berthv1.UnimplementedReservationsServer
 	berthv1.UnimplementedAssignmentsServer
 	berthv1.UnimplementedEventsServer
@@ -77,10 +77,10 @@ type generous struct {
 	refusals     int
 	reservations []*berthv1.Reservation
 	events       []*berthv1.Event // the revision of each is its place, from 1
-	grown        chan struct{}
+	changed      chan struct{}
 }
 
-func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
+func (g *grantingGateway) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +115,7 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 }
 
 // emit adds an event about workers of a reservation.
-func (g *generous) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State,
+func (g *grantingGateway) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State,
 	workers ...*berthv1.WorkerID) {
 	revision := int64(len(g.events) + 1)
 	event := &berthv1.Event{
@@ -127,11 +127,11 @@ func (g *generous) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state b
 			State: &state})
 	}
 	g.events = append(g.events, event)
-	close(g.grown)
-	g.grown = make(chan struct{})
+	close(g.changed)
+	g.changed = make(chan struct{})
 }
 
-func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
+func (g *grantingGateway) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,12 +149,12 @@ func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReserva
 	return answer, nil
 }
 
-func (g *generous) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+func (g *grantingGateway) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
 	return &berthv1.Reservation{Job: q.GetJob(), Stage: q.GetStage(), Name: q.GetName(),
 		State: berthv1.Reservation_ACTIVE}, nil
 }
 
-func (g *generous) ListReservations(context.Context,
+func (g *grantingGateway) ListReservations(context.Context,
 	*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,7 +167,7 @@ func (g *generous) ListReservations(context.Context,
 	return answer, nil
 }
 
-func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
+func (g *grantingGateway) ListAssignments(context.Context, *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,12 +175,12 @@ func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequ
 	return &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: fmt.Sprint(revision)}, nil
 }
 
-func (g *generous) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+func (g *grantingGateway) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	next := 0
 	fmt.Sscan(q.GetSince(), &next) //nolint:errcheck // empty at first
 	for {
 		g.mu.Lock()
-		fresh, grown := g.events[next:], g.grown
+		fresh, changed := g.events[next:], g.changed
 		next = len(g.events)
 		g.mu.Unlock()
 		for _, event := range fresh {
@@ -189,7 +189,7 @@ func (g *generous) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.Server
 			}
 		}
 		select {
-		case <-grown:
+		case <-changed:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}

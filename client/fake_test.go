@@ -156,20 +156,20 @@ func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 
 // log is a stream of events that tests extend.
 type log struct {
-	mu     sync.Mutex
-	events []*berthv1.Event
-	grown  chan struct{}
+	mu      sync.Mutex
+	events  []*berthv1.Event
+	changed chan struct{}
 }
 
-func newLog() *log { return &log{grown: make(chan struct{})} }
+func newLog() *log { return &log{changed: make(chan struct{})} }
 
 // add adds an event whose cursor is its number, from 1.
 func (l *log) add() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, &berthv1.Event{Cursor: fmt.Sprint(len(l.events) + 1)})
-	close(l.grown)
-	l.grown = make(chan struct{})
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 // follow sends the events behind the cursor and waits for more, or ends with the error
@@ -179,7 +179,7 @@ func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Eve
 	fmt.Sscan(since, &next) //nolint:errcheck // empty at first
 	for sent := 0; ; {
 		l.mu.Lock()
-		fresh, grown := l.events[next:], l.grown
+		fresh, changed := l.events[next:], l.changed
 		next = len(l.events)
 		l.mu.Unlock()
 		for _, e := range fresh {
@@ -192,7 +192,7 @@ func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Eve
 			sent++
 		}
 		select {
-		case <-grown:
+		case <-changed:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}

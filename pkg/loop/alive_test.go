@@ -20,7 +20,7 @@ func hangs(id string, released <-chan struct{}) func() *toy {
 	return func() *toy {
 		c := newToy()
 		c.strike = func(_ *toy, event model.Event) {
-			if e, told := event.(model.Changed); told && e.Ref == executor(id).Ref() {
+			if e, received := event.(model.Changed); received && e.Ref == executor(id).Ref() {
 				<-released
 			}
 		}

@@ -12,12 +12,12 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// scribe is a core that writes whatever a request contains, to measure the loop around a core.
-type scribe struct{ owed []uint64 }
+// benchCore is a core that writes whatever a request contains, to measure the loop around a core.
+type benchCore struct{ owed []uint64 }
 
-func (c *scribe) NextDeadline() time.Time { return time.Time{} }
+func (c *benchCore) NextDeadline() time.Time { return time.Time{} }
 
-func (c *scribe) Step(_ time.Time, event model.Event) (out []model.Action) {
+func (c *benchCore) Step(_ time.Time, event model.Event) (out []model.Action) {
 	switch e := event.(type) {
 	case model.Input:
 		c.owed = append(c.owed, e.Token)
@@ -31,13 +31,13 @@ func (c *scribe) Step(_ time.Time, event model.Event) (out []model.Action) {
 	return out
 }
 
-// slate is a store that takes everything at once.
-type slate struct {
+// benchStore is a store that takes everything at once.
+type benchStore struct {
 	store.Store
 	revision int64
 }
 
-func (s *slate) Txn(context.Context, store.Txn) (store.TxnResult, error) {
+func (s *benchStore) Txn(context.Context, store.Txn) (store.TxnResult, error) {
 	s.revision++
 	return store.TxnResult{Succeeded: true, Revision: s.revision}, nil
 }
@@ -54,10 +54,10 @@ func granted(i int) *model.LeaseChunk {
 	return l
 }
 
-func newScribe(b *testing.B) *loop.Driver[*scribe] {
+func newScribe(b *testing.B) *loop.Driver[*benchCore] {
 	b.Helper()
 	b.ReportAllocs()
-	driver := loop.NewDriver(&scribe{}, service, space, loop.DefaultEventLimits(), time.Now)
+	driver := loop.NewDriver(&benchCore{}, service, space, loop.DefaultEventLimits(), time.Now)
 	if err := driver.Follow(store.Batch{Reset: true, Revision: 1}); err != nil {
 		b.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func newScribe(b *testing.B) *loop.Driver[*scribe] {
 // transactions.
 func BenchmarkRoundOf64(b *testing.B) {
 	driver := newScribe(b)
-	slate := &slate{revision: 1}
-	log := store.NewCommitter(slate, store.CommitterConfig{
+	benchStore := &benchStore{revision: 1}
+	log := store.NewCommitter(benchStore, store.CommitterConfig{
 		LeaderKey: space.Key(model.LeaderRef(service)), Term: 1,
 		ChainKey: space.Key(model.Ref{Kind: model.KindChain, ID: service}),
 	})
@@ -91,7 +91,7 @@ func BenchmarkRoundOf64(b *testing.B) {
 		if err != nil || len(actions) != len(requests) {
 			b.Fatalf("%d answers, %v", len(actions), err)
 		}
-		if err := driver.Follow(store.Batch{Revision: slate.revision}); err != nil {
+		if err := driver.Follow(store.Batch{Revision: benchStore.revision}); err != nil {
 			b.Fatal(err)
 		}
 	}

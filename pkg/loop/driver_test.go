@@ -63,7 +63,7 @@ func newRig(t *testing.T) *rig {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r.core.told = nil
+	r.core.received = nil
 	return r
 }
 
@@ -129,12 +129,12 @@ func (r *rig) stored(record model.Record) bool {
 	return found
 }
 
-func (r *rig) wantTold(want ...string) {
+func (r *rig) wantReceived(want ...string) {
 	r.t.Helper()
-	if !slices.Equal(r.core.told, want) {
-		r.t.Errorf("the core got\n  %q, want\n  %q", r.core.told, want)
+	if !slices.Equal(r.core.received, want) {
+		r.t.Errorf("the core got\n  %q, want\n  %q", r.core.received, want)
 	}
-	r.core.told = nil
+	r.core.received = nil
 }
 
 func TestOneTransactionForARound(t *testing.T) {
@@ -144,7 +144,7 @@ func TestOneTransactionForARound(t *testing.T) {
 	if err != nil || len(replies) != 2 || replies[0].Value != before+1 || replies[1].Value != before+1 {
 		t.Fatalf("replies %v, %v: want both of revision %d", replies, err, before+1)
 	}
-	r.wantTold("put a", "put b", "committed 2")
+	r.wantReceived("put a", "put b", "committed 2")
 	if r.confirmed != 0 {
 		t.Error("the term was confirmed although a write proves it")
 	}
@@ -156,7 +156,7 @@ func TestEffectsOfEffects(t *testing.T) {
 	if err != nil || len(replies) != 1 {
 		t.Fatal(replies, err)
 	}
-	r.wantTold("put a", "committed 1", "committed 1")
+	r.wantReceived("put a", "committed 1", "committed 1")
 	if !r.stored(executor("a")) || !r.stored(executor("b")) {
 		t.Error("what follows from a durable effect is not durable")
 	}
@@ -170,7 +170,7 @@ func TestConflictIsDecidedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.wantTold("put a", "put b", "get b", "abandoned", "changed gate g", "nil", "put a", "put b", "get b", "committed 1")
+	r.wantReceived("put a", "put b", "get b", "abandoned", "changed gate g", "nil", "put a", "put b", "get b", "committed 1")
 	if len(replies) != 3 || replies[0].Value != "shut" || replies[1].Value != nil || replies[2].Token != 1 {
 		t.Errorf("replies %+v", replies)
 	}
@@ -189,7 +189,7 @@ func TestConflictAfterPartOfARound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.wantTold("put large", "get large", "put b", "committed 1", "abandoned", "changed gate g", "nil", "put b")
+	r.wantReceived("put large", "get large", "put b", "committed 1", "abandoned", "changed gate g", "nil", "put b")
 	var tokens []uint64
 	for _, reply := range replies {
 		tokens = append(tokens, reply.Token)
@@ -316,7 +316,7 @@ func TestCoreDoesNotReceiveOwnCommits(t *testing.T) {
 	}
 	r.shut("g")
 	r.fake.Expire(lease.ID)
-	r.core.told = nil
+	r.core.received = nil
 	events, err := r.driver.Events(r.next())
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +324,7 @@ func TestCoreDoesNotReceiveOwnCommits(t *testing.T) {
 	if _, err := r.driver.Round(t.Context(), events); err != nil {
 		t.Fatal(err)
 	}
-	r.wantTold("changed gate g", "changed live")
+	r.wantReceived("changed gate g", "changed live")
 	if r.core.records[live.Ref()] != nil {
 		t.Error("the core holds a presence that ran out")
 	}
@@ -342,13 +342,13 @@ func TestResetWhileLeadingEndsTheTerm(t *testing.T) {
 func TestOldEventsAreNotRepeated(t *testing.T) {
 	r := newRig(t)
 	r.shut("h")
-	told, err := r.driver.Events(r.next())
+	received, err := r.driver.Events(r.next())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.write(store.Delete(space.Key(gate("h"))))
 	r.shut("g")
-	events := append([]model.Event{model.Input{Token: 1, Request: put{record: executor("b"), gate: "g"}}}, told...)
+	events := append([]model.Event{model.Input{Token: 1, Request: put{record: executor("b"), gate: "g"}}}, received...)
 	if _, err := r.driver.Round(t.Context(), events); err != nil {
 		t.Fatal(err)
 	}

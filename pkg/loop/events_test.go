@@ -18,9 +18,9 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// shore is a service among others that write job events: drivers that lead, on
-// one fake store, with limits of their own.
-type shore struct {
+// eventRig has the leading drivers of several services that write job events to one fake
+// store, with their own limits.
+type eventRig struct {
 	t       *testing.T
 	fake    *store.Fake
 	limits  loop.EventLimits
@@ -30,15 +30,15 @@ type shore struct {
 }
 
 type writer struct {
-	*shore
+	*eventRig
 	service string
 	view    *store.View
 	driver  *loop.Driver[*toy]
 	made    int
 }
 
-func newShore(t *testing.T, limits loop.EventLimits, services ...string) *shore {
-	s := &shore{t: t, limits: limits, now: time.Unix(1e9, 0), drivers: map[string]*writer{}}
+func newShore(t *testing.T, limits loop.EventLimits, services ...string) *eventRig {
+	s := &eventRig{t: t, limits: limits, now: time.Unix(1e9, 0), drivers: map[string]*writer{}}
 	s.fake = store.NewFake(store.FakeConfig{Clock: func() time.Time { return s.now }})
 	for _, service := range services {
 		s.lead(service)
@@ -47,7 +47,7 @@ func newShore(t *testing.T, limits loop.EventLimits, services ...string) *shore 
 }
 
 // lead begins a term of a service, after the one it may have had.
-func (s *shore) lead(service string) *writer {
+func (s *eventRig) lead(service string) *writer {
 	s.t.Helper()
 	leader, err := wire.Encode(&model.Leader{Service: service, Replica: "a"})
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *shore) lead(service string) *writer {
 	key := space.Key(model.LeaderRef(service))
 	s.write(store.Delete(key))
 	term := s.write(store.Put(key, leader))
-	w := &writer{shore: s, service: service, view: store.OpenView(s.fake, space.Prefix(), space.Events())}
+	w := &writer{eventRig: s, service: service, view: store.OpenView(s.fake, space.Prefix(), space.Events())}
 	s.t.Cleanup(w.view.Close)
 	w.driver = loop.NewDriver(newToy(), service, space, s.limits, func() time.Time { return s.now })
 	w.follow()
@@ -87,7 +87,7 @@ func (s *shore) lead(service string) *writer {
 	return w
 }
 
-func (s *shore) write(ops ...store.Op) int64 {
+func (s *eventRig) write(ops ...store.Op) int64 {
 	s.t.Helper()
 	res, err := s.fake.Txn(context.Background(), store.Txn{Then: ops})
 	if err != nil {
@@ -121,8 +121,8 @@ func (w *writer) follow() {
 	}
 }
 
-// tell writes an effect with events of a job.
-func (w *writer) tell(job string, events int) {
+// writeEvents writes an effect with events of a job.
+func (w *writer) writeEvents(job string, events int) {
 	w.t.Helper()
 	w.made++
 	id := fmt.Sprintf("%s-%d", w.service, w.made)
@@ -139,7 +139,7 @@ func (w *writer) round(events ...model.Event) {
 }
 
 // settle gives every service rounds until none has anything to let go of.
-func (s *shore) settle() {
+func (s *eventRig) settle() {
 	s.t.Helper()
 	for before := int64(0); before != s.fake.Revision(); {
 		before = s.fake.Revision()
@@ -153,7 +153,7 @@ func (s *shore) settle() {
 
 // kept reads what etcd holds: events by job and service, and the numbers of the
 // segments that are marked.
-func (s *shore) kept() (events map[string]int, bytes int, segments []string) {
+func (s *eventRig) kept() (events map[string]int, bytes int, segments []string) {
 	s.t.Helper()
 	kvs, _, err := store.Range(s.t.Context(), s.fake, space.Prefix())
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *shore) kept() (events map[string]int, bytes int, segments []string) {
 }
 
 // matches checks that each service counts what there is.
-func (s *shore) matches() {
+func (s *eventRig) matches() {
 	s.t.Helper()
 	events, bytes, _ := s.kept()
 	total := 0
@@ -201,13 +201,13 @@ func TestSegmentsAreMarked(t *testing.T) {
 	if _, found, _ := s.fake.Get(t.Context(), space.NewestSegment(w.service)); found {
 		t.Error("a service without events has a segment")
 	}
-	w.tell("j", 2)
+	w.writeEvents("j", 2)
 	first := s.fake.Revision()
-	w.tell("j", 1)
+	w.writeEvents("j", 1)
 	w = s.lead(w.service)
-	w.tell("j", 1)
+	w.writeEvents("j", 1)
 	s.now = s.now.Add(11 * time.Minute)
-	w.tell("j", 1)
+	w.writeEvents("j", 1)
 	if _, _, segments := s.kept(); !slices.Equal(segments, []string{"registry 1", "registry 2", "registry 3"}) {
 		t.Errorf("segments are %v", segments)
 	}
@@ -246,7 +246,7 @@ func TestMarkIsWrittenWithTheFirstEvent(t *testing.T) {
 	if _, _, segments := s.kept(); len(segments) != 0 {
 		t.Errorf("segments are %v", segments)
 	}
-	w.tell("j", 1)
+	w.writeEvents("j", 1)
 	if _, _, segments := s.kept(); !slices.Equal(segments, []string{"executor-state 1"}) {
 		t.Errorf("segments are %v", segments)
 	}
@@ -256,7 +256,7 @@ func TestMarkIsWrittenWithTheFirstEvent(t *testing.T) {
 // there have been none.
 func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceRegistry)
-	s.drivers[model.ServiceRegistry].tell("j", 1)
+	s.drivers[model.ServiceRegistry].writeEvents("j", 1)
 	for want := 2; want < 4; want++ {
 		s.now = s.now.Add(2 * time.Hour)
 		s.fake.Tick()
@@ -290,8 +290,8 @@ func TestAJobKeepsItsNewestEvents(t *testing.T) {
 	s := newShore(t, small, three...)
 	for i := range 100 {
 		w := s.drivers[three[i%3]]
-		w.tell("big", 4)
-		w.tell(fmt.Sprintf("other-%d", i%5), 1)
+		w.writeEvents("big", 4)
+		w.writeEvents(fmt.Sprintf("other-%d", i%5), 1)
 		if i%20 == 19 {
 			s.settle()
 			s.matches()
@@ -347,7 +347,7 @@ func TestOldestSegmentIsDeletedFirst(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
 	for i := range 400 {
-		s.drivers[three[i%3]].tell(fmt.Sprintf("job-%d", i%7), 3)
+		s.drivers[three[i%3]].writeEvents(fmt.Sprintf("job-%d", i%7), 3)
 		if i%10 == 9 {
 			s.settle()
 			if _, bytes, _ := s.kept(); bytes > most {
@@ -384,13 +384,13 @@ func TestEventsStayBoundedWithoutALeader(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
 	for range 60 {
-		s.drivers[model.ServiceRegistry].tell("j", 3)
+		s.drivers[model.ServiceRegistry].writeEvents("j", 3)
 	}
 	s.settle()
 	delete(s.drivers, model.ServiceRegistry)
 	before, _, _ := s.kept()
 	for i := range 300 {
-		s.drivers[three[1+i%2]].tell("k", 3)
+		s.drivers[three[1+i%2]].writeEvents("k", 3)
 		if i%10 == 9 {
 			s.settle()
 		}
@@ -417,7 +417,7 @@ func TestFailedRevokeIsRetried(t *testing.T) {
 	s.revoke = func() error { attempts++; return store.ErrAmbiguous }
 	w := s.drivers[model.ServiceRegistry]
 	for range 60 {
-		w.tell("j", 3)
+		w.writeEvents("j", 3)
 	}
 	if _, bytes, _ := s.kept(); attempts != 1 || bytes <= most {
 		t.Errorf("%d attempts within one moment, %d bytes", attempts, bytes)
@@ -435,10 +435,10 @@ func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 	s := newShore(t, small, model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]
 	for range 30 {
-		w.tell("j", 2)
+		w.writeEvents("j", 2)
 	}
-	w.tell("last", 3)
-	late := &writer{shore: s, service: model.ServiceAssigner, view: store.OpenView(s.fake, space.Prefix(), space.Events())}
+	w.writeEvents("last", 3)
+	late := &writer{eventRig: s, service: model.ServiceAssigner, view: store.OpenView(s.fake, space.Prefix(), space.Events())}
 	t.Cleanup(late.view.Close)
 	late.driver = loop.NewDriver(newToy(), late.service, space, small, func() time.Time { return s.now })
 	late.follow()
@@ -446,7 +446,7 @@ func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 		t.Error("the count is reported as complete before it is")
 	}
 	for range 30 {
-		w.tell("j", 2) // more than there may be: floors, deletes
+		w.writeEvents("j", 2) // more than there may be: floors, deletes
 		w.round()
 	}
 	kvs, _, err := store.Range(t.Context(), s.fake, space.Segments())

@@ -45,7 +45,7 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 		t.Errorf("the core believes in %v", r.core.records)
 	}
 	// Events before the first write are done.
-	r.wantTold("pong 7", "put a", "put b", "abandoned")
+	r.wantReceived("pong 7", "put a", "put b", "abandoned")
 	if due := r.driver.NextDeadline(); due.IsZero() {
 		t.Error("no retry is scheduled")
 	}
@@ -53,7 +53,7 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 	if err != nil || len(replies) != 1 || replies[0].Value != model.Record(nil) {
 		t.Errorf("a read: %+v, %v", replies, err)
 	}
-	r.core.told = nil
+	r.core.received = nil
 	room()
 	if replies, err := r.round(put{record: executor("a")}); err != nil || len(replies) != 1 || replies[0].Err != nil {
 		t.Errorf("after space was freed: %+v, %v", replies, err)
@@ -68,12 +68,12 @@ func TestFullStoreDefersEvents(t *testing.T) {
 		ping{n: 7}}); err != nil {
 		t.Fatal(err)
 	}
-	r.core.told = nil
+	r.core.received = nil
 	room()
 	if _, err := r.driver.Round(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	r.wantTold("pong 7")
+	r.wantReceived("pong 7")
 }
 
 // wantFull demands the answer to one request in a full store.
@@ -92,19 +92,19 @@ func TestFullStoreKeepsUndecidedRequestsOpen(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
-		model.Input{Token: 1, Request: put{record: executor("a")}}, model.Input{Token: 2, Request: mull{}},
+		model.Input{Token: 1, Request: put{record: executor("a")}}, model.Input{Token: 2, Request: slowRequest{}},
 	})
 	if err != nil || len(actions) != 2 {
 		t.Fatalf("%+v, %v", actions, err)
 	}
 	wantFull(t, actions[0], 1, "this call changed nothing")
 	wantFull(t, actions[1], 2, "the request may have been applied")
-	r.core.told = nil
+	r.core.received = nil
 	room()
 	if actions, err := r.driver.Round(t.Context(), nil); err != nil || len(actions) != 0 {
 		t.Fatalf("%+v, %v", actions, err)
 	}
-	r.wantTold()
+	r.wantReceived()
 }
 
 // A leader that was deposed without knowing it must not say that a call changed

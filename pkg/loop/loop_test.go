@@ -25,18 +25,17 @@ import (
 func TestFailoverOnResign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
-		takeOver(t, s, leader.MinTTL)
+		testFailover(t, s, leader.MinTTL)
 		if n := s.open.Load(); n != 0 {
 			t.Errorf("%d watches are still open", n)
 		}
 	})
 }
 
-func TestFailoverOnResignEtcd(t *testing.T) { takeOver(t, etcdtest.Start(t).Store(t), etcdTTL) }
+func TestFailoverOnResignEtcd(t *testing.T) { testFailover(t, etcdtest.Start(t).Store(t), etcdTTL) }
 
-// takeOver has two replicas, one of which stops: what it has answered is with
-// the other at once.
-func takeOver(t *testing.T, s store.Store, ttl time.Duration) {
+// testFailover stops one of two replicas: the other has everything that it answered at once.
+func testFailover(t *testing.T, s store.Store, ttl time.Duration) {
 	a := run(t, s, "a", nil)
 	a.awaitLead(t, true)
 	term := a.Status().Term
@@ -410,8 +409,8 @@ func TestPostAfterTheTerm(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := a.Read(t.Context(), false, func(c *toy) {
-			if !slices.Contains(c.told, "pong 1") {
-				t.Errorf("told %q", c.told)
+			if !slices.Contains(c.received, "pong 1") {
+				t.Errorf("told %q", c.received)
 			}
 		}); err != nil {
 			t.Fatal(err)
@@ -420,7 +419,7 @@ func TestPostAfterTheTerm(t *testing.T) {
 		a.awaitLead(t, true)
 		<-over
 		if err := a.Read(t.Context(), true, func(c *toy) {
-			if slices.Contains(c.told, "pong 2") {
+			if slices.Contains(c.received, "pong 2") {
 				t.Error("the core got an input that was posted for an earlier term")
 			}
 		}); err != nil {
@@ -435,24 +434,24 @@ func TestDeadlines(t *testing.T) {
 		a := run(t, s, "a", nil)
 		a.awaitLead(t, true)
 		if err := a.Read(t.Context(), false, func(c *toy) {
-			c.told, c.next = nil,
+			c.received, c.next = nil,
 				time.Now().Add(90*time.Minute)
 		}); err != nil {
 			t.Fatal(err)
 		}
-		told := func() (told bool) {
+		received := func() (received bool) {
 			synctest.Wait()
-			if err := a.Read(t.Context(), false, func(c *toy) { told = slices.Contains(c.told, "nil") }); err != nil {
+			if err := a.Read(t.Context(), false, func(c *toy) { received = slices.Contains(c.received, "nil") }); err != nil {
 				t.Fatal(err)
 			}
-			return told
+			return received
 		}
 		time.Sleep(90*time.Minute - time.Nanosecond)
-		if told() {
+		if received() {
 			t.Error("the core got the deadline too early")
 		}
 		time.Sleep(time.Nanosecond)
-		if !told() {
+		if !received() {
 			t.Error("the core did not get the deadline in time")
 		}
 	})
@@ -507,8 +506,8 @@ func TestACallThatPanicsIsAFinding(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := a.Read(t.Context(), false, func(c *toy) {
-			if !slices.Contains(c.told, "pong 7") {
-				t.Errorf("told %q", c.told)
+			if !slices.Contains(c.received, "pong 7") {
+				t.Errorf("told %q", c.received)
 			}
 		}); err != nil {
 			t.Fatal(err)

@@ -16,24 +16,24 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// wish is a request as the services have them: with a content, and with what
+// poisonRequest is a request as the services have them: with a content, and with what
 // differs in each attempt at the same.
-type wish struct {
+type poisonRequest struct {
 	Content   string
 	RequestID string
 }
 
-// onWish panics for a content.
-func onWish(content string) func() *toy {
-	return striking(func(_ *toy, event model.Event) {
+// onRequest panics for a content.
+func onRequest(content string) func() *toy {
+	return withStrike(func(_ *toy, event model.Event) {
 		in, _ := event.(model.Input)
-		if w, ok := in.Request.(wish); ok && w.Content == content {
-			panic("the wish " + content)
+		if w, ok := in.Request.(poisonRequest); ok && w.Content == content {
+			panic("the request " + content)
 		}
 	})
 }
 
-func striking(strike func(*toy, model.Event)) func() *toy {
+func withStrike(strike func(*toy, model.Event)) func() *toy {
 	return func() *toy {
 		c := newToy()
 		c.strike = strike
@@ -43,21 +43,21 @@ func striking(strike func(*toy, model.Event)) func() *toy {
 
 // onGate panics when it receives a change of a gate, either while it leads or while it does not.
 func onGate(name string, leads bool) func() *toy {
-	return striking(func(c *toy, event model.Event) {
+	return withStrike(func(c *toy, event model.Event) {
 		if changed, ok := event.(model.Changed); ok && changed.Ref == gate(name) && (c.term != 0) == leads {
 			panic("the gate " + name)
 		}
 	})
 }
 
-// told returns the events that the serving core has received.
-func told(t *testing.T, r *replica) []string {
+// received returns the events that the serving core has received.
+func received(t *testing.T, r *replica) []string {
 	t.Helper()
-	var told []string
+	var received []string
 	eventually(t, func() bool {
-		return r.Read(t.Context(), false, func(c *toy) { told = slices.Clone(c.told) }) == nil
+		return r.Read(t.Context(), false, func(c *toy) { received = slices.Clone(c.received) }) == nil
 	})
-	return told
+	return received
 }
 
 // eventually waits, in a bubble's time, until something holds.
@@ -114,7 +114,7 @@ func putGate(t *testing.T, s store.Store, name string, value []byte) {
 	}
 }
 
-func wantAside(t *testing.T, r *replica, objects ...string) {
+func wantQuarantined(t *testing.T, r *replica, objects ...string) {
 	t.Helper()
 	eventually(t, func() bool {
 		var have []string
@@ -130,17 +130,17 @@ func wantAside(t *testing.T, r *replica, objects ...string) {
 func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
-		a := runAs(t, s, "a", "v1", onWish("bad"), nil)
+		a := runAs(t, s, "a", "v1", onRequest("bad"), nil)
 		a.awaitLead(t, true)
-		b := runAs(t, s, "b", "v1", onWish("bad"), nil)
-		_, err := a.Do(t.Context(), wish{"bad", "1"})
+		b := runAs(t, s, "b", "v1", onRequest("bad"), nil)
+		_, err := a.Do(t.Context(), poisonRequest{"bad", "1"})
 		if !fault.Is(err, fault.ReasonPoison) {
 			t.Fatalf("answered %v", err)
 		}
 		a.awaitLead(t, false)
 		kept := poison(t, s)
 		if len(kept) != 1 || kept[0].Kind != model.PoisonRequest || kept[0].Request != "loop_test.wish" ||
-			!strings.Contains(kept[0].Content, "bad") || kept[0].Panic != "the wish bad" ||
+			!strings.Contains(kept[0].Content, "bad") || kept[0].Panic != "the request bad" ||
 			!strings.Contains(kept[0].Stack, "onWish") ||
 			kept[0].Replica != "a" || kept[0].Version != "v1" || kept[0].At.IsZero() {
 			t.Fatalf("kept %+v", kept)
@@ -154,8 +154,8 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 			}
 			return term != 0
 		})
-		wantAside(t, leader, "loop_test.wish")
-		if _, err := leader.Do(t.Context(), wish{"bad", "2"}); !fault.Is(err, fault.ReasonPoison) {
+		wantQuarantined(t, leader, "loop_test.wish")
+		if _, err := leader.Do(t.Context(), poisonRequest{"bad", "2"}); !fault.Is(err, fault.ReasonPoison) {
 			t.Errorf("the same with another id is answered %v", err)
 		}
 		if _, err := leader.Do(t.Context(), put{record: executor("x")}); err != nil {
@@ -171,8 +171,8 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 
 		// An operator clears it: it is tried again.
 		deletePoison(t, s)
-		wantAside(t, leader)
-		if _, err := leader.Do(t.Context(), wish{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) || len(poison(t, s)) != 1 {
+		wantQuarantined(t, leader)
+		if _, err := leader.Do(t.Context(), poisonRequest{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) || len(poison(t, s)) != 1 {
 			t.Errorf("after the quarantine was cleared: %v", err)
 		}
 	})
@@ -188,19 +188,19 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 		putGate(t, s, "g", nil)
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
-		if told := told(t, a); !slices.Contains(told, "held gate g") || slices.Contains(told, "changed gate g") {
-			t.Errorf("the core got %q", told)
+		if received := received(t, a); !slices.Contains(received, "held gate g") || slices.Contains(received, "changed gate g") {
+			t.Errorf("the core got %q", received)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonRecord ||
 			kept[0].Key != space.Key(gate("g")) || kept[0].Mod == 0 {
 			t.Fatalf("kept %+v", kept)
 		}
-		wantAside(t, a, "assigner/tasks/g")
+		wantQuarantined(t, a, "assigner/tasks/g")
 
 		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete(space.Key(gate("g")))}}); err != nil {
 			t.Fatal(err)
 		}
-		wantAside(t, a)
+		wantQuarantined(t, a)
 		eventually(t, func() bool { return len(poison(t, s)) == 0 })
 		if _, err := a.Do(t.Context(), put{record: executor("x")}); err != nil {
 			t.Error(err)
@@ -218,19 +218,19 @@ func TestStandbyKeepsItsQuarantine(t *testing.T) {
 		b := runAs(t, s, "b", "v1", onGate("g", false), nil)
 		eventually(t, func() bool { return b.Status().Current })
 		putGate(t, s, "g", nil)
-		wantAside(t, b, "assigner/tasks/g")
+		wantQuarantined(t, b, "assigner/tasks/g")
 		if len(poison(t, s)) != 0 || !a.Status().Serving {
 			t.Error("a standby wrote, or the leader was disturbed")
 		}
 		a.end()
 		b.awaitLead(t, true)
-		if told := told(t, b); !slices.Contains(told, "held gate g") {
-			t.Errorf("the core got %q", told)
+		if received := received(t, b); !slices.Contains(received, "held gate g") {
+			t.Errorf("the core got %q", received)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Replica != "b" {
 			t.Errorf("kept %+v", kept)
 		}
-		wantAside(t, b, "assigner/tasks/g")
+		wantQuarantined(t, b, "assigner/tasks/g")
 	})
 }
 
@@ -238,8 +238,8 @@ func TestStandbyKeepsItsQuarantine(t *testing.T) {
 func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
-		held := func(c *toy) bool { return slices.Contains(c.told, "held gate g") }
-		a := runAs(t, s, "a", "v1", striking(func(c *toy, event model.Event) {
+		held := func(c *toy) bool { return slices.Contains(c.received, "held gate g") }
+		a := runAs(t, s, "a", "v1", withStrike(func(c *toy, event model.Event) {
 			if _, closes := event.(model.Progress); closes && c.term != 0 && c.records[gate("g")] != nil && !held(c) {
 				c.subject = gate("g")
 				panic("about g")
@@ -249,13 +249,13 @@ func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 		putGate(t, s, "g", nil)
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
-		if told := told(t, a); !slices.Contains(told, "held gate g") || !slices.Contains(told, "changed gate g") {
-			t.Errorf("the core got %q, want the record both quarantined and changed", told)
+		if received := received(t, a); !slices.Contains(received, "held gate g") || !slices.Contains(received, "changed gate g") {
+			t.Errorf("the core got %q, want the record both quarantined and changed", received)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonWork {
 			t.Errorf("kept %+v", kept)
 		}
-		wantAside(t, a, "assigner/tasks/g")
+		wantQuarantined(t, a, "assigner/tasks/g")
 	})
 }
 
@@ -266,15 +266,15 @@ func TestAnotherVersionTriesAgain(t *testing.T) {
 		a := runAs(t, s, "a", "v1", onGate("g", true), nil)
 		a.awaitLead(t, true)
 		putGate(t, s, "g", nil)
-		wantAside(t, a, "assigner/tasks/g")
+		wantQuarantined(t, a, "assigner/tasks/g")
 		eventually(t, func() bool { return a.Status().Serving })
 		a.end()
 		b := runAs(t, s, "b", "v2", newToy, nil)
 		b.awaitLead(t, true)
-		if told := told(t, b); !slices.Contains(told, "changed gate g") || slices.Contains(told, "held gate g") {
-			t.Errorf("the core got %q", told)
+		if received := received(t, b); !slices.Contains(received, "changed gate g") || slices.Contains(received, "held gate g") {
+			t.Errorf("the core got %q", received)
 		}
-		wantAside(t, b)
+		wantQuarantined(t, b)
 		if kept := poison(t, s); len(kept) != 0 {
 			t.Errorf("kept %+v", kept)
 		}
@@ -289,15 +289,15 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 		a.awaitLead(t, true)
 		b := run(t, s, "b", nil)
 		putGate(t, s, "g", []byte("\xff"))
-		wantAside(t, a, "assigner/tasks/g")
-		wantAside(t, b, "assigner/tasks/g")
+		wantQuarantined(t, a, "assigner/tasks/g")
+		wantQuarantined(t, b, "assigner/tasks/g")
 		eventually(t, func() bool { return a.Status().Serving || b.Status().Serving })
 		if kept := poison(t, s); len(kept) != 0 {
 			t.Errorf("got %+v, want no poison record for an unreadable record", kept)
 		}
 		putGate(t, s, "g", nil)
-		wantAside(t, a)
-		wantAside(t, b)
+		wantQuarantined(t, a)
+		wantQuarantined(t, b)
 		eventually(t, func() bool { return a.Status().Serving || b.Status().Serving })
 	})
 }
@@ -310,18 +310,18 @@ func TestUnreadableRecordIsShownOnce(t *testing.T) {
 		a := run(t, s, "a", nil)
 		a.awaitLead(t, true)
 		putGate(t, s, "g", []byte("\xff"))
-		wantAside(t, a, "assigner/tasks/g")
+		wantQuarantined(t, a, "assigner/tasks/g")
 		eventually(t, func() bool { return a.Status().Serving })
 		term := a.Status().Term
 		putGate(t, s, "g", []byte("\xff\xff"))
 		putGate(t, s, "h", nil)
-		eventually(t, func() bool { return slices.Contains(told(t, a), "changed gate h") })
-		wantAside(t, a, "assigner/tasks/g")
+		eventually(t, func() bool { return slices.Contains(received(t, a), "changed gate h") })
+		wantQuarantined(t, a, "assigner/tasks/g")
 		if now := a.Status(); !now.Serving || now.Term != term {
 			t.Errorf("term %d has ended: %+v", term, now)
 		}
 		putGate(t, s, "g", nil)
-		wantAside(t, a)
+		wantQuarantined(t, a)
 	})
 }
 
@@ -387,7 +387,7 @@ func TestPanicWithoutASubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
 		struck := false
-		a := runAs(t, s, "a", "v1", striking(func(c *toy, event model.Event) {
+		a := runAs(t, s, "a", "v1", withStrike(func(c *toy, event model.Event) {
 			if _, committed := event.(model.Committed); committed && !struck {
 				struck = true
 				panic("out of the blue")
@@ -435,6 +435,6 @@ func TestTooMuchPoisonEndsTheProcess(t *testing.T) {
 			t.Errorf("recovered %v", what)
 		}
 	}()
-	_, _ = r.driver.Round(context.Background(), []model.Event{model.Input{Token: 1, Request: wish{}}})
+	_, _ = r.driver.Round(context.Background(), []model.Event{model.Input{Token: 1, Request: poisonRequest{}}})
 	t.Error("the panic was recovered")
 }

@@ -9,7 +9,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// service is whose core the toy is: it writes executors, live and leases.
+// service is the service of the toy: it writes executors, presences and leases.
 const service = model.ServiceExecutorState
 
 var space = keyspace.New("test")
@@ -19,37 +19,38 @@ type (
 	// put stores a record, and another one once it is durable.
 	put struct {
 		record model.Record
-		// gate, when set, is the header of another service that must not be there.
+		// gate, if set, is a header of another service that must not exist.
 		gate string
-		// events of a job, j by default, come with the record; then follows it once it is durable.
+		// events is the number of events of a job (default j) that are written with the record.
+		// then is stored after the record is durable.
 		events int
 		job    string
 		then   model.Record
-		// before, when set, is stored by an effect of its own, ahead of the record's.
+		// before, if set, is stored first, by a separate effect.
 		before model.Record
 	}
 	// get answers the record, or nil.
 	get struct{ ref model.Ref }
-	// mull is decided at some later time.
-	mull struct{}
+	// slowRequest is decided at some later time.
+	slowRequest struct{}
 	// ping makes an action to be performed.
 	ping struct{ n int }
 )
 
-// toy is the smallest core that has all a driver has to do with: tentative
-// records, replies held back until an effect is durable, effects that come of
-// effects, compares on what another service writes.
+// toy is a minimal core that uses everything of a driver: tentative records, replies that
+// wait until an effect is durable, effects caused by effects, and compares of records of
+// another service.
 type toy struct {
-	records map[model.Ref]model.Record
-	journal []pending
-	term    int64
-	next    time.Time
-	told    []string
-	out     []model.Action
-	// blind, it does not learn of changes.
+	records  map[model.Ref]model.Record
+	journal  []pending
+	term     int64
+	next     time.Time
+	received []string
+	out      []model.Action
+	// blind is set if it ignores changes.
 	blind bool
-	// strike, when given, comes before each step, and may panic. It may say what
-	// the step decides about.
+	// strike, if set, is called before each step and may panic. It may set the subject of the
+	// step.
 	strike  func(c *toy, event model.Event)
 	subject model.Ref
 }
@@ -76,25 +77,25 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 	}
 	switch e := event.(type) {
 	case nil:
-		c.tell("nil")
+		c.note("nil")
 		if !c.next.IsZero() && !now.Before(c.next) {
 			c.next = time.Time{}
 		}
 	case model.Changed:
-		c.tell("changed %s", name(e.Ref))
+		c.note("changed %s", name(e.Ref))
 		if !c.blind {
 			c.set(e.Ref, e.Record)
 		}
 	case model.Quarantined:
-		c.tell("held %s", name(e.Ref))
+		c.note("held %s", name(e.Ref))
 	case model.Progress:
 	case model.LeaderTerm:
-		c.tell("leads %s %d", e.Service, e.Term)
+		c.note("leads %s %d", e.Service, e.Term)
 	case model.Elected:
-		c.tell("elected")
+		c.note("elected")
 		c.term = e.Term
 	case model.Committed:
-		c.tell("committed %d", e.Effects)
+		c.note("committed %d", e.Effects)
 		done := c.journal[:e.Effects]
 		c.journal = c.journal[e.Effects:]
 		for _, p := range done {
@@ -106,7 +107,7 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 			}
 		}
 	case model.Abandoned:
-		c.tell("abandoned")
+		c.note("abandoned")
 		for i := len(c.journal) - 1; i >= 0; i-- {
 			c.set(c.journal[i].ref, c.journal[i].before)
 		}
@@ -114,7 +115,7 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 	case model.Input:
 		c.input(e)
 	case ping:
-		c.tell("pong %d", e.n)
+		c.note("pong %d", e.n)
 	default:
 		panic(fmt.Sprintf("%T", event))
 	}
@@ -124,7 +125,7 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 func (c *toy) input(e model.Input) {
 	switch r := e.Request.(type) {
 	case put:
-		c.tell("put %s", name(r.record.Ref()))
+		c.note("put %s", name(r.record.Ref()))
 		if r.gate != "" && c.records[gate(r.gate)] != nil {
 			c.out = append(c.out, model.Reply{Token: e.Token, Value: "shut"})
 			return
@@ -134,15 +135,15 @@ func (c *toy) input(e model.Input) {
 		}
 		c.decide(r, e.Token)
 	case get:
-		c.tell("get %s", name(r.ref))
+		c.note("get %s", name(r.ref))
 		c.out = append(c.out, model.Reply{Token: e.Token, Value: c.records[r.ref]})
 	case call:
-		c.tell("call %d", r.term)
+		c.note("call %d", r.term)
 		c.out = append(c.out, model.Reply{Token: e.Token, Value: true})
-	case mull:
-		c.tell("mull")
+	case slowRequest:
+		c.note("mull")
 	case ping:
-		c.tell("ping %d", r.n)
+		c.note("ping %d", r.n)
 		c.out = append(c.out, r, model.Reply{Token: e.Token, Value: r.n})
 	}
 }
@@ -170,7 +171,9 @@ func (c *toy) set(ref model.Ref, record model.Record) {
 	c.records[ref] = record
 }
 
-func (c *toy) tell(format string, args ...any) { c.told = append(c.told, fmt.Sprintf(format, args...)) }
+func (c *toy) note(format string, args ...any) {
+	c.received = append(c.received, fmt.Sprintf(format, args...))
+}
 
 // gate is the header that another service shuts a gate with.
 func gate(name string) model.Ref { return model.Ref{Kind: model.KindTaskHeader, ID: name} }

@@ -60,8 +60,8 @@ func (d *monitored) fallSilent(members ...string) {
 	d.silent = members
 }
 
-// aLook is how long a look takes at most, and the pause after it.
-const aLook = probeTimeout + settleTime + probeEvery
+// probeInterval is the maximum time of a probe, and the pause after it.
+const probeInterval = probeTimeout + settleTime + probeEvery
 
 // A member that does not answer is excluded after a suspicious call, until it answers.
 func TestSilentMemberIsExcluded(t *testing.T) {
@@ -76,16 +76,16 @@ func TestSilentMemberIsExcluded(t *testing.T) {
 		d.now(t, "[a c]")
 		<-first // and once more, for watches that came to the same member again
 		<-d.excluded()
-		time.Sleep(10 * aLook)
+		time.Sleep(10 * probeInterval)
 		d.now(t)
 		d.fallSilent("c")
-		time.Sleep(2 * aLook)
+		time.Sleep(2 * probeInterval)
 		d.now(t, "[a b]")
 		d.fallSilent()
-		time.Sleep(2 * aLook)
+		time.Sleep(2 * probeInterval)
 		d.now(t, "[a b c]")
 
-		time.Sleep(aLook)
+		time.Sleep(probeInterval)
 		asked := d.asked
 		time.Sleep(time.Hour)
 		if synctest.Wait(); d.asked != asked {
@@ -107,14 +107,14 @@ func TestPatrolSuspects(t *testing.T) {
 			return context.Canceled
 		}
 		d.owned.Go(d.patrol)
-		time.Sleep(10 * aLook)
+		time.Sleep(10 * probeInterval)
 		d.now(t)
 		hangs.Store(true)
-		time.Sleep(2*readEvery + aLook)
+		time.Sleep(2*readEvery + probeInterval)
 		d.now(t, "[a]")
 		hangs.Store(false)
 		d.fallSilent()
-		time.Sleep(2 * aLook)
+		time.Sleep(2 * probeInterval)
 		d.now(t, "[a b]")
 	})
 }
@@ -125,7 +125,7 @@ func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 		d := newMonitored(t, "a", "b")
 		d.fallSilent("a", "b")
 		d.suspect()
-		time.Sleep(2 * aLook)
+		time.Sleep(2 * probeInterval)
 		d.now(t)
 		// It is suspected again by the next call, and then one of them answers.
 		d.fallSilent("a")
@@ -133,7 +133,7 @@ func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 		time.Sleep(probeTimeout + settleTime)
 		d.now(t, "[b]")
 		d.fallSilent("a", "b")
-		time.Sleep(2 * aLook)
+		time.Sleep(2 * probeInterval)
 		d.now(t, "[a b]")
 	})
 }
@@ -152,7 +152,7 @@ func TestUniformlySlowMembersAreNotSuspected(t *testing.T) {
 		}
 		for range 100 {
 			d.suspect()
-			time.Sleep(aLook)
+			time.Sleep(probeInterval)
 		}
 		d.now(t)
 	})

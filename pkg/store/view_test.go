@@ -22,24 +22,24 @@ func pull(t *testing.T, v *store.View) store.Batch {
 	return b
 }
 
-// muted stands between a view and its watches, which it can silence.
-type muted struct {
+// silentStore wraps a store and can silence its watches.
+type silentStore struct {
 	store.Store
 	silent bool
 	opened int
 }
 
-func (m *muted) Watch(prefix string, from int64) store.Watch {
+func (m *silentStore) Watch(prefix string, from int64) store.Watch {
 	m.opened++
-	return &mutedWatch{m.Store.Watch(prefix, from), m.silent}
+	return &silentWatch{m.Store.Watch(prefix, from), m.silent}
 }
 
-type mutedWatch struct {
+type silentWatch struct {
 	store.Watch
 	silent bool
 }
 
-func (w *mutedWatch) Next(ctx context.Context) (store.Batch, error) {
+func (w *silentWatch) Next(ctx context.Context) (store.Batch, error) {
 	if w.silent {
 		<-ctx.Done()
 		return store.Batch{}, ctx.Err()
@@ -47,8 +47,8 @@ func (w *mutedWatch) Next(ctx context.Context) (store.Batch, error) {
 	return w.Watch.Next(ctx)
 }
 
-// toldByTheSecond checks that a view soon delivers one change from its second watch.
-func toldByTheSecond(t *testing.T, v *store.View, opened *int) {
+// deliveredBySecond checks that a view soon delivers one change from its second watch.
+func deliveredBySecond(t *testing.T, v *store.View, opened *int) {
 	t.Helper()
 	began := time.Now()
 	b := pull(t, v)
@@ -64,7 +64,7 @@ func toldByTheSecond(t *testing.T, v *store.View, opened *int) {
 func TestViewReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
-		m := &muted{Store: f, silent: true}
+		m := &silentStore{Store: f, silent: true}
 		v := store.OpenView(m, "p/")
 		defer v.Close()
 		pull(t, v)
@@ -74,19 +74,19 @@ func TestViewReplacesSilentWatch(t *testing.T) {
 		}
 		m.silent = false // the next watch reaches another member
 		do(t, f, putOf("p/a", "1"))
-		toldByTheSecond(t, v, &m.opened)
+		deliveredBySecond(t, v, &m.opened)
 	})
 }
 
-// leftBehind stands between a view and its watches. As long as it is cut, those that
-// are opened are of a member of etcd which answers and hears of nothing.
-type leftBehind struct {
+// laggingStore wraps a store. While it is cut, new watches are those of an etcd member that
+// answers but gets no changes.
+type laggingStore struct {
 	store.Store
 	cut    bool
 	opened int
 }
 
-func (m *leftBehind) Watch(prefix string, from int64) store.Watch {
+func (m *laggingStore) Watch(prefix string, from int64) store.Watch {
 	m.opened++
 	w := m.Store.Watch(prefix, from)
 	if m.cut {
@@ -125,7 +125,7 @@ func TestViewReplacesALaggingWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := store.NewFake(store.FakeConfig{})
-				m := &leftBehind{Store: f, cut: true}
+				m := &laggingStore{Store: f, cut: true}
 				v := store.OpenView(m, "p/")
 				defer v.Close()
 				pull(t, v)
@@ -137,7 +137,7 @@ func TestViewReplacesALaggingWatch(t *testing.T) {
 				do(t, f, putOf("p/a", "1"))
 				m.cut = false // the next watch reaches another member
 				tell(v, f.Revision())
-				toldByTheSecond(t, v, &m.opened)
+				deliveredBySecond(t, v, &m.opened)
 			})
 		})
 	}
@@ -146,7 +146,7 @@ func TestViewReplacesALaggingWatch(t *testing.T) {
 func TestViewReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
-		m := &muted{Store: f}
+		m := &silentStore{Store: f}
 		v := store.OpenView(m, "p/")
 		defer v.Close()
 		pull(t, v)

@@ -11,7 +11,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-func contextOver(t *testing.T) (context.Context, context.CancelFunc) {
+func cancelledContext(t *testing.T) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx, cancel
@@ -114,14 +114,14 @@ func testRangeSkips(t *testing.T, s Subject) {
 	}
 }
 
-// interloper runs a function before one of the pages is read.
-type interloper struct {
+// concurrentWriter runs a function before one of the pages is read.
+type concurrentWriter struct {
 	store.Store
 	page, at int
 	do       func()
 }
 
-func (i *interloper) Page(ctx context.Context, req store.PageRequest) (store.Page, error) {
+func (i *concurrentWriter) Page(ctx context.Context, req store.PageRequest) (store.Page, error) {
 	if i.page++; i.page == i.at {
 		i.do()
 	}
@@ -131,7 +131,7 @@ func (i *interloper) Page(ctx context.Context, req store.PageRequest) (store.Pag
 func testRangeCompacted(t *testing.T, s Subject) {
 	fill(t, s, "p/", 3500) // three pages
 	var compacted int64
-	i := &interloper{Store: s, at: 3, do: func() {
+	i := &concurrentWriter{Store: s, at: 3, do: func() {
 		compacted = must(t, s, put("p/last", "v"))
 		s.Compact(t, compacted)
 	}}

@@ -40,7 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"RangeSkips", testRangeSkips},
 		{"RangeCompacted", testRangeCompacted},
 		{"Streams", testStreams},
-		{"ContextOver", testContextOver},
+		{"ContextOver", testCancelledContext},
 		{"WatchOrder", testWatchOrder},
 		{"WatchFromPast", testWatchFromPast},
 		{"WatchFarBehind", testWatchFarBehind},

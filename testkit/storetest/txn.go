@@ -150,8 +150,8 @@ func testLimits(t *testing.T, s Subject) {
 	}
 }
 
-func testContextOver(t *testing.T, s Subject) {
-	ctx, cancel := contextOver(t)
+func testCancelledContext(t *testing.T, s Subject) {
+	ctx, cancel := cancelledContext(t)
 	defer cancel()
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{put("a", "1")}}); !errors.Is(err, store.ErrAmbiguous) {
 		t.Errorf("txn: %v", err)

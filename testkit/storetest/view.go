@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// nudge is the pause between two progress requests.
-const nudge = 10 * time.Millisecond
+// watchPause is the pause between two progress requests.
+const watchPause = 10 * time.Millisecond
 
 // next pulls a batch from a view.
 func next(t *testing.T, v *store.View) store.Batch {
@@ -52,7 +52,7 @@ func testView(t *testing.T, s Subject) {
 
 func testViewCompacted(t *testing.T, s Subject) {
 	must(t, s, put("p/a", "1"))
-	v := store.OpenView(&deaf{Store: s}, "p/")
+	v := store.OpenView(&lateStore{Store: s}, "p/")
 	defer v.Close()
 	next(t, v)
 	must(t, s, put("p/b", "1"))
@@ -68,14 +68,14 @@ func testViewCompacted(t *testing.T, s Subject) {
 	}
 }
 
-// deaf opens its first watch only when Next is called, so that a compaction comes before
+// lateStore opens its first watch only when Next is called, so that a compaction comes before
 // it.
-type deaf struct {
+type lateStore struct {
 	store.Store
 	opened int
 }
 
-func (d *deaf) Watch(prefix string, from int64) store.Watch {
+func (d *lateStore) Watch(prefix string, from int64) store.Watch {
 	if d.opened++; d.opened == 1 {
 		return &lateWatch{open: func() store.Watch { return d.Store.Watch(prefix, from) }}
 	}

@@ -58,7 +58,7 @@ func testWatchFromPast(t *testing.T, s Subject) {
 	if describe(told) != "a=1 a=2" || told[1].Create != first {
 		t.Errorf("delivered %q, %+v", describe(told), told)
 	}
-	ctx, cancel := contextOver(t)
+	ctx, cancel := cancelledContext(t)
 	defer cancel()
 	if _, err := w.Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Next with an expired context: %v", err)
@@ -128,7 +128,7 @@ func testWatchProgress(t *testing.T, s Subject) {
 	defer w.Close()
 	elsewhere := must(t, s, put("q/a", "1"))
 	for all := patient(t); ; {
-		ctx, cancel := context.WithTimeout(all, nudge)
+		ctx, cancel := context.WithTimeout(all, watchPause)
 		b, err := w.Next(ctx)
 		cancel()
 		if err == nil {

@@ -112,7 +112,7 @@ func TestFollower(t *testing.T) {
 
 	r := reservation("r", 1, 3)
 	w.run(r, 1)
-	w.put(gone{r.Ref()})
+	w.put(deletion{r.Ref()})
 	play(t, s, w.history[begun:])
 	// Writes of other clients increase the revision, and CatchUp returns nevertheless.
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put("/elsewhere", nil)}}); err != nil {

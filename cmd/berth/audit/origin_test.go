@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// givenUp marks a worker of a task for a requeue.
-func givenUp(c *model.TaskChunk, at int) *model.TaskChunk {
+// lostWorker marks a worker of a task for a requeue.
+func lostWorker(c *model.TaskChunk, at int) *model.TaskChunk {
 	next := *c
 	next.Workers = append([]model.TaskWorker{}, c.Workers...)
 	next.Workers[at].State, next.Workers[at].Requeue = model.WorkerFailed, true
@@ -24,8 +24,8 @@ func requeue(uid string, of *model.Reservation) *model.Reservation {
 	return &next
 }
 
-// parted splits off the first worker.
-func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) {
+// splitFirst splits off the first worker.
+func splitFirst(of *model.Reservation, epoch int64) (part, rest *model.Reservation) {
 	p, r := *of, *of
 	p.UID, p.Origin, p.Parent, p.PlaceEpoch = "part", model.OriginPart, of.UID, epoch
 	first := of.Workers[0].First
@@ -34,10 +34,10 @@ func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) 
 	return &p, &r
 }
 
-// partedTwo splits off the first two of three workers. It also returns the replacement of
+// splitInTwo splits off the first two of three workers. It also returns the replacement of
 // the part after the second of them is cancelled.
-func partedTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.Reservation) {
-	part, rest = parted(of, epoch)
+func splitInTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.Reservation) {
+	part, rest = splitFirst(of, epoch)
 	next := *part
 	next.UID = "smaller"
 	last := of.Workers[0].Last
@@ -46,7 +46,7 @@ func partedTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.R
 	return part, &next, rest
 }
 
-func unwanting(r *model.Reservation, at int) *model.Reservation {
+func cancelling(r *model.Reservation, at int) *model.Reservation {
 	next := *r
 	workerID := r.Workers.List()[at]
 	next.Unwanted = model.WorkerSetOf([]model.WorkerID{workerID})
@@ -70,7 +70,7 @@ func (w *world) withdraw(l *model.LeaseChunk) {
 	ended := *h
 	ended.Ended = true
 	w.put(&ended, task(l, model.WorkerEvicted))
-	w.put(gone{l.Ref()})
+	w.put(deletion{l.Ref()})
 }
 
 // TestOrigins plays requeues, parts and rounds without a violation.
@@ -83,34 +83,34 @@ func TestOrigins(t *testing.T) {
 		{"a requeue comes before older reservations", func(w *world) {
 			l := w.run(r, 1)
 			w.put(other)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			again := requeue("again", r)
 			w.run(again, 2)
 		}},
 		{"a requeue is requeued", func(w *world) {
 			l := w.run(r, 1)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			again := requeue("again", r)
 			l = w.run(again, 2)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			w.put(requeue("once more", again))
 		}},
 		{"a worker that was being stopped is lost and requeued", func(w *world) {
 			l := w.run(r, 1)
-			lost := givenUp(task(l, model.WorkerRunning), 0)
+			lost := lostWorker(task(l, model.WorkerRunning), 0)
 			lost.Workers[0].State = model.WorkerLost
 			w.put(lost)
 			w.put(requeue("again", r))
 		}},
 		{"its parent is completed by the same revision", func(w *world) {
 			l := w.run(r, 1)
-			w.put(givenUp(task(l, model.WorkerCompleted), 0))
-			w.put(gone{l.Ref()})
+			w.put(lostWorker(task(l, model.WorkerCompleted), 0))
+			w.put(deletion{l.Ref()})
 			w.put(requeue("again", r), in(r, model.Completed))
 		}},
 		{"a refused requeue is queued again", func(w *world) {
 			l := w.run(r, 1)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			again := requeue("again", r)
 			w.put(again)
 			next := requeue("next", r)
@@ -118,7 +118,7 @@ func TestOrigins(t *testing.T) {
 		}},
 		{"a part is leased before the rest", func(w *world) {
 			epoch := w.put(r)
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			partEpoch := w.put(part, rest)
 			cut := w.put(other)
 			w.put(lease(part, partEpoch, cut, 1))
@@ -126,13 +126,13 @@ func TestOrigins(t *testing.T) {
 		}},
 		{"a worker of a part is cancelled in the revision of the split", func(w *world) {
 			epoch := w.put(r)
-			part, smaller, rest := partedTwo(r, epoch)
+			part, smaller, rest := splitInTwo(r, epoch)
 			w.put(in(part, model.Replaced), smaller, rest)
 			w.put(lease(smaller, w.revision, w.revision, 1))
 		}},
 		{"a cancelled worker's index is filled while it is being stopped", func(w *world) {
 			w.run(r, 1)
-			w.put(unwanting(in(r, model.Active), 0))
+			w.put(cancelling(in(r, model.Active), 0))
 			next := reservation("next", 4, 1)
 			next.Key, next.Workers = r.Key, model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: 2}}
 			w.run(next, 2)
@@ -165,20 +165,20 @@ func TestOriginRules(t *testing.T) {
 		{"a requeue is overtaken", RuleOrder, func(w *world) {
 			l := w.run(r, 1)
 			epoch := w.put(other)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r))
 			w.put(lease(other, epoch, w.revision, 2))
 		}},
 		{"the rest overtakes its part", RuleOrder, func(w *world) {
 			epoch := w.put(r)
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			w.put(part, rest)
 			w.put(lease(rest, epoch, w.revision, 1))
 		}},
 		{"a later reservation overtakes the rest", RuleOrder, func(w *world) {
 			epoch := w.put(r)
 			otherEpoch := w.put(other)
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			partEpoch := w.put(part, rest)
 			w.put(lease(part, partEpoch, w.revision, 1))
 			w.put(lease(other, otherEpoch, w.revision, 2))
@@ -189,25 +189,25 @@ func TestOriginRules(t *testing.T) {
 		}},
 		{"a worker is requeued twice", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r))
 			w.put(requeue("once-more", r))
 		}},
 		{"a worker is requeued twice by one revision", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r), requeue("once-more", r))
 		}},
 		{"a cancelled worker is requeued", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
-			w.put(unwanting(in(r, model.Active), 0))
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(cancelling(in(r, model.Active), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r))
 		}},
 		{"a cancelled reservation is requeued", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			w.put(in(r, model.Cancelling))
-			w.put(givenUp(task(l, model.WorkerEvicted), 0))
+			w.put(lostWorker(task(l, model.WorkerEvicted), 0))
 			w.put(requeue("again", r))
 		}},
 		{"a requeue has no parent", RuleOrigin, func(w *world) {
@@ -215,43 +215,43 @@ func TestOriginRules(t *testing.T) {
 		}},
 		{"a requeue skips a round", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
-			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
 			again := requeue("again", r)
 			again.Round++
 			w.put(again)
 		}},
 		{"a part has another place", RuleOrigin, func(w *world) {
 			epoch := w.put(r)
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			part.Place++
 			w.put(part, rest)
 		}},
 		{"a worker is lost in a split", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			rest.Workers = model.WorkerSet{{First: rest.Workers[0].Last, Last: rest.Workers[0].Last, Number: 1}}
 			w.put(part, rest)
 		}},
 		{"a worker is in both halves", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			part.Workers = model.WorkerSet{{First: part.Workers[0].First, Last: part.Workers[0].First + 1, Number: 1}}
 			w.put(part, rest)
 		}},
 		{"two parts share a worker", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
-			part, smaller, rest := partedTwo(r, epoch)
+			part, smaller, rest := splitInTwo(r, epoch)
 			w.put(part, smaller, rest)
 		}},
 		{"a leased reservation is split", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
 			w.put(lease(r, epoch, w.revision, 1))
-			part, rest := parted(r, epoch)
+			part, rest := splitFirst(r, epoch)
 			w.put(part, rest)
 		}},
 		{"a cancelled worker is revived", RuleImmutable, func(w *world) {
 			w.run(r, 1)
-			w.put(unwanting(in(r, model.Active), 0))
+			w.put(cancelling(in(r, model.Active), 0))
 			w.put(in(r, model.Active))
 		}},
 		{"a worker of another reservation is cancelled", RuleImmutable, func(w *world) {
@@ -262,7 +262,7 @@ func TestOriginRules(t *testing.T) {
 		}},
 		{"the index of a worker is filled before it is cancelled", RuleOnePerIndex, func(w *world) {
 			w.run(r, 1)
-			w.put(unwanting(in(r, model.Active), 1))
+			w.put(cancelling(in(r, model.Active), 1))
 			next := reservation("next", 4, 1)
 			next.Key, next.Workers = r.Key, model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: 2}}
 			w.run(next, 2)
@@ -277,7 +277,7 @@ func TestOriginRules(t *testing.T) {
 		{"a round begins without a withdrawal", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			w.put(task(l, model.WorkerCompleted))
-			w.put(gone{l.Ref()})
+			w.put(deletion{l.Ref()})
 			w.put(in(r, model.Replaced), round("again", r))
 		}},
 		{"a round gets a new place", RuleOrigin, func(w *world) {

@@ -80,7 +80,7 @@ func TestOrderAgainstModel(t *testing.T) {
 				delete(queue, uid)
 				delete(queue, other)
 				for _, record := range granted {
-					if passedOver(states[cut], queue, record.(*model.LeaseChunk).UID) {
+					if overtaken(states[cut], queue, record.(*model.LeaseChunk).UID) {
 						want++
 					}
 				}
@@ -102,9 +102,9 @@ func TestOrderAgainstModel(t *testing.T) {
 	}
 }
 
-// passedOver reports whether a reservation that was before uid is still queued. If uid did
+// overtaken reports whether a reservation that was before uid is still queued. If uid did
 // not exist, all reservations were before it.
-func passedOver(then, now map[string]*model.Reservation, uid string) bool {
+func overtaken(then, now map[string]*model.Reservation, uid string) bool {
 	mine := then[uid]
 	if mine == nil {
 		return true

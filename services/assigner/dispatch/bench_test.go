@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stand drives a core without the checks of world, which would dominate the measurement.
-type stand struct {
+// benchRig drives a core without the checks of world, which would dominate the measurement.
+type benchRig struct {
 	core     *Core
 	now      time.Time
 	revision int64
@@ -18,7 +18,7 @@ type stand struct {
 }
 
 // newStand returns a leader with that many executors.
-func newStand(executors int) *stand {
+func newStand(executors int) *benchRig {
 	s := newFollower(executors)
 	s.revision++
 	s.core.Step(s.now, model.Elected{Term: s.revision, Revision: s.revision})
@@ -27,27 +27,27 @@ func newStand(executors int) *stand {
 }
 
 // newFollower returns a standby with that many executors.
-func newFollower(executors int) *stand {
-	s := &stand{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	s.tell(&model.Ready{Since: s.now})
+func newFollower(executors int) *benchRig {
+	s := &benchRig{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	s.apply(&model.Ready{Since: s.now})
 	for i := range executors {
 		id := fmt.Sprintf("e%d", i+1)
-		s.tell(&model.Executor{ID: id, Address: id + ":7200", Ordinal: uint32(i + 1), Incarnation: 1})
-		s.tell(&model.Live{ID: id, Incarnation: 1})
+		s.apply(&model.Executor{ID: id, Address: id + ":7200", Ordinal: uint32(i + 1), Incarnation: 1})
+		s.apply(&model.Live{ID: id, Incarnation: 1})
 	}
-	s.registry = s.tell(leaderRecord{model.ServiceRegistry})
+	s.registry = s.apply(leaderRecord{model.ServiceRegistry})
 	return s
 }
 
-// tell gives the core a record, and returns its revision.
-func (s *stand) tell(record model.Record) int64 {
+// apply gives the core a record, and returns its revision.
+func (s *benchRig) apply(record model.Record) int64 {
 	s.revision++
 	s.core.Step(s.now, model.Changed{Ref: record.Ref(), Record: record, Create: s.revision, Mod: s.revision})
 	return s.revision
 }
 
 // step gives the core an event, commits its effects, and returns its submits.
-func (s *stand) step(event model.Event) (submits []Submit) {
+func (s *benchRig) step(event model.Event) (submits []Submit) {
 	effects := 0
 	for _, action := range s.core.Step(s.now, event) {
 		switch a := action.(type) {
@@ -65,7 +65,7 @@ func (s *stand) step(event model.Event) (submits []Submit) {
 }
 
 // dispatch plays a batch from its lease to the deletion of its task.
-func (s *stand) dispatch(b *testing.B, workers, executors int) {
+func (s *benchRig) dispatch(b *testing.B, workers, executors int) {
 	s.batches++
 	uid := fmt.Sprint("u", s.batches)
 	r := &model.Reservation{Key: key(uid), UID: uid, State: model.Queued, Spec: model.Spec{MaxAttempts: 3}}
@@ -74,7 +74,7 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 		l.Workers = append(l.Workers, model.Placement{Worker: model.WorkerID{Index: int32(i), Number: 1},
 			Ordinal: uint32(i%executors + 1)})
 	}
-	task := model.DispatchTask{Key: r.Key, UID: uid, Mod: s.tell(r), Lease: s.tell(l)}
+	task := model.DispatchTask{Key: r.Key, UID: uid, Mod: s.apply(r), Lease: s.apply(l)}
 	s.step(model.Progress{Revision: s.revision})
 	submits := s.step(model.Input{Token: uint64(s.batches),
 		Request: model.Dispatch{Term: s.registry, Tasks: []model.DispatchTask{task}}})

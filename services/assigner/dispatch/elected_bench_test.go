@@ -23,24 +23,24 @@ func BenchmarkElection(b *testing.B) {
 
 // standby returns a follower with executors that have a worker each, and with queued
 // reservations.
-func standby(executors, waiting int) *stand {
+func standby(executors, waiting int) *benchRig {
 	s := newFollower(executors)
 	workers := model.WorkerSet{{Last: 0, Number: 1}}
 	for i := range executors {
 		uid := fmt.Sprint("a-", i)
 		key := model.Key{Job: "a", Stage: fmt.Sprint(i), Name: model.MainName}
-		at := s.tell(&model.Reservation{Key: key, UID: uid, Workers: workers, State: model.Active, CreatedAt: s.now,
+		at := s.apply(&model.Reservation{Key: key, UID: uid, Workers: workers, State: model.Active, CreatedAt: s.now,
 			UpdatedAt: s.now})
-		lease := s.tell(&model.LeaseChunk{
+		lease := s.apply(&model.LeaseChunk{
 			UID: uid, Chunks: 1, Total: 1, Each: resource.Vector{"slots": 1},
 			Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1)}},
 		})
-		s.tell(&model.TaskHeader{UID: uid, Key: key, Epoch: at, Lease: lease, Complete: true, Chunks: 1, Workers: 1})
-		s.tell(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1),
+		s.apply(&model.TaskHeader{UID: uid, Key: key, Epoch: at, Lease: lease, Complete: true, Chunks: 1, Workers: 1})
+		s.apply(&model.TaskChunk{UID: uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1),
 			State: model.WorkerRunning}}})
 	}
 	for i := range waiting {
-		s.tell(&model.Reservation{
+		s.apply(&model.Reservation{
 			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i),
 			Workers: workers,
 			State:   model.Queued, Place: int64(i + 1), CreatedAt: s.now, UpdatedAt: s.now,

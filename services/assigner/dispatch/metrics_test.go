@@ -12,7 +12,7 @@ import (
 
 // An abandoned decision is not counted, and a repeated one is counted once.
 func TestMetricsCountDurableDecisions(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	w.reservation("u1", model.Queued, 2)
 	w.lease("u1", 0, 1)
 	w.progress()

@@ -12,8 +12,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// scene returns a world with a leader and n executors that are present.
-func scene(t *testing.T, executors int) *world {
+// prepare returns a world with a leader and n executors that are present.
+func prepare(t *testing.T, executors int) *world {
 	t.Helper()
 	w := newWorld(Config{})
 	for n := range executors {
@@ -67,7 +67,7 @@ func of[T model.Action](actions []model.Action) (all []T) {
 func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, Number: 1} }
 
 func TestPitfallALateFailureAffectsAnotherWorkerOnTheExecutor(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0, 0)
 	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 		Sequence: 1}})
@@ -88,7 +88,7 @@ func TestPitfallALateFailureAffectsAnotherWorkerOnTheExecutor(t *testing.T) {
 }
 
 func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt <= 5; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
@@ -102,7 +102,7 @@ func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
 }
 
 func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	first := of[Submit](w.dispatched(t, "u1", 0))
 	if len(first) != 1 || first[0].Fresh {
 		t.Fatalf("first submit %+v", first)
@@ -123,7 +123,7 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1},
 		StopGrace: 3 * time.Second,
 	}
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Spec.Task = task })
 	w.lease("u1", 0)
 	w.progress()
@@ -145,7 +145,7 @@ func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 }
 
 func TestPitfallEveryRetryEmitsAStartEvent(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	events := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
@@ -162,7 +162,7 @@ func TestPitfallEveryRetryEmitsAStartEvent(t *testing.T) {
 }
 
 func TestPitfallABrokenExecutorIsRetriedInATightLoop(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for range 200 {
 		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonOtherIncarnation}})
@@ -179,7 +179,7 @@ func TestPitfallABrokenExecutorIsRetriedInATightLoop(t *testing.T) {
 }
 
 func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	limit := Default.PerExecutor
 	w.dispatched(t, "u1", make([]uint32, limit+2)...)
 	if got := w.core.Stats(); got.InFlight != limit || got.Waiting != 2 {
@@ -198,7 +198,7 @@ func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
 // again, or that it does not.
 func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 	for _, onFailure := range []model.OnFailure{model.OnFailureUnset, model.OnFailureRequeue, model.OnFailureNotify} {
-		w := scene(t, 1)
+		w := prepare(t, 1)
 		w.reservation("u1", model.Queued, 2, func(r *model.Reservation) { r.Spec.OnFailure = onFailure })
 		w.lease("u1", 0)
 		w.progress()
@@ -229,7 +229,7 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 // A system retried a broken worker on the same host forever. Here the attempts of an
 // executor are limited; then the next round avoids it.
 func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	w.dispatched(t, "u1", 1)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e1", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
@@ -252,7 +252,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 // A new leader with a cold cache deleted every record as an orphan. Here a core decides
 // nothing before it is elected, when its view is complete.
 func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	c := New(Config{})
 	for _, kinds := range [][]model.Kind{{model.KindTaskHeader, model.KindTaskChunk},
@@ -280,7 +280,7 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 // A new leader was correct but unusable for minutes. Here a core that has followed the
 // view sends the due requests in the step in which it is elected.
 func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0, 1)
 	w.dispatched(t, "u2", 0)
 	w.reservation("u2", model.Cancelling, 3)
@@ -295,7 +295,7 @@ func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 // A service carried out the call of a deposed leader. Here a call of an earlier term of the
 // registry is refused, and every request has this leader's term.
 func TestPitfallRequestsOfADeposedLeaderAreAccepted(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	term := w.registry()
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
@@ -315,7 +315,7 @@ func TestPitfallRequestsOfADeposedLeaderAreAccepted(t *testing.T) {
 
 // A call with a forged term is refused, and does not affect the registry's calls.
 func TestAForgedTermDoesNotBlockDispatches(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.registry()
 	for i, term := range []int64{math.MaxInt64, w.revision + 100, w.registry() + 1, 0, -1} {
 		uid := "u" + strconv.Itoa(i)
@@ -361,7 +361,7 @@ func TestLeadsReportsATermBeforeTheView(t *testing.T) {
 // requeue that is impossible.
 func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 	for number, requeue := range map[int32]bool{model.MaxNumber: false, model.MaxNumber - 1: true} {
-		w := scene(t, 1)
+		w := prepare(t, 1)
 		last := model.WorkerID{Index: 0, Number: number}
 		w.reservation("u1", model.Queued, 1, func(r *model.Reservation) {
 			r.Workers = model.WorkerSetOf([]model.WorkerID{last})

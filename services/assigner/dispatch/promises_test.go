@@ -10,7 +10,7 @@ import (
 )
 
 func TestPromise7AnAnswerOfAnOlderEpochChangesNothing(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Workers: []WorkerStatus{
 		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3,
@@ -52,7 +52,7 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 		"another copy":               {Executor: "e0", Incarnation: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := scene(t, 2)
+			w := prepare(t, 2)
 			w.dispatched(t, "u1", 0)
 			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 				Sequence: 1}})
@@ -80,7 +80,7 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 // If the decision on a report is undone, the worker that it ended is recorded again, and
 // is not stopped as an orphan.
 func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 		Sequence: 1}})
@@ -101,7 +101,7 @@ func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 // The answer to a report counts the orphans of the executor, until it has reported the
 // end of each.
 func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 		Sequence: 1}})
@@ -139,7 +139,7 @@ func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 // An agent may list any number of unknown workers. A limited number has a stop request at
 // a time, and the others get one with a later report.
 func TestStopRequestsForOrphansAreLimited(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	report := func(sequence int64, executor string, from, to int) int {
 		var workers []WorkerStatus
 		for i := from; i < to; i++ {
@@ -178,7 +178,7 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 }
 
 func TestPromise2ThreeLeadersShareTheLimitOfAttempts(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt <= 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
@@ -195,7 +195,7 @@ func TestPromise2ThreeLeadersShareTheLimitOfAttempts(t *testing.T) {
 
 func TestPromise1ALargeTaskStartsAfterItsLastChunkIsDurable(t *testing.T) {
 	const n = 50_000
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	ordinals := make([]uint32, n)
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", ordinals...)
@@ -224,7 +224,7 @@ func TestPromise1ALargeTaskStartsAfterItsLastChunkIsDurable(t *testing.T) {
 }
 
 func TestPromise1AnIncompleteTaskIsRemovedWithItsReservation(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", make([]uint32, maxTaskAtOnce+1)...)
 	w.progress()
@@ -241,7 +241,7 @@ func TestPromise1AnIncompleteTaskIsRemovedWithItsReservation(t *testing.T) {
 }
 
 func TestThePagesOfAssignmentsHaveEachAssignmentOnce(t *testing.T) {
-	w := scene(t, 3)
+	w := prepare(t, 3)
 	w.dispatched(t, "u1", 0, 1, 2, 0)
 	w.dispatched(t, "u2", 1, 1, 2)
 	for _, c := range []struct {
@@ -333,7 +333,7 @@ func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
 
 // After the n-th failure, the next attempt is not sent before the pause of that failure.
 func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	for attempt := int32(1); attempt < 3; attempt++ {
 		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
@@ -356,7 +356,7 @@ func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 // An attempt has a deadline for the shell. If it is never answered, it fails after twice
 // that time, and counts as an attempt.
 func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
 		if s.Timeout != requestTimeout {
 			t.Errorf("attempt %d may take %v", s.Attempt, s.Timeout)
@@ -383,7 +383,7 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 	const limit = 3
 	for crash := range int32(2 * limit) {
-		w := scene(t, 1)
+		w := prepare(t, 1)
 		w.dispatched(t, "u1", 0)
 		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
 			_, workers, _ := w.core.Task("u1")
@@ -421,7 +421,7 @@ func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 // The step with the executor's confirmation decides the end, so that the capacity is free
 // with the commit.
 func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
@@ -451,7 +451,7 @@ func over(executors uint32, workers int) []uint32 {
 // If a leader dies while it cancels many single workers, the successor cancels the rest.
 func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) {
 	const n, unwanted = 25_000, 21_000
-	w := scene(t, 100)
+	w := prepare(t, 100)
 	w.dispatched(t, "u1", over(100, n)...)
 	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) {
 		r.Unwanted = model.WorkerSet{{First: 0,
@@ -478,7 +478,7 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 // first of them continues.
 func TestPromise4ASuccessorContinuesAWithdrawal(t *testing.T) {
 	const n = maxTaskAtOnce + 1000
-	w := scene(t, 100)
+	w := prepare(t, 100)
 	ordinals := over(99, n)
 	ordinals[n-1] = 99
 	w.reservation("u1", model.Queued, 1, func(r *model.Reservation) { r.Spec.Start = model.StartTogether })
@@ -507,7 +507,7 @@ func TestPromise4ASuccessorContinuesAWithdrawal(t *testing.T) {
 // An executor that accepted a worker under an earlier incarnation may still have it. Only
 // its promise ends the worker.
 func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.executor(0, 2, false)
 	w.progress()
@@ -525,7 +525,7 @@ func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 // Before the registry is ready, a missing record proves nothing. A worker whose executor
 // has no record is LOST only after that.
 func TestExecutorState10BeforeReadyAMissingRecordLosesNoWorker(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	ready := &model.Ready{Since: w.now}
 	w.write(ready.Ref(), nil)
@@ -547,7 +547,7 @@ func TestExecutorState10BeforeReadyAMissingRecordLosesNoWorker(t *testing.T) {
 // or not running.
 func TestPromise6OnlyAnOverdueStopIsCleared(t *testing.T) {
 	for name, accept := range map[string]bool{FindingNotAcknowledged: false, FindingNotRunning: true} {
-		w := scene(t, 1)
+		w := prepare(t, 1)
 		w.reservation("u1", model.Queued, 100)
 		w.lease("u1", 0)
 		w.progress()

@@ -39,7 +39,7 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 		"header": model.KindTaskHeader, "chunk": model.KindTaskChunk,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := scene(t, 2)
+			w := prepare(t, 2)
 			w.dispatched(t, "u1", 0, 0)
 			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 				Sequence: 1}})
@@ -78,7 +78,7 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 
 // A dispatch of a quarantined reservation is refused, and others are accepted.
 func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	for _, uid := range []string{"u1", "u2"} {
 		w.reservation(uid, model.Queued, 3)
 		w.lease(uid, 0)
@@ -99,7 +99,7 @@ func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
 // While the record of some executor is quarantined, an executor without a record is not
 // lost.
 func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 		Sequence: 1}})
@@ -122,7 +122,7 @@ func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
 
 // If a decision about a task panics, the task is the subject.
 func TestSubjectIsTheTaskOfADecision(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	defer func() {
 		if recover() == nil {

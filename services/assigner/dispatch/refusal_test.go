@@ -53,7 +53,7 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 		"permission denied": denied, "a higher term": {Reason: fault.ReasonLowerTerm, Message: "term 9 was seen"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := scene(t, 2)
+			w := prepare(t, 2)
 			first := w.dispatched(t, "u1", 0, 1)
 			for _, s := range of[Submit](first) {
 				result := any(outcome)
@@ -112,7 +112,7 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 // A refusal that ends soon is not recorded: the agent had registered again, and the view
 // was late.
 func TestAShortRefusalIsNotRecorded(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	acts := w.dispatched(t, "u1", 0)
 	for i, at := range []time.Duration{0, 600 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second} {
 		w.now = w.now.Add(at)
@@ -134,7 +134,7 @@ func TestAShortRefusalIsNotRecorded(t *testing.T) {
 // A worker that an earlier attempt may have started is not queued again before its end is
 // confirmed.
 func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
 		w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Unknown{Message: "no answer"}})
 	}
@@ -163,7 +163,7 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 
 // The refusal of an executor that was deleted is deleted as well.
 func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.refuse(t, denied, w.dispatched(t, "u1", 0)...)
 	if w.refusal("e0") == nil {
 		t.Fatal("nothing is recorded")
@@ -178,7 +178,7 @@ func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
 
 // Every request has the nonce, which is never printed.
 func TestRequestsHaveTheNonceAndDoNotPrintIt(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	e := *w.records[executorRef("e0")].record.(*model.Executor)
 	e.Nonce = "secret"
 	w.write(e.Ref(), &e)
@@ -199,7 +199,7 @@ func TestRequestsHaveTheNonceAndDoNotPrintIt(t *testing.T) {
 func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	code := int32(137)
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
-		w := scene(t, 1)
+		w := prepare(t, 1)
 		for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
 			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt,
 				Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 1}})
@@ -224,7 +224,7 @@ func TestARefusalIsAboutOneIncarnation(t *testing.T) {
 		recorded    bool
 	}{"of the former incarnation": {1, false}, "of the current incarnation": {2, true}} {
 		t.Run(name, func(t *testing.T) {
-			w := scene(t, 2)
+			w := prepare(t, 2)
 			acts := w.dispatched(t, "u1", 0)
 			w.executor(0, 2, false)
 			outcome := denied

@@ -8,7 +8,7 @@ import (
 )
 
 func TestAnAbandonedDispatchIsRepeatedWithoutDelay(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
 	w.progress()
@@ -26,7 +26,7 @@ func TestAnAbandonedDispatchIsRepeatedWithoutDelay(t *testing.T) {
 }
 
 func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0)
 	w.present("e1", false)
 	w.progress()
@@ -45,7 +45,7 @@ func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 }
 
 func TestAnAnswerIsHandledAgainAfterAnAbandonedEffect(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
 	w.abandon()
@@ -98,7 +98,7 @@ func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 }
 
 func TestARestartedExecutorAdoptsTheWorkersThatItLists(t *testing.T) {
-	w := scene(t, 1)
+	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 		Sequence: 8}})

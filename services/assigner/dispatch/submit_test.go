@@ -23,7 +23,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 		all = append(all, SubmitDone{"e0", "u1", workerID(int32(i)), 1, outcome})
 	}
 	workers := func(give func(w *world)) []model.TaskWorker {
-		w := scene(t, 1)
+		w := prepare(t, 1)
 		w.dispatched(t, "u1", 0, 0, 0, 0, 0)
 		give(w)
 		if len(w.failed) > 0 {
@@ -56,7 +56,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 // The reports of several executors about one task are one effect, and each executor gets
 // its own answer.
 func TestSeveralReportsAreOneEffect(t *testing.T) {
-	w := scene(t, 2)
+	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0, 1)
 	report := func(executor string, index int32, incarnation int64) Report {
 		return Report{Executor: executor, Incarnation: incarnation, Sequence: 5, Workers: []WorkerStatus{{

@@ -17,8 +17,8 @@ import (
 
 // assigner is the leader of a term that considers every reported worker orphaned.
 type assigner struct {
-	term   int64
-	strays map[int32]bool // by the worker's index
+	term    int64
+	orphans map[int32]bool // by the worker's index
 }
 
 func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
@@ -26,21 +26,21 @@ func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) 
 	answer := &controlv1.ReportWorkersAnswer{}
 	for _, r := range req.GetReports() {
 		if r.GetComplete() {
-			clear(a.strays)
+			clear(a.orphans)
 		}
 		for _, w := range r.GetWorkers() {
-			if delete(a.strays, w.GetIndex()); !model.WorkerState(w.GetState()).Terminal() {
-				a.strays[w.GetIndex()] = true
+			if delete(a.orphans, w.GetIndex()); !model.WorkerState(w.GetState()).Terminal() {
+				a.orphans[w.GetIndex()] = true
 			}
 		}
 		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Term: a.term,
-			Orphans: int32(len(a.strays))})
+			Orphans: int32(len(a.orphans))})
 	}
 	return answer, nil
 }
 
 // succeed has another leader follow, that has received no report.
-func (a *assigner) succeed(term int64) { a.term, a.strays = term, map[int32]bool{} }
+func (a *assigner) succeed(term int64) { a.term, a.orphans = term, map[int32]bool{} }
 
 // host is an executor whose agent the test controls.
 type host struct {
@@ -125,11 +125,11 @@ func TestPitfallOrphansAfterAFailoverOfTheAssigner(t *testing.T) {
 		if !h.says(&controlv1.ExecutorReport{Workers: ended(0)}) {
 			t.Error("no complete report was requested")
 		}
-		if len(a.strays) != 0 || h.ready() {
-			t.Errorf("one worker still runs, the assigner knows %d; ready: %v", len(a.strays), h.ready())
+		if len(a.orphans) != 0 || h.ready() {
+			t.Errorf("one worker still runs, the assigner knows %d; ready: %v", len(a.orphans), h.ready())
 		}
-		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(1)}) || h.ready() || len(a.strays) != 1 {
-			t.Errorf("after a complete report the assigner knows %d; ready: %v", len(a.strays), h.ready())
+		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(1)}) || h.ready() || len(a.orphans) != 1 {
+			t.Errorf("after a complete report the assigner knows %d; ready: %v", len(a.orphans), h.ready())
 		}
 		if h.says(&controlv1.ExecutorReport{Workers: ended(1)}) || !h.ready() {
 			t.Error("the last worker has ended, but the executor is not ready")
@@ -149,8 +149,8 @@ func TestNewAssignerReceivesACompleteReport(t *testing.T) {
 		if !h.says(nil) {
 			t.Error("no complete report was requested")
 		}
-		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0, 1)}); h.says(nil) || len(a.strays) != 2 {
-			t.Errorf("a complete report was requested again, or the assigner knows %d", len(a.strays))
+		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0, 1)}); h.says(nil) || len(a.orphans) != 2 {
+			t.Errorf("a complete report was requested again, or the assigner knows %d", len(a.orphans))
 		}
 	})
 }

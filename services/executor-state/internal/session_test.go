@@ -370,15 +370,15 @@ func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {
 // are orphaned. If no answer comes it is announced with orphans.
 func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
-		beat := func(what string, strays bool) {
+		beat := func(what string, orphans bool) {
 			t.Helper()
 			if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
 				t.Fatalf("%s: %v, %v", what, answer, err)
 			}
 			var view inventory.ExecutorView
 			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil ||
-				view.Orphans != strays {
-				t.Fatalf("%s: orphans %v, want %v, %v", what, view.Orphans, strays, err)
+				view.Orphans != orphans {
+				t.Fatalf("%s: orphans %v, want %v, %v", what, view.Orphans, orphans, err)
 			}
 		}
 		again := func() {
@@ -386,7 +386,7 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 			s.workers.reported(&controlv1.ExecutorReport{Complete: true,
 				Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
 		}
-		judge := func(strays int32) { s.workers.answered(false, &controlv1.ExecutorReportAnswer{Orphans: strays}) }
+		judge := func(orphans int32) { s.workers.answered(false, &controlv1.ExecutorReportAnswer{Orphans: orphans}) }
 
 		again()
 		time.AfterFunc(answerWait/2, func() { judge(0) })

@@ -44,12 +44,12 @@ func (l look) String() string { return lookNames[l] }
 func fleet(n int, of look) *Core {
 	c := New(DefaultConfig())
 	rev := int64(10)
-	tell := func(record model.Record) {
+	apply := func(record model.Record) {
 		rev++
 		c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: rev, Mod: rev})
 	}
-	tell(&model.Pool{Name: "left", Attributes: map[string]string{"rack": "1"}})
-	tell(&model.Pool{Name: "right", Attributes: map[string]string{"rack": "2"}})
+	apply(&model.Pool{Name: "left", Attributes: map[string]string{"rack": "1"}})
+	apply(&model.Pool{Name: "right", Attributes: map[string]string{"rack": "2"}})
 	for i := range n {
 		id := fmt.Sprintf("host-%06d", i)
 		capacity := resource.Vector{"cpu": 8000 << (i % 3), "memory": 64 << 30, "slots": 8}
@@ -68,15 +68,15 @@ func fleet(n int, of look) *Core {
 		if of == ownAttributes || of == ownEverything {
 			attributes["serial"], attributes["host"] = fmt.Sprintf("s-%06d", i), fmt.Sprintf("h-%06d", i/8)
 		}
-		tell(&model.Executor{
+		apply(&model.Executor{
 			ID: id, Address: id + ":7200", SKU: fmt.Sprintf("sku-%d", i%10), Resources: capacity,
 			Attributes: attributes, Generation: int64(i % 4),
 			Incarnation: 1, Ordinal: uint32(i + 1),
 		})
-		tell(&model.Live{ID: id, Incarnation: 1})
+		apply(&model.Live{ID: id, Incarnation: 1})
 		if i%7 == 0 {
-			tell(&model.Reservation{Key: keyOf("old-" + id), UID: "old-" + id, State: model.Active})
-			tell(&model.LeaseChunk{
+			apply(&model.Reservation{Key: keyOf("old-" + id), UID: "old-" + id, State: model.Active})
+			apply(&model.LeaseChunk{
 				UID: "old-" + id, Chunks: 1, Each: resource.Vector{"cpu": 500, "memory": 1 << 30, "slots": int64(1 + i%3)},
 				Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1)}},
 			})
@@ -307,10 +307,10 @@ func BenchmarkExplain(b *testing.B) {
 func BenchmarkUsage(b *testing.B) {
 	for _, of := range looks {
 		c := fleet(100_000, of)
-		tell := func(record model.Record) {
+		apply := func(record model.Record) {
 			c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: c.revision + 1, Mod: c.revision + 1})
 		}
-		tell(&model.Ready{Since: start})
+		apply(&model.Ready{Since: start})
 		for i := range 100_000 {
 			uid := fmt.Sprintf("w%d", i)
 			k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(100 + i%500), "slots": 1}}
@@ -320,7 +320,7 @@ func BenchmarkUsage(b *testing.B) {
 			case 2:
 				k.Attributes = map[string]string{"rack": fmt.Sprint(i % 50)}
 			}
-			tell(&model.Reservation{
+			apply(&model.Reservation{
 				Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
 				Workers: model.WorkerSet{{First: 0, Last: int32(i % 100), Number: 1}},
 			})

@@ -119,7 +119,7 @@ func TestDrainedExecutorsWithWorkersArePartOfAMassLoss(t *testing.T) {
 		}
 	}
 	for i := range 10 {
-		r.tellGone(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("e%d", i)})
+		r.applyDeletion(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("e%d", i)})
 	}
 	r.pause(10 * time.Minute)
 	if s := r.core.Stats(); s.Lost != 0 {

@@ -27,7 +27,7 @@ func must[T any](t *testing.T, r *rig, request any) T {
 // order.
 func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	comeBack := func(r *rig) {
-		again := small0("h1", "n2")
+		again := smallAgent("h1", "n2")
 		if _, err := r.do(again); err != nil {
 			t.Fatal(err)
 		}
@@ -51,12 +51,12 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	}
 	for name, order := range orders {
 		r := lead(DefaultConfig())
-		r.ready(small0("h1", "n1"))
+		r.ready(smallAgent("h1", "n1"))
 		expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 		r.dispatch("u")
 		must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}},
 			ExpireAt: r.now.Add(30 * time.Second)})
-		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+		r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 		for _, step := range order {
 			step(r)
 		}
@@ -307,7 +307,7 @@ func TestRequestsInForceAreBounded(t *testing.T) {
 		if i == 0 {
 			named = ids[1:]
 		}
-		r.tell(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ReportedAll: true, CreatedAt: start})
+		r.apply(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ReportedAll: true, CreatedAt: start})
 	}
 	refused(policy.Drain{ID: "h", RequestID: "more"}, "id")
 	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", DisableRequestID: "drain-0"})

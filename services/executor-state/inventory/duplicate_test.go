@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func secretive(id, nonce, secret string) Register {
-	g := small0(id, nonce)
+func withSecret(id, nonce, secret string) Register {
+	g := smallAgent(id, nonce)
 	g.SecretHash = secret
 	return g
 }
@@ -33,8 +33,8 @@ func duplicates(r *rig) (objects []string) {
 // A restarted agent has its secret and takes over at once.
 func TestSameSecretSupersedesAtOnce(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.ready(secretive("h1", "n1", "s"))
-	r.ready(secretive("h1", "n2", "s"))
+	r.ready(withSecret("h1", "n1", "s"))
+	r.ready(withSecret("h1", "n2", "s"))
 	if v, _ := r.core.Executor("h1"); v.Nonce != "n2" || v.State != model.ExecutorReady {
 		t.Fatalf("%+v", v)
 	}
@@ -47,10 +47,10 @@ func TestSameSecretSupersedesAtOnce(t *testing.T) {
 // executor does not change. Once the executor is LOST, the other agent may register it.
 func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.ready(secretive("h1", "n1", "s"))
+	r.ready(withSecret("h1", "n1", "s"))
 	before, _ := r.core.Executor("h1")
 	for _, secret := range []string{"other", ""} {
-		wantReason(t, r, secretive("h1", "m1", secret), fault.ReasonOtherAgent)
+		wantReason(t, r, withSecret("h1", "m1", secret), fault.ReasonOtherAgent)
 	}
 	if after, _ := r.core.Executor("h1"); after.Incarnation != before.Incarnation || after.Nonce != "n1" ||
 		after.State != model.ExecutorReady {
@@ -59,16 +59,16 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	if d := duplicates(r); len(d) != 1 || d[0] != "h1" {
 		t.Fatalf("findings of %v", d)
 	}
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 	r.pause(DefaultConfig().LostAfter - time.Millisecond)
 	r.failOver()
-	wantReason(t, r, secretive("h1", "m1", "other"), fault.ReasonOtherAgent)
+	wantReason(t, r, withSecret("h1", "m1", "other"), fault.ReasonOtherAgent)
 	r.pause(DefaultConfig().LostAfter)
-	r.ready(secretive("h1", "m1", "other"))
+	r.ready(withSecret("h1", "m1", "other"))
 	if v, _ := r.core.Executor("h1"); v.SecretHash != "other" || v.State != model.ExecutorReady {
 		t.Fatalf("%+v", v)
 	}
-	wantReason(t, r, secretive("h1", "n1", "s"), fault.ReasonOtherAgent)
+	wantReason(t, r, withSecret("h1", "n1", "s"), fault.ReasonOtherAgent)
 	r.pause(intruderFor)
 	if d := duplicates(r); d != nil {
 		t.Fatalf("findings after the last request of another agent: %v", d)
@@ -78,20 +78,20 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 // A record without a hash accepts the first secret.
 func TestRecordWithoutASecretAcceptsTheFirst(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.ready(small0("h1", "n1"))
-	r.ready(secretive("h1", "n2", "s"))
-	wantReason(t, r, secretive("h1", "n3", "other"), fault.ReasonOtherAgent)
-	wantReason(t, r, small0("h1", "n4"), fault.ReasonOtherAgent)
+	r.ready(smallAgent("h1", "n1"))
+	r.ready(withSecret("h1", "n2", "s"))
+	wantReason(t, r, withSecret("h1", "n3", "other"), fault.ReasonOtherAgent)
+	wantReason(t, r, smallAgent("h1", "n4"), fault.ReasonOtherAgent)
 }
 
 // superseded returns a rig with an executor that a second, present agent has taken over
 // after the first one was absent until LOST. It also returns the first agent's announcement.
 func superseded(r *rig) Announce {
-	r.ready(secretive("h1", "n1", "s"))
+	r.ready(withSecret("h1", "n1", "s"))
 	v, _ := r.core.Executor("h1")
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 	r.pause(DefaultConfig().LostAfter)
-	r.ready(secretive("h1", "m1", "other"))
+	r.ready(withSecret("h1", "m1", "other"))
 	return Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "n1"}
 }
 
@@ -147,14 +147,14 @@ func TestWorkersOfASilentSupersededAgentStopCounting(t *testing.T) {
 // waits and its workers live.
 func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.ready(secretive("h1", "lives", "s"))
+	r.ready(withSecret("h1", "lives", "s"))
 	v, _ := r.core.Executor("h1")
-	if _, err := r.do(secretive("h1", "ghost", "s")); err != nil {
+	if _, err := r.do(withSecret("h1", "ghost", "s")); err != nil {
 		t.Fatal(err)
 	}
 	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "lives", Workers: 1},
 		fault.ReasonOtherIncarnation)
-	wantReason(t, r, secretive("h1", "lives", "s"), fault.ReasonOtherIncarnation)
+	wantReason(t, r, withSecret("h1", "lives", "s"), fault.ReasonOtherIncarnation)
 	if e, _ := r.core.Executor("h1"); e.SupersededWorkers {
 		t.Fatal("workers are counted twice")
 	}
@@ -163,7 +163,7 @@ func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 // The nonce identifies the agent that announces; knowing the incarnation is not enough.
 func TestAnAnnouncementProvesTheRegistration(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.ready(secretive("h1", "n1", "s"))
+	r.ready(withSecret("h1", "n1", "s"))
 	v, _ := r.core.Executor("h1")
 	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "guess"}, fault.ReasonOtherAgent)
 	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation - 1, EtcdLease: 9, Nonce: "guess", Workers: 3},

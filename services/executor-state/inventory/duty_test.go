@@ -47,7 +47,7 @@ func TestAWorkerElsewhereFreesNothing(t *testing.T) {
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.write(&model.TaskHeader{UID: "u"})
-	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 2,
+	r.apply(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 2,
 		State: model.WorkerLost}}})
 	if len(r.leased("u")) != 1 {
 		t.Fatal("freed by the end of another worker")
@@ -106,13 +106,13 @@ func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
 			t.Fatal(line)
 		}
 	}
-	if _, err := r.do(small0("h1", "n1")); err != nil {
+	if _, err := r.do(smallAgent("h1", "n1")); err != nil {
 		t.Fatal(err)
 	}
 	v, _ := r.core.Executor("h1")
 	r.ask(Announce{"h1", v.Incarnation, 7, 0, false, ""})
 	r.settle()
-	r.ask(small0("h1", "n2"))
+	r.ask(smallAgent("h1", "n2"))
 	r.step(nil)
 	if len(r.effects) != 1 {
 		t.Fatalf("%d effects, want only the registration", len(r.effects))
@@ -123,7 +123,7 @@ func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
 	}
 }
 
-func small0(id, nonce string) Register {
+func smallAgent(id, nonce string) Register {
 	g := small(id, 1000, 1)
 	g.Address, g.Nonce = id+":7200", nonce
 	return g
@@ -137,7 +137,7 @@ func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
 		r.ready(small(fmt.Sprintf("h%d", i), 1, 1))
 	}
 	for i := range 3 {
-		r.tellGone(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("h%d", i)})
+		r.applyDeletion(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("h%d", i)})
 	}
 	r.pause(5 * time.Minute)
 	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Kind != FindingMassLoss {

@@ -31,33 +31,33 @@ func BenchmarkElection(b *testing.B) {
 func standby(executors, waiting, groups int) *Core {
 	c := New(DefaultConfig())
 	revision := int64(10)
-	tell := func(record model.Record) {
+	apply := func(record model.Record) {
 		revision++
 		c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
 	}
-	tell(&model.Ready{Since: start, By: "auto"})
-	seats := model.WorkerSet{{Last: 0, Number: 1}}
+	apply(&model.Ready{Since: start, By: "auto"})
+	placements := model.WorkerSet{{Last: 0, Number: 1}}
 	for i := range executors {
 		id := fmt.Sprintf("host-%06d", i)
-		tell(&model.Executor{
+		apply(&model.Executor{
 			ID: id, Address: id + ":7200", SKU: "small", Ordinal: uint32(i + 1), Incarnation: 1,
 			Resources: resource.Vector{"slots": 4, "cpu": 1000}, RegisteredAt: start, Since: start,
 		})
-		tell(&model.Live{ID: id, Incarnation: 1})
+		apply(&model.Live{ID: id, Incarnation: 1})
 		uid := fmt.Sprint("a-", i)
-		tell(&model.Reservation{
-			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Workers: seats, State: model.Active,
+		apply(&model.Reservation{
+			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Workers: placements, State: model.Active,
 			CreatedAt: start, UpdatedAt: start,
 		})
-		tell(&model.LeaseChunk{
+		apply(&model.LeaseChunk{
 			UID: uid, Chunks: 1, Total: 1, Each: resource.Vector{"slots": 1},
 			Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1)}},
 		})
-		tell(&model.TaskHeader{UID: uid, Chunks: 1, Workers: 1, Complete: true})
+		apply(&model.TaskHeader{UID: uid, Chunks: 1, Workers: 1, Complete: true})
 	}
 	for i := range waiting {
-		tell(&model.Reservation{
-			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Workers: seats,
+		apply(&model.Reservation{
+			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Workers: placements,
 			Spec: model.Spec{Constraints: constraint.Constraints{SKU: "large",
 				Resources: resource.Vector{"slots": 1, "cpu": int64(2000 + i%groups)}}},
 			State: model.Queued, Place: int64(i + 1), CreatedAt: start, UpdatedAt: start,

@@ -13,14 +13,14 @@ import (
 // it and does not take the ID back: otherwise the two would take turns.
 func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.ready(small0("h1", "n1"))
+	r.ready(smallAgent("h1", "n1"))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 	old, _ := r.core.Executor("h1")
-	r.ready(small0("h1", "n2"))
+	r.ready(smallAgent("h1", "n2"))
 	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0, false, ""}); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("the older copy got %v", err)
 	}
-	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
+	if _, err := r.do(smallAgent("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("registration of the older copy: %v", err)
 	}
 	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady ||
@@ -29,12 +29,12 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	}
 	// The next leader knows it as well.
 	r.failOver()
-	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
+	if _, err := r.do(smallAgent("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the older copy registers with a new leader: %v", err)
 	}
 	// The list of former nonces is bounded.
 	for i := range 2 * model.MaxFormer {
-		r.ready(small0("h1", "m"+string(rune('a'+i))))
+		r.ready(smallAgent("h1", "m"+string(rune('a'+i))))
 	}
 	if v, _ := r.core.Executor("h1"); len(v.Former) != model.MaxFormer {
 		t.Fatalf("%d former registrations", len(v.Former))
@@ -46,27 +46,27 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 func TestAnEarlierAgentReturnsWhenTheLaterOneIsAbsent(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, nonce := range []string{"lives", "ghost"} {
-		if _, err := r.do(small0("h1", nonce)); err != nil {
+		if _, err := r.do(smallAgent("h1", nonce)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
-		if _, err := r.do(small0("h1", "lives")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		if _, err := r.do(smallAgent("h1", "lives")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 			t.Fatalf("registration while the other is present: %v", err)
 		}
 		r.pause(desertedAfter/3 - time.Second)
 	}
 	r.pause(3 * time.Second)
-	r.ready(small0("h1", "lives"))
+	r.ready(smallAgent("h1", "lives"))
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady || len(v.Former) != 1 {
 		t.Fatalf("%+v", v)
 	}
-	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherAgent) {
+	if _, err := r.do(smallAgent("h1", "ghost")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("registration of the earlier agent: %v", err)
 	}
 	// An executor that has just lost its presence has not been absent for long.
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
-	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
+	if _, err := r.do(smallAgent("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("registration of the earlier agent: %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 	r.ready(small("h1", 3000, 3))
 	expectGranted(t, r.cycle(r.queue("u", 3, cpu(1000))))
 	r.dispatch("u")
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 	again := small("h1", 3000, 3)
 	again.Nonce = "n2"
 	r.ready(again)
@@ -96,7 +96,7 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	g.Host = "rack-1"
 	r.ready(g)
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "old"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "old"})
 	g.ID, g.Address, g.Nonce = "new", "new:7200", "n1"
 	incarnation := must[Registered](t, r, g).Incarnation
 	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true, ""})
@@ -203,7 +203,7 @@ func TestLostWithWorkersIsAFinding(t *testing.T) {
 	r.ready(small("h1", 1000, 1))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.dispatch("u")
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 	r.pause(time.Minute)
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorLost || v.Workers != 1 {
 		t.Fatalf("%+v", v)
@@ -244,7 +244,7 @@ func TestMetricsCountDurableChanges(t *testing.T) {
 	r.end("u", model.WorkerCompleted, 1)
 	r.catchUp()
 	r.settle()
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h2"})
 	r.pause(time.Minute)
 	f := r.core.Metrics(r.now)
 	if f.Attempts[Attempt{model.Granted, ""}] != 1 || f.Attempts[Attempt{model.NoFit,

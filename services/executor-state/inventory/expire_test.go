@@ -19,7 +19,7 @@ func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 	for i := range executors {
 		id := fmt.Sprintf("h%03d", i)
 		r.ready(small(id, 1, 1))
-		r.tellGone(model.Ref{Kind: model.KindLive, ID: id})
+		r.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 	}
 	r.pause(time.Minute)
 	if s := r.core.Stats(); s.Lost != executors {
@@ -56,7 +56,7 @@ func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 			id := fmt.Sprintf("h-%d-%d", day, i)
 			r.ready(small(id, 1, 1))
 			must[ExecutorView](t, r, policy.Drain{ID: id, RequestID: "d-" + id})
-			r.tellGone(model.Ref{Kind: model.KindLive, ID: id})
+			r.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 		}
 		r.pause(24 * time.Hour)
 		sizes[day] = len(r.keys)
@@ -72,10 +72,10 @@ func TestDeletedNumbersAreNotReused(t *testing.T) {
 	for _, failOver := range []bool{false, true} {
 		r := lead(DefaultConfig())
 		for _, nonce := range []string{"n1", "n2", "n3"} {
-			r.ready(small0("h1", nonce))
+			r.ready(smallAgent("h1", nonce))
 		}
 		before, _ := r.core.Executor("h1")
-		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+		r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 		r.pause(48 * time.Hour)
 		if _, there := r.core.Executor("h1"); there {
 			t.Fatal("the executor was not deleted")
@@ -83,7 +83,7 @@ func TestDeletedNumbersAreNotReused(t *testing.T) {
 		if failOver {
 			r.failOver()
 		}
-		r.ready(small0("h1", "n4"))
+		r.ready(smallAgent("h1", "n4"))
 		after, _ := r.core.Executor("h1")
 		if after.Ordinal <= before.Ordinal || after.Incarnation <= before.Incarnation {
 			t.Errorf("was #%d with incarnation %d, is #%d with %d", before.Ordinal, before.Incarnation, after.Ordinal,

@@ -16,9 +16,9 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// obviousFailure returns the first check that an executor fails, found by looking at that
+// simpleFailure returns the first check that an executor fails, found by looking at that
 // executor alone.
-func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
+func simpleFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
 	if ok, failed := withoutAvoided(k).Match(h.Class().Host()); !ok {
 		return failed.Name + " " + failed.Have
 	}
@@ -42,7 +42,7 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 	if lack := short(allowed); lack != "" {
 		return "role " + lack + " not set aside for others"
 	}
-	_, common, own := obviousFree(c, h, k.Role)
+	_, common, own := simpleFree(c, h, k.Role)
 	switch {
 	case avoided:
 		return "avoid " + h.ID
@@ -85,7 +85,7 @@ func TestExplainEqualsSimpleExplanation(t *testing.T) {
 		avoided := w.core.index.Avoided(k, w.core.index.Query(k))
 		want := map[string]int{}
 		for h := range w.core.byID.All() {
-			if failed := obviousFailure(w.core, h, k, avoided[&h.Executor.Executor]); failed != "" {
+			if failed := simpleFailure(w.core, h, k, avoided[&h.Executor.Executor]); failed != "" {
 				want[failed]++
 			}
 		}
@@ -98,7 +98,7 @@ func TestExplainEqualsSimpleExplanation(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Fatalf("%+v\n got %v\nwant %v\n%s", k, got, want, dump(w.core))
 		}
-		if ids := obviousChoice(w.core, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
+		if ids := simpleChoice(w.core, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
 			t.Fatalf("%d of %d fit, explained %+v", len(ids), n, e)
 		}
 		if !slices.IsSortedFunc(e.Checks, func(a, b match.FailedCheck) int { return b.Executors - a.Executors }) {

@@ -102,12 +102,12 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
 	for i := range 3 {
-		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+		r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorUnreachable {
 			t.Fatalf("state without presence: %v", v.State)
 		}
 		r.pause(time.Duration(i) * 50 * time.Second)
-		incarnation := must[Registered](t, r, small0("h1", "n1")).Incarnation
+		incarnation := must[Registered](t, r, smallAgent("h1", "n1")).Incarnation
 		if _, err := r.do(Announce{"h1", incarnation, int64(20 + i), 0, false, ""}); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestColdViewDeletesNothing(t *testing.T) {
 	r.ready(small("h2", 4000, 4))
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h2"}},
 		ExpireAt: r.now.Add(time.Minute)})
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h2"})
 	// A standby sees the lease long before its reservation.
 	standby := New(DefaultConfig())
 	reservation := refOf("u")
@@ -332,7 +332,7 @@ func TestExecutorsArePagedAndFiltered(t *testing.T) {
 		}
 		r.ready(g)
 	}
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h2"})
 	for _, test := range []struct {
 		f     Filter
 		after string
@@ -373,7 +373,7 @@ func TestExplainNamesTheReasonForEach(t *testing.T) {
 	r.ready(small("busy", 1000, 1))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.ready(small("away", 1000, 1))
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "away"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "away"})
 	r.ready(small("tiny", 10, 1))
 	r.ready(small("shunned", 1000, 1))
 	r.ready(small("fine", 1000, 1))
@@ -471,7 +471,7 @@ func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 // once.
 func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.tell(&model.Ready{Since: r.now})
+	r.apply(&model.Ready{Since: r.now})
 	for _, id := range []string{"h1", "h2", "h3"} {
 		r.ready(small(id, 1, 1))
 	}

@@ -189,8 +189,8 @@ func (w *world) commitSome() {
 	}
 }
 
-// takeBack decides several inputs and abandons them: nothing of them remains.
-func (w *world) takeBack() {
+// rollBack decides several inputs and abandons them: nothing of them remains.
+func (w *world) rollBack() {
 	w.settle()
 	before := dump(w.core)
 	for range rapid.IntRange(1, 5).Draw(w.t, "decisions") {
@@ -310,15 +310,15 @@ func (w *world) strict() {
 		if len(effect.Events) == 0 || effect.Events[0].Kind != model.EventReservationLeased {
 			continue
 		}
-		seats := map[model.WorkerID]bool{}
+		placements := map[model.WorkerID]bool{}
 		for _, record := range effect.Puts {
 			for _, p := range record.(*model.LeaseChunk).Workers {
-				seats[p.Worker] = true
+				placements[p.Worker] = true
 			}
 		}
 		uid := effect.Events[0].UID
-		if want := w.entryWorkers(uid); len(seats) != want {
-			w.t.Fatalf("%s requests %d workers, leased %d", uid, want, len(seats))
+		if want := w.entryWorkers(uid); len(placements) != want {
+			w.t.Fatalf("%s requests %d workers, leased %d", uid, want, len(placements))
 		}
 	}
 }
@@ -346,7 +346,7 @@ func TestLife(t *testing.T) {
 			"queue": w.enqueue, "offer": w.offer, "cancel": w.cancel, "forget": w.forget,
 			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool,
 			"no pool": w.deletePool,
-			"assign":  w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
+			"assign":  w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.rollBack,
 			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
 			"a moment":   func() { w.step(nil) },
 			"see":        func() { w.settle(); w.catchUp() },

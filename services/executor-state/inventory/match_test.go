@@ -16,9 +16,9 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// obvious places a batch worker by worker and looks at every executor for each. It defines
+// simpleMatcher places a batch worker by worker and looks at every executor for each. It defines
 // what choose must do, and is far too slow.
-type obvious struct {
+type simpleMatcher struct {
 	k     constraint.Constraints
 	left  int
 	hosts []*host
@@ -35,14 +35,14 @@ type obvious struct {
 	domains map[string]int64
 }
 
-func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
-	o := &obvious{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{},
+func newSimpleMatcher(c *Core, k constraint.Constraints, n int) *simpleMatcher {
+	o := &simpleMatcher{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{},
 		domains: map[string]int64{}}
 	others := 0
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
 	var matching []*host
 	for h := range c.byID.All() {
-		used, common, own := obviousFree(c, h, k.Role)
+		used, common, own := simpleFree(c, h, k.Role)
 		if h.shown() != model.ExecutorReady || h.Record.Draining || h.Withheld() || common == nil {
 			continue
 		}
@@ -89,10 +89,10 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	return o
 }
 
-// obviousFree sums every lease: what an executor has used, what of it is common, and what of
+// simpleFree sums every lease: what an executor has used, what of it is common, and what of
 // the role's own share is left. Common is nil for an executor of which leases use more than
 // it has.
-func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vector) {
+func simpleFree(c *Core, h *host, role string) (used, common, own resource.Vector) {
 	byRole := map[string]resource.Vector{}
 	for _, l := range c.leases {
 		for _, chunk := range l.inOrder() {
@@ -133,14 +133,16 @@ func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vect
 	return used, common, own
 }
 
-func (o *obvious) free(h *host) resource.Vector { return o.had[h].Plus(-o.taken[h], o.k.Resources) }
+func (o *simpleMatcher) free(h *host) resource.Vector {
+	return o.had[h].Plus(-o.taken[h], o.k.Resources)
+}
 
-func (o *obvious) domain(h *host) string {
+func (o *simpleMatcher) domain(h *host) string {
 	return strings.ToLower(h.Record.Match().Attribute(o.k.Spread.By))
 }
 
 // room returns how many more workers fit on the executor.
-func (o *obvious) room(h *host) int64 {
+func (o *simpleMatcher) room(h *host) int64 {
 	room := min(o.free(h).Times(o.k.Resources), int64(o.left))
 	if limit := int64(o.k.Spread.Max); limit > 0 {
 		if o.k.Spread.By == constraint.ByExecutor {
@@ -152,7 +154,7 @@ func (o *obvious) room(h *host) int64 {
 	return room
 }
 
-func (o *obvious) score(h *host) float64 {
+func (o *simpleMatcher) score(h *host) float64 {
 	score := 0.0
 	for name, free := range o.free(h) {
 		if o.k.Resources[name] == 0 && free > 0 {
@@ -162,7 +164,7 @@ func (o *obvious) score(h *host) float64 {
 	return score
 }
 
-func (o *obvious) compare(a, b *host) int {
+func (o *simpleMatcher) compare(a, b *host) int {
 	if o.k.Pack {
 		if order := cmp.Or(-cmp.Compare(min(o.taken[a], 1), min(o.taken[b], 1)),
 			-cmp.Compare(o.room(a), o.room(b))); order != 0 {
@@ -178,7 +180,7 @@ func (o *obvious) compare(a, b *host) int {
 }
 
 // best returns the executor for the next worker; nil for none.
-func (o *obvious) best() *host {
+func (o *simpleMatcher) best() *host {
 	var best *host
 	for _, h := range o.hosts {
 		if o.room(h) > 0 && (best == nil || o.compare(h, best) < 0) {
@@ -189,7 +191,7 @@ func (o *obvious) best() *host {
 }
 
 // place returns the executor of each worker that fits.
-func (o *obvious) place() (ids []string) {
+func (o *simpleMatcher) place() (ids []string) {
 	for o.left > 0 {
 		h := o.best()
 		if h == nil {
@@ -203,9 +205,9 @@ func (o *obvious) place() (ids []string) {
 	return ids
 }
 
-func obviousChoice(c *Core, k constraint.Constraints, n int) []string {
+func simpleChoice(c *Core, k constraint.Constraints, n int) []string {
 	if !k.SameShape {
-		return newObvious(c, k, n).place()
+		return newSimpleMatcher(c, k, n).place()
 	}
 	var shapes []string
 	for h := range c.byID.All() {
@@ -215,11 +217,11 @@ func obviousChoice(c *Core, k constraint.Constraints, n int) []string {
 	var most []string
 	var opening *host
 	for _, shape := range slices.Compact(shapes) {
-		o := newObvious(c, k, n)
+		o := newSimpleMatcher(c, k, n)
 		o.hosts = slices.DeleteFunc(o.hosts, func(h *host) bool { return shapeOf(h) != shape })
 		first := o.best()
 		ids := o.place()
-		fresh := newObvious(c, k, n)
+		fresh := newSimpleMatcher(c, k, n)
 		if len(ids) > len(most) || len(ids) == n && len(most) == n && fresh.compare(first, opening) < 0 {
 			most, opening = ids, first
 		}
@@ -365,7 +367,7 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 			g := drawRegister(t, fmt.Sprintf("h%d", i))
 			r.ready(g)
 			if evenly(0, 1, 2, 3, 4, 5, 6).Draw(t, "silent") == 0 {
-				r.tellGone(model.Ref{Kind: model.KindLive, ID: g.ID})
+				r.applyDeletion(model.Ref{Kind: model.KindLive, ID: g.ID})
 			}
 		}
 		for i := range evenly(1, 3, 6, 12).Draw(t, "batches") {
@@ -385,7 +387,7 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 			if after := dump(r.core); after != before {
 				t.Fatalf("choosing changed the inventory")
 			}
-			want := obviousChoice(r.core, k, n)
+			want := simpleChoice(r.core, k, n)
 			if fitting != len(want) {
 				t.Fatalf("%d of %d fit, want %d %v: %+v", fitting, n, len(want), want, k)
 			}
@@ -433,7 +435,7 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 			k := constraint.Constraints{Resources: resource.Vector{"slots": 1}, SameShape: true,
 				Pack: rapid.Bool().Draw(t, "pack")}
 			picks, fitting := choose(r.core, k, int(n))
-			want := obviousChoice(r.core, k, int(n))
+			want := simpleChoice(r.core, k, int(n))
 			if fitting != len(want) || fitting == int(n) && !slices.Equal(chosen(picks), want) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(r.core))
 			}
@@ -474,7 +476,7 @@ func TestSectionsFollowChanges(t *testing.T) {
 			w.settle()
 			k, n := evenly(kinds...).Draw(t, "kind"), evenly(1, 2, 3, 5, 8).Draw(t, "n")
 			picks, fitting := choose(w.core, k, n)
-			want := obviousChoice(w.core, k, n)
+			want := simpleChoice(w.core, k, n)
 			if fitting != len(want) || fitting == n && !slices.Equal(chosen(picks), want) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(w.core))
 			}

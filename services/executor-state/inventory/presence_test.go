@@ -42,9 +42,9 @@ func TestPresencesAreCounted(t *testing.T) {
 // presence, is durable.
 func TestAnAbsenceBeginsWhenItIsDurable(t *testing.T) {
 	for name, begin := range map[string]func(*rig){
-		"registered": func(r *rig) { r.ask(small0("h1", "n1")) },
+		"registered": func(r *rig) { r.ask(smallAgent("h1", "n1")) },
 		"departed": func(r *rig) {
-			r.ready(small0("h1", "n1"))
+			r.ready(smallAgent("h1", "n1"))
 			v, _ := r.core.Executor("h1")
 			r.ask(Depart{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 7})
 		},

@@ -164,7 +164,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			}
 			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: on,
 				State: model.WorkerRunning}}}
-			r.tell(task)
+			r.apply(task)
 		}
 		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 4 {
 			t.Errorf("%d fit, want the 4 of the other executor", fitting)
@@ -273,7 +273,7 @@ func TestARewrittenPoolEndsItsQuarantine(t *testing.T) {
 	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
 	r.catchUp()
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
-	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h"})
+	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h"})
 	r.pause(time.Hour)
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorUnreachable {
 		t.Fatalf("state with an unreadable pool: %s", view.State)

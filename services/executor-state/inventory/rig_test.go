@@ -212,14 +212,14 @@ func (r *rig) catchUp() {
 	r.step(model.Progress{Revision: r.rev})
 }
 
-// tell writes, delivers and settles.
-func (r *rig) tell(record model.Record) {
+// apply writes, delivers and settles.
+func (r *rig) apply(record model.Record) {
 	r.write(record)
 	r.catchUp()
 	r.settle()
 }
 
-func (r *rig) tellGone(ref model.Ref) {
+func (r *rig) applyDeletion(ref model.Ref) {
 	r.drop(ref)
 	r.catchUp()
 	r.settle()
@@ -280,8 +280,8 @@ func refOf(uid string) model.Ref {
 // queue writes a reservation and returns its candidate.
 func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate {
 	k.Resources = k.Resources.WithSlots()
-	seats := model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 1}}
-	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Workers: seats, Spec: model.Spec{Constraints: k},
+	placements := model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 1}}
+	r.apply(&model.Reservation{Key: keyOf(uid), UID: uid, Workers: placements, Spec: model.Spec{Constraints: k},
 		State: model.Queued})
 	return r.entry(uid)
 }

@@ -121,11 +121,11 @@ func placementsText(list []model.Placement) string {
 		for j+1 < len(list) && list[j+1].Ordinal == list[i].Ordinal {
 			j++
 		}
-		seats := list[i].Worker.String()
+		placements := list[i].Worker.String()
 		if j > i {
-			seats += "-" + list[j].Worker.String()
+			placements += "-" + list[j].Worker.String()
 		}
-		parts = append(parts, fmt.Sprintf("%s@#%d", seats, list[i].Ordinal))
+		parts = append(parts, fmt.Sprintf("%s@#%d", placements, list[i].Ordinal))
 		i = j + 1
 	}
 	return strings.Join(parts, " ")

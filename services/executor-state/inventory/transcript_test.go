@@ -93,7 +93,7 @@ func (p *player) play(lines []string) {
 		p.ask(Depart{ID: id, Incarnation: args.number("incarnation"), EtcdLease: cmp.Or(args.number("etcdlease"), 7)})
 		p.finish()
 	case "silent":
-		p.tellGone(model.Ref{Kind: model.KindLive, ID: id})
+		p.applyDeletion(model.Ref{Kind: model.KindLive, ID: id})
 	case "queue":
 		p.queue(id, int(args.number("n")), args.constraints())
 	case "behind-view":
@@ -113,10 +113,10 @@ func (p *player) play(lines []string) {
 		p.catchUp()
 		p.finish()
 	case "forget":
-		p.tellGone(refOf(id))
+		p.applyDeletion(refOf(id))
 	case "forget-task":
 		p.drop(model.Ref{Kind: model.KindTaskChunk, ID: id})
-		p.tellGone(model.Ref{Kind: model.KindTaskHeader, ID: id})
+		p.applyDeletion(model.Ref{Kind: model.KindTaskHeader, ID: id})
 	case "dispatch":
 		p.dispatch(id)
 	case "header-unseen":
@@ -204,7 +204,7 @@ func (p *player) play(lines []string) {
 			p.log("%s %s since %s: %s", f.Kind, f.Object, f.Since.Format(time.TimeOnly), f.Message)
 		}
 	case "ready":
-		p.tell(&model.Ready{Since: p.now, By: "auto"})
+		p.apply(&model.Ready{Since: p.now, By: "auto"})
 	case "sku":
 		sku := model.SKU{Name: id, Resources: args.amounts(), Attributes: args.prefixed("attr.")}
 		if len(args.prefixed("scale.")) > 0 {

@@ -21,8 +21,8 @@ import (
 	"berth.dev/services/executor-state/usage"
 )
 
-// obviousUsage counts from the store, executor by executor and reservation by reservation.
-type obviousUsage struct {
+// simpleUsage counts from the store, executor by executor and reservation by reservation.
+type simpleUsage struct {
 	r     *rig
 	hosts []*model.Executor
 	specs map[string]*model.SKU
@@ -34,8 +34,8 @@ type obviousUsage struct {
 	unmapped map[string]int
 }
 
-func newObviousUsage(r *rig) *obviousUsage {
-	u := &obviousUsage{
+func newSimpleUsage(r *rig) *simpleUsage {
+	u := &simpleUsage{
 		r: r, specs: map[string]*model.SKU{}, rows: map[string]*usage.SKUUsage{}, fleets: map[string][]*model.Executor{},
 		total: map[string]float64{}, unmapped: map[string]int{},
 	}
@@ -59,7 +59,7 @@ func newObviousUsage(r *rig) *obviousUsage {
 	return u
 }
 
-func (u *obviousUsage) row(name string) *usage.SKUUsage {
+func (u *simpleUsage) row(name string) *usage.SKUUsage {
 	name = strings.ToLower(name)
 	if u.rows[name] == nil {
 		u.rows[name] = &usage.SKUUsage{}
@@ -67,7 +67,7 @@ func (u *obviousUsage) row(name string) *usage.SKUUsage {
 	return u.rows[name]
 }
 
-func (u *obviousUsage) shape(name string) resource.Vector {
+func (u *simpleUsage) shape(name string) resource.Vector {
 	if spec := u.specs[name]; spec != nil {
 		return spec.Resources.WithSlots()
 	}
@@ -81,7 +81,7 @@ func (u *obviousUsage) shape(name string) resource.Vector {
 }
 
 // count counts one executor.
-func (u *obviousUsage) count(e *model.Executor) {
+func (u *simpleUsage) count(e *model.Executor) {
 	workers, running := 0, 0
 	disabled := e.Draining
 	for _, k := range u.r.keys {
@@ -113,7 +113,7 @@ func (u *obviousUsage) count(e *model.Executor) {
 	if disabled {
 		row.Disabled++
 	}
-	_, common, _ := obviousFree(u.r.core, u.r.core.hosts[e.ID], "")
+	_, common, _ := simpleFree(u.r.core, u.r.core.hosts[e.ID], "")
 	switch {
 	case !ready:
 		row.Unavailable++
@@ -128,7 +128,7 @@ func (u *obviousUsage) count(e *model.Executor) {
 	}
 }
 
-func (u *obviousUsage) waits(res *model.Reservation) bool {
+func (u *simpleUsage) waits(res *model.Reservation) bool {
 	for ref := range u.r.keys {
 		if ref.ID == res.UID && (ref.Kind == model.KindLeaseChunk || ref.Kind == model.KindTaskHeader) {
 			return false
@@ -138,7 +138,7 @@ func (u *obviousUsage) waits(res *model.Reservation) bool {
 }
 
 // find returns the SKU of a reservation and how many of its workers fit on one executor.
-func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
+func (u *simpleUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
 	k.Avoid, k.AvoidFailed = nil, nil
 	offers := map[string]resource.Vector{}
 	ratio := map[string]float64{}
@@ -209,7 +209,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 }
 
 // usage returns the rows in order.
-func (u *obviousUsage) usage() []usage.SKUUsage {
+func (u *simpleUsage) usage() []usage.SKUUsage {
 	for _, e := range u.hosts {
 		u.count(e)
 	}
@@ -254,7 +254,7 @@ func (u *obviousUsage) usage() []usage.SKUUsage {
 		}
 		count(groups[text])
 		var avoided []string
-		for _, h := range newObvious(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
+		for _, h := range newSimpleMatcher(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
 			if h.hold.Workers == 0 && strings.EqualFold(h.Record.SKU, name) {
 				avoided = append(avoided, h.ID)
 			}
@@ -316,7 +316,7 @@ func checkUsage(t *rapid.T, r *rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := newObviousUsage(r)
+	u := newSimpleUsage(r)
 	want := u.usage()
 	if fmt.Sprintf("%+v", got.SKUs) != fmt.Sprintf("%+v", want) {
 		t.Fatalf("usage\n%+v\nwant\n%+v\n%s", got.SKUs, want, dump(r.core))
@@ -344,7 +344,7 @@ func TestUsageEqualsSimpleUsage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)
-		w.tell(&model.Ready{Since: start})
+		w.apply(&model.Ready{Since: start})
 		catalog := func() {
 			name := evenly("small", "LARGE", "none-yet").Draw(t, "sku")
 			if evenly(0, 1, 2).Draw(t, "delete") == 0 {
@@ -379,14 +379,14 @@ func TestUsageWaitsForTheRegistry(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, ready := range []*model.Ready{nil, {Begun: start}} {
 		if ready != nil {
-			r.tell(ready)
+			r.apply(ready)
 		}
 		_, err := r.core.Usage("")
 		if f := fault.Of(err); f.Kind != fault.Unavailable || f.Reason != fault.ReasonRegistryNotReady {
 			t.Fatalf("with %+v: %v", ready, err)
 		}
 	}
-	r.tell(&model.Ready{Since: start})
+	r.apply(&model.Ready{Since: start})
 	if _, err := r.core.Usage(""); err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestUsageWaitsForTheRegistry(t *testing.T) {
 // registered, demand vanished and nothing scaled up.
 func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.tell(&model.Ready{Since: start})
+	r.apply(&model.Ready{Since: start})
 	r.ready(small("busy", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("all", 4, cpu(1000))))
 	if _, err := r.do(PutSKU{model.SKU{Name: "gpu-8", Resources: resource.Vector{"cpu": 8000, "gpu": 8,
@@ -428,7 +428,7 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
-		r.tell(&model.Ready{Since: start})
+		r.apply(&model.Ready{Since: start})
 		for i := range evenly(1, 2, 4).Draw(t, "executors") {
 			r.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
 		}
@@ -458,7 +458,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 
 func TestUsageOfOneSKU(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.tell(&model.Ready{Since: start})
+	r.apply(&model.Ready{Since: start})
 	r.ready(small("a", 1000, 1))
 	r.ready(Register{ID: "b", SKU: "large"})
 	r.queue("x", 1, constraint.Constraints{SKU: "huge"})
@@ -485,7 +485,7 @@ func TestUsageOfOneSKU(t *testing.T) {
 // executor is idle and of no use to the batch, so usage requests another one.
 func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.tell(&model.Ready{Since: start})
+	r.apply(&model.Ready{Since: start})
 	for _, id := range []string{"h0", "h1", "h2"} {
 		r.ready(small(id, 1000, 1))
 	}
@@ -496,7 +496,7 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	r.queue("together", 3, cpu(1000))
 	failed := *r.core.reservations["together"].record.(*model.Reservation)
 	failed.Failed = []model.FailedOn{{Executor: "h1", At: r.now}}
-	r.tell(&failed)
+	r.apply(&failed)
 	row := func() usage.SKUUsage {
 		t.Helper()
 		usage, err := r.core.Usage("small")
@@ -514,18 +514,18 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	for _, id := range []string{"h0", "h1", "h2"} {
 		only.Failed = append(only.Failed, model.FailedOn{Executor: id, At: r.now})
 	}
-	r.tell(&only)
+	r.apply(&only)
 	if got := row(); got.PendingExecutors != 3 {
 		t.Errorf("the list has yielded: %+v", got)
 	}
 	// The caller's own list never yields.
 	strict := failed
 	strict.Failed, strict.Spec.Constraints.Avoid = nil, []string{"h0", "h1", "h2", "unknown"}
-	r.tell(&strict)
+	r.apply(&strict)
 	if got := row(); got.PendingExecutors != 6 || got.WantedSize != 6 {
 		t.Errorf("the caller avoids all: %+v", got)
 	}
-	r.tell(&failed)
+	r.apply(&failed)
 	r.now = r.now.Add(model.AvoidFor)
 	r.step(nil)
 	if got := row(); got.PendingExecutors != 3 || got.WantedSize != 3 {
@@ -536,7 +536,7 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 // Many workers that avoid one executor need one more executor, not one each.
 func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.tell(&model.Ready{Since: start})
+	r.apply(&model.Ready{Since: start})
 	r.ready(small("h0", 1000, 2))
 	r.ready(small("h1", 1000, 2))
 	for i, sku := range []string{"", "small", "SMALL"} {
@@ -564,7 +564,7 @@ func TestUnmappedDemandDoesNotDependOnTheOrderOfRecords(t *testing.T) {
 	}
 	unmapped := func(first, second int) []usage.Unmapped {
 		r := lead(DefaultConfig())
-		r.tell(&model.Ready{Since: start})
+		r.apply(&model.Ready{Since: start})
 		r.queue("x", 1, spellings[first])
 		r.queue("y", 1, spellings[second])
 		r.catchUp()

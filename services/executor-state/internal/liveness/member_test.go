@@ -27,7 +27,7 @@ func TestRenewAtTheLeader(t *testing.T) {
 		if wrong == nil {
 			break
 		}
-		if tries == 1 || !errors.Is(wrong, errUntold) && leading(ctx, t, cluster) == leads {
+		if tries == 1 || !errors.Is(wrong, errNoLeaderReported) && leading(ctx, t, cluster) == leads {
 			t.Fatal(wrong)
 		}
 	}
@@ -67,7 +67,7 @@ func leading(ctx context.Context, t *testing.T, cluster *etcdtest.Cluster) int {
 	return 0
 }
 
-var errUntold = errors.New("no member reports that it leads")
+var errNoLeaderReported = errors.New("no member reports that it leads")
 
 // checkWatch returns an error if the watch of a stream to the leader or to another member
 // reports the wrong result.
@@ -75,7 +75,7 @@ func checkWatch(ctx context.Context, client *clientv3.Client, leader, other stri
 	switch leadingMember(ctx, client) {
 	case leader:
 	case "":
-		return errUntold
+		return errNoLeaderReported
 	default:
 		return fmt.Errorf("%q is not known to lead", leader)
 	}

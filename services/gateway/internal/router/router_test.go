@@ -25,14 +25,14 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// door is a router behind a gRPC server, and a client of it.
-type door struct {
+// gatewayConn is a router behind a gRPC server, and a client of it.
+type gatewayConn struct {
 	*router.Router
 	conn *grpc.ClientConn
 }
 
 // open starts a router to replicas of the registry and of executor-state.
-func open(t *testing.T, deadline time.Duration, registry, executors []string) *door {
+func open(t *testing.T, deadline time.Duration, registry, executors []string) *gatewayConn {
 	t.Helper()
 	nowhere := []string{porttest.Hold(t)}
 	if executors == nil {
@@ -61,10 +61,10 @@ func open(t *testing.T, deadline time.Duration, registry, executors []string) *d
 		served.Wait()
 		r.Close()
 	})
-	return &door{r, conn}
+	return &gatewayConn{r, conn}
 }
 
-func (d *door) reservations() berthv1.ReservationsClient {
+func (d *gatewayConn) reservations() berthv1.ReservationsClient {
 	return berthv1.NewReservationsClient(d.conn)
 }
 
