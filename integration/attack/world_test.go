@@ -245,11 +245,11 @@ func (w *target) rogueClient(address string) *grpc.ClientConn {
 	return conn
 }
 
-// until polls a condition without a signal: what returns what is missing, or nothing.
-func (w *target) until(what func() string) {
+// until polls a condition that gives no signal. check returns what is missing, or "".
+func (w *target) until(check func() string) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		missing := what()
+		missing := check()
 		if missing == "" {
 			return
 		}

@@ -220,7 +220,8 @@ func (r *run) streams(ctx context.Context) {
 	}
 }
 
-// nothingLeased returns what is left after everything was cancelled.
+// nothingLeased returns the first worker or lease that is left after all jobs were
+// cancelled.
 func (r *run) nothingLeased(ctx context.Context) string {
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 		if err != nil {

@@ -279,16 +279,16 @@ func (b both) Unplug(name string, unplugged bool) bool {
 // pollEvery is the interval of polls for conditions without a signal.
 const pollEvery = 20 * time.Millisecond
 
-// until polls a condition that gives no signal: what returns what is missing, or nothing.
-// The error has that after patience.
-func until(ctx context.Context, what func(context.Context) string) error {
+// until polls a condition that gives no signal. check returns what is missing, or "".
+// After patience the error contains that text.
+func until(ctx context.Context, check func(context.Context) string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	missing := ""
 	for {
-		now := what(ctx)
+		now := check(ctx)
 		if now == "" {
 			return nil
 		}

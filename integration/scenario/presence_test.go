@@ -31,8 +31,8 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	w.startSim("sim", simulated, 1)
 	w.awaitReady(agents)
 	leader, other := w.executorStates()
-	// An agent chooses the replica with the fewest streams of those that answer, and stays
-	// there: new agents start until both replicas have some.
+	// An agent chooses the replica with the fewest streams among those that answer, and
+	// stays there: new agents start until both replicas have some.
 	for l, o := 0, 0; agents < simulated+hosts || l == 0 || o == 0; {
 		if agents == simulated+most {
 			t.Fatalf("the leader has %d streams, the standby %d", l, o)

@@ -101,14 +101,14 @@ func connect(t *testing.T, endpoint string) *store.Etcd {
 	return s
 }
 
-// until polls a condition without a signal: what returns what is missing, or nothing.
-func until(t *testing.T, what func() string) {
+// until polls a condition that gives no signal. check returns what is missing, or "".
+func until(t *testing.T, check func() string) {
 	t.Helper()
 	tick, timeout := time.NewTicker(pollEvery), time.NewTimer(patience)
 	defer tick.Stop()
 	defer timeout.Stop()
 	for {
-		missing := what()
+		missing := check()
 		if missing == "" {
 			return
 		}

@@ -423,7 +423,7 @@ func (w *World) inFlight() bool {
 		slices.ContainsFunc(w.agents, func(a *agent) bool { return a.busy() })
 }
 
-// round gives everyone a turn, delivers what is due, and lets a moment pass.
+// round gives every node a turn, delivers due messages, and advances the time a little.
 func (w *World) round() {
 	for _, service := range services {
 		for _, r := range w.replicas[service] {

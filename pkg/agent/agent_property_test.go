@@ -25,7 +25,7 @@ import (
 // every worker that runs.
 func TestAgentPromises(t *testing.T) {
 	root := t.TempDir()
-	// rapid must not measure the time, which stands still here: it would shrink a
+	// rapid must not measure the time, which does not advance here: it would shrink a
 	// failure forever.
 	const shrink = "rapid.shrinktime"
 	was := flag.Lookup(shrink).Value.String()

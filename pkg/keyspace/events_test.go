@@ -38,8 +38,8 @@ func TestKeysOfEventsAreRead(t *testing.T) {
 	}
 }
 
-// The keys of one service are in the order in which it wrote, a segment's are
-// together, and the floor is outside of what a range delete of them takes.
+// The keys of one service are in the order of its writes, those of a segment are
+// contiguous, and a range delete of them does not include the floor.
 func TestKeysOfEventsAreInOrder(t *testing.T) {
 	space := New("default")
 	var keys []string

@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestKeyAndParse says that every kind of record has one key, that the key
-// names the record again, and that no two of them share one.
+// TestKeyAndParse checks that every kind of record has one key, that parsing the key
+// returns the reference of the record, and that no two records share a key.
 func TestKeyAndParse(t *testing.T) {
 	space := New("default")
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
@@ -41,8 +41,8 @@ func TestKeyAndParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses says that events, other clusters and odd keys are no
-// records.
+// TestParseRefuses checks that keys of events and of other clusters and malformed keys are
+// not parsed as records.
 func TestParseRefuses(t *testing.T) {
 	space := New("default")
 	for _, key := range []string{
@@ -72,7 +72,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestWriters says that every stored kind has exactly one writer.
+// TestWriters checks that every stored kind has exactly one writer.
 func TestWriters(t *testing.T) {
 	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
 		if Writer(kind) == "" && kind != model.KindPoison { // the service in its key

@@ -14,8 +14,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// hangs is a core that does not come back from the step that tells it of an executor,
-// before it is released.
+// hangs is a core that hangs in the step with an executor until it is released.
 func hangs(id string, released <-chan struct{}) func() *toy {
 	return func() *toy {
 		c := newToy()

@@ -63,7 +63,7 @@ func (w *watch) Close() {
 	w.Watch.Close()
 }
 
-// replica is a loop that runs, and what it told.
+// replica is a running loop and its output.
 type replica struct {
 	*loop.Loop[*toy]
 	id      string

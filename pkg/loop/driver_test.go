@@ -86,7 +86,7 @@ func (r *rig) next() store.Batch {
 	return b
 }
 
-// write is what another service, or nobody, writes.
+// write writes a record like another service.
 func (r *rig) write(ops ...store.Op) int64 {
 	r.t.Helper()
 	res, err := r.fake.Txn(context.Background(), store.Txn{Then: ops})
@@ -270,8 +270,8 @@ func TestAnswerWithoutAWriteConfirmsTheTerm(t *testing.T) {
 	}
 }
 
-// An answer that rests on no write is not given either where the writes of its
-// round tell that the term is over.
+// An answer without a write is not given if the writes of the same round show that the term
+// has ended.
 func TestADeposedLeaderAnswersNothing(t *testing.T) {
 	r := newRig(t)
 	r.write(store.Delete(space.Key(model.LeaderRef(service))))
@@ -337,8 +337,8 @@ func TestResetWhileLeadingEndsTheTerm(t *testing.T) {
 	}
 }
 
-// A round that is decided again is not told again what the view told in it: by
-// then the core knows of later changes, and old news would undo them.
+// A round that is decided again does not repeat the changes of its view: the core already
+// knows later changes, and the old ones would undo them.
 func TestOldEventsAreNotRepeated(t *testing.T) {
 	r := newRig(t)
 	r.shut("h")

@@ -102,7 +102,7 @@ func (w *writer) CatchUp(context.Context, int64) ([]store.Batch, error) {
 	return []store.Batch{b}, nil
 }
 
-// follow tells the driver what its view has.
+// follow passes the changes of the view to the driver.
 func (w *writer) follow() {
 	w.t.Helper()
 	for {
@@ -129,7 +129,7 @@ func (w *writer) writeEvents(job string, events int) {
 	w.round(model.Input{Token: 1, Request: put{record: executor(id), job: job, events: events}})
 }
 
-// round is one round of the loop, with what the view has before.
+// round runs one round of the loop with the changes that the view had before it.
 func (w *writer) round(events ...model.Event) {
 	w.t.Helper()
 	w.follow()
@@ -175,7 +175,7 @@ func (s *eventRig) kept() (events map[string]int, bytes int, segments []string) 
 	return events, bytes, segments
 }
 
-// matches checks that each service counts what there is.
+// matches checks that the counts of each service equal the stored events.
 func (s *eventRig) matches() {
 	s.t.Helper()
 	events, bytes, _ := s.kept()
@@ -306,7 +306,7 @@ func TestAJobKeepsItsNewestEvents(t *testing.T) {
 			t.Errorf("%s has %d events, want 20", job, events[job])
 		}
 	}
-	// Each floor is the first revision of what is kept after it, on an etcd lease.
+	// Each floor is the first revision of the kept events, on an etcd lease.
 	floors := 0
 	for _, service := range three {
 		kv, found, err := s.fake.Get(t.Context(), space.EventFloor("big", service))
@@ -430,7 +430,8 @@ func TestFailedRevokeIsRetried(t *testing.T) {
 	}
 }
 
-// A replica that starts counts what is there, whatever comes and goes meanwhile.
+// A replica that starts counts the stored events correctly while events are written and
+// deleted.
 func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 	s := newShore(t, small, model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]

@@ -155,8 +155,8 @@ func TestFullStoreKeepsPartlyDurableRequestsOpen(t *testing.T) {
 	wantFull(t, actions[1], 2, "this call changed nothing")
 }
 
-// While the store is full reads are answered, those too that confirm the term, and
-// writes say why they are not made; nobody has to do anything once there is room.
+// While the store is full, reads are answered, including reads that confirm the term, and
+// writes fail with the reason. When the store has space again, no action is needed.
 func TestReadsContinueInAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

@@ -45,7 +45,8 @@ func testFailover(t *testing.T, s store.Store, ttl time.Duration) {
 	if _, err := a.Do(ctx, put{record: executor("x")}); err != nil {
 		t.Fatal(err)
 	}
-	// A standby follows, says who leads, and answers what any replica may.
+	// A standby follows the store, reports the leader, and answers the requests that any
+	// replica may answer.
 	for known := false; !known; {
 		if err := b.Peek(ctx, func(c *toy) { known = c.records[executor("x").Ref()] != nil }); err != nil &&
 			!fault.Is(err, fault.ReasonNotLeader) {
@@ -214,7 +215,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// A replica that has stopped says so at once: its port is closed later.
+// A stopped replica rejects requests at once, before its port is closed.
 func TestStoppedAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -489,8 +490,8 @@ func TestFailingTermsArePaced(t *testing.T) {
 	})
 }
 
-// A call to a peer that panics takes nothing down: the core is given what stands for
-// the lost answer, the replica leads on, and the panic is a finding.
+// A call to a peer that panics stops nothing: the core gets a substitute for the lost
+// answer, the replica keeps leading, and the panic is a finding.
 func TestACallThatPanicsIsAFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()

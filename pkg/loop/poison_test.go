@@ -72,7 +72,7 @@ func eventually(t *testing.T, holds func() bool) {
 	t.Fatal("condition not met in time")
 }
 
-// poison is what is stored, in order of key.
+// poison returns the stored poison records in the order of their keys.
 func poison(t *testing.T, s store.Store) []*model.Poison {
 	t.Helper()
 	kvs, _, err := store.Range(t.Context(), s, space.Prefix()+service+"/poison/")
@@ -139,9 +139,9 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 		}
 		a.awaitLead(t, false)
 		kept := poison(t, s)
-		if len(kept) != 1 || kept[0].Kind != model.PoisonRequest || kept[0].Request != "loop_test.wish" ||
+		if len(kept) != 1 || kept[0].Kind != model.PoisonRequest || kept[0].Request != "loop_test.poisonRequest" ||
 			!strings.Contains(kept[0].Content, "bad") || kept[0].Panic != "the request bad" ||
-			!strings.Contains(kept[0].Stack, "onWish") ||
+			!strings.Contains(kept[0].Stack, "onRequest") ||
 			kept[0].Replica != "a" || kept[0].Version != "v1" || kept[0].At.IsZero() {
 			t.Fatalf("kept %+v", kept)
 		}
@@ -154,7 +154,7 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 			}
 			return term != 0
 		})
-		wantQuarantined(t, leader, "loop_test.wish")
+		wantQuarantined(t, leader, "loop_test.poisonRequest")
 		if _, err := leader.Do(t.Context(), poisonRequest{"bad", "2"}); !fault.Is(err, fault.ReasonPoison) {
 			t.Errorf("the same with another id is answered %v", err)
 		}
@@ -208,8 +208,8 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 	})
 }
 
-// A standby that panics leaves the record alone by itself. When it leads, it
-// stores what it has met, and the others know.
+// A standby that panics quarantines the record in memory. When it leads, it stores the
+// quarantine, so that the other replicas know of it.
 func TestStandbyKeepsItsQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -259,7 +259,8 @@ func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 	})
 }
 
-// Another version of the program tries again, and forgets what the first met.
+// Another version of the program tries the record again, and forgets the quarantine of the
+// first one.
 func TestAnotherVersionTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -325,7 +326,7 @@ func TestUnreadableRecordIsShownOnce(t *testing.T) {
 	})
 }
 
-// A chain record that somebody else wrote, even an empty one, costs a term and no more.
+// A chain record that another program wrote, even an empty one, costs only one term.
 func TestAnEmptyChainCostsOneTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -382,7 +383,7 @@ func TestNeededRecordKeepsTheServiceDown(t *testing.T) {
 	})
 }
 
-// Whom nobody can blame ends the term and no more.
+// A panic without a subject ends only the term.
 func TestPanicWithoutASubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -405,7 +406,7 @@ func TestPanicWithoutASubject(t *testing.T) {
 	})
 }
 
-// A read that panics harms nobody else.
+// A read that panics affects no other request.
 func TestReadThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()

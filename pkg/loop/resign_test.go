@@ -46,8 +46,8 @@ func TestResignOnRequest(t *testing.T) {
 	})
 }
 
-// A replica that is asked to leave, or told to stop, finishes what it writes and
-// answers it; one whose store does not answer then stops all the same.
+// A replica that resigns or stops finishes its writes and answers them. If its store does
+// not answer, it stops anyway.
 func TestResignFinishesTheTransaction(t *testing.T) {
 	leave := map[string]func(*replica){
 		"resign": func(r *replica) { _ = r.Resign(context.Background(), r.Status().Term) },
@@ -95,7 +95,7 @@ func TestResignFinishesTheTransaction(t *testing.T) {
 	}
 }
 
-// A store that does not answer holds nobody back for long.
+// A store that does not answer delays a stop only for a bounded time.
 func TestStopWithAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

@@ -101,7 +101,7 @@ func TestTheEnvironmentIsChecked(t *testing.T) {
 	}
 }
 
-// The reference of the options is made of what the code declares.
+// The reference of the options is generated from the declarations in the code.
 func TestOptionsAreListedWithTheirEnvironment(t *testing.T) {
 	var names []string
 	for _, o := range process.Options(config{Service: process.ServiceDefaults(1, 2), Workers: 1}) {
@@ -138,8 +138,8 @@ func TestReplicaIDsDiffer(t *testing.T) {
 	}
 }
 
-// A value of the wrong type is refused with the name of its option and with what
-// it must be, whether a flag, the environment or the file gives it.
+// The error of a value of the wrong type names the option and the expected type, for flags,
+// the environment and the file.
 func TestWrongTypeErrorNamesTheExpectedType(t *testing.T) {
 	refused := func(want string, err error) {
 		t.Helper()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The bound of memory leaves room above what is in use, and garbage is not in use.
+// The memory limit leaves free memory above the live heap, which does not include garbage.
 func TestBoundFollowsTheLiveHeap(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size = 32 << 20

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestProfilesAreOffByDefault says that nobody reads a process's insides
-// by accident, and that turning them on takes nothing else away.
+// TestProfilesAreOffByDefault checks that profiles are not served by default, and that
+// enabling them keeps all other paths.
 func TestProfilesAreOffByDefault(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
@@ -40,8 +40,9 @@ func TestProfilesAreOffByDefault(t *testing.T) {
 	}
 }
 
-// TestLivenessIsCheckedOnEachRequest says that a process which is of no use fails its liveness
-// with the reason, passes it again when it has recovered, and keeps its other answers.
+// TestLivenessIsCheckedOnEachRequest checks that a process that cannot work fails its
+// liveness check with the reason, passes it again after it has recovered, and keeps its
+// other answers.
 func TestLivenessIsCheckedOnEachRequest(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {

@@ -137,8 +137,8 @@ func TestRefusedStaysRefused(t *testing.T) {
 	}
 }
 
-// The lost attempt arrives between the refusal and the seal: it is committed
-// then, and the committer says so.
+// The lost attempt arrives between the refusal and the seal: it is committed, and the
+// committer reports so.
 func TestLostAttemptBeatsSeal(t *testing.T) {
 	f, c := newTerm(t)
 	n := 0
@@ -200,9 +200,9 @@ func TestAttemptDeadline(t *testing.T) {
 	})
 }
 
-// An etcd that is slower than the first attempts wait is waited for longer, and
-// what it took at last is committed once. Once it is known to be slow it is not
-// sent everything twice; nor does it stay slow for ever.
+// If etcd is slower than the timeout of the first attempts, the committer waits longer, and
+// the write is committed once. While etcd is known to be slow, not every request is sent
+// twice, and the longer timeout ends when etcd is fast again.
 func TestSlowEtcdIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
@@ -322,8 +322,8 @@ func TestCommitterMatchesHistory(t *testing.T) {
 	})
 }
 
-// Of what a full store answered, it is found out whether it was written; nobody
-// waits for room.
+// After an error of a full store, the committer finds out whether the write was applied. It
+// does not wait for free space.
 func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	f, c := newTerm(t)
 	script(f, store.Fills(), store.Full())

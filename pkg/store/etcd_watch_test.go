@@ -12,8 +12,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// Nobody waits longer for a watch of an etcd that is out of reach than they
-// said: a term that is over has to let go.
+// A caller that waits for a watch of an unreachable etcd waits no longer than its deadline,
+// because a term that has ended must stop.
 func TestWatchOfEtcdOutOfReach(t *testing.T) {
 	s, err := store.Dial(store.DialConfig{Endpoints: []string{porttest.Hold(t)}})
 	if err != nil {

@@ -54,7 +54,7 @@ func TestInspectReportsEtcdHealth(t *testing.T) {
 		t.Errorf("compacted %d, want %d", h.Compacted, revision-1)
 	}
 
-	// Of one endpoint alone, the others are found by what the members say.
+	// With only one endpoint, the other members are found in its member list.
 	one, err := store.Dial(store.DialConfig{Endpoints: c.Endpoints()[:1]})
 	if err != nil {
 		t.Fatal(err)

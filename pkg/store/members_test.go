@@ -138,8 +138,7 @@ func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 	})
 }
 
-// An etcd, or a process, that is slow as a whole is no member's fault, whoever of
-// them is the slowest.
+// If etcd or this process is slow as a whole, no member is suspected, not even the slowest.
 func TestUniformlySlowMembersAreNotSuspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b", "c")

@@ -60,7 +60,7 @@ func deliveredBySecond(t *testing.T, v *store.View, opened *int) {
 	}
 }
 
-// A member of etcd that hangs keeps the connection and says nothing.
+// A hanging member of etcd keeps the connection open and sends nothing.
 func TestViewReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
@@ -117,8 +117,8 @@ func (w *oldWatch) Next(ctx context.Context) (store.Batch, error) {
 	}
 }
 
-// A member of etcd that is cut from the others answers, and tells nothing new: where
-// more is known, another takes its place.
+// A member of etcd that is cut off from the others answers, but sends no changes. If
+// another member has a newer revision, the watch moves to it.
 func TestViewReplacesALaggingWatch(t *testing.T) {
 	for name, tell := range map[string]func(*store.View, int64){"wanted": (*store.View).Want,
 		"known": (*store.View).Know} {

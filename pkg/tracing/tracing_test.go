@@ -131,7 +131,7 @@ func TestBatch(t *testing.T) {
 			t.Errorf("%s: trace %s, links %v", c.name, id, got.Links)
 		}
 	}
-	// One that is never ended is never sent.
+	// A span that is never ended is never sent.
 	before := len(sent())
 	Batch(t.Context(), traces.Tracer(), "refused", []model.Trace{first})
 	if after := len(sent()); after != before {
@@ -151,8 +151,8 @@ func (b *blocked) ExportSpans(context.Context, []sdk.ReadOnlySpan) error {
 }
 func (b *blocked) Shutdown(context.Context) error { return nil }
 
-// TestCallersDoNotWaitForTheCollector: with a collector that hangs, as many spans as the queue holds
-// are kept, and all others dropped and counted; nobody who ends one waits.
+// TestCallersDoNotWaitForTheCollector: if the collector hangs, the queue keeps as many
+// spans as it holds, and all others are dropped and counted. Ending a span never waits.
 func TestCallersDoNotWaitForTheCollector(t *testing.T) {
 	const more = 100
 	exporter := &blocked{release: make(chan struct{})}

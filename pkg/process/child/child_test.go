@@ -74,7 +74,7 @@ func beChild() {
 	os.Exit(0)
 }
 
-// beParent starts a child, tells where it listens, and waits to be killed.
+// beParent starts a child, prints its address, and waits to be killed.
 func beParent() {
 	p := child.New("child", os.Args[0], os.Args[1], []string{"CHILD_TEST=child"})
 	if err := p.Start(context.Background(), "--listen"); err != nil {

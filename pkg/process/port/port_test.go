@@ -44,8 +44,8 @@ func TestNamedPortCanBeListenedOn(t *testing.T) {
 	}
 }
 
-// Many more ports than this are asked of the kernel while a fleet starts; none of
-// those that it gives is one that is held.
+// A fleet that starts requests many more ports from the kernel than this. None of them is a
+// reserved port.
 func TestReservedPortIsNotAssigned(t *testing.T) {
 	held := map[string]bool{}
 	for range 500 {

@@ -88,7 +88,7 @@ func fleet(n int, of look) *Core {
 	return c
 }
 
-// fleets are built once, because that takes longer than what is measured.
+// fleets are built once, because building them takes longer than the measurement.
 var fleets = map[look]*Core{}
 
 func fleetOf100000(of look) *Core {

@@ -126,9 +126,9 @@ func TestCapacityFreedInSmallPartsIsFound(t *testing.T) {
 	expectGranted(t, r.cycle(all))
 }
 
-// If each executor has a resource with a name of its own, a cycle counts what that costs:
-// for a selection of few executors it does not look at the resources of others, and in the
-// whole fleet it ends at the limit.
+// If each executor has a resource with a unique name, a cycle counts that cost: for a
+// selection of few executors it does not look at the resources of others, and in the whole
+// fleet it ends at the limit.
 func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.core.index.Limits.Narrow = 8

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stranded returns a core with capacity for one worker after another, and what the registry
-// sends it next.
+// stranded returns a core with capacity for one worker after another, and the next cycle of
+// the registry.
 func stranded(t *testing.T) (r *rig, next func() error) {
 	t.Helper()
 	r = lead(DefaultConfig())
@@ -35,7 +35,7 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 	}
 }
 
-// A call with a term in which nobody leads stops no leasing, however high the term.
+// A call with a term that has no leader does not stop leasing, however high the term.
 func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 	r, next := stranded(t)
 	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1,

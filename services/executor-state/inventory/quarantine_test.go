@@ -305,8 +305,7 @@ func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 	}
 }
 
-// An unreadable presence of an unknown executor matters to nobody: the executor can
-// register.
+// An unreadable presence of an unknown executor has no effect: the executor can register.
 func TestBadPresenceOfAnUnknownExecutorRejectsNoAgent(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})

@@ -40,7 +40,7 @@ type key struct {
 	create, mod int64
 }
 
-// leaderKey is what the store has for a leader.
+// leaderKey is the record of a leader in the store.
 type leaderKey struct{ service string }
 
 func (l leaderKey) Ref() model.Ref { return model.LeaderRef(l.service) }
@@ -119,7 +119,7 @@ func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	return value.([]model.Outcome)
 }
 
-// settle commits decisions and does what is due until nothing is left.
+// settle commits decisions and processes everything that is due until nothing is left.
 func (r *rig) settle() {
 	for {
 		for len(r.effects) > 0 {

@@ -33,7 +33,7 @@ func TestSummarize(t *testing.T) {
 }
 
 // TestPercentiles compares percentiles with the definition of the nearest rank: the
-// smallest sample such that at least so many percent of the samples are not above it.
+// smallest sample that is at least as large as the given percentage of the samples.
 func TestPercentiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
