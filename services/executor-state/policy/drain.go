@@ -31,7 +31,7 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", req.ID)
 	}
 	d := &model.Disable{ID: req.RequestID, IDs: []string{req.ID}, Reason: req.Reason, ExpireAt: req.ExpireAt,
-		CreatedAt: now, Drain: true, Call: req.fingerprint()}
+		CreatedAt: now, Drain: true, Call: fingerprint("drain", req.ID, req.Reason, req.ExpireAt)}
 	if known, err := r.repeated(d); known != nil || err != nil {
 		return e, err
 	}
@@ -49,13 +49,4 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 	}
 	r.start(d, marked...)
 	return e, nil
-}
-
-// fingerprint leaves out the expiry of a drain that never expires, because stored
-// fingerprints of older releases, which had no expiry, must stay valid.
-func (d Drain) fingerprint() uint64 {
-	if d.ExpireAt.IsZero() {
-		return fingerprint("drain", d.ID, d.Reason)
-	}
-	return fingerprint("drain", d.ID, d.Reason, d.ExpireAt)
 }
