@@ -62,7 +62,7 @@ type Auditor struct {
 	versions  map[string]*version
 	executors map[uint32]*executor // by ordinal
 	ordinals  map[string]uint32    // by executor id
-	stages    map[model.Key]*stage
+	stages    map[model.Key]stage
 	groups    map[string]*group
 	terms     map[string]int64 // highest, by service
 	leads     map[string]int64 // the leader's, by service; 0 without a leader
@@ -101,7 +101,7 @@ func New(space keyspace.Space) *Auditor {
 		versions:  map[string]*version{},
 		executors: map[uint32]*executor{},
 		ordinals:  map[string]uint32{},
-		stages:    map[model.Key]*stage{},
+		stages:    map[model.Key]stage{},
 		groups:    map[string]*group{},
 		terms:     map[string]int64{},
 		leads:     map[string]int64{},
@@ -164,17 +164,22 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	for _, c := range a.decode(raw) {
 		a.set(c)
 	}
-	a.checkFence()
 	a.checkCapacity()
-	a.checkLeases()
-	a.checkTasks()
-	a.checkReleases()
-	a.checkSplits()
-	a.checkOrigins()
 	a.checkIndexes()
-	a.checkOrder()
+	if !jump {
+		a.checkFence()
+		a.checkLeases()
+		a.checkTasks()
+		a.checkReleases()
+		a.checkSplits()
+		a.checkOrigins()
+		a.checkOrder()
+	}
 	for _, v := range a.step.touched {
 		v.touched, v.was = false, nil
+		if !v.queued() {
+			v.positions = nil
+		}
 		if v.empty() {
 			delete(a.versions, v.uid)
 		}

@@ -140,9 +140,6 @@ func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 
 // checkTasks checks the tasks that this revision created or completed.
 func (a *Auditor) checkTasks() {
-	if a.step.jump {
-		return
-	}
 	var last *version
 	for _, v := range a.step.grown {
 		if v != last && !v.unfinished() {
