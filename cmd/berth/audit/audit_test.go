@@ -55,7 +55,6 @@ func TestCleanHistory(t *testing.T) {
 	wantRules(t, a)
 	want := Stats{
 		Revision: w.revision, Reservations: 5, LeasesGranted: 3, WorkersLeased: 7, WorkersRunning: 7,
-		Ended: map[model.State]int{model.Cancelled: 2, model.Replaced: 1, model.Expired: 1},
 	}
 	if diff := cmp.Diff(want, a.Stats()); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)

@@ -105,7 +105,6 @@ func New(space keyspace.Space) *Auditor {
 		groups:    map[string]*group{},
 		terms:     map[string]int64{},
 		leads:     map[string]int64{},
-		stats:     Stats{Ended: map[model.State]int{}},
 	}
 }
 

@@ -43,12 +43,7 @@ type Report struct {
 
 	// The remaining fields are the results of the audit. With more than one snapshot the
 	// auditor missed a part of the history.
-	Revision       int64             `json:"revision"`
-	Snapshots      int               `json:"snapshots"`
-	LeasesGranted  int               `json:"leasesGranted"`
-	WorkersLeased  int               `json:"workersLeased"`
-	WorkersRunning int               `json:"workersRunning"`
-	StartedTwice   int               `json:"startedTwice"`
+	audit.Stats
 	ViolationCount int               `json:"violationCount"`
 	Violations     []audit.Violation `json:"violations"`
 }
@@ -99,11 +94,8 @@ func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, erro
 		Violations: []audit.Violation{},
 	}
 	r.auditor.Look(func(a *audit.Auditor) {
-		s := a.Stats()
-		report.Revision, report.Snapshots = s.Revision, s.Snapshots
-		report.LeasesGranted, report.WorkersLeased = s.LeasesGranted, s.WorkersLeased
-		report.WorkersRunning, report.StartedTwice = s.WorkersRunning, s.StartedTwice
 		left := a.Quiesced()
+		report.Stats = a.Stats()
 		report.ViolationCount = a.Count() + len(left)
 		report.Violations = append(append(report.Violations, a.Violations()...), left...)
 	})
@@ -170,7 +162,7 @@ func (r *Report) Write(out io.Writer) error {
 		r.LeasesGranted, r.WorkersLeased, r.WorkersRunning, r.StartedTwice, r.Revision)
 	row("violations", "%d", r.ViolationCount)
 	for _, v := range r.Violations {
-		row("", "revision %d: %s: %s", v.Revision, v.Rule, v.Message)
+		row("", "%s", v)
 	}
 	return w.Flush()
 }
