@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth.dev/client"
@@ -321,6 +322,17 @@ func (f *Fleet) listeners(of func(process.Addresses) string) []string {
 // Client returns a client of the gateways.
 func (f *Fleet) Client() *client.Client { return f.client }
 
+// each calls a function for all processes concurrently and returns the errors.
+func each(processes []*child.Process, call func(*child.Process) error) error {
+	failures := make([]error, len(processes))
+	var calls sync.WaitGroup
+	for i, p := range processes {
+		calls.Go(func() { failures[i] = call(p) })
+	}
+	calls.Wait()
+	return errors.Join(failures...)
+}
+
 // Close stops agents, gateways, services and etcd, in this order.
 func (f *Fleet) Close() error {
 	var all []error
@@ -330,13 +342,7 @@ func (f *Fleet) Close() error {
 	stop := func(processes []*child.Process) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		ended := make(chan error, len(processes))
-		for _, p := range processes {
-			go func() { ended <- p.Stop(ctx) }()
-		}
-		for range processes {
-			all = append(all, <-ended)
-		}
+		all = append(all, each(processes, func(p *child.Process) error { return p.Stop(ctx) }))
 	}
 	stop(slices.Collect(maps.Values(f.agents)))
 	stop(f.gateways)

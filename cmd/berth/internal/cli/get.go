@@ -73,10 +73,10 @@ func (a *app) get() *cobra.Command {
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
 		a.getUsage(&flags),
-		a.getSKUs(&flags),
-		a.getPools(&flags),
-		a.getLeaders(&flags),
-		a.getFindings(&flags),
+		a.kind(&flags, skus, "skus", "List SKUs", "sku"),
+		a.kind(&flags, pools, "pools", "List pools", "pool"),
+		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
+		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),
 	)
 	return cmd
 }

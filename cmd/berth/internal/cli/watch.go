@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/store"
 )
 
 // clearScreen moves the cursor home and clears the terminal.
@@ -20,8 +20,6 @@ const clearScreen = "\x1b[H\x1b[2J"
 // bounds the first call. Later, watch waits until an outage is over, and prints a notice. It
 // also waits for a registry that is not ready.
 func (a *app) watch(ctx context.Context, c *client.Client, output string, v view) error {
-	tick := time.NewTicker(a.every)
-	defer tick.Stop()
 	screen := screen{app: a, view: v, output: output}
 	looking, cancel := a.limited(ctx)
 	defer cancel()
@@ -39,9 +37,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, output string, v view
 		if err != nil {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if store.Sleep(ctx, a.every) != nil {
 			return nil
 		}
 		looking = ctx
