@@ -24,17 +24,16 @@ const (
 func gateways(list []Gateway) []Check {
 	var checks []Check
 	for _, g := range list {
-		if g.Called != "" {
-			checks = append(checks, fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s",
-				g.Address, g.Called, g.Error))
-			continue
+		check := ok("gateway", "%s answers", g.Address)
+		switch {
+		case g.Called != "":
+			check = fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s", g.Address,
+				g.Called, g.Error)
+		case g.Error != "":
+			check = fail("gateway", "start it and check its log, or set another one with --gateway", "%s does not answer: %s",
+				g.Address, g.Error)
 		}
-		if g.Error != "" {
-			checks = append(checks, fail("gateway", "start it and check its log, or set another one with --gateway",
-				"%s does not answer: %s", g.Address, g.Error))
-			continue
-		}
-		checks = append(checks, ok("gateway", "%s answers", g.Address))
+		checks = append(checks, check)
 	}
 	return checks
 }
