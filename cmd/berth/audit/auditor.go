@@ -195,20 +195,19 @@ func (a *Auditor) decode(raw []store.Change) []change {
 			continue
 		}
 		next := change{ref: ref, KV: c.KV}
-		switch {
-		case c.Deleted:
-			delete(a.keys, c.Key)
-			changes = append(changes, next)
-			continue
-		case ref.Kind != model.KindChain:
+		if !c.Deleted && ref.Kind != model.KindChain {
 			var err error
 			if next.record, err = wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease); err != nil {
 				a.violate(RuleRecord, "%v", err)
 				continue
 			}
 		}
-		a.keys[c.Key] = c.Mod
 		changes = append(changes, next)
+		if c.Deleted {
+			delete(a.keys, c.Key)
+		} else {
+			a.keys[c.Key] = c.Mod
+		}
 	}
 	slices.SortStableFunc(changes, func(x, y change) int { return cmp.Compare(x.ref.Kind, y.ref.Kind) })
 	return changes

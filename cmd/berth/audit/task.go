@@ -140,12 +140,10 @@ func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 
 // checkTasks checks the tasks that this revision created or completed.
 func (a *Auditor) checkTasks() {
-	var last *version
-	for _, v := range a.step.grown {
-		if v != last && !v.unfinished() {
+	for _, v := range slices.Compact(a.step.grown) {
+		if !v.unfinished() {
 			a.violate(RuleNoRevival, "%s got a task while %s", v, v.state())
 		}
-		last = v
 	}
 	for _, v := range a.step.completed {
 		workers := 0

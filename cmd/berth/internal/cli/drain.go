@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 )
 
 // defaultDeadline is how long drain --wait waits: long enough for graceful stops.
@@ -43,10 +43,7 @@ code 3); the others are drained.`,
 			if err != nil {
 				return err
 			}
-			body := &berthv1.DrainExecutorRequest{Reason: reason}
-			if !expire.IsZero() {
-				body.ExpireTime = timestamppb.New(expire)
-			}
+			body := &berthv1.DrainExecutorRequest{Reason: reason, ExpireTime: wire.Timestamp(expire)}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				drained, rejected := a.drainEach(ctx, c, ids, body)
 				if wait {

@@ -68,7 +68,7 @@ type runner struct {
 func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Options) (*Report, error) {
 	r := &runner{
 		api: api, auditor: auditor, plan: plan, options: options,
-		outcomes: newOutcomes(plan, time.Now), begun: time.Now(),
+		outcomes: newOutcomes(plan), begun: time.Now(),
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	var following sync.WaitGroup
