@@ -56,23 +56,11 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		return err
 	}
 	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways,
-		"--resources", strings.Join(resources, ","),
-		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--allow-env", "*",
-		"--stop-workers", "--log-level", f.config.LogLevel}
-	if a.SKU != "" {
-		args = append(args, "--sku", a.SKU)
-	}
+		"--resources", strings.Join(resources, ","), "--attributes", strings.Join(a.Attributes, ","), "--sku", a.SKU,
+		"--generation", strconv.Itoa(a.Generation), "--dir", a.Dir, "--work-dir", a.WorkDir,
+		"--allow", strings.Join(a.Allow, ","), "--allow-env", "*", "--stop-workers", "--log-level", f.config.LogLevel}
 	for _, share := range a.Reserved {
 		args = append(args, "--reserved", share)
-	}
-	if len(a.Attributes) > 0 {
-		args = append(args, "--attributes", strings.Join(a.Attributes, ","))
-	}
-	if a.Generation != 0 {
-		args = append(args, "--generation", strconv.Itoa(a.Generation))
-	}
-	if a.WorkDir != "" {
-		args = append(args, "--work-dir", a.WorkDir)
 	}
 	return f.startAgents(ctx, a.Name, args)
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coreos/go-semver/semver"
 	"github.com/dustin/go-humanize"
 
 	"berth.dev/pkg/leader"
@@ -188,16 +188,11 @@ func etcdVersions(list []store.Member) Check {
 	return ok("etcd versions", "all members are %s", all[0])
 }
 
-// older reports whether a version is older than the oldest supported one.
+// older reports whether a version is older than the oldest supported one. A version that cannot be
+// read is.
 func older(version string) bool {
-	number := func(v string) int {
-		major, rest, _ := strings.Cut(v, ".")
-		minor, _, _ := strings.Cut(rest, ".")
-		a, _ := strconv.Atoi(major)
-		b, _ := strconv.Atoi(minor)
-		return 1000*a + b
-	}
-	return number(version) < number(oldest)
+	v, err := semver.NewVersion(version)
+	return err != nil || v.LessThan(*semver.New(oldest + ".0"))
 }
 
 func compaction(h *store.Health) Check {
