@@ -54,7 +54,7 @@ func (v Violation) String() string {
 // MaxViolations is how many violations an auditor keeps. It counts all.
 const MaxViolations = 100
 
-// Auditor audits a history. It is for one goroutine; Follower is for many.
+// Auditor audits a history. Unlike a Follower, it is not safe for concurrent use.
 type Auditor struct {
 	space keyspace.Space
 
@@ -87,7 +87,7 @@ type step struct {
 	grown     []*version       // reservations whose task got a new record
 	completed []*version       // reservations whose task was completed
 	removed   []removal        // placements that were released
-	used      map[uint32]usage // use of the changed executors before
+	used      map[uint32]usage // use of the changed executors before this revision
 	begun     []*workerIndex   // worker indexes that got an assignment
 	writers   map[string]bool  // services whose records changed
 	chained   map[string]int64 // term in the chain, by service

@@ -31,13 +31,13 @@ func Follow(s store.Store, space keyspace.Space) *Follower {
 	}
 }
 
-// Run audits the current state and then every change, until ctx is over.
+// Run audits the current state and then every change, until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	defer f.view.Close()
 	for {
 		batch, err := f.view.Next(ctx)
 		if err != nil {
-			return // ctx is over
+			return // ctx has ended
 		}
 		f.mu.Lock()
 		f.auditor.Apply(batch)

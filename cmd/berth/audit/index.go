@@ -90,11 +90,10 @@ func (a *Auditor) forgetStage(key model.Key) {
 // lastRecordDeleted reports whether this revision deletes every reservation of the
 // job that was there before. The registry then deletes the job's stages. If the same
 // transaction accepts a new reservation of a stage, the store shows only one put of
-// the stage record, and its numbers begin again all the same.
+// the stage record, but its numbers restart as well.
 func (a *Auditor) lastRecordDeleted(job string) bool {
 	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool {
-		return v.key.Job == job && v.was != nil &&
-			v.r == nil
+		return v.key.Job == job && v.was != nil && v.r == nil
 	})
 	if !deleted {
 		return false

@@ -59,7 +59,7 @@ func (a *Auditor) leaveQueue(v *version) {
 	switch {
 	case !found:
 		return
-	case at == 0: // mostly, and deleting the head would move all others
+	case at == 0: // the usual case, in which slices.Delete would move all others
 		g.queued[0] = nil
 		g.queued = g.queued[1:]
 	default:

@@ -69,8 +69,7 @@ func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 
 func sameWorkers(x, y *model.TaskChunk) bool {
 	return slices.EqualFunc(x.Workers, y.Workers, func(x, y model.TaskWorker) bool {
-		return x.ID == y.ID &&
-			x.Ordinal == y.Ordinal
+		return x.ID == y.ID && x.Ordinal == y.Ordinal
 	})
 }
 

@@ -115,7 +115,7 @@ func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	return set
 }
 
-// blackhole drops, or stops to drop, everything that one host sends to another.
+// blackhole drops everything that one host sends to another, or stops dropping it.
 func (n *Namespaces) blackhole(at, to *host, drop bool) {
 	hole := [2]*host{at, to}
 	if n.holes[hole] == drop {

@@ -87,9 +87,9 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		if flags.watch {
 			return a.watch(ctx, c, flags.output, v)
 		}
-		asking, cancel := a.limited(ctx)
+		limited, cancel := a.limited(ctx)
 		defer cancel()
-		m, err := v.fetch(asking, c)
+		m, err := v.fetch(limited, c)
 		if err != nil {
 			return err
 		}

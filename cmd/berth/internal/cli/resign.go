@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// successorPoll is the interval of polls for the successor of a leader that resigned, which
+// successorPoll is the interval of polls for the successor of a leader that resigned. A successor
 // leads after some tens of milliseconds.
 const successorPoll = 20 * time.Millisecond
 

@@ -19,10 +19,10 @@ const (
 	// quota, and a defragmentation needs space and time before that.
 	nearlyFull, full = 80, 95
 	// slow is the interval of etcd's own heartbeats. If reads take tooSlow, no leader is
-	// elected at the default TTL: a candidate waits for a third of the TTL for its etcd
-	// lease, which needs a write and so takes longer than a read. A leader continues until a
-	// renewal takes half of the TTL: it renews each sixth, and trusts the last successful
-	// renewal for two thirds.
+	// elected at the default TTL: a candidate waits for its etcd lease for a third of the TTL,
+	// and granting a lease needs a write, which takes longer than a read. A leader continues
+	// until a renewal takes half of the TTL: it renews after each sixth of the TTL, and trusts
+	// the last successful renewal for two thirds.
 	slow, tooSlow = 100 * time.Millisecond, leader.DefaultTTL / 3
 	// lagging is the number of log entries by which a member may be behind.
 	lagging = 5000

@@ -76,7 +76,7 @@ func Command() *cobra.Command {
 	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace per second; 0 is as fast as possible")
 	set.IntVar(&f.concurrency, "concurrency", 64, "maximum number of concurrent calls")
 	set.DurationVar(&f.settle, "settle", 10*time.Second,
-		"how long nothing must change at the end, while batches are pending")
+		"time without a change after which the replay ends, although batches are pending")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "prefix of the name of every job")
 	f.Flags(set)

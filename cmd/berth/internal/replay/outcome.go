@@ -34,8 +34,8 @@ type version struct {
 // outcome is everything about one batch.
 type outcome struct {
 	batch *Batch
-	// versions are in order of their events. Those before uid are of an earlier run. Berth
-	// itself adds versions after uid when it queues a refused batch again.
+	// versions are in order of their events. Those before uid belong to an earlier run.
+	// Berth itself adds versions after uid when it requeues a refused batch.
 	versions []*version
 	uid      string
 	acked    time.Time

@@ -80,7 +80,7 @@ func percentiles(list []time.Duration) Percentiles {
 }
 
 // report returns the result of the run.
-func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, error) {
+func (r *runner) report(ctx context.Context, requested time.Duration) (*Report, error) {
 	t := r.outcomes.tally()
 	waitingFor, err := r.waitingFor(ctx, t.waiting)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, erro
 		Batches: len(r.plan.Batches), Workers: r.plan.Workers(),
 		Granted: t.count[Granted], Waiting: t.count[Waiting], Withdrawn: t.count[Withdrawn], Ended: t.count[Ended],
 		Cancelled: t.cancelled, WaitingFor: waitingFor, Wait: percentiles(t.waits),
-		AskedSeconds: asked.Seconds(), Seconds: time.Since(r.begun).Seconds(),
+		AskedSeconds: requested.Seconds(), Seconds: time.Since(r.begun).Seconds(),
 		Violations: []audit.Violation{},
 	}
 	r.auditor.Look(func(a *audit.Auditor) {
