@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -17,8 +18,12 @@ type Table struct {
 	below *Table
 }
 
-// columnGap separates columns.
-const columnGap = "  "
+const (
+	// columnGap separates columns.
+	columnGap = "  "
+	// emptyCell is a dash, so that tools that split lines at spaces can count columns.
+	emptyCell = "-"
+)
 
 func table(head ...string) *Table { return &Table{head: head} }
 
@@ -77,7 +82,7 @@ func (t *Table) text(indent string) string {
 	for _, line := range append([][]string{t.head}, t.rows...) {
 		cells := make([]string, len(line))
 		for i, cell := range line {
-			cells[i] = orDash(cell)
+			cells[i] = cmp.Or(oneLine(cell), emptyCell)
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -92,15 +97,6 @@ func (t *Table) text(indent string) string {
 		at++
 	}
 	return b.String()
-}
-
-// orDash returns a cell on one line. An empty cell is a dash, so that tools that split lines at
-// spaces can count columns.
-func orDash(cell string) string {
-	if cell == "" {
-		return "-"
-	}
-	return oneLine(cell)
 }
 
 // oneLine replaces each control character by a space.
