@@ -48,14 +48,13 @@ func TestCleanHistory(t *testing.T) {
 	w.put(host(2, 8))
 	w.put(&model.Stage{Job: "job", Stage: "stage"})
 	w.stop(a2, l2)
-	w.put(gone{model.Ref{Kind: model.KindStage, Key: model.Key{Job: "job", Stage: "stage"}}})
+	w.put(deletion{model.Ref{Kind: model.KindStage, Key: model.Key{Job: "job", Stage: "stage"}}})
 	l2 = w.run(a2, 2)
 
 	a := w.audit()
 	wantRules(t, a)
 	want := Stats{
 		Revision: w.revision, Reservations: 5, LeasesGranted: 3, WorkersLeased: 7, WorkersRunning: 7,
-		Ended: map[model.State]int{model.Cancelled: 2, model.Replaced: 1, model.Expired: 1},
 	}
 	if diff := cmp.Diff(want, a.Stats()); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
@@ -86,10 +85,10 @@ func TestNumbersRestartInOneTransaction(t *testing.T) {
 		w.put(in(old, model.Cancelling))
 		w.put(task(l, model.WorkerEvict))
 		w.put(task(l, model.WorkerEvicted))
-		w.put(gone{l.Ref()})
+		w.put(deletion{l.Ref()})
 		w.put(in(old, model.Cancelled))
-		w.put(gone{task(l, 0).Ref()}, gone{header(l).Ref()})
-		epoch := w.put(gone{old.Ref()}, &model.Stage{Job: "job", Stage: "stage"}, next)
+		w.put(deletion{task(l, 0).Ref()}, deletion{header(l).Ref()})
+		epoch := w.put(deletion{old.Ref()}, &model.Stage{Job: "job", Stage: "stage"}, next)
 		again := lease(next, epoch, w.revision, 2)
 		w.put(again)
 		w.put(header(again), task(again, model.WorkerAssigned))
@@ -132,19 +131,19 @@ func TestRules(t *testing.T) {
 			w.put(lease(small, w.put(small), w.revision, 1))
 		}},
 		{"a worker without a role uses a share", RuleShare, func(w *world) {
-			w.put(setAside(map[string]int64{"web": 2}))
+			w.put(reserveShares(map[string]int64{"web": 2}))
 			big := reservation("big", 1, 3)
 			w.put(lease(big, w.put(big), w.revision, 1))
 		}},
 		{"another role uses a share", RuleShare, func(w *world) {
-			w.put(setAside(map[string]int64{"web": 2, "batch": 1}))
+			w.put(reserveShares(map[string]int64{"web": 2, "batch": 1}))
 			w.run(ofRole("web", 1, 1, "web"), 1)
 			batch := ofRole("batch", 2, 3, "batch")
 			w.put(lease(batch, w.put(batch), w.revision, 1))
 		}},
 		{"a share is used after the agent registered again", RuleShare, func(w *world) {
 			w.run(r, 1)
-			w.put(setAside(map[string]int64{"web": 3}))
+			w.put(reserveShares(map[string]int64{"web": 3}))
 			small := reservation("small", 2, 1)
 			w.put(lease(small, w.put(small), w.revision, 1))
 		}},
@@ -291,11 +290,11 @@ func TestRules(t *testing.T) {
 		}},
 		{"a queued reservation is deleted", RuleNeverLost, func(w *world) {
 			w.put(r)
-			w.put(gone{r.Ref()})
+			w.put(deletion{r.Ref()})
 		}},
 		{"a running worker is deleted", RuleNeverLost, func(w *world) {
 			l := w.run(r, 1)
-			w.put(gone{task(l, 0).Ref()}, gone{header(l).Ref()})
+			w.put(deletion{task(l, 0).Ref()}, deletion{header(l).Ref()})
 		}},
 		{"a cancelled reservation is leased", RuleNoRevival, func(w *world) {
 			epoch := w.put(r)
@@ -314,7 +313,7 @@ func TestRules(t *testing.T) {
 		{"a second lease is granted", RuleNoRevival, func(w *world) {
 			l := w.run(r, 1)
 			w.put(task(l, model.WorkerCompleted))
-			w.put(gone{l.Ref()})
+			w.put(deletion{l.Ref()})
 			w.put(l)
 		}},
 		{"the capacity of a running worker is released", RuleRelease, func(w *world) {
@@ -323,10 +322,10 @@ func TestRules(t *testing.T) {
 		{"the lease of a queued reservation is released", RuleRelease, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(l)
-			w.put(gone{l.Ref()})
+			w.put(deletion{l.Ref()})
 		}},
 		{"a term falls", RuleTerm, func(w *world) {
-			w.txn("", gone{model.LeaderRef(model.ServiceRegistry)})
+			w.txn("", deletion{model.LeaderRef(model.ServiceRegistry)})
 			w.create[space.Key(model.LeaderRef(model.ServiceRegistry))] = 1
 			w.txn("", &model.Leader{Service: model.ServiceRegistry})
 		}},
@@ -347,7 +346,7 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(lease(other, w.put(other), w.revision, 1))
 		}},
-		{"a cycle is taken after a later one", RuleCycle, func(w *world) {
+		{"a cycle is granted after a later one", RuleCycle, func(w *world) {
 			first, second, cut := w.put(r), w.put(other), w.revision
 			w.put(host(3, 4))
 			w.put(lease(r, first, w.revision, 1))
@@ -468,9 +467,9 @@ func TestQuiesced(t *testing.T) {
 		{"a task without its reservation", RuleTaskOwner, func(w *world) {
 			l := w.run(r, 1)
 			w.put(task(l, model.WorkerCompleted))
-			w.put(gone{l.Ref()})
+			w.put(deletion{l.Ref()})
 			w.put(in(r, model.Completed))
-			w.put(gone{r.Ref()})
+			w.put(deletion{r.Ref()})
 		}},
 	}
 	for _, tt := range tests {
@@ -505,9 +504,9 @@ func TestSnapshot(t *testing.T) {
 	w.put(task(l, model.WorkerEvict))
 	w.put(task(l, model.WorkerEvicted))
 	w.put(without(l, 1))
-	w.put(gone{l.Ref()})
+	w.put(deletion{l.Ref()})
 	w.put(in(r, model.Cancelled))
-	w.put(gone{r.Ref()}, gone{task(l, 0).Ref()}, gone{header(l).Ref()})
+	w.put(deletion{r.Ref()}, deletion{task(l, 0).Ref()}, deletion{header(l).Ref()})
 	a.Apply(w.snapshot())
 	wantRules(t, a)
 	if s := a.Stats(); s.Snapshots != 2 || s.LeasesGranted != 1 || s.WorkersRunning != 2 {

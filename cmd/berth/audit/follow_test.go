@@ -112,9 +112,9 @@ func TestFollower(t *testing.T) {
 
 	r := reservation("r", 1, 3)
 	w.run(r, 1)
-	w.put(gone{r.Ref()})
+	w.put(deletion{r.Ref()})
 	play(t, s, w.history[begun:])
-	// Writes of other clients increase the revision, and CatchUp returns nevertheless.
+	// CatchUp returns although writes of other clients have increased the revision.
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put("/elsewhere", nil)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (w *world) withdraw(l *model.LeaseChunk) {
 	ended := *h
 	ended.Ended = true
 	w.put(&ended, task(l, model.WorkerEvicted))
-	w.put(gone{l.Ref()})
+	w.put(deletion{l.Ref()})
 }
 
 // TestOrigins plays requeues, parts and rounds without a violation.
@@ -105,7 +105,7 @@ func TestOrigins(t *testing.T) {
 		{"its parent is completed by the same revision", func(w *world) {
 			l := w.run(r, 1)
 			w.put(givenUp(task(l, model.WorkerCompleted), 0))
-			w.put(gone{l.Ref()})
+			w.put(deletion{l.Ref()})
 			w.put(requeue("again", r), in(r, model.Completed))
 		}},
 		{"a refused requeue is queued again", func(w *world) {
@@ -277,7 +277,7 @@ func TestOriginRules(t *testing.T) {
 		{"a round begins without a withdrawal", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			w.put(task(l, model.WorkerCompleted))
-			w.put(gone{l.Ref()})
+			w.put(deletion{l.Ref()})
 			w.put(in(r, model.Replaced), round("again", r))
 		}},
 		{"a round gets a new place", RuleOrigin, func(w *world) {

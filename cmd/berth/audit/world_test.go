@@ -41,15 +41,15 @@ func newWorld(t testing.TB) *world {
 // lead makes another replica the leader.
 func (w *world) lead(service string) {
 	if w.terms[service] != 0 {
-		w.txn("", gone{model.LeaderRef(service)})
+		w.txn("", deletion{model.LeaderRef(service)})
 	}
 	w.terms[service] = w.txn("", &model.Leader{Service: service, Replica: fmt.Sprint("r", w.revision)})
 }
 
-// gone is the deletion of a record.
-type gone struct{ ref model.Ref }
+// deletion is the deletion of a record.
+type deletion struct{ ref model.Ref }
 
-func (g gone) Ref() model.Ref { return g.ref }
+func (d deletion) Ref() model.Ref { return d.ref }
 
 // put writes records as the service that owns them.
 func (w *world) put(records ...model.Record) int64 {
@@ -62,7 +62,7 @@ func (w *world) txn(service string, records ...model.Record) int64 {
 	w.revision++
 	for _, record := range records {
 		key := space.Key(record.Ref())
-		if _, deleted := record.(gone); deleted {
+		if _, deleted := record.(deletion); deleted {
 			delete(w.create, key)
 			w.history = append(w.history, store.Change{KV: store.KV{Key: key, Mod: w.revision}, Deleted: true})
 			continue
@@ -194,8 +194,8 @@ func (w *world) stop(r *model.Reservation, l *model.LeaseChunk) {
 	w.put(task(l, model.WorkerEvict))
 	w.put(task(l, model.WorkerEvicted))
 	w.put(without(l, 1))
-	w.put(gone{l.Ref()})
+	w.put(deletion{l.Ref()})
 	w.put(in(r, model.Cancelled))
-	w.put(gone{task(l, 0).Ref()}, gone{header(l).Ref()})
-	w.put(gone{r.Ref()})
+	w.put(deletion{task(l, 0).Ref()}, deletion{header(l).Ref()})
+	w.put(deletion{r.Ref()})
 }
