@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/store"
 )
 
@@ -19,11 +20,11 @@ var batches = Workload{
 	Name:  "batches",
 	Shows: "batches, from the request until all workers are started",
 	Run: func(ctx context.Context, r *Run) error {
-		if err := r.World(ctx, setup{}, onOneMember); err != nil {
+		if err := r.World(ctx, fleet.Config{}, onOneMember); err != nil {
 			return err
 		}
 		r.addTxns()
-		return r.World(ctx, setup{members: 3}, onThreeMembers)
+		return r.World(ctx, fleet.Config{Etcd: 3}, onThreeMembers)
 	},
 }
 

@@ -1,41 +1,22 @@
 package bench
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"berth.dev/api/fault"
-	"berth.dev/cmd/berth/fleet"
-	"berth.dev/cmd/berth/internal/replay"
-	"berth.dev/cmd/berth/internal/running"
 )
 
 // flags of `berth bench`.
 type flags struct {
 	Options
-	output
-	running.Cluster
 	only []string
-}
-
-// output is where a command writes.
-type output struct{ json, dir string }
-
-func (o *output) flags(set *pflag.FlagSet, options *Options) {
-	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
-	set.StringVar(&o.dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
-	set.StringVar(&options.Profiles, "profiles", "",
-		"directory for processor profiles of the services, which cost some of what is measured")
 }
 
 const help = `Measure a Berth: named workloads, each with a baseline from the same run.
@@ -59,7 +40,8 @@ func Command() *cobra.Command {
 		Long:  help + "\n\n" + list(),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			f.Status = cmd.ErrOrStderr()
+			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	set := cmd.Flags()
@@ -70,8 +52,8 @@ func Command() *cobra.Command {
 	set.IntVar(&f.Repeats, "repeat", 3, "how often each phase of steady load runs")
 	set.IntVar(&f.Replicas, "replicas", 1, "replicas of each service")
 	set.Float64Var(&f.Scale, "scale", 1, "factor for the sizes of workloads; targets are for 1")
-	f.output.flags(set, &f.Options)
-	f.Flags(set)
+	f.outputFlags(set)
+	f.Cluster.Flags(set)
 	cmd.AddCommand(failoverCommand(), docsCommand())
 	return cmd
 }
@@ -102,16 +84,16 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--replicas", "must be at least 1, got %d", f.Replicas)
 	case f.Scale <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--scale", "must be greater than 0, got %g", f.Scale)
-	case len(f.Gateways) > 0 && f.Profiles != "":
+	case len(f.Cluster.Gateways) > 0 && f.Profiles != "":
 		return fault.BadField(fault.ReasonInvalid, "--profiles", "cannot be used with --gateway")
 	}
-	return f.Check()
+	return f.Cluster.Check()
 }
 
 // choose returns the workloads to run.
 func (f *flags) choose() ([]Workload, error) {
 	var chosen []Workload
-	elsewhere := len(f.Gateways) > 0
+	elsewhere := len(f.Cluster.Gateways) > 0
 	for _, name := range f.only {
 		if !slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Name == name }) {
 			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
@@ -129,7 +111,7 @@ func (f *flags) choose() ([]Workload, error) {
 	return chosen, nil
 }
 
-func (f *flags) run(ctx context.Context, out, status io.Writer) error {
+func (f *flags) run(ctx context.Context, out io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -137,38 +119,10 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	if err != nil {
 		return err
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	f.Place = ownPlace(binary, f.dir, fleet.Config{LogLevel: "warn"})
-	if len(f.Gateways) > 0 {
-		if err := f.Reach(ctx); err != nil {
+	if len(f.Cluster.Gateways) > 0 {
+		if err := f.Cluster.Reach(ctx); err != nil {
 			return err
 		}
-		f.Place = runningPlace(binary, f.Cluster)
 	}
-	for _, dir := range []string{f.dir, f.Profiles} {
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
-		}
-	}
-	f.Status = status
-	report := newReport(f.Options)
-	var failed error // the other workloads run nevertheless
-	for _, w := range chosen {
-		result, err := run(ctx, w, f.Options)
-		report.Results = append(report.Results, result)
-		failed = errors.Join(failed, err)
-		if err := errors.Join(result.write(out), replay.Save(f.json, report)); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return cmp.Or(failed, report.violations())
+	return runAll(ctx, chosen, f.Options, out)
 }

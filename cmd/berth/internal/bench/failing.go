@@ -53,10 +53,15 @@ var measuredBy = map[string][]string{
 
 // failing is a Berth under a steady load in which one kind of outage is made.
 type failing struct {
-	o                 *failoverOptions
-	outage            outage
-	executors, queued int
-	grants            int // per second
+	outage outage
+	rounds int
+	// size multiplies the numbers of executors and queued reservations.
+	size   int
+	grants int // per second
+	// figures are the results. Those of small, if it is not nil, are of the same outage
+	// with fewer executors and reservations, for comparison.
+	figures []Figure
+	small   *failing
 
 	w       *World
 	fleet   *fleet.Fleet
@@ -76,7 +81,10 @@ type failing struct {
 
 // begin must be called before any other method that uses the world.
 func (f *failing) begin(w *World) {
-	f.w, f.fleet, f.probes = w, w.site.fleet, map[string]*probe{}
+	f.w, f.fleet, f.probes, f.grants = w, w.fleet, map[string]*probe{}, grantsPerSecond
+	if f.outage.all != nil || f.outage.lingers {
+		f.grants = denseGrants
+	}
 	f.passed = map[string]*gaps{noWrite: {}, noGrant: {}, noDispatch: {}, noStart: {}}
 	if f.outage.etcd {
 		f.passed[noPut] = &gaps{}

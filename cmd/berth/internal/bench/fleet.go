@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -23,7 +24,7 @@ var largeFleet = Workload{
 			if err := s.fitBatches(); err != nil {
 				return err
 			}
-			if err := r.World(ctx, setup{seed: seedExecutors("many", s.n)}, s.measure); err != nil {
+			if err := r.World(ctx, fleet.Config{Seed: seedExecutors("many", s.n)}, s.measure); err != nil {
 				return err
 			}
 		}

@@ -77,7 +77,7 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 		return err
 	}
 
-	sim := w.sims[len(w.sims)-1]
+	sim := w.processes[kindSim][0]
 	began = time.Now()
 	r.Say("kill -9 of %d executors", n)
 	sim.Kill()
@@ -181,7 +181,7 @@ func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) 
 // heartbeats returns how many heartbeats all replicas of executor-state have received,
 // without the first of each stream, and the sum of their lateness in seconds.
 func (w *World) heartbeats(ctx context.Context) (count, late float64, err error) {
-	for _, p := range w.site.processes[model.ServiceExecutorState] {
+	for _, p := range w.processes[model.ServiceExecutorState] {
 		text, err := get(ctx, p, "/metrics")
 		if err != nil {
 			return 0, 0, err

@@ -10,6 +10,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/pkg/leader"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -17,9 +18,8 @@ import (
 // outage is a kind of fault.
 type outage struct {
 	name, shows string
-	// target is the target of every figure of the outage. If Of is empty, only Max
-	// counts.
-	target func(o *failoverOptions) Target
+	// target is the target of every figure of the outage.
+	target Target
 	// often is set if the outage gets as many rounds as kills.
 	often bool
 	// hosts is set if each process must be on a host of its own.
@@ -43,7 +43,7 @@ type outage struct {
 // outages in the order in which they run.
 var outages = []outage{
 	{name: "kill", shows: "kill -9 of the leader's process", often: true, restarts: true, strike: kill,
-		target: func(*failoverOptions) Target { return Target{Of: Median, AtMost: 100, Max: new(500.0)} }},
+		target: Target{Of: Median, AtMost: 100, Max: new(500.0)}},
 	{name: "term", shows: "SIGTERM to the leader", lingers: true, restarts: true, strike: terminate, target: orderly},
 	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
 	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
@@ -51,12 +51,15 @@ var outages = []outage{
 		target: byTTL},
 	{name: "host", shows: "the leader's host cut off from all", hosts: true, strike: unplug, target: byTTL},
 	{name: "etcd", shows: "kill -9 of etcd's leader, beyond etcd's own gap", etcd: true, all: killEtcdLeader,
-		target: func(*failoverOptions) Target { return Target{Max: new(500.0)} }},
+		target: Target{Max: new(500.0)}},
 }
 
-func orderly(*failoverOptions) Target { return Target{Max: new(300.0)} }
-
-func byTTL(o *failoverOptions) Target { return Target{Max: new(millis(o.ttl + time.Second))} }
+// orderly is the target of restarts. byTTL is the target of outages that end when the
+// leader's etcd lease expires.
+var (
+	orderly = Target{Max: new(300.0)}
+	byTTL   = Target{Max: new(millis(leader.DefaultTTL + time.Second))}
+)
 
 func kill(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
 	// Kill waits until the process has exited, which may take the kernel a while.

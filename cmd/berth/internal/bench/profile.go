@@ -27,7 +27,7 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, service := range services {
-		for i, p := range w.site.processes[service] {
+		for i, p := range w.processes[service] {
 			running.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.run.Workload, service, i, len(w.run.Audits), n)

@@ -1,12 +1,22 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/replay"
+	"berth.dev/cmd/berth/internal/running"
 )
 
 // Workload is a named set of measurements.
@@ -23,7 +33,7 @@ type Workload struct {
 
 // inWorld returns a workload's Run that measures in one world.
 func inWorld(do func(ctx context.Context, w *World) error) func(ctx context.Context, r *Run) error {
-	return func(ctx context.Context, r *Run) error { return r.World(ctx, setup{}, do) }
+	return func(ctx context.Context, r *Run) error { return r.World(ctx, fleet.Config{}, do) }
 }
 
 // Workloads are all workloads, in the order in which they run.
@@ -45,12 +55,25 @@ type Options struct {
 	// play; none if empty.
 	Idle  time.Duration
 	Trace string
+	// JSON is the file that gets the report with every sample; none if empty.
+	JSON string
+	// Dir is the directory for the data of etcd; default that for temporary files.
+	Dir string
 	// Profiles is a directory for processor profiles of the services; none if empty.
 	Profiles string
-	// Place makes the site of each world.
-	Place Place
+	// Cluster is the running cluster to measure. Without addresses, each world starts a
+	// Berth of its own.
+	Cluster running.Cluster
 	// Status gets the progress.
 	Status io.Writer
+}
+
+// outputFlags adds the flags that name files and directories.
+func (o *Options) outputFlags(set *pflag.FlagSet) {
+	set.StringVar(&o.JSON, "json", "", "file to write every sample to, as JSON")
+	set.StringVar(&o.Dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
+	set.StringVar(&o.Profiles, "profiles", "",
+		"directory for processor profiles of the services, which cost some of what is measured")
 }
 
 // Result is what one workload measured.
@@ -72,15 +95,33 @@ type Run struct {
 	Result
 	began time.Time
 	count atomic.Int64
-	setup setup
 }
 
-// setup is what a workload changes about its world.
-type setup struct {
-	// members of etcd; default 1.
-	members int
-	// seed fills etcd before the services start; see [fleet.Config].
-	seed seed
+// runAll runs workloads one after the other. It prints the result of each to out and
+// saves the report after each. If a workload fails, the next ones still run.
+func runAll(ctx context.Context, workloads []Workload, o Options, out io.Writer) error {
+	for _, dir := range []string{o.Dir, o.Profiles} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
+		}
+	}
+	report := newReport(o)
+	var failed error
+	for _, w := range workloads {
+		result, err := run(ctx, w, o)
+		report.Results = append(report.Results, result)
+		failed = errors.Join(failed, err)
+		if err := errors.Join(result.write(out), replay.Save(o.JSON, report)); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return cmp.Or(failed, report.violations())
 }
 
 // run runs a workload.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/replay"
 )
 
@@ -23,7 +24,7 @@ var trace = Workload{
 			r.Note("left out: no --trace is given")
 			return nil
 		}
-		return r.World(ctx, setup{}, playTrace)
+		return r.World(ctx, fleet.Config{}, playTrace)
 	},
 }
 
@@ -34,10 +35,10 @@ func playTrace(ctx context.Context, w *World) error {
 	if err := w.repeat(ctx, w.puts(64)); err != nil {
 		return err
 	}
-	file := filepath.Join(w.site.dir, "trace.json")
-	player := exec.CommandContext(ctx, w.site.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
-		"--gateway", strings.Join(w.site.gateways, ","), "--agents-gateway", strings.Join(w.site.agentsGateways, ","),
-		"--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
+	file := filepath.Join(w.dir, "trace.json")
+	player := exec.CommandContext(ctx, w.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
+		"--gateway", strings.Join(w.cluster.Gateways, ","), "--agents-gateway", strings.Join(w.cluster.AgentsGateways, ","),
+		"--etcd-endpoints", strings.Join(w.cluster.Etcd, ","), "--cluster", w.cluster.Name)
 	player.Stderr = r.Status
 	var report replay.Report
 	cost, err := w.cost(ctx, "a worker of the trace", func() (int, error) {

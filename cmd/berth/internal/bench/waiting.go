@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"berth.dev/client"
+	"berth.dev/cmd/berth/fleet"
 )
 
 var waiting = Workload{
@@ -16,8 +17,8 @@ var waiting = Workload{
 	Shows: "cost of 100,000 queued reservations for others; explain",
 	Run: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
-			seed := setup{seed: seedExecutors("full", r.Sized(10_000, 10))}
-			err := r.World(ctx, seed, func(ctx context.Context, w *World) error {
+			config := fleet.Config{Seed: seedExecutors("full", r.Sized(10_000, 10))}
+			err := r.World(ctx, config, func(ctx context.Context, w *World) error {
 				b := &besideQueued{w: w, groups: groups, starts: newStarts(), baselines: map[string]string{}}
 				return b.measure(ctx)
 			})
