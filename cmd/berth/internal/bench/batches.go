@@ -39,32 +39,30 @@ var aloneSizes = []int{1, 8, 64, 256}
 
 // onOneMember measures batches of every size.
 func onOneMember(ctx context.Context, w *World) error {
-	f, err := w.free(ctx)
-	if err != nil {
+	if err := w.freeFleet(ctx, w.run.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
 	// The cost of heartbeats and renewals alone, which is no part of a batch.
-	if err := w.Measure(ctx, "idle, a second", func() (int, error) {
-		return idleSeconds,
-			store.Sleep(ctx, idleSeconds*time.Second)
+	if _, err := w.Measure(ctx, "idle, a second", func() (int, error) {
+		return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second)
 	}); err != nil {
 		return err
 	}
 	etcd := w.puts(batchCallers)
-	packed := f.batchesOf8(ofEight, etcd.name)
+	packed := w.batchesOf8(ofEight, etcd.name)
 	packed.target = &Target{Of: Median, AtLeast: 1000}
-	spread := f.batchesOf8("batches of 8, spread", etcd.name)
-	spread.do = f.start(8, true)
+	spread := w.batchesOf8("batches of 8, spread", etcd.name)
+	spread.do = w.starting(8, true)
 	if err := w.repeat(ctx, etcd, packed, spread); err != nil {
 		return err
 	}
-	if err := f.sizes(ctx, etcd.name); err != nil {
+	if err := w.startSizes(ctx, etcd.name); err != nil {
 		return err
 	}
 	// One at a time, so that no two batches share a transaction.
 	for _, size := range aloneSizes {
 		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.run.Sized(20, 3)},
-			f.start(size, false)); err != nil {
+			w.starting(size, false)); err != nil {
 			return err
 		}
 	}
@@ -74,52 +72,36 @@ func onOneMember(ctx context.Context, w *World) error {
 // onThreeMembers measures batches of 8 where etcd acknowledges a write once two of three
 // members have it on disk. All members run on this machine.
 func onThreeMembers(ctx context.Context, w *World) error {
-	f, err := w.free(ctx)
-	if err != nil {
+	if err := w.freeFleet(ctx, w.run.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
 	etcd := w.puts(batchCallers)
 	etcd.name, etcd.against = puts64+", 3 members", puts64
-	packed := f.batchesOf8(ofEight+", 3 members", ofEight)
+	packed := w.batchesOf8(ofEight+", 3 members", ofEight)
 	packed.target = &Target{Of: Ratio, AtLeast: 0.6}
 	return w.repeat(ctx, etcd, packed)
 }
 
-// freeFleet is a fleet with free capacity for every batch of the workload.
-type freeFleet struct {
-	w      *World
-	starts *starts
-}
-
-func (w *World) free(ctx context.Context) (*freeFleet, error) {
-	if err := w.Simulate(ctx, "free", w.run.Sized(2000, 10), "slots=150"); err != nil {
-		return nil, err
-	}
-	f := &freeFleet{w: w, starts: newStarts()}
-	return f, w.tail(ctx, f.starts.observe)
-}
-
-// start returns an operation that requests a batch and waits until all its workers are
-// started.
-func (f *freeFleet) start(size int, spread bool) operation {
+// starting returns an operation that requests a batch and waits until all its workers
+// are started.
+func (w *World) starting(size int, spread bool) operation {
 	return func(ctx context.Context, caller, _ int) error {
-		b := Batch{Job: f.w.Job(caller), Stage: f.w.run.stage(), Workers: size, SKU: f.w.SKU("free"), Spread: spread}
-		_, err := f.w.start(ctx, f.starts, b)
+		b := Batch{Job: w.Job(caller), Stage: w.run.stage(), Workers: size, SKU: w.SKU("free"), Spread: spread}
+		_, _, err := w.start(ctx, b)
 		return err
 	}
 }
 
-func (f *freeFleet) batchesOf8(name, against string) series {
-	return series{name: name, callers: batchCallers, most: f.w.run.Sized(3000, 16), do: f.start(8, false),
+func (w *World) batchesOf8(name, against string) series {
+	return series{name: name, callers: batchCallers, most: w.run.Sized(3000, 16), do: w.starting(8, false),
 		against: against}
 }
 
-// sizes measures how many workers per second start, by the size of their batches.
+// startSizes measures how many workers per second start, by the size of their batches.
 // Larger batches must start more.
-func (f *freeFleet) sizes(ctx context.Context, against string) error {
-	r := f.w.run
+func (w *World) startSizes(ctx context.Context, against string) error {
 	// The number of workers of one repeat is bounded so that capacity stays free.
-	workers := r.Sized(8000, 64)
+	workers := w.run.Sized(8000, 64)
 	for _, size := range []int{1, 10, 100, 1000} {
 		most := workers / size
 		if most == 0 {
@@ -127,12 +109,12 @@ func (f *freeFleet) sizes(ctx context.Context, against string) error {
 		}
 		s := series{
 			name: fmt.Sprintf("workers, %d a batch", size), callers: min(batchCallers, most), most: most, units: size,
-			do: f.start(size, false), against: against,
+			do: w.starting(size, false), against: against,
 		}
 		if size > 1 {
 			s.target = &Target{Of: Ratio, AtLeast: 1}
 		}
-		if err := f.w.repeat(ctx, s); err != nil {
+		if err := w.repeat(ctx, s); err != nil {
 			return err
 		}
 		against = s.name
@@ -156,14 +138,4 @@ func (r *Run) addTxns() {
 			r.Add(f)
 		}
 	}
-}
-
-// start requests a batch, waits until all its workers are started and returns when
-// that was seen.
-func (w *World) start(ctx context.Context, s *starts, b Batch) (time.Time, error) {
-	one := s.expect(b.Key(), b.Workers)
-	if err := w.Ask(ctx, b); err != nil {
-		return time.Time{}, err
-	}
-	return one.wait(ctx)
 }

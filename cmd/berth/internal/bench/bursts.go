@@ -33,7 +33,7 @@ var bursts = Workload{
 		if err := w.tail(ctx, b.observe); err != nil {
 			return err
 		}
-		err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
+		_, err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
 		if err := errors.Join(err, w.stopTail()); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ var freedToLeased = Workload{
 			}
 		}
 		var took []float64
-		err = w.Measure(ctx, "cancel a batch, grant the head", func() (int, error) {
+		_, err = w.Measure(ctx, "cancel a batch, grant the head", func() (int, error) {
 			for i := range min(samples, queued) {
 				if _, err := w.Client.Cancel(ctx, holders[i]); err != nil {
 					return 0, err

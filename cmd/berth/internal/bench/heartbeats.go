@@ -24,8 +24,7 @@ var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, heartbeat, and are killed at once",
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		return measureHeartbeats(ctx, w,
-			w.run.Sized(10_000, 10))
+		return measureHeartbeats(ctx, w, w.run.Sized(10_000, 10))
 	}),
 }
 
@@ -43,7 +42,7 @@ const (
 // measureHeartbeats measures n executors of one process from their start to their loss.
 func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	r := w.run
-	idle, err := w.cost(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
+	idle, err := w.Measure(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
 	if err != nil {
 		return err
 	}
@@ -56,20 +55,12 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	defer p.watch.Close()
 
 	began := time.Now()
-	var (
-		joined time.Time
-		failed error
-		done   = make(chan struct{})
-	)
-	go func() {
-		defer close(done)
-		joined, failed = p.await(ctx, n)
-	}()
-	if err := w.Simulate(ctx, "many", n, "slots=4"); err != nil {
+	if err := w.startSim(ctx, "many", n, "slots=4"); err != nil {
 		return err
 	}
-	if <-done; failed != nil {
-		return failed
+	joined, err := p.await(ctx, n)
+	if err != nil {
+		return err
 	}
 	r.Add(Figure{Name: "join, until all are READY", Unit: "s", Samples: []float64{joined.Sub(began).Seconds()}})
 
@@ -93,7 +84,7 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, MASS_LOSS is told", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
+	r.Add(Figure{Name: "killed, MASS_LOSS is reported", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
 	return nil
 }
 
@@ -102,7 +93,7 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 	r := w.run
 	var count, late float64
-	busy, err := w.cost(ctx, "a heartbeat", func() (int, error) {
+	busy, err := w.Measure(ctx, "a heartbeat", func() (int, error) {
 		fromCount, fromLate, err := w.heartbeats(ctx)
 		if err != nil {
 			return 0, err
@@ -145,14 +136,6 @@ func processors(idle, busy Cost, factor float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// cost measures a phase and returns its cost.
-func (w *World) cost(ctx context.Context, phase string, do func() (int, error)) (Cost, error) {
-	if err := w.Measure(ctx, phase, do); err != nil {
-		return Cost{}, err
-	}
-	return w.run.Costs[len(w.run.Costs)-1], nil
-}
-
 // presences follows the presence records of executors by a watch.
 type presences struct {
 	watch store.Watch
@@ -161,6 +144,8 @@ type presences struct {
 
 // await waits until n executors are present and returns when that was seen.
 func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
 	for at = time.Now(); len(p.keys) != n; at = time.Now() {
 		batch, err := p.watch.Next(ctx)
 		if err != nil {

@@ -62,7 +62,7 @@ var idle = Workload{
 type idleSamples struct{ services, etcd, memory []float64 }
 
 func (w *World) sampleIdle(ctx context.Context, phase string, window time.Duration) (s idleSamples, err error) {
-	err = w.Measure(ctx, phase, func() (int, error) {
+	_, err = w.Measure(ctx, phase, func() (int, error) {
 		last, err := measureUsage(w.pids())
 		if err != nil {
 			return 0, err

@@ -13,11 +13,7 @@ var latency = Workload{
 		r := w.run
 		const interval = 10 * time.Millisecond
 		n := r.Sized(1500, 20)
-		if err := w.Simulate(ctx, "free", r.Sized(200, 4), "slots=80"); err != nil {
-			return err
-		}
-		starts := newStarts()
-		if err := w.tail(ctx, starts.observe); err != nil {
+		if err := w.freeFleet(ctx, r.Sized(200, 4), "slots=80"); err != nil {
 			return err
 		}
 		// The lower bound of any implementation on etcd: the reservation, its lease, the
@@ -35,7 +31,8 @@ var latency = Workload{
 		}
 		const figure, baseline = "batches of 8, 100/s", "4 puts in a row, 100/s"
 		started, err := w.paced(ctx, figure, n, interval, func(ctx context.Context, i int) (time.Time, error) {
-			return w.start(ctx, starts, Batch{Job: w.Job(i % 64), Stage: r.stage(), Workers: 8, SKU: w.SKU("free")})
+			_, started, err := w.start(ctx, Batch{Job: w.Job(i % 64), Stage: r.stage(), Workers: 8, SKU: w.SKU("free")})
+			return started, err
 		})
 		if err != nil {
 			return err

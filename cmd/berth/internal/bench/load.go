@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"berth.dev/pkg/store"
 )
 
 // operation is one operation of a caller; i counts the operations of all callers.
@@ -72,16 +74,10 @@ func paced(ctx context.Context, n int, interval time.Duration,
 	defer fail(nil)
 	var working sync.WaitGroup
 	began := time.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for i := range n {
 		due := began.Add(time.Duration(i) * interval)
-		timer.Reset(time.Until(due))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			working.Wait()
-			return context.Cause(ctx)
+		if store.Sleep(ctx, time.Until(due)) != nil {
+			break
 		}
 		working.Go(func() {
 			if err := do(ctx, i, due); err != nil {
@@ -95,7 +91,7 @@ func paced(ctx context.Context, n int, interval time.Duration,
 
 // load measures a phase of calls.
 func (w *World) load(ctx context.Context, phase string, n int, until bounds, do operation) (l load, err error) {
-	err = w.Measure(ctx, phase, func() (int, error) {
+	_, err = w.Measure(ctx, phase, func() (int, error) {
 		var err error
 		l, err = callers(ctx, n, until, do)
 		return len(l.Took), err
@@ -108,7 +104,7 @@ func (w *World) load(ctx context.Context, phase string, n int, until bounds, do 
 func (w *World) paced(ctx context.Context, phase string, n int, interval time.Duration,
 	do func(ctx context.Context, i int) (time.Time, error)) ([]float64, error) {
 	took := make([]float64, n)
-	err := w.Measure(ctx, phase, func() (int, error) {
+	_, err := w.Measure(ctx, phase, func() (int, error) {
 		return n, paced(ctx, n, interval, func(ctx context.Context, i int, due time.Time) error {
 			done, err := do(ctx, i)
 			took[i] = millis(done.Sub(due))

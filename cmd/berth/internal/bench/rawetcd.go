@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -62,21 +61,3 @@ func (w *World) put(ctx context.Context, caller, i int) error {
 
 // rawPrefix returns the prefix of the keys of raw puts. No Berth uses it.
 func (w *World) rawPrefix() string { return "/berth-bench/" + w.Prefix + "/" }
-
-// clear deletes the keys of raw puts.
-func (w *World) clear(ctx context.Context) error {
-	keys, _, err := store.Range(ctx, w.Etcd, w.rawPrefix())
-	if err != nil {
-		return err
-	}
-	for chunk := range slices.Chunk(keys, store.MaxTxnOps) {
-		var txn store.Txn
-		for _, kv := range chunk {
-			txn.Then = append(txn.Then, store.Delete(kv.Key))
-		}
-		if _, err := w.Etcd.Txn(ctx, txn); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -80,8 +80,6 @@ type start struct {
 	at      time.Time // set before done is closed
 }
 
-func newStarts() *starts { return &starts{batches: map[client.Key]*start{}} }
-
 // expect must be called before the batch is requested.
 func (s *starts) expect(key client.Key, workers int) *start {
 	one := &start{workers: workers, named: map[int32]bool{}, done: make(chan struct{})}
@@ -118,12 +116,25 @@ func (s *starts) observe(e *berthv1.Event, at time.Time) {
 	}
 }
 
-// wait waits until all workers are acknowledged and returns when that was seen.
-func (one *start) wait(ctx context.Context) (time.Time, error) {
+// freeFleet adds executors with free capacity for every batch of the workload; see start.
+func (w *World) freeFleet(ctx context.Context, n int, resources string) error {
+	if err := w.Simulate(ctx, "free", n, resources); err != nil {
+		return err
+	}
+	return w.tail(ctx, w.starts.observe)
+}
+
+// start requests a batch and waits until all its workers are started. It returns when
+// the lease and the last start were seen.
+func (w *World) start(ctx context.Context, b Batch) (leased, started time.Time, err error) {
+	one := w.starts.expect(b.Key(), b.Workers)
+	if err := w.Ask(ctx, b); err != nil {
+		return leased, started, err
+	}
 	select {
 	case <-one.done:
-		return one.at, nil
+		return one.leased, one.at, nil
 	case <-ctx.Done():
-		return time.Time{}, context.Cause(ctx)
+		return leased, started, context.Cause(ctx)
 	}
 }

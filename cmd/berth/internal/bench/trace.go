@@ -41,7 +41,7 @@ func playTrace(ctx context.Context, w *World) error {
 		"--etcd-endpoints", strings.Join(w.cluster.Etcd, ","), "--cluster", w.cluster.Name)
 	player.Stderr = r.Status
 	var report replay.Report
-	cost, err := w.cost(ctx, "a worker of the trace", func() (int, error) {
+	cost, err := w.Measure(ctx, "a worker of the trace", func() (int, error) {
 		if err := player.Run(); err != nil {
 			return 0, fault.New(fault.Internal, fault.ReasonInternal, "berth replay failed").Because(err)
 		}

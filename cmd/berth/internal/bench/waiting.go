@@ -19,7 +19,7 @@ var waiting = Workload{
 		for _, groups := range []int{1, 1000} {
 			config := fleet.Config{Seed: seedExecutors("full", r.Sized(10_000, 10))}
 			err := r.World(ctx, config, func(ctx context.Context, w *World) error {
-				b := &besideQueued{w: w, groups: groups, starts: newStarts(), baselines: map[string]string{}}
+				b := &besideQueued{w: w, groups: groups, baselines: map[string]string{}}
 				return b.measure(ctx)
 			})
 			if err != nil {
@@ -42,7 +42,6 @@ const (
 type besideQueued struct {
 	w      *World
 	groups int // the number of other groups
-	starts *starts
 	// queued are the reservations of the group that stays queued, others those of the
 	// other groups.
 	queued, others []client.Key
@@ -54,10 +53,7 @@ type besideQueued struct {
 // other groups.
 func (b *besideQueued) measure(ctx context.Context) error {
 	r := b.w.run
-	if err := b.w.Simulate(ctx, "free", r.Sized(500, 4), "slots=10"); err != nil {
-		return err
-	}
-	if err := b.w.tail(ctx, b.starts.observe); err != nil {
+	if err := b.w.freeFleet(ctx, r.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
 	sizes := []int{0, 10_000, 100_000}
@@ -93,13 +89,8 @@ func (b *besideQueued) operations(ctx context.Context) error {
 		return err
 	}
 	if err := b.each(ctx, "grant", n, func(int) (time.Time, error) {
-		batch := Batch{Job: w.Job(101), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("free")}
-		one := b.starts.expect(batch.Key(), batch.Workers)
-		if err := w.Ask(ctx, batch); err != nil {
-			return time.Time{}, err
-		}
-		_, err := one.wait(ctx)
-		return one.leased, err
+		leased, _, err := w.start(ctx, Batch{Job: w.Job(101), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("free")})
+		return leased, err
 	}); err != nil {
 		return err
 	}
@@ -120,7 +111,7 @@ func (b *besideQueued) operations(ctx context.Context) error {
 func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
 	name := fmt.Sprintf("%s, %d in %s", what, len(b.others), plural(b.groups, "group"))
 	var took []float64
-	err := b.w.Measure(ctx, name, func() (int, error) {
+	_, err := b.w.Measure(ctx, name, func() (int, error) {
 		for i, began := 0, time.Now(); i < n && (i < minSamples || time.Since(began) < eachWithin); i++ {
 			begun := time.Now()
 			done, err := do(i)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
@@ -53,6 +55,7 @@ type World struct {
 	from      int64 // the audit begins after this revision
 	// record is the value that Berth writes for a reservation.
 	record []byte
+	starts starts
 	// stopTail ends the tail, if there is one.
 	stopTail func() error
 	// measured is the number of phases that the run had before this world.
@@ -65,7 +68,7 @@ type World struct {
 func (r *Run) World(ctx context.Context, config fleet.Config, do func(ctx context.Context, w *World) error) (err error) {
 	r.Say("starting")
 	w := &World{run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
-		stopTail: func() error { return nil }}
+		starts: starts{batches: map[client.Key]*start{}}, stopTail: func() error { return nil }}
 	if w.binary, err = os.Executable(); err != nil {
 		return err
 	}
@@ -152,7 +155,8 @@ func (w *World) leave() error {
 			_, err := w.Client.CancelJob(ctx, job.(string))
 			all = append(all, err)
 		}
-		all = append(all, w.clear(ctx))
+		_, err := w.Etcd.Client().Delete(ctx, w.rawPrefix(), clientv3.WithPrefix())
+		all = append(all, err)
 	}
 	for _, sim := range w.processes[kindSim] {
 		all = append(all, sim.Stop(ctx))
@@ -163,15 +167,20 @@ func (w *World) leave() error {
 // SKU returns the SKU of the simulated executors with a name; see Simulate.
 func (w *World) SKU(name string) string { return w.Prefix + name }
 
-// Simulate adds n simulated executors of an SKU in a process of their own, with
-// resources as name=quantity, and waits until all are READY.
-func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
-	began := time.Now()
+// startSim starts a process with n simulated executors of an SKU, with resources as
+// name=quantity.
+func (w *World) startSim(ctx context.Context, name string, n int, resources ...string) error {
 	sim := child.New("sim-"+name, w.binary, w.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
 		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways",
 		strings.Join(w.cluster.AgentsGateways, ","), "--log-level", "warn")
 	w.processes[kindSim] = append(w.processes[kindSim], sim)
-	if err := sim.Start(ctx, "--listen"); err != nil {
+	return sim.Start(ctx, "--listen")
+}
+
+// Simulate adds n simulated executors as startSim does, and waits until all are READY.
+func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
+	began := time.Now()
+	if err := w.startSim(ctx, name, n, resources...); err != nil {
 		return err
 	}
 	if err := running.AwaitReady(ctx, w.Client, w.SKU(name), n, readyTimeout); err != nil {
@@ -215,32 +224,32 @@ func retry(ctx context.Context, send func() error) (err error) {
 	return err
 }
 
-// Measure runs a phase and records the processor time that it used. do returns the
-// number of operations.
-func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) error {
+// Measure runs a phase, and records and returns what it cost. do returns the number of
+// operations.
+func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) (c Cost, err error) {
 	w.run.Say("%s", phase)
 	pids := w.pids()
 	first, err := w.revision(ctx)
 	if err != nil {
-		return err
+		return c, err
 	}
 	from, err := measureUsage(pids)
 	if err != nil {
-		return err
+		return c, err
 	}
 	operations, err := do()
 	if err != nil {
-		return fmt.Errorf("%s: %w", phase, err)
+		return c, fmt.Errorf("%s: %w", phase, err)
 	}
 	to, err := measureUsage(pids)
 	if err != nil {
-		return err
+		return c, err
 	}
-	c := cost(phase, operations, from, to)
+	c = cost(phase, operations, from, to)
 	c.from = first
 	if c.to, err = w.revision(ctx); err != nil {
-		return err
+		return c, err
 	}
 	w.run.Costs = append(w.run.Costs, c)
-	return nil
+	return c, nil
 }
