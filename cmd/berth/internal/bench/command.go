@@ -92,23 +92,19 @@ func (f *flags) check() error {
 
 // choose returns the workloads to run.
 func (f *flags) choose() ([]Workload, error) {
-	var chosen []Workload
-	elsewhere := len(f.Cluster.Gateways) > 0
+	inRunning := len(f.Cluster.Gateways) > 0
 	for _, name := range f.only {
-		if !slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Name == name }) {
-			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
-		}
-	}
-	for _, w := range Workloads {
-		named := slices.Contains(f.only, w.Name)
+		i := slices.IndexFunc(Workloads, func(w Workload) bool { return w.Name == name })
 		switch {
-		case named && elsewhere && !w.Anywhere:
-			return nil, fault.BadField(fault.ReasonInvalid, "--only", "workload %s cannot run in a running cluster", w.Name)
-		case named, len(f.only) == 0 && (w.Anywhere || !elsewhere):
-			chosen = append(chosen, w)
+		case i < 0:
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
+		case inRunning && !Workloads[i].Anywhere:
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "workload %s cannot run in a running cluster", name)
 		}
 	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(Workloads), func(w Workload) bool {
+		return len(f.only) > 0 && !slices.Contains(f.only, w.Name) || inRunning && !w.Anywhere
+	}), nil
 }
 
 func (f *flags) run(ctx context.Context, out io.Writer) error {

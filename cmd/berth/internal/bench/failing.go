@@ -232,14 +232,14 @@ func (f *failing) observe(ctx context.Context) {
 // settled waits until every call that was sent before a moment has ended: a call that
 // hangs belongs to the outage in which it was sent.
 func (f *failing) settled(ctx context.Context, sent time.Time) error {
-	return until(ctx, "a call has not ended", func(context.Context) bool { return f.waits.over(sent) })
+	return until(ctx, recoverWithin, "a call has not ended", func(context.Context) bool { return f.waits.over(sent) })
 }
 
 // flowing waits until something of each figure has succeeded after a moment, and until
 // every call that was sent before it has ended.
 func (f *failing) flowing(ctx context.Context, after time.Time) error {
 	for what, g := range f.passed {
-		if err := until(ctx, what, func(context.Context) bool { return g.since(after) }); err != nil {
+		if err := until(ctx, recoverWithin, what, func(context.Context) bool { return g.since(after) }); err != nil {
 			return err
 		}
 	}

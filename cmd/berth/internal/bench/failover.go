@@ -158,7 +158,7 @@ func (f *failing) measure(ctx context.Context, w *World) error {
 	if err := running.AwaitReady(ctx, w.Client, sku, executors, readyTimeout); err != nil {
 		return err
 	}
-	if err := patiently(ctx, readyTimeout, "the seeded reservations are not queued", func(ctx context.Context) bool {
+	if err := until(ctx, readyTimeout, "the seeded reservations are not queued", func(ctx context.Context) bool {
 		pending, err := w.Client.Pending(ctx)
 		n := int64(0)
 		for _, group := range pending.GetGroups() {
@@ -347,7 +347,7 @@ func (f *failing) strike(ctx context.Context, service string) (o occurrence, err
 	o.probe = f.sendProbe()
 	for _, what := range measuredBy[service] {
 		// If the probe does not succeed, its figure is the time limit.
-		_ = until(ctx, "", func(context.Context) bool { _, passed := f.took(o.probe, what); return passed })
+		_ = until(ctx, recoverWithin, "", func(context.Context) bool { _, passed := f.took(o.probe, what); return passed })
 	}
 	if err := store.Sleep(ctx, settle); err != nil {
 		return o, err

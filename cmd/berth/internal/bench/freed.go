@@ -20,9 +20,19 @@ var freedToLeased = Workload{
 		if err := w.Simulate(ctx, "full", running*size/2, "slots=2", "cpu=1000"); err != nil {
 			return err
 		}
-		f := &freed{size: size, evicted: map[client.Key]int{}, leased: make(chan sighting, 1024),
-			emptied: make(chan sighting, 1024)}
-		if err := w.tail(ctx, f.observe); err != nil {
+		leased, emptied := make(chan sighting, 1024), make(chan sighting, 1024)
+		evicted := map[client.Key]int{} // workers by batch
+		if err := w.tail(ctx, func(e *berthv1.Event, at time.Time) {
+			key := keyOf(e)
+			switch e.GetKind() {
+			case berthv1.Event_RESERVATION_LEASED:
+				leased <- sighting{key, at}
+			case berthv1.Event_WORKER_EVICTED:
+				if evicted[key] += int(e.GetCount()); evicted[key] == size {
+					emptied <- sighting{key, at}
+				}
+			}
+		}); err != nil {
 			return err
 		}
 		// The lower bound of any implementation on etcd: the release is durable before
@@ -45,7 +55,7 @@ var freedToLeased = Workload{
 				return err
 			}
 			if i < running {
-				if _, err := receive(ctx, f.leased); err != nil {
+				if _, err := receive(ctx, leased); err != nil {
 					return err
 				}
 				holders = append(holders, b.Key())
@@ -57,11 +67,11 @@ var freedToLeased = Workload{
 				if _, err := w.Client.Cancel(ctx, holders[i]); err != nil {
 					return 0, err
 				}
-				empty, err := receive(ctx, f.emptied)
+				empty, err := receive(ctx, emptied)
 				if err != nil {
 					return 0, err
 				}
-				granted, err := receive(ctx, f.leased)
+				granted, err := receive(ctx, leased)
 				if err != nil {
 					return 0, err
 				}
@@ -86,29 +96,10 @@ var freedToLeased = Workload{
 	}),
 }
 
-// freed reports when a batch was leased and when its last worker was evicted.
-type freed struct {
-	size            int
-	evicted         map[client.Key]int // workers by batch; only observe uses it
-	leased, emptied chan sighting
-}
-
 // sighting is a change of a batch and the time at which it was seen.
 type sighting struct {
 	key client.Key
 	at  time.Time
-}
-
-func (f *freed) observe(e *berthv1.Event, at time.Time) {
-	key := keyOf(e)
-	switch e.GetKind() {
-	case berthv1.Event_RESERVATION_LEASED:
-		f.leased <- sighting{key, at}
-	case berthv1.Event_WORKER_EVICTED:
-		if f.evicted[key] += int(e.GetCount()); f.evicted[key] == f.size {
-			f.emptied <- sighting{key, at}
-		}
-	}
 }
 
 func receive(ctx context.Context, from <-chan sighting) (sighting, error) {

@@ -77,7 +77,7 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 		return err
 	}
 	r.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{unreachable.Sub(began).Seconds()}})
-	err = patiently(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
+	err = until(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
 		answer, _ := w.Client.Findings(ctx) // retried after an error
 		return slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool { return f.GetKind() == "MASS_LOSS" })
 	})

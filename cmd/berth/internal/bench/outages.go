@@ -136,7 +136,7 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 // ready waits until a replica follows etcd again. A restarted replica reads all records
 // first.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
-	return patiently(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
+	return until(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
 		_, err := get(ctx, p, "/readyz")
 		return err == nil
 	})
@@ -145,13 +145,8 @@ func (f *failing) ready(ctx context.Context, p *child.Process) error {
 // recoverWithin bounds the recovery from an outage.
 const recoverWithin = 30 * time.Second
 
-// until polls a condition that gives no signal, for recoverWithin.
-func until(ctx context.Context, missing string, done func(context.Context) bool) error {
-	return patiently(ctx, recoverWithin, missing, done)
-}
-
-// patiently polls a condition with a limit.
-func patiently(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
+// until polls a condition that gives no signal, with a limit.
+func until(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !done(ctx) {
