@@ -29,8 +29,6 @@ const (
 	// they take to stop.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
-	// maxTries bounds how often an idempotent request to etcd is sent.
-	maxTries = 5
 )
 
 // ownPrefix is the prefix of a world with a Berth of its own.
@@ -204,24 +202,12 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 }
 
 // revision returns the current revision of etcd.
-func (w *World) revision(ctx context.Context) (revision int64, err error) {
-	err = retry(ctx, func() error {
-		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "a", To: "b", Limit: 1})
-		revision = page.Revision
-		return err
-	})
-	return revision, err
-}
-
-// retry sends an idempotent request to etcd until it succeeds, at most maxTries times:
-// on a busy machine one call may time out.
-func retry(ctx context.Context, send func() error) (err error) {
-	for range maxTries {
-		if err = send(); err == nil || ctx.Err() != nil {
-			break
-		}
+func (w *World) revision(ctx context.Context) (int64, error) {
+	answer, err := w.Etcd.Client().Get(ctx, "berth")
+	if err != nil {
+		return 0, err
 	}
-	return err
+	return answer.Header.Revision, nil
 }
 
 // Measure runs a phase, and records and returns what it cost. do returns the number of
