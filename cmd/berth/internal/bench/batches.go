@@ -37,7 +37,7 @@ const (
 
 // onOneMember measures batches of every size.
 func onOneMember(ctx context.Context, w *World) error {
-	if err := w.freeFleet(ctx, w.run.Sized(2000, 10), "slots=150"); err != nil {
+	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
 	// The cost of heartbeats and renewals alone, which is no part of a batch.
@@ -59,7 +59,7 @@ func onOneMember(ctx context.Context, w *World) error {
 	}
 	// One at a time, so that no two batches share a transaction.
 	for _, size := range []int{1, 8, 64, 256} {
-		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.run.Sized(20, 3)},
+		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.Sized(20, 3)},
 			w.starting(size, false)); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func onOneMember(ctx context.Context, w *World) error {
 // onThreeMembers measures batches of 8 where etcd acknowledges a write once two of three
 // members have it on disk. All members run on this machine.
 func onThreeMembers(ctx context.Context, w *World) error {
-	if err := w.freeFleet(ctx, w.run.Sized(2000, 10), "slots=150"); err != nil {
+	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
 	etcd := w.puts(batchCallers)
@@ -84,14 +84,14 @@ func onThreeMembers(ctx context.Context, w *World) error {
 // are started.
 func (w *World) starting(size int, spread bool) operation {
 	return func(ctx context.Context, caller, _ int) error {
-		b := Batch{Job: w.Job(caller), Stage: w.run.stage(), Workers: size, SKU: w.SKU("free"), Spread: spread}
+		b := Batch{Job: w.Job(caller), Stage: w.stage(), Workers: size, SKU: w.SKU("free"), Spread: spread}
 		_, _, err := w.start(ctx, b)
 		return err
 	}
 }
 
 func (w *World) batchesOf8(name, against string) series {
-	return series{name: name, callers: batchCallers, most: w.run.Sized(3000, 16), do: w.starting(8, false),
+	return series{name: name, callers: batchCallers, most: w.Sized(3000, 16), do: w.starting(8, false),
 		against: against}
 }
 
@@ -99,7 +99,7 @@ func (w *World) batchesOf8(name, against string) series {
 // Larger batches must start more.
 func (w *World) startSizes(ctx context.Context, against string) error {
 	// The number of workers of one repeat is bounded so that capacity stays free.
-	workers := w.run.Sized(8000, 64)
+	workers := w.Sized(8000, 64)
 	for _, size := range []int{1, 10, 100, 1000} {
 		most := workers / size
 		if most == 0 {

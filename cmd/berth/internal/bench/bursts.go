@@ -18,14 +18,13 @@ var bursts = Workload{
 	Name:  "bursts",
 	Shows: "50,000 batches of 1 to 20 in bursts, slots for one in twenty",
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		r := w.run
-		plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
+		plan, workers := burstPlan(w, w.Sized(50_000, 20), min(1000, w.Sized(10_000, 4)))
 		slots := max(20, workers/20)
 		const each = 50
 		if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000"); err != nil {
 			return err
 		}
-		r.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)
+		w.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)
 		if err := w.repeat(ctx, w.puts(64)); err != nil {
 			return err
 		}
@@ -42,11 +41,11 @@ var bursts = Workload{
 		if ended == len(plan) {
 			f.Samples = []float64{b.seconds}
 		} else {
-			r.Note("%d of %d batches ended within %v", ended, len(plan), burstsWithin)
+			w.Note("%d of %d batches ended within %v", ended, len(plan), burstsWithin)
 		}
-		r.Add(f)
-		r.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(ended) / b.seconds}, Against: puts64})
-		r.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
+		w.Add(f)
+		w.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(ended) / b.seconds}, Against: puts64})
+		w.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
 		return nil
 	}),
 }
@@ -56,7 +55,7 @@ func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
 		b := Batch{
-			Job: w.Job(i % 200), Stage: w.run.stage(), Workers: 1 + random.IntN(20), SKU: w.SKU("few"),
+			Job: w.Job(i % 200), Stage: w.stage(), Workers: 1 + random.IntN(20), SKU: w.SKU("few"),
 			CPU: int64(1 + random.IntN(groups)), RunFor: time.Duration(1+random.IntN(50)) * time.Millisecond,
 		}
 		plan = append(plan, b)
@@ -108,14 +107,14 @@ func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, erro
 			return w.Ask(ctx, part[k])
 		})
 		if i%10 == 9 {
-			w.run.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, b.ended.Load())
+			w.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, b.ended.Load())
 		}
 		return err
 	})
 	if err != nil && (ctx.Err() == nil || whole.Err() != nil) {
 		return 0, err
 	}
-	w.run.Note("the requests took %.1f s, at most %v", time.Since(began).Seconds(), burstsWithin)
+	w.Note("the requests took %.1f s, at most %v", time.Since(began).Seconds(), burstsWithin)
 	select {
 	case <-b.all:
 		b.seconds = b.last.Sub(began).Seconds()

@@ -108,7 +108,7 @@ func (f *failing) took(p *probe, what string) (time.Duration, bool) {
 
 // sendProbe sends a probe and does not wait for it.
 func (f *failing) sendProbe() *probe {
-	p, stage := &probe{sent: time.Now(), passed: map[string]time.Time{}}, f.w.run.stage()
+	p, stage := &probe{sent: time.Now(), passed: map[string]time.Time{}}, f.w.stage()
 	f.mu.Lock()
 	f.probes[stage] = p
 	f.sent++
@@ -144,7 +144,7 @@ func (f *failing) load(ctx context.Context) {
 		})
 	})
 	running.Go(func() {
-		steadily(ctx, f.grants, func(i int) { f.start(2000+i%16, f.w.run.stage()) })
+		steadily(ctx, f.grants, func(i int) { f.start(2000+i%16, f.w.stage()) })
 	})
 	if raw := f.passed[noPut]; raw != nil {
 		running.Go(func() {

@@ -179,14 +179,13 @@ func (f *failing) measure(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
-	r := w.run
-	s.add(r, f)
-	f.figures = r.Figures
-	r.Add(Figure{Name: "errors of callers", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}})
+	s.add(w.Run, f)
+	f.figures = w.Figures
+	w.Add(Figure{Name: "errors of callers", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}})
 	if f.first != nil {
-		r.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
+		w.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
 	}
-	r.Note("%d calls", f.calls.Load())
+	w.Note("%d calls", f.calls.Load())
 	return nil
 }
 
@@ -242,7 +241,7 @@ func (f *failing) makeRounds(ctx context.Context) (s outageSamples, err error) {
 				latest = append(latest, fmt.Sprintf("%s %.0f ms", figure.Name, figure.Samples[len(figure.Samples)-1]))
 			}
 		}
-		f.w.run.Say("round %d of %d: %v", i+1, f.rounds, latest)
+		f.w.Say("round %d of %d: %v", i+1, f.rounds, latest)
 	}
 	return s, nil
 }

@@ -14,9 +14,8 @@ var freedToLeased = Workload{
 	Shows:    "end of the last worker until the queue head is leased",
 	Anywhere: true,
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		r := w.run
 		const size = 4
-		running, queued, samples := r.Sized(50, 3), r.Sized(400, 8), r.Sized(300, 4)
+		running, queued, samples := w.Sized(50, 3), w.Sized(400, 8), w.Sized(300, 4)
 		if err := w.Simulate(ctx, "full", running*size/2, "slots=2", "cpu=1000"); err != nil {
 			return err
 		}
@@ -50,7 +49,7 @@ var freedToLeased = Workload{
 		// The running batches and the queued ones belong to the same 8 groups.
 		var holders []client.Key // batches with a lease, oldest first
 		for i := range running + queued {
-			b := Batch{Job: w.Job(i % 8), Stage: r.stage(), Workers: size, SKU: w.SKU("full"), CPU: int64(1 + i%8)}
+			b := Batch{Job: w.Job(i % 8), Stage: w.stage(), Workers: size, SKU: w.SKU("full"), CPU: int64(1 + i%8)}
 			if err := w.Ask(ctx, b); err != nil {
 				return err
 			}
@@ -87,8 +86,8 @@ var freedToLeased = Workload{
 		if err != nil {
 			return err
 		}
-		r.Add(Figure{Name: puts, Unit: "ms", Samples: floor.Took})
-		r.Add(Figure{
+		w.Add(Figure{Name: puts, Unit: "ms", Samples: floor.Took})
+		w.Add(Figure{
 			Name: "freed to leased", Unit: "ms", Samples: took, Against: puts,
 			Target: &Target{Of: Median, AtMost: 100},
 		})

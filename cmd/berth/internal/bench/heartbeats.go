@@ -24,7 +24,7 @@ var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, heartbeat, and are killed at once",
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		return measureHeartbeats(ctx, w, w.run.Sized(10_000, 10))
+		return measureHeartbeats(ctx, w, w.Sized(10_000, 10))
 	}),
 }
 
@@ -41,7 +41,6 @@ const (
 
 // measureHeartbeats measures n executors of one process from their start to their loss.
 func measureHeartbeats(ctx context.Context, w *World, n int) error {
-	r := w.run
 	idle, err := w.Measure(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
 	if err != nil {
 		return err
@@ -62,7 +61,7 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "join, until all are READY", Unit: "s", Samples: []float64{joined.Sub(began).Seconds()}})
+	w.Add(Figure{Name: "join, until all are READY", Unit: "s", Samples: []float64{joined.Sub(began).Seconds()}})
 
 	if err := w.heartbeatCost(ctx, n, idle); err != nil {
 		return err
@@ -70,13 +69,13 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 
 	sim := w.processes[kindSim][0]
 	began = time.Now()
-	r.Say("kill -9 of %d executors", n)
+	w.Say("kill -9 of %d executors", n)
 	sim.Kill()
 	unreachable, err := p.await(ctx, 0)
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{unreachable.Sub(began).Seconds()}})
+	w.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{unreachable.Sub(began).Seconds()}})
 	err = until(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
 		answer, _ := w.Client.Findings(ctx) // retried after an error
 		return slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool { return f.GetKind() == "MASS_LOSS" })
@@ -84,14 +83,13 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, MASS_LOSS is reported", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
+	w.Add(Figure{Name: "killed, MASS_LOSS is reported", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
 	return nil
 }
 
 // heartbeatCost measures the cost of the heartbeats of n executors beyond the cost of
 // the services without them.
 func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
-	r := w.run
 	var count, late float64
 	busy, err := w.Measure(ctx, "a heartbeat", func() (int, error) {
 		fromCount, fromLate, err := w.heartbeats(ctx)
@@ -113,12 +111,12 @@ func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 			heartbeatWindow)
 	}
 	rate := count / busy.Seconds
-	r.Add(Figure{Name: "heartbeats", Unit: "/s", Samples: []float64{rate}})
-	r.Add(Figure{Name: "lateness, mean", Unit: "ms", Samples: []float64{1000 * late / count}})
-	r.Note("processors for 1,000 heartbeats a second:")
-	r.Note("  %s", processors(idle, busy, 1000/rate))
-	r.Note("processors for %d executors, %.0f heartbeats a second:", fleetSize, rate*fleetSize/float64(n))
-	r.Note("  %s", processors(idle, busy, fleetSize/float64(n)))
+	w.Add(Figure{Name: "heartbeats", Unit: "/s", Samples: []float64{rate}})
+	w.Add(Figure{Name: "lateness, mean", Unit: "ms", Samples: []float64{1000 * late / count}})
+	w.Note("processors for 1,000 heartbeats a second:")
+	w.Note("  %s", processors(idle, busy, 1000/rate))
+	w.Note("processors for %d executors, %.0f heartbeats a second:", fleetSize, rate*fleetSize/float64(n))
+	w.Note("  %s", processors(idle, busy, fleetSize/float64(n)))
 	return nil
 }
 

@@ -133,11 +133,10 @@ type series struct {
 // does meanwhile. It adds two figures for each: its rate, with one sample per repeat,
 // and the duration of an operation.
 func (w *World) repeat(ctx context.Context, all ...series) error {
-	r := w.run
 	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
-	for range r.Repeats {
+	for range w.Repeats {
 		for i, s := range all {
-			l, err := w.load(ctx, s.name, s.callers, bounds{time: r.Window, most: s.most}, s.do)
+			l, err := w.load(ctx, s.name, s.callers, bounds{time: w.Window, most: s.most}, s.do)
 			if err != nil {
 				return err
 			}
@@ -146,10 +145,10 @@ func (w *World) repeat(ctx context.Context, all ...series) error {
 		}
 	}
 	for i, s := range all {
-		r.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i], Target: s.target})
+		w.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i], Target: s.target})
 	}
 	for i, s := range all {
-		r.Add(Figure{Name: s.name, Unit: "ms", Against: s.against, Samples: took[i]})
+		w.Add(Figure{Name: s.name, Unit: "ms", Against: s.against, Samples: took[i]})
 	}
 	return nil
 }

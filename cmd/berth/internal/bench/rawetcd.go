@@ -14,7 +14,7 @@ var rawEtcd = Workload{
 	Shows:    "puts of the size of a reservation, straight to etcd",
 	Anywhere: true,
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		w.run.Note("a reservation's record is %d bytes", len(w.record))
+		w.Note("a reservation's record is %d bytes", len(w.record))
 		for _, n := range []int{1, 64, 256} {
 			if err := w.repeat(ctx, w.puts(n)); err != nil {
 				return err
@@ -54,7 +54,7 @@ func (w *World) readRecord(ctx context.Context) error {
 
 // put is an operation: one put of a new key.
 func (w *World) put(ctx context.Context, caller, i int) error {
-	key := fmt.Sprintf("%s%d/s-%06d/main/%d", w.rawPrefix(), caller, i, w.run.next())
+	key := fmt.Sprintf("%s%d/s-%06d/main/%d", w.rawPrefix(), caller, i, w.next())
 	_, err := w.Etcd.Client().Put(ctx, key, string(w.record))
 	return err
 }

@@ -31,15 +31,14 @@ var trace = Workload{
 // playTrace runs `berth replay` in a process of its own, which has the callers, the
 // executors and a second audit.
 func playTrace(ctx context.Context, w *World) error {
-	r := w.run
 	if err := w.repeat(ctx, w.puts(64)); err != nil {
 		return err
 	}
 	file := filepath.Join(w.dir, "trace.json")
-	player := exec.CommandContext(ctx, w.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
+	player := exec.CommandContext(ctx, w.binary, "replay", w.Trace, "--settle", traceSettle, "--report", file,
 		"--gateway", strings.Join(w.cluster.Gateways, ","), "--agents-gateway", strings.Join(w.cluster.AgentsGateways, ","),
 		"--etcd-endpoints", strings.Join(w.cluster.Etcd, ","), "--cluster", w.cluster.Name)
-	player.Stderr = r.Status
+	player.Stderr = w.Status
 	var report replay.Report
 	cost, err := w.Measure(ctx, "a worker of the trace", func() (int, error) {
 		if err := player.Run(); err != nil {
@@ -57,20 +56,20 @@ func playTrace(ctx context.Context, w *World) error {
 	used := (player.ProcessState.UserTime() + player.ProcessState.SystemTime()).Seconds()
 	cost.CPU[kindSim] = used
 	cost.Others = max(0, cost.Others-used/cost.Seconds)
-	r.Costs[len(r.Costs)-1] = cost
+	w.Costs[len(w.Costs)-1] = cost
 	sum := 0.0
 	for _, service := range services {
 		sum += cost.CPU[service]
 	}
 	thousands := float64(report.WorkersRunning) / 1000
-	r.Note("%d batches with %d workers on %d executors; %d granted, %d withdrawn, %d waiting; %d workers ran",
+	w.Note("%d batches with %d workers on %d executors; %d granted, %d withdrawn, %d waiting; %d workers ran",
 		report.Batches, report.Workers, report.Executors, report.Granted, report.Withdrawn, report.Waiting,
 		report.WorkersRunning)
-	r.Note("sim is the replay: callers, executors and an audit")
-	r.Add(Figure{Name: "first request to last change", Unit: "s", Samples: []float64{report.Seconds}})
-	r.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds},
+	w.Note("sim is the replay: callers, executors and an audit")
+	w.Add(Figure{Name: "first request to last change", Unit: "s", Samples: []float64{report.Seconds}})
+	w.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds},
 		Against: puts64})
-	r.Add(Figure{Name: "services, of 1,000 workers", Unit: "s", Samples: []float64{sum / thousands}})
-	r.Add(Figure{Name: "etcd, of 1,000 workers", Unit: "s", Samples: []float64{cost.CPU["etcd"] / thousands}})
+	w.Add(Figure{Name: "services, of 1,000 workers", Unit: "s", Samples: []float64{sum / thousands}})
+	w.Add(Figure{Name: "etcd, of 1,000 workers", Unit: "s", Samples: []float64{cost.CPU["etcd"] / thousands}})
 	return nil
 }

@@ -52,8 +52,7 @@ type besideQueued struct {
 // measure repeats the measurements while more and more reservations are queued in the
 // other groups.
 func (b *besideQueued) measure(ctx context.Context) error {
-	r := b.w.run
-	if err := b.w.freeFleet(ctx, r.Sized(500, 4), "slots=10"); err != nil {
+	if err := b.w.freeFleet(ctx, b.w.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
 	sizes := []int{0, 10_000, 100_000}
@@ -62,7 +61,7 @@ func (b *besideQueued) measure(ctx context.Context) error {
 		sizes = []int{0, b.groups, 10_000, 100_000}
 	}
 	for _, size := range sizes {
-		if more := r.Sized(size, 0) - len(b.others); more > 0 {
+		if more := b.w.Sized(size, 0) - len(b.others); more > 0 {
 			keys, err := b.w.queue(ctx, more, b.groups, "full")
 			if err != nil {
 				return err
@@ -79,9 +78,9 @@ func (b *besideQueued) measure(ctx context.Context) error {
 // operations measures operations that do not depend on the other groups, and the view
 // of all pending groups.
 func (b *besideQueued) operations(ctx context.Context) error {
-	w, n := b.w, b.w.run.Sized(200, 5)
+	w, n := b.w, b.w.Sized(200, 5)
 	if err := b.each(ctx, "upsert", n, func(int) (time.Time, error) {
-		batch := Batch{Job: w.Job(100), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("none")}
+		batch := Batch{Job: w.Job(100), Stage: w.stage(), Workers: 1, SKU: w.SKU("none")}
 		b.queued = append(b.queued, batch.Key())
 		err := w.Ask(ctx, batch)
 		return time.Now(), err
@@ -89,7 +88,7 @@ func (b *besideQueued) operations(ctx context.Context) error {
 		return err
 	}
 	if err := b.each(ctx, "grant", n, func(int) (time.Time, error) {
-		leased, _, err := w.start(ctx, Batch{Job: w.Job(101), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("free")})
+		leased, _, err := w.start(ctx, Batch{Job: w.Job(101), Stage: w.stage(), Workers: 1, SKU: w.SKU("free")})
 		return leased, err
 	}); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i i
 	} else {
 		f.Target = &Target{Of: Ratio, AtMost: 1.5}
 	}
-	b.w.run.Add(f)
+	b.w.Add(f)
 	return nil
 }
 
@@ -139,13 +138,13 @@ func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i i
 // read of the same.
 func (b *besideQueued) explainAny(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(1, 2)) // the same reservations in every run
-	w, n := b.w, b.w.run.Sized(1000, 10)
+	w, n := b.w, b.w.Sized(1000, 10)
 	name := func(what string) string { return fmt.Sprintf("%s any, %s", what, plural(b.groups, "group")) }
 	measure := func(what string, target *Target, against string, call func(context.Context, client.Key) error) error {
 		l, err := w.load(ctx, name(what), 1, bounds{most: n}, func(ctx context.Context, _, _ int) error {
 			return call(ctx, b.others[random.IntN(len(b.others))])
 		})
-		w.run.Add(Figure{Name: name(what), Unit: "ms", Samples: l.Took, Target: target, Against: against})
+		w.Add(Figure{Name: name(what), Unit: "ms", Samples: l.Took, Target: target, Against: against})
 		return err
 	}
 	if err := measure("get", nil, "", func(ctx context.Context, key client.Key) error {
@@ -166,11 +165,11 @@ func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.
 	keys := make([]client.Key, n)
 	l, err := w.load(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), 256, bounds{most: n},
 		func(ctx context.Context, _, i int) error {
-			b := queuedBatch(w.Job(i%queuedJobs), w.run.stage(), w.SKU(sku), i%groups)
+			b := queuedBatch(w.Job(i%queuedJobs), w.stage(), w.SKU(sku), i%groups)
 			keys[i] = b.Key()
 			return w.Ask(ctx, b)
 		})
-	w.run.Say("%d reservations queued at %.0f a second", n, l.Rate())
+	w.Say("%d reservations queued at %.0f a second", n, l.Rate())
 	return keys, err
 }
 

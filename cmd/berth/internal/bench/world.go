@@ -42,7 +42,7 @@ type World struct {
 	// Prefix begins the name of every job and executor.
 	Prefix string
 
-	run *Run
+	*Run
 	// binary and dir are for the processes that the world starts.
 	binary, dir string
 	cluster     running.Cluster
@@ -65,7 +65,7 @@ type World struct {
 // world has written, except the seed, which no service wrote.
 func (r *Run) World(ctx context.Context, config fleet.Config, do func(ctx context.Context, w *World) error) (err error) {
 	r.Say("starting")
-	w := &World{run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
+	w := &World{Run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
 		starts: starts{batches: map[client.Key]*start{}}, stopTail: func() error { return nil }}
 	if w.binary, err = os.Executable(); err != nil {
 		return err
@@ -114,9 +114,9 @@ func (r *Run) World(ctx context.Context, config fleet.Config, do func(ctx contex
 
 // startBerth starts a Berth with every part a process of its own.
 func (w *World) startBerth(ctx context.Context, config fleet.Config) (err error) {
-	config.Binary, config.Dir, config.Replicas = w.binary, w.dir, w.run.Replicas
+	config.Binary, config.Dir, config.Replicas = w.binary, w.dir, w.Replicas
 	config.Etcd, config.LogLevel = max(1, config.Etcd), cmp.Or(config.LogLevel, "warn")
-	if w.run.Profiles != "" {
+	if w.Profiles != "" {
 		config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
 	}
 	if w.fleet, err = fleet.Start(ctx, config); err != nil {
@@ -184,7 +184,7 @@ func (w *World) Simulate(ctx context.Context, name string, n int, resources ...s
 	if err := running.AwaitReady(ctx, w.Client, w.SKU(name), n, readyTimeout); err != nil {
 		return err
 	}
-	w.run.Say("%d executors with %s are READY after %.1f s", n, strings.Join(resources, ","), time.Since(began).Seconds())
+	w.Say("%d executors with %s are READY after %.1f s", n, strings.Join(resources, ","), time.Since(began).Seconds())
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (w *World) revision(ctx context.Context) (int64, error) {
 // Measure runs a phase, and records and returns what it cost. do returns the number of
 // operations.
 func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) (c Cost, err error) {
-	w.run.Say("%s", phase)
+	w.Say("%s", phase)
 	pids := w.pids()
 	first, err := w.revision(ctx)
 	if err != nil {
@@ -236,6 +236,6 @@ func (w *World) Measure(ctx context.Context, phase string, do func() (operations
 	if c.to, err = w.revision(ctx); err != nil {
 		return c, err
 	}
-	w.run.Costs = append(w.run.Costs, c)
+	w.Costs = append(w.Costs, c)
 	return c, nil
 }
