@@ -101,10 +101,7 @@ func (w *World) startSizes(ctx context.Context, against string) error {
 	// The number of workers of one repeat is bounded so that capacity stays free.
 	workers := w.Sized(8000, 64)
 	for _, size := range []int{1, 10, 100, 1000} {
-		most := workers / size
-		if most == 0 {
-			break
-		}
+		most := max(1, workers/size)
 		s := series{
 			name: fmt.Sprintf("workers, %d a batch", size), callers: min(batchCallers, most), most: most, units: size,
 			do: w.starting(size, false), against: against,

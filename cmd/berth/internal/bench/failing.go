@@ -11,10 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/store"
 )
 
 const (
@@ -64,9 +62,8 @@ type failing struct {
 	small   *failing
 
 	w       *World
-	fleet   *fleet.Fleet
 	hosts   *wiring.Namespaces // nil unless the outage needs them
-	probing sync.WaitGroup
+	running sync.WaitGroup     // the load and the probes
 
 	passed map[string]*gaps // by figure
 	waits  waits
@@ -76,19 +73,6 @@ type failing struct {
 	mu     sync.Mutex
 	first  error             // the first error of a call
 	probes map[string]*probe // by stage
-	sent   int64             // probes
-}
-
-// begin must be called before any other method that uses the world.
-func (f *failing) begin(w *World) {
-	f.w, f.fleet, f.probes, f.grants = w, w.fleet, map[string]*probe{}, grantsPerSecond
-	if f.outage.all != nil || f.outage.lingers {
-		f.grants = denseGrants
-	}
-	f.passed = map[string]*gaps{noWrite: {}, noGrant: {}, noDispatch: {}, noStart: {}}
-	if f.outage.etcd {
-		f.passed[noPut] = &gaps{}
-	}
 }
 
 // probe is one upsert and one batch that are requested at the moment of an outage, so
@@ -98,12 +82,14 @@ type probe struct {
 	passed map[string]time.Time // by figure; the mutex of failing protects it
 }
 
-// took returns how long a probe took, or false if it has not succeeded.
+// took returns how long a probe took, or the time limit and false if it has not succeeded.
 func (f *failing) took(p *probe, what string) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := p.passed[what]
-	return at.Sub(p.sent), !at.IsZero()
+	if at, passed := p.passed[what]; passed {
+		return at.Sub(p.sent), true
+	}
+	return recoverWithin, false
 }
 
 // sendProbe sends a probe and does not wait for it.
@@ -111,15 +97,13 @@ func (f *failing) sendProbe() *probe {
 	p, stage := &probe{sent: time.Now(), passed: map[string]time.Time{}}, f.w.stage()
 	f.mu.Lock()
 	f.probes[stage] = p
-	f.sent++
-	order := f.sent
 	f.mu.Unlock()
-	f.probing.Go(func() {
-		if f.upsert(1001, "probe", order) {
+	f.running.Go(func() {
+		if f.upsert(1001, "probe", f.w.next()) {
 			f.markProbe(noWrite, stage)
 		}
 	})
-	f.probing.Go(func() { f.start(1002, stage) })
+	f.running.Go(func() { f.start(1002, stage) })
 	return p
 }
 
@@ -132,32 +116,29 @@ func (f *failing) markProbe(what, stage string) {
 	}
 }
 
-// load sends calls until ctx is over, then waits for the calls in flight.
+// load sends calls until ctx is over; see running.
 func (f *failing) load(ctx context.Context) {
-	var running sync.WaitGroup
-	running.Go(func() { f.observe(ctx) })
-	running.Go(func() {
+	f.running.Go(func() {
 		steadily(ctx, upsertsPerSecond, func(i int) {
 			if f.upsert(1000, fmt.Sprintf("s-%03d", i%200), int64(i+1)) {
 				f.passed[noWrite].mark()
 			}
 		})
 	})
-	running.Go(func() {
+	f.running.Go(func() {
 		steadily(ctx, f.grants, func(i int) { f.start(2000+i%16, f.w.stage()) })
 	})
 	if raw := f.passed[noPut]; raw != nil {
-		running.Go(func() {
+		f.running.Go(func() {
 			steadily(ctx, upsertsPerSecond, func(i int) {
 				ctx, cancel := context.WithTimeout(ctx, rawTimeout)
 				defer cancel()
-				if _, err := f.w.Etcd.Client().Put(ctx, fmt.Sprintf("%s%d", f.w.rawPrefix(), i%200), "raw"); err == nil {
+				if f.w.put(ctx, 0, i) == nil {
 					raw.mark()
 				}
 			})
 		})
 	}
-	running.Wait()
 }
 
 // steadily begins so many calls per second until ctx is over, whether or not earlier
@@ -202,30 +183,17 @@ func (f *failing) call(request *berthv1.Reservation) bool {
 	return false
 }
 
-// observe marks grants, dispatches and starts when a watch of etcd delivers their
-// events. Those of a snapshot may be old, so that they count only for probes.
-func (f *failing) observe(ctx context.Context) {
-	figures := map[berthv1.Event_Kind]string{
-		berthv1.Event_RESERVATION_LEASED: noGrant, berthv1.Event_WORKER_ASSIGNED: noDispatch,
-		berthv1.Event_WORKER_STARTED: noStart, berthv1.Event_WORKER_RUNNING: noStart,
-	}
-	view := store.OpenView(f.w.Etcd, f.w.Space.Events()+f.w.Prefix)
-	defer view.Close()
-	for {
-		batch, err := view.Next(ctx)
-		if err != nil {
-			return
-		}
-		for e := range f.w.events(batch) {
-			what, counts := figures[e.GetKind()]
-			if !counts {
-				continue
-			}
-			if !batch.Reset {
-				f.passed[what].mark()
-			}
-			f.markProbe(what, e.GetStage())
-		}
+// eventFigures maps events to the figures that they are successes of.
+var eventFigures = map[berthv1.Event_Kind]string{
+	berthv1.Event_RESERVATION_LEASED: noGrant, berthv1.Event_WORKER_ASSIGNED: noDispatch,
+	berthv1.Event_WORKER_STARTED: noStart, berthv1.Event_WORKER_RUNNING: noStart,
+}
+
+// observe marks grants, dispatches and starts.
+func (f *failing) observe(e *berthv1.Event, _ time.Time) {
+	if what, counts := eventFigures[e.GetKind()]; counts {
+		f.passed[what].mark()
+		f.markProbe(what, e.GetStage())
 	}
 }
 

@@ -76,7 +76,7 @@ func failoverCommand() *cobra.Command {
 	set.StringSliceVar(&f.outages, "outages", nil, "outages to measure (default: all)")
 	set.IntVar(&f.rounds, "rounds", 50, "number of kills of each leader")
 	set.IntVar(&f.otherRounds, "other-rounds", 10, "rounds of every other outage")
-	set.IntVar(&f.growth, "growth", 10, "factor for the numbers of executors and queued reservations of a second run of kills (0 omits it)")
+	set.IntVar(&f.growth, "growth", 10, "factor for the numbers of executors and queued reservations of a second run of kills (0 or 1 omits it)")
 	f.outputFlags(set)
 	return cmd
 }
@@ -92,12 +92,9 @@ func listOutages() string {
 
 // workloads returns a workload for each chosen outage, and one more for the growth.
 func (f *failoverFlags) workloads() ([]Workload, error) {
-	for _, n := range []struct {
-		flag         string
-		value, least int
-	}{{"--rounds", f.rounds, 1}, {"--other-rounds", f.otherRounds, 1}, {"--growth", f.growth, 0}} {
-		if n.value < n.least {
-			return nil, fault.BadField(fault.ReasonInvalid, n.flag, "must be at least %d, got %d", n.least, n.value)
+	for flag, n := range map[string]int{"--rounds": f.rounds, "--other-rounds": f.otherRounds} {
+		if n < 1 {
+			return nil, fault.BadField(fault.ReasonInvalid, flag, "must be at least 1, got %d", n)
 		}
 	}
 	for _, name := range f.outages {
@@ -150,9 +147,16 @@ func (f *failing) run(ctx context.Context, r *Run) error {
 
 // measure runs the rounds under load.
 func (f *failing) measure(ctx context.Context, w *World) error {
-	f.begin(w)
+	f.w, f.grants, f.probes = w, grantsPerSecond, map[string]*probe{}
+	if f.outage.all != nil || f.outage.lingers {
+		f.grants = denseGrants
+	}
+	f.passed = map[string]*gaps{noWrite: {}, noGrant: {}, noDispatch: {}, noStart: {}}
+	if f.outage.etcd {
+		f.passed[noPut] = &gaps{}
+	}
 	sku, executors := w.SKU("free"), f.size*failoverExecutors
-	if err := f.fleet.StartSim(ctx, sku, executors, 4); err != nil {
+	if err := f.w.fleet.StartSim(ctx, sku, executors, 4); err != nil {
 		return err
 	}
 	if err := running.AwaitReady(ctx, w.Client, sku, executors, readyTimeout); err != nil {
@@ -168,14 +172,15 @@ func (f *failing) measure(ctx context.Context, w *World) error {
 	}); err != nil {
 		return err
 	}
+	if err := w.tail(ctx, f.observe); err != nil {
+		return err
+	}
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
-	loaded := make(chan struct{})
-	go func() { defer close(loaded); f.load(loading) }()
+	f.load(loading)
 	s, err := f.makeRounds(ctx)
 	stop()
-	<-loaded
-	f.probing.Wait()
+	f.running.Wait()
 	if err != nil {
 		return err
 	}
@@ -235,13 +240,7 @@ func (f *failing) makeRounds(ctx context.Context) (s outageSamples, err error) {
 				return s, err
 			}
 		}
-		var latest []string
-		for _, figure := range s.figures {
-			if figure.Against != "" {
-				latest = append(latest, fmt.Sprintf("%s %.0f ms", figure.Name, figure.Samples[len(figure.Samples)-1]))
-			}
-		}
-		f.w.Say("round %d of %d: %v", i+1, f.rounds, latest)
+		f.w.Say("round %d of %d", i+1, f.rounds)
 	}
 	return s, nil
 }
@@ -253,17 +252,16 @@ func (f *failing) round(ctx context.Context, s *outageSamples, service string) e
 		return err
 	}
 	one, calm := f.outage, time.Now()
-	f.waits.forget(calm)
 	before := f.sendProbe()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
 	}
-	etcd, _ := f.fleet.EtcdLeader(ctx)
-	strike, services, slow := f.strikeAll, fleet.Services, slowest
-	if one.all == nil {
-		strike, services, slow = f.strike, []string{service}, service+": "+slowest
+	etcd, _ := f.w.fleet.EtcdLeader(ctx)
+	services, slow := []string{service}, service+": "+slowest
+	if one.all != nil {
+		services, slow = fleet.Services, slowest
 	}
-	o, err := strike(ctx, service)
+	o, err := f.strike(ctx, service)
 	if err != nil {
 		return err
 	}
@@ -275,21 +273,16 @@ func (f *failing) round(ctx context.Context, s *outageSamples, service string) e
 	for _, service := range services {
 		for _, what := range measuredBy[service] {
 			figure := service + ": " + what
-			usual, counts := f.passed[what].longest(calm, o.began), true
+			usual := f.passed[what].longest(calm, o.began)
 			took := max(0, f.passed[what].longest(o.began, o.ended)-own)
 			if o.probe != nil && !one.lingers {
 				if one.often {
 					s.note(loadPrefix+figure, "", took)
 				}
-				usual, counts = f.took(before, what)
-				var passed bool
-				if took, passed = f.took(o.probe, what); !passed {
-					took = recoverWithin
-				}
+				usual, _ = f.took(before, what)
+				took, _ = f.took(o.probe, what)
 			}
-			if counts {
-				s.note(calmPrefix+figure, "", usual)
-			}
+			s.note(calmPrefix+figure, "", usual)
 			s.note(figure, calmPrefix+figure, took)
 		}
 	}
@@ -298,12 +291,9 @@ func (f *failing) round(ctx context.Context, s *outageSamples, service string) e
 	if one.restarts {
 		s.note(service+readySuffix, "", o.ready)
 	}
-	if now, _ := f.fleet.EtcdLeader(ctx); !one.etcd && now != etcd {
+	if now, _ := f.w.fleet.EtcdLeader(ctx); !one.etcd && now != etcd {
 		s.moved++
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.probes)
 	return nil
 }
 
@@ -315,26 +305,24 @@ type occurrence struct {
 	ready        time.Duration
 }
 
-// strikeAll makes an outage of all services.
-func (f *failing) strikeAll(ctx context.Context, _ string) (o occurrence, err error) {
-	o.began = time.Now()
-	if err = f.outage.all(ctx, f); err == nil {
-		err = f.settled(ctx, time.Now())
-	}
-	o.ended = time.Now()
-	return o, err
-}
-
 // etcdGap names the time without a put to etcd itself.
 const etcdGap = "etcd's own gap"
 
-// strike makes the outage in a leader and sends a probe at that moment. It waits until
+// strike makes the outage. In a leader it sends a probe at that moment, and waits until
 // the probe succeeds, for the settle time, and until all calls up to then have ended.
 // Then it ends the outage.
 func (f *failing) strike(ctx context.Context, service string) (o occurrence, err error) {
+	if f.outage.all != nil {
+		o.began = time.Now()
+		if err = f.outage.all(ctx, f); err == nil {
+			err = f.settled(ctx, time.Now())
+		}
+		o.ended = time.Now()
+		return o, err
+	}
 	leading, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
-	p, _, err := f.fleet.Leader(leading, service)
+	p, _, err := f.w.fleet.Leader(leading, service)
 	if err != nil {
 		return o, err
 	}

@@ -86,10 +86,3 @@ func (w *waits) slowest(from, to time.Time) time.Duration {
 	}
 	return longest
 }
-
-// forget drops the calls that ended before a moment.
-func (w *waits) forget(before time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = slices.DeleteFunc(w.all, func(one *wait) bool { return !one.ended.IsZero() && one.ended.Before(before) })
-}

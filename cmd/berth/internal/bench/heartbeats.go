@@ -23,9 +23,7 @@ import (
 var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, heartbeat, and are killed at once",
-	Run: inWorld(func(ctx context.Context, w *World) error {
-		return measureHeartbeats(ctx, w, w.Sized(10_000, 10))
-	}),
+	Run:   inWorld(measureHeartbeats),
 }
 
 const (
@@ -39,8 +37,9 @@ const (
 	findingTimeout = 30 * time.Second
 )
 
-// measureHeartbeats measures n executors of one process from their start to their loss.
-func measureHeartbeats(ctx context.Context, w *World, n int) error {
+// measureHeartbeats measures executors of one process from their start to their loss.
+func measureHeartbeats(ctx context.Context, w *World) error {
+	n := w.Sized(10_000, 10)
 	idle, err := w.Measure(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ var (
 
 func kill(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
 	// Kill waits until the process has exited, which may take the kernel a while.
-	return func() error { p.Kill(); return f.fleet.Restart(ctx, p) }, p.Signal(syscall.SIGKILL)
+	return func() error { p.Kill(); return f.w.fleet.Restart(ctx, p) }, p.Signal(syscall.SIGKILL)
 }
 
 func terminate(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
@@ -75,7 +75,7 @@ func (f *failing) restart(ctx context.Context, p *child.Process) error {
 	if err := p.Stop(ctx); err != nil {
 		return err
 	}
-	return f.fleet.Restart(ctx, p)
+	return f.w.fleet.Restart(ctx, p)
 }
 
 func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, error) {
@@ -105,7 +105,7 @@ func unplug(_ context.Context, f *failing, p *child.Process) (func() error, erro
 func rolling(ctx context.Context, f *failing) error {
 	for _, service := range fleet.Services {
 		for i := range failoverReplicas {
-			p := f.fleet.Replica(service, i)
+			p := f.w.fleet.Replica(service, i)
 			if err := f.restart(ctx, p); err != nil {
 				return err
 			}
@@ -118,16 +118,16 @@ func rolling(ctx context.Context, f *failing) error {
 }
 
 func killEtcdLeader(ctx context.Context, f *failing) error {
-	i, err := f.fleet.EtcdLeader(ctx)
+	i, err := f.w.fleet.EtcdLeader(ctx)
 	if err != nil {
 		return err
 	}
-	f.fleet.Member(i).Kill()
+	f.w.fleet.Member(i).Kill()
 	began := time.Now()
 	if err := f.flowing(ctx, began); err != nil {
 		return err
 	}
-	if err := f.fleet.Restart(ctx, f.fleet.Member(i)); err != nil {
+	if err := f.w.fleet.Restart(ctx, f.w.fleet.Member(i)); err != nil {
 		return err
 	}
 	return store.Sleep(ctx, settle)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"iter"
 	"sync"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
-	"berth.dev/pkg/store"
 )
 
 // tail calls observe with every event of the world, in the order of the changes that
@@ -36,29 +34,17 @@ func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time
 				return
 			}
 			at := time.Now()
-			for e := range w.events(batch) {
-				observe(e, at)
+			for _, change := range batch.Changes {
+				key, ok := w.Space.ParseEvent(change.Key)
+				e := &berthv1.Event{}
+				if !change.Deleted && ok && key.Segment != 0 && proto.Unmarshal(change.Value, e) == nil {
+					observe(e, at)
+				}
 			}
 		}
 	}()
 	w.stopTail = sync.OnceValue(func() error { cancel(); return <-done })
 	return nil
-}
-
-// events returns the events that a batch of changes has added.
-func (w *World) events(batch store.Batch) iter.Seq[*berthv1.Event] {
-	return func(yield func(*berthv1.Event) bool) {
-		for _, change := range batch.Changes {
-			key, ok := w.Space.ParseEvent(change.Key)
-			e := &berthv1.Event{}
-			if change.Deleted || !ok || key.Segment == 0 || proto.Unmarshal(change.Value, e) != nil {
-				continue
-			}
-			if !yield(e) {
-				return
-			}
-		}
-	}
 }
 
 // starts reports when the executors have acknowledged every worker of a batch: STARTING,

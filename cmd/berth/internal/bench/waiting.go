@@ -19,7 +19,7 @@ var waiting = Workload{
 		for _, groups := range []int{1, 1000} {
 			config := fleet.Config{Seed: seedExecutors("full", r.Sized(10_000, 10))}
 			err := r.World(ctx, config, func(ctx context.Context, w *World) error {
-				b := &besideQueued{w: w, groups: groups, baselines: map[string]string{}}
+				b := &besideQueued{w: w, groups: groups}
 				return b.measure(ctx)
 			})
 			if err != nil {
@@ -45,8 +45,6 @@ type besideQueued struct {
 	// queued are the reservations of the group that stays queued, others those of the
 	// other groups.
 	queued, others []client.Key
-	// baselines maps an operation to its figure when the other groups were empty.
-	baselines map[string]string
 }
 
 // measure repeats the measurements while more and more reservations are queued in the
@@ -108,27 +106,24 @@ func (b *besideQueued) operations(ctx context.Context) error {
 // each runs one operation after another, and adds how long each took until the time
 // that do returns.
 func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
-	name := fmt.Sprintf("%s, %d in %s", what, len(b.others), plural(b.groups, "group"))
-	var took []float64
-	_, err := b.w.Measure(ctx, name, func() (int, error) {
+	name := func(n int) string { return fmt.Sprintf("%s, %d in %s", what, n, plural(b.groups, "group")) }
+	f := Figure{Name: name(len(b.others)), Unit: "ms"}
+	_, err := b.w.Measure(ctx, f.Name, func() (int, error) {
 		for i, began := 0, time.Now(); i < n && (i < minSamples || time.Since(began) < eachWithin); i++ {
 			begun := time.Now()
 			done, err := do(i)
 			if err != nil {
 				return i, err
 			}
-			took = append(took, millis(done.Sub(begun)))
+			f.Samples = append(f.Samples, millis(done.Sub(begun)))
 		}
-		return len(took), nil
+		return len(f.Samples), nil
 	})
 	if err != nil {
 		return err
 	}
-	f := Figure{Name: name, Unit: "ms", Samples: took, Against: b.baselines[what]}
-	if f.Against == "" {
-		b.baselines[what] = name
-	} else {
-		f.Target = &Target{Of: Ratio, AtMost: 1.5}
+	if len(b.others) > 0 {
+		f.Against, f.Target = name(0), &Target{Of: Ratio, AtMost: 1.5}
 	}
 	b.w.Add(f)
 	return nil
