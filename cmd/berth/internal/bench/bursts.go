@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -28,23 +27,23 @@ var bursts = Workload{
 		if err := w.repeat(ctx, w.puts(64)); err != nil {
 			return err
 		}
-		b := &backlog{batches: len(plan), queued: make(map[client.Key]time.Time, len(plan)), all: make(chan struct{})}
+		b := &backlog{queued: map[client.Key]time.Time{}, ended: make(chan time.Time, len(plan))}
 		if err := w.tail(ctx, b.observe); err != nil {
 			return err
 		}
-		_, err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
+		cost, err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
 		if err := errors.Join(err, w.stopTail()); err != nil {
 			return err
 		}
 		f := Figure{Name: "first request to last end", Unit: "s", Target: &Target{Of: Median, AtMost: 60}}
-		ended := int(b.ended.Load())
-		if ended == len(plan) {
+		if cost.Operations == len(plan) {
 			f.Samples = []float64{b.seconds}
 		} else {
-			w.Note("%d of %d batches ended within %v", ended, len(plan), burstsWithin)
+			w.Note("%d of %d batches ended within %v", cost.Operations, len(plan), burstsWithin)
 		}
 		w.Add(f)
-		w.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(ended) / b.seconds}, Against: puts64})
+		rate := float64(cost.Operations) / b.seconds
+		w.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{rate}, Against: puts64})
 		w.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
 		return nil
 	}),
@@ -64,16 +63,13 @@ func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	return plan, workers
 }
 
-// backlog follows the batches of a plan. Only observe uses the fields queued, waits and
-// last until the tail has stopped or all is closed.
+// backlog follows the batches of a plan. Only observe uses the fields queued and waits
+// until the tail has stopped.
 type backlog struct {
-	batches int
 	queued  map[client.Key]time.Time
 	waits   []float64
-	last    time.Time
-	all     chan struct{} // closed when all batches have ended
-	ended   atomic.Int64
-	seconds float64
+	ended   chan time.Time // when each batch ended
+	seconds float64        // until the last of them
 }
 
 func (b *backlog) observe(e *berthv1.Event, at time.Time) {
@@ -85,15 +81,12 @@ func (b *backlog) observe(e *berthv1.Event, at time.Time) {
 		b.waits = append(b.waits, millis(at.Sub(b.queued[key])))
 		delete(b.queued, key)
 	case berthv1.Event_RESERVATION_COMPLETED:
-		b.last = at
-		if b.ended.Add(1) == int64(b.batches) {
-			close(b.all)
-		}
+		b.ended <- at
 	}
 }
 
 // play requests the plan, a fiftieth of it each half second, and waits until all
-// batches have ended.
+// batches have ended. It returns how many have.
 func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, error) {
 	const parts, callersOfBurst, every = 50, 64, 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(whole, burstsWithin)
@@ -107,7 +100,7 @@ func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, erro
 			return w.Ask(ctx, part[k])
 		})
 		if i%10 == 9 {
-			w.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, b.ended.Load())
+			w.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, len(b.ended))
 		}
 		return err
 	})
@@ -115,11 +108,14 @@ func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, erro
 		return 0, err
 	}
 	w.Note("the requests took %.1f s, at most %v", time.Since(began).Seconds(), burstsWithin)
-	select {
-	case <-b.all:
-		b.seconds = b.last.Sub(began).Seconds()
-	case <-ctx.Done():
-		b.seconds = time.Since(began).Seconds()
+	for n := range plan {
+		select {
+		case at := <-b.ended:
+			b.seconds = at.Sub(began).Seconds()
+		case <-ctx.Done():
+			b.seconds = time.Since(began).Seconds()
+			return n + len(b.ended), nil
+		}
 	}
-	return int(b.ended.Load()), nil
+	return len(plan), nil
 }

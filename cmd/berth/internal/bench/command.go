@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,8 +37,20 @@ func Command() *cobra.Command {
 		Long:  help + "\n\n" + list(),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			chosen, err := f.choose()
+			if err != nil {
+				return err
+			}
+			if len(f.Cluster.Gateways) > 0 {
+				if err := f.Cluster.Reach(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			f.Status = cmd.ErrOrStderr()
-			return f.run(cmd.Context(), cmd.OutOrStdout())
+			return runAll(cmd.Context(), chosen, f.Options, cmd.OutOrStdout())
 		},
 	}
 	set := cmd.Flags()
@@ -60,16 +69,15 @@ func Command() *cobra.Command {
 
 // list describes the workloads for the help.
 func list() string {
-	var b strings.Builder
-	b.WriteString("Workloads; * marks those for a running cluster too:")
+	text := "Workloads; * marks those for a running cluster too:"
 	for _, w := range Workloads {
 		mark := ' '
 		if w.Anywhere {
 			mark = '*'
 		}
-		fmt.Fprintf(&b, "\n  %-15s %c %s", w.Name, mark, w.Shows)
+		text += fmt.Sprintf("\n  %-15s %c %s", w.Name, mark, w.Shows)
 	}
-	return b.String()
+	return text
 }
 
 func (f *flags) check() error {
@@ -105,20 +113,4 @@ func (f *flags) choose() ([]Workload, error) {
 	return slices.DeleteFunc(slices.Clone(Workloads), func(w Workload) bool {
 		return len(f.only) > 0 && !slices.Contains(f.only, w.Name) || inRunning && !w.Anywhere
 	}), nil
-}
-
-func (f *flags) run(ctx context.Context, out io.Writer) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	chosen, err := f.choose()
-	if err != nil {
-		return err
-	}
-	if len(f.Cluster.Gateways) > 0 {
-		if err := f.Cluster.Reach(ctx); err != nil {
-			return err
-		}
-	}
-	return runAll(ctx, chosen, f.Options, out)
 }

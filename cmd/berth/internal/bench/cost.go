@@ -85,8 +85,6 @@ func cost(phase string, operations int, from, to usage) Cost {
 		c.CPU[kind] = used - from.cpu[kind]
 		others -= c.CPU[kind]
 	}
-	if c.Seconds > 0 {
-		c.Others = max(0, others) / c.Seconds
-	}
+	c.Others = max(0, others) / c.Seconds
 	return c
 }

@@ -58,10 +58,14 @@ type failoverFlags struct {
 
 func failoverCommand() *cobra.Command {
 	f := failoverFlags{Options: Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas}}
+	long := failoverHelp + "\n\nOutages:"
+	for _, one := range outages {
+		long += fmt.Sprintf("\n  %-10s %s", one.name, one.shows)
+	}
 	cmd := &cobra.Command{
 		Use:   "failover",
 		Short: "Measure how long Berth pauses while parts of it fail",
-		Long:  failoverHelp + "\n\n" + listOutages(),
+		Long:  long,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			workloads, err := f.workloads()
@@ -79,15 +83,6 @@ func failoverCommand() *cobra.Command {
 	set.IntVar(&f.growth, "growth", 10, "factor for the numbers of executors and queued reservations of a second run of kills (0 or 1 omits it)")
 	f.outputFlags(set)
 	return cmd
-}
-
-func listOutages() string {
-	var b strings.Builder
-	b.WriteString("Outages:")
-	for _, one := range outages {
-		fmt.Fprintf(&b, "\n  %-10s %s", one.name, one.shows)
-	}
-	return b.String()
 }
 
 // workloads returns a workload for each chosen outage, and one more for the growth.

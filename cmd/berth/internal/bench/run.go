@@ -101,10 +101,7 @@ type Run struct {
 // saves the report after each. If a workload fails, the next ones still run.
 func runAll(ctx context.Context, workloads []Workload, o Options, out io.Writer) error {
 	for _, dir := range []string{o.Dir, o.Profiles} {
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o750); err != nil {
+		if err := os.MkdirAll(cmp.Or(dir, "."), 0o750); err != nil {
 			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
 		}
 	}

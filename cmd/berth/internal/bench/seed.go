@@ -66,11 +66,8 @@ func seedQueued(n, groups int, sku string) seed {
 	})
 }
 
-// seedEach writes two records of each of n items. Presence records are on an etcd lease.
+// seedEach writes two records of each of n items; n must be positive. Presence records are on an etcd lease.
 func seedEach(n int, of func(i int) ([2]model.Record, error)) seed {
-	if n == 0 {
-		return nil // callers would not be bounded
-	}
 	return func(ctx context.Context, etcd []string) error {
 		s, err := store.Dial(store.DialConfig{Endpoints: etcd})
 		if err != nil {

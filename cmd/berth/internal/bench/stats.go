@@ -51,7 +51,6 @@ type Of string
 // The parts.
 const (
 	Median Of = "median"
-	P99    Of = "p99"
 	Ratio  Of = "ratio"
 )
 
@@ -70,7 +69,7 @@ type Target struct {
 
 // evaluate sets Met. A figure without samples misses its target.
 func (t *Target) evaluate(f *Figure) {
-	got := map[Of]float64{Median: f.Median, P99: f.P99, Ratio: f.Ratio}[t.Of]
+	got := map[Of]float64{Median: f.Median, Ratio: f.Ratio}[t.Of]
 	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && (t.P99 == nil || f.P99 <= *t.P99) &&
 		(t.Max == nil || f.Max <= *t.Max)
 }

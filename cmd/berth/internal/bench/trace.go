@@ -13,9 +13,6 @@ import (
 	"berth.dev/cmd/berth/internal/replay"
 )
 
-// traceSettle is the --settle of the replay.
-const traceSettle = "3s"
-
 var trace = Workload{
 	Name:  "trace",
 	Shows: "a trace of real batches, as fast as possible (--trace)",
@@ -35,7 +32,7 @@ func playTrace(ctx context.Context, w *World) error {
 		return err
 	}
 	file := filepath.Join(w.dir, "trace.json")
-	player := exec.CommandContext(ctx, w.binary, "replay", w.Trace, "--settle", traceSettle, "--report", file,
+	player := exec.CommandContext(ctx, w.binary, "replay", w.Trace, "--settle", "3s", "--report", file,
 		"--gateway", strings.Join(w.cluster.Gateways, ","), "--agents-gateway", strings.Join(w.cluster.AgentsGateways, ","),
 		"--etcd-endpoints", strings.Join(w.cluster.Etcd, ","), "--cluster", w.cluster.Name)
 	player.Stderr = w.Status

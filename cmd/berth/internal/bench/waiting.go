@@ -148,7 +148,7 @@ func (b *besideQueued) explainAny(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return measure("explain", &Target{Of: P99, AtMost: 100}, name("get"), func(ctx context.Context, key client.Key) error {
+	return measure("explain", &Target{P99: new(100.0)}, name("get"), func(ctx context.Context, key client.Key) error {
 		_, err := w.Client.Explain(ctx, key)
 		return err
 	})

@@ -63,7 +63,7 @@ type World struct {
 
 // World calls do with a new world. If do succeeds, it audits every revision that the
 // world has written, except the seed, which no service wrote.
-func (r *Run) World(ctx context.Context, config fleet.Config, do func(ctx context.Context, w *World) error) (err error) {
+func (r *Run) World(ctx context.Context, config fleet.Config, do func(context.Context, *World) error) (err error) {
 	r.Say("starting")
 	w := &World{Run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
 		starts: starts{batches: map[client.Key]*start{}}, stopTail: func() error { return nil }}
@@ -123,8 +123,8 @@ func (w *World) startBerth(ctx context.Context, config fleet.Config) (err error)
 		return err
 	}
 	w.Prefix, w.processes = ownPrefix, w.fleet.Processes()
-	w.cluster = running.Cluster{Gateways: w.fleet.Gateways(), AgentsGateways: w.fleet.AgentsGateways(), Etcd: w.fleet.Etcd(),
-		Name: "default"}
+	w.cluster = running.Cluster{Name: "default", Gateways: w.fleet.Gateways(),
+		AgentsGateways: w.fleet.AgentsGateways(), Etcd: w.fleet.Etcd()}
 	return nil
 }
 
