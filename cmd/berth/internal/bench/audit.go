@@ -57,7 +57,7 @@ const (
 	writesOther       = "others"
 )
 
-// kindsOfRecords maps records to the kinds of keys. Every transaction of a service
+// kindsOfRecords maps kinds of records to the kinds of keys in the table. Every transaction of a service
 // changes its chain, so the number of chain writes is the number of transactions.
 var kindsOfRecords = map[model.Kind]string{
 	model.KindChain: writesTxn, model.KindReservation: writesReservation, model.KindStage: writesStage,

@@ -40,7 +40,7 @@ func onOneMember(ctx context.Context, w *World) error {
 	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
-	// The cost of heartbeats and renewals alone, which is no part of a batch.
+	// Heartbeats and renewals alone: their cost is not part of a batch.
 	if _, err := w.Measure(ctx, "idle, a second", func() (int, error) {
 		return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second)
 	}); err != nil {
@@ -57,7 +57,7 @@ func onOneMember(ctx context.Context, w *World) error {
 	if err := w.startSizes(ctx, etcd.name); err != nil {
 		return err
 	}
-	// One at a time, so that no two batches share a transaction.
+	// The batches run one at a time, so that no two share a transaction.
 	for _, size := range []int{1, 8, 64, 256} {
 		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.Sized(20, 3)},
 			w.starting(size, false)); err != nil {
@@ -67,8 +67,8 @@ func onOneMember(ctx context.Context, w *World) error {
 	return nil
 }
 
-// onThreeMembers measures batches of 8 where etcd acknowledges a write once two of three
-// members have it on disk. All members run on this machine.
+// onThreeMembers measures batches of 8 with three members of etcd on this machine. etcd
+// acknowledges a write once two of them have it on disk.
 func onThreeMembers(ctx context.Context, w *World) error {
 	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (w *World) batchesOf8(name, against string) series {
 		against: against}
 }
 
-// startSizes measures how many workers per second start, by the size of their batches.
+// startSizes measures the number of workers that start per second, by the size of batches.
 // Larger batches must start more.
 func (w *World) startSizes(ctx context.Context, against string) error {
 	// The number of workers of one repeat is bounded so that capacity stays free.

@@ -85,8 +85,8 @@ func (b *backlog) observe(e *berthv1.Event, at time.Time) {
 	}
 }
 
-// play requests the plan, a fiftieth of it each half second, and waits until all
-// batches have ended. It returns how many have.
+// play requests a fiftieth of the plan each half second and waits until all batches have
+// ended. It returns the number of batches that ended in time.
 func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, error) {
 	const parts, callersOfBurst, every = 50, 64, 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(whole, burstsWithin)

@@ -21,12 +21,12 @@ const help = `Measure a Berth: named workloads, each with a baseline from the sa
 By default each workload starts a Berth of its own on this machine and removes
 it at the end: etcd with fsync on, the services, a gateway and simulated
 executors, each a process of its own. --gateway, --agents-gateway and
---etcd-endpoints name a running cluster: only the workloads that use a small
-part of it run, what they requested is cancelled at the end, and their executors
-become LOST.
+--etcd-endpoints name a running cluster: then only the workloads that use a
+small part of it run. At the end the bench cancels their requests, and their
+executors become LOST.
 
-Every revision of etcd that a workload has written is audited. The exit code is
-0 if the audit finds no violation; a missed target does not change it.`
+The bench audits every revision of etcd that a workload has written. The exit
+code is 0 if the audit finds no violation; a missed target does not change it.`
 
 // Command is `berth bench`.
 func Command() *cobra.Command {
@@ -56,11 +56,11 @@ func Command() *cobra.Command {
 	set := cmd.Flags()
 	set.StringSliceVar(&f.only, "only", nil, "workloads to run (default: all)")
 	set.DurationVar(&f.Window, "window", 2*time.Second, "duration of one phase of steady load")
-	set.DurationVar(&f.Idle, "idle", time.Minute, "how long an idle cluster is measured")
-	set.StringVar(&f.Trace, "trace", "", "directory of a trace to play, as for berth replay")
-	set.IntVar(&f.Repeats, "repeat", 3, "how often each phase of steady load runs")
+	set.DurationVar(&f.Idle, "idle", time.Minute, "duration of the measurement of an idle cluster")
+	set.StringVar(&f.Trace, "trace", "", "directory of a trace to replay; see berth replay")
+	set.IntVar(&f.Repeats, "repeat", 3, "number of runs of each phase of steady load")
 	set.IntVar(&f.Replicas, "replicas", 1, "replicas of each service")
-	set.Float64Var(&f.Scale, "scale", 1, "factor for the sizes of workloads; targets are for 1")
+	set.Float64Var(&f.Scale, "scale", 1, "factor for the sizes of workloads; targets apply only to 1")
 	f.outputFlags(set)
 	f.Cluster.Flags(set)
 	cmd.AddCommand(failoverCommand(), docsCommand())

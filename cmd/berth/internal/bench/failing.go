@@ -28,18 +28,18 @@ const (
 	rawTimeout = 300 * time.Millisecond
 )
 
-// The figures are named by what does not happen.
+// Names of figures. Each figure is a time in which something does not succeed.
 const (
 	noWrite    = "no write"
 	noGrant    = "no grant"
 	noDispatch = "no dispatch"
 	noStart    = "no start"
-	// noPut is about puts straight to etcd, whose own gap is subtracted.
+	// noPut is for puts directly to etcd. Their gap is subtracted from the other figures.
 	noPut = "no put to etcd"
 )
 
-// slowest is about all calls, including those of probes: a call that hangs while others
-// succeed is neither a gap nor an error.
+// slowest is the longest duration of all calls, including those of probes. A call that
+// hangs while others succeed causes neither a gap nor an error.
 const slowest = "slowest call"
 
 // measuredBy maps each service to its figures. The registry requests a grant and
@@ -49,7 +49,7 @@ var measuredBy = map[string][]string{
 	model.ServiceAssigner: {noDispatch, noStart},
 }
 
-// failing is a Berth under a steady load in which one kind of outage is made.
+// failing measures one kind of outage in a Berth under a steady load.
 type failing struct {
 	outage outage
 	rounds int
@@ -75,8 +75,8 @@ type failing struct {
 	probes map[string]*probe // by stage
 }
 
-// probe is one upsert and one batch that are requested at the moment of an outage, so
-// that some call waits from then on whatever the load does.
+// probe is one upsert and one batch that are requested at the moment of an outage. It
+// measures the outage from that moment on, independently of the intervals of the load.
 type probe struct {
 	sent   time.Time
 	passed map[string]time.Time // by figure; the mutex of failing protects it
@@ -107,7 +107,7 @@ func (f *failing) sendProbe() *probe {
 	return p
 }
 
-// markProbe records that something of a probe has succeeded, if the stage is a probe's.
+// markProbe records a success of the probe with a stage. It ignores stages of the load.
 func (f *failing) markProbe(what, stage string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,7 +116,7 @@ func (f *failing) markProbe(what, stage string) {
 	}
 }
 
-// load sends calls until ctx is over; see running.
+// load starts the callers, which send calls until ctx ends. Wait for them with running.
 func (f *failing) load(ctx context.Context) {
 	f.running.Go(func() {
 		steadily(ctx, upsertsPerSecond, func(i int) {
@@ -141,8 +141,8 @@ func (f *failing) load(ctx context.Context) {
 	}
 }
 
-// steadily begins so many calls per second until ctx is over, whether or not earlier
-// ones have returned, and waits for all.
+// steadily begins rate calls per second until ctx ends, even if earlier ones have not
+// returned. Then it waits for all of them.
 func steadily(ctx context.Context, rate int, call func(i int)) {
 	_ = paced(ctx, math.MaxInt, time.Second/time.Duration(rate), func(_ context.Context, i int, _ time.Time) error {
 		call(i)
@@ -162,8 +162,8 @@ func (f *failing) start(job int, stage string) {
 	f.call(Batch{Job: f.w.Job(job), Stage: stage, Workers: 1, SKU: f.w.SKU("free"), RunFor: runFor}.Request())
 }
 
-// call requests a reservation with a caller's deadline and counts errors. Its duration
-// counts whether or not it succeeds.
+// call requests a reservation with a deadline and counts errors. The slowest call may be
+// one that fails.
 func (f *failing) call(request *berthv1.Reservation) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()
@@ -183,7 +183,7 @@ func (f *failing) call(request *berthv1.Reservation) bool {
 	return false
 }
 
-// eventFigures maps events to the figures that they are successes of.
+// eventFigures maps an event to the figure for which it is a success.
 var eventFigures = map[berthv1.Event_Kind]string{
 	berthv1.Event_RESERVATION_LEASED: noGrant, berthv1.Event_WORKER_ASSIGNED: noDispatch,
 	berthv1.Event_WORKER_STARTED: noStart, berthv1.Event_WORKER_RUNNING: noStart,
@@ -197,14 +197,14 @@ func (f *failing) observe(e *berthv1.Event, _ time.Time) {
 	}
 }
 
-// settled waits until every call that was sent before a moment has ended: a call that
-// hangs belongs to the outage in which it was sent.
+// settled waits until all calls that were sent before a time have ended, because a call
+// that hangs belongs to the outage in which it was sent.
 func (f *failing) settled(ctx context.Context, sent time.Time) error {
 	return until(ctx, recoverWithin, "a call has not ended", func(context.Context) bool { return f.waits.over(sent) })
 }
 
-// flowing waits until something of each figure has succeeded after a moment, and until
-// every call that was sent before it has ended.
+// flowing waits until each figure has a success after a time, and until all calls that
+// were sent before it have ended.
 func (f *failing) flowing(ctx context.Context, after time.Time) error {
 	for what, g := range f.passed {
 		if err := until(ctx, recoverWithin, what, func(context.Context) bool { return g.since(after) }); err != nil {

@@ -197,12 +197,14 @@ type outageSamples struct {
 	moved int
 }
 
-// Prefixes and suffixes of figures without a target: the load before the outage, the
-// longest time in which nothing of the load succeeded if the figure is the latency of a
-// probe, and the time until a restarted replica was ready.
+// Prefixes and suffixes of figures without a target.
 const (
-	calmPrefix  = "calm, "
-	loadPrefix  = "load, "
+	// calmPrefix is for the load before the outage.
+	calmPrefix = "calm, "
+	// loadPrefix is for the longest time in which nothing of the load succeeded, if the
+	// figure without the prefix is the latency of a probe.
+	loadPrefix = "load, "
+	// readySuffix is for the time until a restarted replica was ready.
 	readySuffix = ": ready again"
 )
 
@@ -216,7 +218,7 @@ func (s *outageSamples) note(name, against string, d time.Duration) {
 	s.figures[i].Samples = append(s.figures[i].Samples, millis(d))
 }
 
-// makeRounds makes the outage in all rounds, in one service after the other.
+// makeRounds makes the outage in all rounds, in one service after another.
 func (f *failing) makeRounds(ctx context.Context) (s outageSamples, err error) {
 	services := fleet.Services
 	if f.outage.all != nil {
@@ -303,9 +305,9 @@ type occurrence struct {
 // etcdGap names the time without a put to etcd itself.
 const etcdGap = "etcd's own gap"
 
-// strike makes the outage. In a leader it sends a probe at that moment, and waits until
-// the probe succeeds, for the settle time, and until all calls up to then have ended.
-// Then it ends the outage.
+// strike makes the outage. If the outage is one of a leader, strike sends a probe at that
+// moment. It waits until the probe succeeds, then for the settle time, then until all calls
+// have ended. Then it ends the outage.
 func (f *failing) strike(ctx context.Context, service string) (o occurrence, err error) {
 	if f.outage.all != nil {
 		o.began = time.Now()

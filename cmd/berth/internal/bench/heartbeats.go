@@ -27,11 +27,11 @@ var heartbeats = Workload{
 }
 
 const (
-	// heartbeatWindow is long enough for four heartbeats of every executor, idleWindow
-	// is how long the services are measured without any.
+	// heartbeatWindow is the time of four heartbeats of every executor, idleWindow the
+	// duration of the measurement without executors.
 	heartbeatWindow = 4 * executorstate.HeartbeatEvery
 	idleWindow      = 2 * executorstate.HeartbeatEvery
-	// fleetSize is the largest fleet that Berth is made for.
+	// fleetSize is the largest fleet that Berth is designed for.
 	fleetSize = 100_000
 	// findingTimeout bounds the time until a mass loss is reported.
 	findingTimeout = 30 * time.Second

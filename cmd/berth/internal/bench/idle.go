@@ -10,7 +10,7 @@ import (
 
 const (
 	// settleFor is the time between the last executor's registration and the measurement,
-	// emptyFor how long a cluster without executors is measured.
+	// emptyFor the duration of the measurement without executors.
 	settleFor = 15 * time.Second
 	emptyFor  = 5 * time.Second
 	// lookEvery is the interval between two samples.

@@ -24,9 +24,10 @@ type outage struct {
 	often bool
 	// hosts is set if each process must be on a host of its own.
 	hosts bool
-	// etcd is set if the fault is etcd's, so that etcd's own gap is subtracted.
+	// etcd is set if the fault is one of etcd. The gap of puts to etcd itself is then
+	// subtracted.
 	etcd bool
-	// lingers is set if the leader keeps working for a while: it may still answer a
+	// lingers is set if the leader keeps working for a while, so that it may still answer a
 	// request that is sent at the moment of the outage.
 	lingers bool
 	// restarts is set if a new process ends the outage. Reading all records is then not
@@ -82,8 +83,8 @@ func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, erro
 	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 }
 
-// cutFromEtcd cuts one link after another, each with a command of its own. The leader
-// keeps working over the others, on a busy machine for seconds.
+// cutFromEtcd cuts one link after another, each with a command of its own. Until the last
+// one is cut, on a busy machine for seconds, the leader works over the others.
 func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error, error) {
 	between := func(from, to string) bool { return from == p.Name && strings.HasPrefix(to, "etcd-") }
 	if f.hosts.Set(between, wiring.Condition{There: true, Back: true}) == 0 {
@@ -145,7 +146,8 @@ func (f *failing) ready(ctx context.Context, p *child.Process) error {
 // recoverWithin bounds the recovery from an outage.
 const recoverWithin = 30 * time.Second
 
-// until polls a condition that gives no signal, with a limit.
+// until polls until done returns true, for at most limit. Use it only for conditions that
+// give no signal.
 func until(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

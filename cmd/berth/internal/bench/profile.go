@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// profileSeconds is the length of one profile. The rest of a workload that is shorter is
-// not profiled.
+// profileSeconds is the duration of one profile. The last part of a workload is not
+// profiled if it is shorter.
 const profileSeconds = 5
 
 // profile writes processor profiles of every service, one after the other, until stop is
@@ -35,7 +35,7 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 					if err == nil {
 						err = os.WriteFile(filepath.Join(w.Profiles, name), text, 0o600)
 					}
-					if err != nil && ctx.Err() == nil { // a killed process comes back
+					if err != nil && ctx.Err() == nil { // the process may restart
 						w.Say("no profile of %s: %v", p.Name, err)
 						_ = store.Sleep(ctx, time.Second)
 					}

@@ -59,5 +59,5 @@ func (w *World) put(ctx context.Context, caller, i int) error {
 	return err
 }
 
-// rawPrefix returns the prefix of the keys of raw puts. No Berth uses it.
+// rawPrefix returns the prefix of the keys of raw puts, which Berth itself never uses.
 func (w *World) rawPrefix() string { return "/berth-bench/" + w.Prefix + "/" }

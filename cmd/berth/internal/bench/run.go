@@ -24,8 +24,8 @@ type Workload struct {
 	Name string
 	// Shows describes the workload in one line.
 	Shows string
-	// Anywhere is set for workloads that may run against a cluster that has other work:
-	// they use only a small part of one.
+	// Anywhere is set for workloads that use only a small part of a cluster, and so may run
+	// in a cluster that has other work.
 	Anywhere bool
 	// Run measures and adds figures to its run.
 	Run func(ctx context.Context, r *Run) error
@@ -43,16 +43,15 @@ var Workloads = []Workload{
 
 // Options of a benchmark.
 type Options struct {
-	// Window is the duration of one phase of steady load, Repeats how often each phase
-	// runs.
+	// Window is the duration of one phase of steady load, Repeats the number of its runs.
 	Window  time.Duration
 	Repeats int
-	// Scale multiplies the sizes of workloads. Targets are for 1.
+	// Scale multiplies the sizes of workloads. Targets apply only to 1.
 	Scale float64
 	// Replicas of each service.
 	Replicas int
-	// Idle is how long an idle cluster is measured, Trace the directory of a trace to
-	// play; none if empty.
+	// Idle is the duration of the measurement of an idle cluster, Trace the directory of a
+	// trace to replay; none if empty.
 	Idle  time.Duration
 	Trace string
 	// JSON is the file that gets the report with every sample; none if empty.
@@ -73,7 +72,7 @@ func (o *Options) outputFlags(set *pflag.FlagSet) {
 	set.StringVar(&o.JSON, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&o.Dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
 	set.StringVar(&o.Profiles, "profiles", "",
-		"directory for processor profiles of the services, which cost some of what is measured")
+		"directory for processor profiles of the services; profiling changes the results a little")
 }
 
 // Result is what one workload measured.
@@ -129,7 +128,7 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", w.Name, err)
-		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // later lines are of errors that followed
+		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // later lines are consequences
 	}
 	return &r.Result, err
 }
@@ -144,11 +143,11 @@ func (r *Run) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Sized returns a size of the workload multiplied by the scale, at least least.
+// Sized returns n multiplied by the scale, or least if that is more.
 func (r *Run) Sized(n, least int) int { return max(least, int(float64(n)*r.Scale)) }
 
-// Add adds a figure. Its baseline, if it names one, must have been added before. A
-// figure of a scaled workload has no target.
+// Add adds a figure. If it names a baseline, that must have been added before. A figure
+// of a scaled workload has no target.
 func (r *Run) Add(f Figure) {
 	f.Summary = Summarize(f.Samples)
 	for _, base := range r.Figures {
@@ -165,7 +164,7 @@ func (r *Run) Add(f Figure) {
 	r.Figures = append(r.Figures, f)
 }
 
-// next returns a number that the run has not used.
+// next returns a number that no earlier call has returned.
 func (r *Run) next() int64 { return r.count.Add(1) }
 
 // stage returns the name of a new stage.

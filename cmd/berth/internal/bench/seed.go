@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// seedTTL is how long seeded executors are present without heartbeats. It is longer
-	// than any workload.
+	// seedTTL is the time for which seeded executors are present without heartbeats. It is
+	// longer than any workload.
 	seedTTL = time.Hour
 	// seedWriters is the number of concurrent seed transactions, seedTries bounds how often
 	// each of them is sent.
@@ -29,11 +29,11 @@ const (
 	seedTerm = 1
 )
 
-// A seed writes records straight to etcd, before the services start.
+// seed writes records straight to etcd, before the services start.
 type seed func(ctx context.Context, etcd []string) error
 
-// seedExecutors writes n READY executors of an SKU, as executor-state would have. They
-// have no agents, so that a fleet of any size costs no processor time for heartbeats.
+// seedExecutors writes n READY executors of an SKU, as executor-state would have
+// written them. They have no agents, so that a fleet of any size costs no processor time for heartbeats.
 func seedExecutors(sku string, n int) seed {
 	now := time.Now()
 	return seedEach(n, func(i int) ([2]model.Record, error) {
@@ -42,8 +42,8 @@ func seedExecutors(sku string, n int) seed {
 	})
 }
 
-// seedQueued writes n queued reservations of so many groups, as the registry would
-// have. They are those of [World.queue], without the time that the calls take.
+// seedQueued writes n queued reservations of a number of groups, as the registry would
+// have written them. They equal those of [World.queue], but no calls are necessary.
 func seedQueued(n, groups int, sku string) seed {
 	now := time.Now()
 	return seedEach(n, func(i int) ([2]model.Record, error) {
@@ -66,7 +66,8 @@ func seedQueued(n, groups int, sku string) seed {
 	})
 }
 
-// seedEach writes two records of each of n items; n must be positive. Presence records are on an etcd lease.
+// seedEach writes two records of each of n items; n must be positive. Presence records
+// have an etcd lease.
 func seedEach(n int, of func(i int) ([2]model.Record, error)) seed {
 	return func(ctx context.Context, etcd []string) error {
 		s, err := store.Dial(store.DialConfig{Endpoints: etcd})

@@ -48,14 +48,13 @@ type Figure struct {
 // Of is the part of a figure that a target bounds.
 type Of string
 
-// The parts.
+// The parts of a figure.
 const (
 	Median Of = "median"
 	Ratio  Of = "ratio"
 )
 
-// Target bounds a figure: one part of it is at most or at least so much, if that is
-// not 0.
+// Target bounds a figure. AtMost and AtLeast bound one part of it, unless they are 0.
 type Target struct {
 	Of      Of      `json:"of,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`

@@ -141,8 +141,8 @@ func (r *Result) costs() (processors, keys [][]string) {
 	return processors, keys
 }
 
-// number formats a value with three significant digits if it has at most six characters
-// then.
+// number formats a value with about three significant digits in at most six characters. It
+// never drops digits before the decimal point, except that millions get the unit M.
 func number(v float64) string {
 	switch {
 	case v == 0:

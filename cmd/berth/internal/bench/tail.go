@@ -12,8 +12,8 @@ import (
 )
 
 // tail calls observe with every event of the world, in the order of the changes that
-// they report, and the time at which etcd's watch delivered it. It ends with stopTail
-// or with the world.
+// they report, and the time at which etcd's watch delivered it. stopTail stops it, at the
+// latest at the end of the world.
 func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time.Time)) error {
 	from, err := w.revision(ctx)
 	if err != nil {
@@ -47,14 +47,14 @@ func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time
 	return nil
 }
 
-// starts reports when the executors have acknowledged every worker of a batch: STARTING,
-// or a later state if that one was skipped.
+// starts reports when the executors have acknowledged every worker of a batch: when each
+// has reached STARTING or a later state.
 type starts struct {
 	mu      sync.Mutex
 	batches map[client.Key]*start
 }
 
-// start is a batch whose workers are not all started.
+// start is a batch that waits for the start of its workers.
 type start struct {
 	workers int
 	leased  time.Time

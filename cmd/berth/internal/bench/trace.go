@@ -18,7 +18,7 @@ var trace = Workload{
 	Shows: "a trace of real batches, as fast as possible (--trace)",
 	Run: func(ctx context.Context, r *Run) error {
 		if r.Trace == "" {
-			r.Note("left out: no --trace is given")
+			r.Note("skipped: --trace is not set")
 			return nil
 		}
 		return r.World(ctx, fleet.Config{}, playTrace)
@@ -64,7 +64,7 @@ func playTrace(ctx context.Context, w *World) error {
 		report.WorkersRunning)
 	w.Note("sim is the replay: callers, executors and an audit")
 	w.Add(Figure{Name: "first request to last change", Unit: "s", Samples: []float64{report.Seconds}})
-	w.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds},
+	w.Add(Figure{Name: "batches requested", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds},
 		Against: puts64})
 	w.Add(Figure{Name: "services, of 1,000 workers", Unit: "s", Samples: []float64{sum / thousands}})
 	w.Add(Figure{Name: "etcd, of 1,000 workers", Unit: "s", Samples: []float64{cost.CPU["etcd"] / thousands}})

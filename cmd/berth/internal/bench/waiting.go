@@ -19,7 +19,7 @@ var waiting = Workload{
 		for _, groups := range []int{1, 1000} {
 			config := fleet.Config{Seed: seedExecutors("full", r.Sized(10_000, 10))}
 			err := r.World(ctx, config, func(ctx context.Context, w *World) error {
-				b := &besideQueued{w: w, groups: groups}
+				b := &isolation{w: w, groups: groups}
 				return b.measure(ctx)
 			})
 			if err != nil {
@@ -30,16 +30,16 @@ var waiting = Workload{
 	},
 }
 
-// One operation is measured for at most eachWithin, once there are minSamples samples:
-// slow operations get fewer samples.
+// The measurement of an operation ends after eachWithin if it has minSamples samples, so
+// that slow operations get fewer samples.
 const (
 	eachWithin = 5 * time.Second
 	minSamples = 20
 )
 
-// besideQueued measures two groups, one whose batches start and one whose batches stay
-// queued, while reservations are queued in other groups.
-type besideQueued struct {
+// isolation measures whether queued reservations of other groups slow down two groups: one
+// whose batches start, and one whose batches stay queued.
+type isolation struct {
 	w      *World
 	groups int // the number of other groups
 	// queued are the reservations of the group that stays queued, others those of the
@@ -47,9 +47,8 @@ type besideQueued struct {
 	queued, others []client.Key
 }
 
-// measure repeats the measurements while more and more reservations are queued in the
-// other groups.
-func (b *besideQueued) measure(ctx context.Context) error {
+// measure repeats the measurements with more and more reservations in the other groups.
+func (b *isolation) measure(ctx context.Context) error {
 	if err := b.w.freeFleet(ctx, b.w.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (b *besideQueued) measure(ctx context.Context) error {
 
 // operations measures operations that do not depend on the other groups, and the view
 // of all pending groups.
-func (b *besideQueued) operations(ctx context.Context) error {
+func (b *isolation) operations(ctx context.Context) error {
 	w, n := b.w, b.w.Sized(200, 5)
 	if err := b.each(ctx, "upsert", n, func(int) (time.Time, error) {
 		batch := Batch{Job: w.Job(100), Stage: w.stage(), Workers: 1, SKU: w.SKU("none")}
@@ -103,9 +102,9 @@ func (b *besideQueued) operations(ctx context.Context) error {
 	})
 }
 
-// each runs one operation after another, and adds how long each took until the time
-// that do returns.
-func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
+// each runs operations one after another and adds a figure of their durations. An
+// operation ends at the time that do returns.
+func (b *isolation) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
 	name := func(n int) string { return fmt.Sprintf("%s, %d in %s", what, n, plural(b.groups, "group")) }
 	f := Figure{Name: name(len(b.others)), Unit: "ms"}
 	_, err := b.w.Measure(ctx, f.Name, func() (int, error) {
@@ -131,7 +130,7 @@ func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i i
 
 // explainAny measures the explanation of a random queued reservation; the baseline is a
 // read of the same.
-func (b *besideQueued) explainAny(ctx context.Context) error {
+func (b *isolation) explainAny(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(1, 2)) // the same reservations in every run
 	w, n := b.w, b.w.Sized(1000, 10)
 	name := func(what string) string { return fmt.Sprintf("%s any, %s", what, plural(b.groups, "group")) }
@@ -154,7 +153,7 @@ func (b *besideQueued) explainAny(ctx context.Context) error {
 	})
 }
 
-// queue requests n reservations in so many groups and returns their keys. No executor
+// queue requests n reservations in a number of groups and returns their keys. No executor
 // of the SKU is large enough for them.
 func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
 	keys := make([]client.Key, n)

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// readyTimeout bounds how long executors take to become READY, stopTimeout how long
-	// they take to stop.
+	// readyTimeout bounds the time until executors are READY, stopTimeout the time until
+	// they have stopped.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
 )
@@ -142,8 +142,8 @@ func (w *World) awaitLeaders(ctx context.Context) error {
 	return err
 }
 
-// leave stops the simulated executors. In a running cluster it cancels the jobs of the
-// world before and deletes its raw keys.
+// leave stops the simulated executors. Before that, in a running cluster, it cancels the
+// jobs of the world and deletes its raw keys.
 func (w *World) leave() error {
 	var all []error
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -210,8 +210,8 @@ func (w *World) revision(ctx context.Context) (int64, error) {
 	return answer.Header.Revision, nil
 }
 
-// Measure runs a phase, and records and returns what it cost. do returns the number of
-// operations.
+// Measure runs a phase. It records and returns the cost of the phase. do returns the number
+// of operations.
 func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) (c Cost, err error) {
 	w.Say("%s", phase)
 	pids := w.pids()
