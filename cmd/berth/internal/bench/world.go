@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
@@ -153,7 +151,8 @@ func (w *World) leave() error {
 			_, err := w.Client.CancelJob(ctx, job.(string))
 			all = append(all, err)
 		}
-		_, err := w.Etcd.Client().Delete(ctx, w.rawPrefix(), clientv3.WithPrefix())
+		raw := store.DeleteRange(w.rawPrefix(), w.rawPrefix()+":") // a digit follows the prefix
+		_, err := w.Etcd.Txn(ctx, store.Txn{Then: []store.Op{raw}})
 		all = append(all, err)
 	}
 	for _, sim := range w.processes[kindSim] {
