@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 )
 
@@ -72,6 +73,37 @@ func TestFiguresOfAnOutage(t *testing.T) {
 		if notes := strings.Join(r.Notes, ""); tt.outage != "kill" && notes != "" ||
 			tt.outage == "kill" && (!strings.Contains(notes, "50ms") || !strings.Contains(notes, "125ms")) {
 			t.Errorf("%s: notes %q, want the intervals of the load for kills only", tt.outage, r.Notes)
+		}
+	}
+}
+
+// Kills run again with more executors, after those with fewer.
+func TestFailoverWorkloads(t *testing.T) {
+	for _, tt := range []struct {
+		flags failoverFlags
+		want  string
+	}{
+		{failoverFlags{rounds: 1, otherRounds: 1, growth: 10},
+			"kill 1000, kill 10000, term 1000, rolling 1000, stop 1000, cut 1000, host 1000, etcd 1000"},
+		{failoverFlags{rounds: 1, otherRounds: 1, growth: 3, outages: []string{"etcd", "kill"}},
+			"kill 1000, kill 3000, etcd 1000"},
+		{failoverFlags{rounds: 1, otherRounds: 1, outages: []string{"kill"}}, "kill 1000"},
+		{failoverFlags{otherRounds: 1}, "--rounds"},
+		{failoverFlags{rounds: 1}, "--other-rounds"},
+		{failoverFlags{rounds: 1, otherRounds: 1, outages: []string{"none"}}, "--outages"},
+	} {
+		list, err := tt.flags.workloads()
+		var got []string
+		for _, w := range list {
+			_, sizes, _ := strings.Cut(w.Shows, "; ")
+			executors, _, _ := strings.Cut(sizes, " ")
+			got = append(got, w.Name+" "+executors)
+		}
+		if err != nil {
+			got = []string{fault.Of(err).Fields[0].Name}
+		}
+		if strings.Join(got, ", ") != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.flags, got, tt.want)
 		}
 	}
 }
