@@ -77,7 +77,7 @@ func (s *search) fit() (fitting int) {
 		s.only, fitting = s.oneShape()
 		return fitting
 	}
-	return s.room()
+	return s.freeCapacity()
 }
 
 // restartCount sets the count of workers in each domain and on each shape to 0.
@@ -87,20 +87,20 @@ func (s *search) restartCount() {
 }
 
 // room returns how many of the workers fill would place.
-func (s *search) room() int {
-	room, enough := int64(0), s.needed
+func (s *search) freeCapacity() int {
+	free, enough := int64(0), s.needed
 	if s.domains != nil {
 		enough = min(enough, s.spread*int64(len(s.domains.values)+1))
 	}
 	for a, b := range s.blocks() {
 		for at := range s.fitting(a, b) {
-			room += s.place(b.traits[at].class, a.times(b.point(at), s.most))
-			if room >= enough {
+			free += s.place(b.traits[at].class, a.times(b.point(at), s.most))
+			if free >= enough {
 				return int(enough)
 			}
 		}
 	}
-	return int(room)
+	return int(free)
 }
 
 // domainLeft returns how many more workers may run in the domain of a class.

@@ -2,8 +2,8 @@ package match
 
 import "slices"
 
-// shapeRoom is what a search knows of the room for a batch on one shape.
-type shapeRoom struct {
+// shapeCapacity is what a search knows of the room for a batch on one shape.
+type shapeCapacity struct {
 	// search is the number of the count; the room of another count is out of date.
 	search uint64
 	// workers is how many fit on the executors looked at, at most all of the batch; bound
@@ -30,8 +30,8 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	placed := map[shapeDomain]int64{}
 	count := func(a *alignedRequest, b *block, at int) {
 		shape := b.shapes[at]
-		room := &shape.room
-		if room.looked++; room.workers >= s.needed {
+		free := &shape.freeCapacity
+		if free.looked++; free.workers >= s.needed {
 			return
 		}
 		n := a.times(b.point(at), s.most)
@@ -40,8 +40,8 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 			n = min(n, s.spread-placed[key])
 			placed[key] += n
 		}
-		room.workers = min(room.workers+n, s.needed)
-		best = max(best, room.workers)
+		free.workers = min(free.workers+n, s.needed)
+		best = max(best, free.workers)
 	}
 	type skippedBlock struct {
 		*alignedRequest
@@ -55,8 +55,8 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 			continue
 		}
 		for at := range s.fitting(a, b) {
-			if shape := b.shapes[at]; shape.room.search != s.number {
-				shape.room = shapeRoom{search: s.number, bound: int64(shape.counts[Eligible]) * a.times(shape.idle, s.most)}
+			if shape := b.shapes[at]; shape.freeCapacity.search != s.number {
+				shape.freeCapacity = shapeCapacity{search: s.number, bound: int64(shape.counts[Eligible]) * a.times(shape.idle, s.most)}
 				found = append(found, shape)
 			}
 			count(a, b, at)
@@ -65,7 +65,7 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	if len(skipped) > 0 && s.mayHaveMore(found, best) {
 		for _, k := range skipped {
 			for at := range s.fitting(k.alignedRequest, k.block) {
-				if k.shapes[at].room.search == s.number {
+				if k.shapes[at].freeCapacity.search == s.number {
 					count(k.alignedRequest, k.block, at)
 				}
 			}
@@ -77,7 +77,7 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	t := s.ranking(s.most)
 	for {
 		k, _ := t.first()
-		if room := &k.executor.shape.room; room.search == s.number && room.workers >= s.needed {
+		if free := &k.executor.shape.freeCapacity; free.search == s.number && free.workers >= s.needed {
 			return k.executor.shape, int(s.needed)
 		}
 		t.pop()
@@ -88,8 +88,8 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 // executors that were not looked at.
 func (s *search) mayHaveMore(found []*Shape, best int64) bool {
 	return slices.ContainsFunc(found, func(shape *Shape) bool {
-		room := &shape.room
-		return room.workers < s.needed && room.bound >= min(best+1, s.needed) && room.looked < shape.counts[Eligible]
+		free := &shape.freeCapacity
+		return free.workers < s.needed && free.bound >= min(best+1, s.needed) && free.looked < shape.counts[Eligible]
 	})
 }
 
@@ -115,9 +115,9 @@ func (s *search) likelyShape() *Shape {
 		if only := k.executor.shape; !small[only] {
 			s.only = only
 			s.restartCount()
-			room := s.room()
+			free := s.freeCapacity()
 			s.only = nil
-			if int64(room) == s.needed {
+			if int64(free) == s.needed {
 				return only
 			}
 			if small[only] = true; len(small) == likelyShapes {

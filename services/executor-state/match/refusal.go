@@ -19,8 +19,8 @@ type Refusal struct {
 	text        string // of its query
 	// checked is the number of the first change that was not compared with the refusal;
 	// room is how many of its workers fitted at most before that change.
-	checked uint64
-	room    int64
+	checked      uint64
+	freeCapacity int64
 	// ineligibleVersion and freeVersion are those of the index when it was refused.
 	ineligibleVersion, freeVersion uint64
 }
@@ -39,7 +39,7 @@ func (ix *Index) Choose(k constraint.Constraints, needed int) ([]Pick, *Refusal)
 		return picks, nil
 	}
 	r := &Refusal{
-		Fitting: fitting, constraints: k, needed: int64(needed), text: textOf(k), room: int64(fitting),
+		Fitting: fitting, constraints: k, needed: int64(needed), text: textOf(k), freeCapacity: int64(fitting),
 		checked: ix.changes.next(), ineligibleVersion: ix.ineligibleVersion, freeVersion: ix.freeVersion,
 	}
 	r.Reason, r.Message = ix.reason(k, needed, fitting)
@@ -66,7 +66,7 @@ func (ix *Index) StillRefused(r *Refusal) bool {
 			continue
 		}
 		if c.executor.lastFreed == r.checked+uint64(i) { // later changes count once
-			r.room += ix.timesOn(c, q, r.needed)
+			r.freeCapacity += ix.timesOn(c, q, r.needed)
 		}
 		if r.mayFit() {
 			return false
@@ -97,13 +97,15 @@ func (ix *Index) totalsRefuse(r *Refusal, q *Query) bool {
 	if ix.lastKindChange >= r.checked || most >= r.needed || most > 0 && r.Fitting == 0 {
 		return false
 	}
-	r.room, r.checked = most, ix.changes.next()
+	r.freeCapacity, r.checked = most, ix.changes.next()
 	return true
 }
 
 // mayFit reports whether there may be room for the batch, or for its first worker: the
 // caller may then request a part of the batch.
-func (r *Refusal) mayFit() bool { return r.room >= r.needed || r.Fitting == 0 && r.room > 0 }
+func (r *Refusal) mayFit() bool {
+	return r.freeCapacity >= r.needed || r.Fitting == 0 && r.freeCapacity > 0
+}
 
 // mayChangeReason reports whether a change of an executor's kind may change why a batch was
 // refused.

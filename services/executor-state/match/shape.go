@@ -28,7 +28,7 @@ type Shape struct {
 	size   int
 	counts [eligibilities]int
 	// room is the result of the last search for one shape that looked at the shape.
-	room shapeRoom
+	freeCapacity shapeCapacity
 	// scratch is the memory of free.
 	scratch []int64
 }

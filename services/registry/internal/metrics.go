@@ -102,8 +102,8 @@ func showCounts(f process.Scrape, counts queue.Counts) {
 			counts.Candidates[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; a cycle may have several triggers.", n, "cause",
-			scheduler.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; a cycle may have several triggers.", n,
+			"cause", scheduler.WakeCause(cause).String())
 	}
 	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Taken,
 		"outcome", "taken")
