@@ -29,14 +29,14 @@ func Defaults() Config {
 	}
 }
 
-// The range of LostRetention, up to a year.
+// The range of LostRetention; the maximum is a year.
 const (
 	leastRetention = time.Minute
 	mostRetention  = 8760 * time.Hour
 )
 
-// inventory returns the configuration of the core. An error names the option that is out of
-// range.
+// inventory returns the configuration of the core. If an option is out of range, the
+// error names it.
 func (c Config) inventory() (inventory.Config, error) {
 	config := inventory.DefaultConfig()
 	if c.LostRetention < leastRetention || c.LostRetention > mostRetention {

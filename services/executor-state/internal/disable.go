@@ -14,8 +14,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// requestID returns the given ID, or a random one for a call without ID, which cannot be
-// repeated.
+// requestID returns the given ID. If it is empty, requestID returns a random ID, so the
+// call cannot be repeated.
 func requestID(given string) string {
 	if given == "" {
 		return rand.Text()

@@ -134,7 +134,7 @@ func (h *host) stateSince() time.Time {
 }
 
 // eligibility returns the eligibility as far as records about the executor decide it.
-// package match adds what the executor's class and leases decide: Disabled by attributes
+// Package match adds what the executor's class and leases decide: Disabled by attributes
 // and Overcommitted (the method derive of match.Executor). An executor gets work, and
 // counts as idle, only if the combined result is Eligible.
 func (h *host) eligibility() match.Eligibility {

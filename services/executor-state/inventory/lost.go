@@ -105,8 +105,8 @@ func (c *Core) window(absent int) time.Duration {
 }
 
 // lostTogether returns the executors that became absent within one window together with
-// so many others that there are at least least of them. absent must be in order of
-// absence.
+// enough others: the window has at least least executors in all. absent must be in order
+// of absence.
 func lostTogether(absent []*host, least int, window time.Duration) []*host {
 	var list []*host
 	first, next := 0, 0 // next is the first executor that is not in the list yet

@@ -1,4 +1,5 @@
-// Executor-state runs one replica of the inventory of executors.
+// Executor-state runs one replica of the inventory of executors, which never leases more
+// of an executor than its capacity.
 package main
 
 import (
