@@ -12,7 +12,7 @@ import (
 type Config struct {
 	process.Service `mapstructure:",squash"`
 	LostRetention   time.Duration `mapstructure:"lost-retention" usage:"how long to keep the record of a LOST executor that no lease or task names, 1m to 8760h"`
-	MaxExecutors    int           `mapstructure:"max-executors" usage:"maximum number of executors, including LOST ones until their records are deleted, 1 to 1000000; an existing one may always register again"`
+	MaxExecutors    int           `mapstructure:"max-executors" usage:"maximum number of executors, including LOST ones until their records are deleted, 1 to 1000000; a known executor may always register again"`
 	MaxNewExecutors int           `mapstructure:"max-new-executors" usage:"maximum number of executors with a new ID that may register within a minute, 1 to 1000000"`
 	MaxCatalog      int           `mapstructure:"max-catalog" usage:"maximum number of SKUs, and of pools, 1 to 100000"`
 }

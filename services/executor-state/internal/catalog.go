@@ -55,8 +55,8 @@ func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list 
 		}
 		if more > 0 && total+more > maxCatalogBytes {
 			err := fault.BadField(fault.ReasonTooLarge, "attributes",
-				"all %s with this one take %d bytes, at most %d are allowed: shorten its attributes, or delete others", kind,
-				total+more, maxCatalogBytes)
+				"all %s take %d bytes with this change, at most %d are allowed: shorten the attributes, or delete others",
+				kind, total+more, maxCatalogBytes)
 			err.Kind = fault.Exhausted
 			return err
 		}

@@ -93,7 +93,7 @@ func (s *Executors) ClaimForScaleDown(ctx context.Context,
 	for _, id := range claimed.Executors {
 		answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
 			Id: id, Sku: claimed.SKU, Reason: string(fault.ReasonClaimed), Since: wire.Timestamp(claimed.Since),
-			Message: "claimed for scale-down: it gets no work until the claim expires",
+			Message: "claimed for scale-down: the executor gets no work until the claim ends",
 		})
 	}
 	return answer, nil

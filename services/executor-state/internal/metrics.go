@@ -122,5 +122,5 @@ func (h *Heartbeats) Show(f process.Scrape) {
 	m.mu.Unlock()
 	f.Gauge(prefix+"heartbeat_streams", "Agents whose heartbeats this replica handles.", float64(count))
 	f.Histogram(prefix+"heartbeat_lateness_seconds",
-		"Time by which the interval between two heartbeats of an agent exceeds the interval that it should keep.", &late)
+		"Time by which the interval between two heartbeats of an agent exceeds the required interval.", &late)
 }

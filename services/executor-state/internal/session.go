@@ -114,7 +114,7 @@ const noNonce = "none"
 
 // errOtherAgent ends the stream of an agent that did not register the executor.
 var errOtherAgent = fault.New(fault.Precondition, fault.ReasonOtherAgent,
-	"the nonce is not that of the executor's registration")
+	"the nonce differs from the nonce of the executor's registration")
 
 // begin begins the session of an agent with its first request.
 func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatRequest, stream agentStream) *session {

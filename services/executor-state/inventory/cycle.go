@@ -191,7 +191,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 	}
 	if r.quarantined.uids[e.UID] {
-		return refuse(model.NoFit, fault.ReasonPoison, "one of its records is quarantined: see the findings")
+		return refuse(model.NoFit, fault.ReasonPoison, "a record of the reservation is quarantined: see the findings")
 	}
 	if before != nil && !before.of(e) {
 		before = nil
@@ -240,24 +240,24 @@ func malformed(e model.Candidate) string {
 // Before that the candidate is trusted, because the grant compares the revision.
 func (c *Core) stale(e model.Candidate) string {
 	if c.dispatched(e.UID) {
-		return "it was dispatched before, and its lease has ended"
+		return "the reservation was dispatched before, and its lease has ended"
 	}
 	r := c.reservations[e.UID]
 	switch {
 	case r == nil && e.Mod <= c.revision:
-		return "it was deleted"
+		return "the reservation was deleted"
 	case r == nil || r.mod < e.Mod && e.Mod > c.revision:
 		return ""
 	case r.mod != e.Mod:
-		return "it has changed since"
+		return "the reservation has changed since"
 	}
 	known := r.record.(*model.Reservation)
 	switch {
 	case known.State != model.Queued:
-		return "it is " + known.State.String()
+		return "the reservation is " + known.State.String()
 	case r.create != e.Epoch || known.Key != e.Key || !known.Workers.Equal(e.Workers):
 		// No other code checks these fields, and agents rely on the epoch.
-		return "its epoch, name or workers differ from its record"
+		return "the epoch, name or workers differ from the record of the reservation"
 	}
 	return ""
 }
@@ -335,7 +335,7 @@ func (c *Core) answerCycles() {
 			if l == nil {
 				// The reservation had a lease when the candidate was sent, and the lease has ended
 				// since.
-				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "its lease has ended"
+				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "the lease of the reservation has ended"
 				continue
 			}
 			if o.Lease = l.create(); o.Lease == 0 {

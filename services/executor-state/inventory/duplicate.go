@@ -142,14 +142,15 @@ func (c *Core) duplicates() []Finding {
 			Kind: FindingDuplicateAgent, Object: id, Since: seen.since,
 			Message: fmt.Sprintf("an agent at %q with another secret was rejected, last at %s", seen.address,
 				seen.last.UTC().Format(time.RFC3339)),
-			Action: "Berth rejects it until the executor is LOST. Stop the agent that must not use this ID.",
+			Action: "Berth rejects that agent until the executor is LOST. Stop the agent that must not use this ID.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
 		list = append(list, Finding{
 			Kind: FindingDuplicateAgent, Object: id, Since: c.superseded[id].term.supersededAt,
 			Message: "workers of a superseded agent are still running",
-			Action:  "The superseded agent stops them and exits. The executor gets no new work until they have ended or that agent stops reporting.",
+			Action:  "The superseded agent stops these workers and exits. The executor gets no new work until they have " +
+				"ended or the agent stops reporting.",
 		})
 	}
 	return list

@@ -60,7 +60,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		list = append(list, Finding{
 			Kind: FindingOvercommitted, Object: id, Since: h.Record.Since,
 			Message: "uses more than its capacity: " + h.Excess(),
-			Action:  "It gets no new work until enough of its workers have ended. Drain it to move them.",
+			Action:  "The executor gets no new work until enough of its workers have ended. Drain the executor to move them.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.stranded)) {

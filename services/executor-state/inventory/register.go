@@ -166,7 +166,7 @@ func (c *Core) announce(a Announce) (Announced, error) {
 	}
 	if a.Nonce != "" && !h.Record.Proves(a.Nonce) {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent,
-			"executor %q: the nonce is not the one of its registration", a.ID)
+			"executor %q: the nonce differs from the nonce of the registration", a.ID)
 	}
 	if h.givenUp() {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,

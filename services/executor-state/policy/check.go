@@ -123,8 +123,8 @@ func (v *Violations) Reserved(shares map[string]resource.Vector, capacity resour
 			field, amount := "reserved."+role+"."+name, shares[role][name]
 			v.NotNegative(field, amount)
 			if amount > left[name] {
-				v.Add(fault.ReasonTooLarge, field, "exceeds the capacity: %d, with the roles before it more than %d", amount,
-					capacity[name])
+				v.Add(fault.ReasonTooLarge, field, "exceeds the capacity: %d and the shares of earlier roles are more than %d",
+					amount, capacity[name])
 			} else {
 				left[name] -= max(amount, 0)
 			}

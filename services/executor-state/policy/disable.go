@@ -239,6 +239,6 @@ func (r *Requests) reserve(field string, ids, most int) error {
 func exhausted(field, format string, args ...any) error {
 	f := fault.BadField(fault.ReasonTooLarge, field, format, args...)
 	f.Kind = fault.Exhausted
-	f.Message += "; enable some, or wait until they expire"
+	f.Message += "; enable some executors, or wait until requests expire"
 	return f
 }

@@ -39,14 +39,14 @@ func (t *Tally) Reasons() func(*match.Executor) IdleReason {
 		if known, ok := byKind[of]; ok {
 			return known
 		}
-		reason := IdleReason{fault.ReasonNoDemand, "no pending demand for its kind"}
+		reason := IdleReason{fault.ReasonNoDemand, "no pending demand for executors of this kind"}
 		for _, g := range groups { // find the first group that could use the kind at all
 			if !g.Matches(of.class.Host()) {
 				continue
 			}
-			why := "not all of a batch fit"
+			why := "not all workers of a batch fit"
 			if !g.Fits(of.shape) {
-				why = "each is too large for it"
+				why = "each worker is too large for the executor"
 			}
 			reason = IdleReason{fault.ReasonDemandDoesNotFit,
 				fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", g.constraints.Group(), g.reservations, why)}

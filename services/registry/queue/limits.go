@@ -92,7 +92,8 @@ func (c *Core) checkLimits(job string, more usage, perJob, all int64) error {
 	} {
 		if l.more > 0 && l.stored+l.more > l.most {
 			return fault.New(fault.Exhausted, fault.ReasonOverloaded,
-				l.message+", the limit is %d (option %s of the registry): cancel some, or wait until ended ones are forgotten",
+				l.message+", the limit is %d (option %s of the registry): cancel some reservations, or wait until "+
+					"ended ones are deleted",
 				l.stored, l.limit, l.option)
 		}
 	}

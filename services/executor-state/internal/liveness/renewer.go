@@ -2,10 +2,10 @@
 // etcd's own answer to it. An expired etcd lease is an error, although etcd answers it
 // with a TTL of 0 and no error.
 //
-// Many renewals share few streams to etcd. For a hundred thousand etcd leases this costs
-// a tenth of one stream for each lease. The streams go to the etcd member that leads, if
-// it is known, because any other member forwards each renewal. Renewals of one call are
-// sent together, so that they share system calls here and in etcd.
+// Many renewals share few streams to etcd. For a hundred thousand etcd leases this costs a
+// tenth of what a stream for each lease would cost. The streams go to the etcd member that
+// leads, if the renewer knows it, because any other member forwards each renewal. Renewals
+// of one call are sent together, so that they share system calls here and in etcd.
 package liveness
 
 import (
