@@ -51,7 +51,7 @@ type session struct {
 
 	mu sync.Mutex
 	// renewing reports whether a heartbeat is queued or being handled. renewAgain reports
-	// whether another heartbeat arrived meanwhile.
+	// whether another heartbeat arrived in that time.
 	renewing, renewAgain bool
 	left                 bool
 	// freshUntil is the time until which a heartbeat would change nothing.

@@ -149,7 +149,7 @@ func (c *Core) duplicates() []Finding {
 		list = append(list, Finding{
 			Kind: FindingDuplicateAgent, Object: id, Since: c.superseded[id].term.supersededAt,
 			Message: "workers of a superseded agent are still running",
-			Action:  "The superseded agent stops these workers and exits. The executor gets no new work until they have " +
+			Action: "The superseded agent stops these workers and exits. The executor gets no new work until they have " +
 				"ended or the agent stops reporting.",
 		})
 	}

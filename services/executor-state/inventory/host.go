@@ -246,8 +246,8 @@ func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 	c.dropHold(ordinal)
 }
 
-// task changes the counts of workers that tasks name on an ordinal and of those that run.
-// Either change may be negative.
+// task changes the counts of workers that tasks name on an ordinal and of those workers
+// that run. Either change may be negative.
 func (c *Core) task(ordinal uint32, tasked, running int) {
 	hold := c.holdOf(ordinal)
 	h := hold.host

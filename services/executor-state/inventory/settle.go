@@ -18,7 +18,7 @@ type duty struct {
 }
 
 // todo holds the duties in the order of the changes that caused them, each once. A duty
-// only says where to look. What is done follows from the records.
+// only says where to look: the records decide what the core then does.
 type todo struct {
 	queue  []duty
 	queued map[duty]struct{}

@@ -12,7 +12,7 @@ type Query struct {
 	// role and sku are folded; an empty sku allows any SKU.
 	role, sku string
 	selector  selector
-	text      string // of selector
+	text      string // the text of selector
 	selection *selection
 	// aligned is the request in the order of layout, to which it was last aligned for a
 	// change.

@@ -171,7 +171,7 @@ func (v *version) named(workers []model.WorkerID) model.WorkerSet {
 
 // removable returns the workers that this call removes from a version and no earlier call
 // removed. Of a version that was not dispatched, it may remove all workers. Of a
-// dispatched version, it may remove those that have not ended and those that are to be
+// dispatched version, it may remove the workers that have not ended or are to be
 // requeued.
 func (c *Core) removable(v *version, workers model.WorkerSet) model.WorkerSet {
 	if !v.alive() {

@@ -26,7 +26,7 @@ func (c *Core) splits(v *version) bool {
 
 // split queues the workers that fitted as a part, in the place of the batch and before
 // the rest. The rest keeps its UID and has fewer workers. The effect fails if a later
-// cycle has leased the whole batch.
+// cycle has leased executors to all workers of the batch.
 func (c *Core) split(v *version) {
 	fitting, all := v.entry.Outcome.Fitting, v.r.Workers.List()
 	part := c.newVersion(v.r)

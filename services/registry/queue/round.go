@@ -63,8 +63,8 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 }
 
 // culprits returns, in order of index, the workers that failed or were lost. After these
-// come the workers that the assigner stopped because of them, if an attempt to start such
-// a worker had failed, too: a failed attempt says the same about the executor.
+// come the workers that the assigner stopped because of them after an attempt to start
+// them had failed: the next round avoids their executors, too.
 func (v *version) culprits() []model.TaskWorker {
 	var failed, stopped []model.TaskWorker
 	for w := range v.taskWorkers() {

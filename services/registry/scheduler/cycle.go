@@ -137,7 +137,7 @@ func (s *Scheduler) frontier() *frontier {
 	if s.cycles == 0 {
 		f.candidates = min(f.candidates, firstBehind)
 	}
-	for id, g := range s.groups { // the heap orders them: no two heads are equal
+	for id, g := range s.groups { // the order of the map does not matter: no two heads are equal
 		f.cursors = append(f.cursors, cursor{group: g, next: g.order.At(0), alone: s.due[id] == nil})
 	}
 	heap.Init(f)
