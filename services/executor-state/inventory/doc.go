@@ -1,6 +1,6 @@
-// Package inventory never leases more of an executor than its capacity, and grants all
-// workers of a reservation in one effect or none. It is the functional core of
-// executor-state: it keeps the executors, their free capacity and the leases on them.
+// Package inventory grants a lease only out of free capacity, and for all workers of a
+// reservation or for none. It is the functional core of executor-state: it keeps the
+// executors, their free capacity and the leases on them.
 //
 //	Register, Announce ──▶ ┌───────────┐ ──▶ Effect: executor, presence
 //	Cycle ───────────────▶ │ inventory │ ──▶ Effect: lease for all workers or none
@@ -26,7 +26,7 @@
 //   - If an executor has workers that no lease counts, nothing is granted on it until the
 //     assigner has confirmed that records expect these workers there, or until they have
 //     ended. See Announce.
-//   - An executor is reported as free if and only if it can be granted: package match
+//   - An executor is reported as free if and only if it can be leased: package match
 //     derives its eligibility, and every index and every reply depends on it.
 //   - The same records and inputs give the same results. No decision depends on I/O, a
 //     clock, random numbers or the order of a map.

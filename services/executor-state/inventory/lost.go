@@ -104,9 +104,8 @@ func (c *Core) window(absent int) time.Duration {
 	return c.cfg.PresenceTTL + time.Duration(absent)*time.Second/expiriesPerSecond
 }
 
-// lostTogether returns the executors that became absent within one window together with
-// enough others: the window has at least least executors in all. absent must be in order
-// of absence.
+// lostTogether returns the executors that became absent within one window, if the window
+// has least executors or more. absent must be in order of absence.
 func lostTogether(absent []*host, least int, window time.Duration) []*host {
 	var list []*host
 	first, next := 0, 0 // next is the first executor that is not in the list yet

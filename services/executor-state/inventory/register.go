@@ -147,10 +147,10 @@ func (c *Core) registered(e *model.Executor) Registered {
 }
 
 // announce writes the presence of an executor, bound to its etcd lease. An executor that
-// was LOST must register first. Then it gets work again once it has reported that none of
-// its earlier workers is left: until then these workers may run, whatever the records
-// say, and the assigner stops them. An executor with orphaned workers gets work once it
-// has none, because no lease counts what they use.
+// was LOST must register first. It gets work again once it has reported that none of its
+// earlier workers is left. Until then these workers may run, whatever the records say,
+// and the assigner stops them. An executor with orphaned workers gets work once it has
+// none, because no lease counts what they use.
 func (c *Core) announce(a Announce) (Announced, error) {
 	h := c.hosts[a.ID]
 	if h == nil {

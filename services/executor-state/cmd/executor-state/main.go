@@ -1,5 +1,5 @@
-// Executor-state runs one replica of the inventory of executors, which never leases more
-// of an executor than its capacity.
+// Executor-state runs one replica of the inventory of executors, which grants leases only
+// out of free capacity.
 package main
 
 import (
