@@ -139,3 +139,9 @@ func serviceConfig(o DialOptions) string {
 	}
 	return string(text)
 }
+
+// Loopback reports whether only this host can reach a host name: `localhost` or a loopback address.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -12,7 +12,6 @@ import (
 
 	"berth.dev/cmd/berth/internal/bench"
 	"berth.dev/cmd/berth/internal/cli"
-	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/cmd/berth/internal/demo"
 	"berth.dev/cmd/berth/internal/dev"
 	"berth.dev/cmd/berth/internal/replay"
@@ -36,13 +35,8 @@ func main() {
 // newRoot returns the command with all its subcommands.
 func newRoot(streams cli.Streams) *cobra.Command {
 	root := cli.New(streams)
-	root.AddCommand(dev.Command(), demo.Command(), bench.Command(), replay.Command(ownCluster))
+	root.AddCommand(dev.Command(), demo.Command(), bench.Command(), replay.Command())
 	root.AddCommand(serve.Commands()...)
 	root.AddCommand(restore.Commands()...)
 	return root
-}
-
-// ownCluster starts a cluster in this process, for commands without --gateway.
-func ownCluster(ctx context.Context) (replay.Cluster, error) {
-	return cluster.Start(ctx, cluster.Config{Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn"})
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // Addresses are the bound addresses of a process.
@@ -121,7 +122,7 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	if !loopback(host) && !secured {
+	if !rpc.Loopback(host) && !secured {
 		if !c.Insecure {
 			return nil, badConfig(nil, "%s %s is open to the network without TLS: configure TLS or add --insecure", flag,
 				address)
@@ -152,9 +153,4 @@ func Instance(advertise string, bound net.Addr) (string, error) {
 		return "", badConfig(nil, "--listen %s is every address of this host: set --advertise to the address that other processes reach", bound)
 	}
 	return bound.String(), nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -1,12 +1,12 @@
 package tracing
 
 import (
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // Config selects the destination of spans. Embed it in the configuration of a process with the tag
@@ -41,7 +41,7 @@ func (c Config) collector(insecure bool) (collector, error) {
 	if u.Hostname() == "" || err != nil || port < 1 || port > 65535 {
 		return collector{}, badEndpoint("must have a host and a port, got %q", c.OTLPEndpoint)
 	}
-	local := loopback(u.Hostname())
+	local := rpc.Loopback(u.Hostname())
 	switch scheme {
 	case "":
 		return collector{u.Host, local || insecure}, nil
@@ -55,11 +55,6 @@ func (c Config) collector(insecure bool) (collector, error) {
 		return collector{u.Host, true}, nil
 	}
 	return collector{}, badEndpoint("the scheme must be http or https, got %q", c.OTLPEndpoint)
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func badEndpoint(format string, args ...any) error {

@@ -12,7 +12,7 @@ import (
 type Config struct {
 	process.Service `mapstructure:",squash"`
 	LostRetention   time.Duration `mapstructure:"lost-retention" usage:"how long to keep the record of a LOST executor that no lease or task names, 1m to 8760h"`
-	MaxExecutors    int           `mapstructure:"max-executors" usage:"maximum number of executors, including LOST ones until their records are deleted, 1 to 1000000; an existing one may always register again"`
+	MaxExecutors    int           `mapstructure:"max-executors" usage:"maximum number of executors, including LOST ones until their records are deleted, 1 to 1000000; a known executor may always register again"`
 	MaxNewExecutors int           `mapstructure:"max-new-executors" usage:"maximum number of executors with a new ID that may register within a minute, 1 to 1000000"`
 	MaxCatalog      int           `mapstructure:"max-catalog" usage:"maximum number of SKUs, and of pools, 1 to 100000"`
 }
@@ -29,14 +29,14 @@ func Defaults() Config {
 	}
 }
 
-// The range of LostRetention, up to a year.
+// The range of LostRetention; the maximum is a year.
 const (
 	leastRetention = time.Minute
 	mostRetention  = 8760 * time.Hour
 )
 
-// inventory returns the configuration of the core. An error names the option that is out of
-// range.
+// inventory returns the configuration of the core. If an option is out of range, the
+// error names it.
 func (c Config) inventory() (inventory.Config, error) {
 	config := inventory.DefaultConfig()
 	if c.LostRetention < leastRetention || c.LostRetention > mostRetention {

@@ -1,11 +1,11 @@
-// Package executorstate is the service with the inventory of executors and the leases on them.
+// Package executorstate gives the promises of package inventory to callers that may
+// repeat every call, whichever replica leads. It is the service with the inventory of
+// executors and the leases on them.
 //
 //	agents ─▶ gateway ─▶ Agents, Heartbeats ─▶ inventory (core) ─▶ etcd
 //	registry ─▶ gateway ─▶ Inventory (cycles) ──▲
 //
-// It makes the promises of package inventory, whichever replica leads, to callers that may
-// repeat every call. Every replica handles heartbeats. Heartbeats renew etcd leases and write
-// no records.
+// Every replica handles heartbeats. Heartbeats renew etcd leases and write no records.
 package executorstate
 
 import (
@@ -27,7 +27,8 @@ import (
 // HeartbeatEvery is the interval at which agents should send heartbeats.
 const HeartbeatEvery = internal.HeartbeatEvery
 
-// Run runs one replica until ctx ends. Listening, if not nil, receives its addresses.
+// Run runs one replica until ctx ends. If listening is set, Run calls it with the
+// addresses of the replica.
 func Run(ctx context.Context, config Config, listening func(process.Addresses)) error {
 	core, err := config.inventory()
 	if err != nil {
@@ -58,7 +59,8 @@ func Run(ctx context.Context, config Config, listening func(process.Addresses)) 
 	return replica.Run(r, l)
 }
 
-// Serve registers executor-state's services, except Heartbeats, for the core of an owner.
+// Serve registers all services of executor-state except Heartbeats. They answer from the
+// core of owner.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
 	berthv1.RegisterExecutorsServer(s, internal.NewExecutors(owner))
 	berthv1.RegisterCatalogServer(s, internal.NewCatalog(owner))

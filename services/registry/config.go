@@ -10,7 +10,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Config of a registry replica.
+// Config configures a registry replica.
 type Config struct {
 	process.Service `mapstructure:",squash"`
 	Order           string        `mapstructure:"order" usage:"order of each queue: epoch (priority.order, otherwise first come, first served) or class (REPLACE, SCALE, NEW_JOB, then tier, then epoch)"`
@@ -25,8 +25,8 @@ type Config struct {
 	MaxStored       int           `mapstructure:"max-stored" usage:"maximum bytes of the records of all reservations, including those that ended in the last ten minutes; set at most a quarter of etcd's quota"`
 	MaxStoredPerJob int           `mapstructure:"max-stored-per-job" usage:"maximum bytes of the records of one job's reservations, including those that ended in the last ten minutes"`
 
-	// MaxEnded is that of queue.Config. It is not an option: only berth dev bounds ended
-	// reservations by number, since all others are promised ten minutes.
+	// MaxEnded is passed to queue.Config. It is not an option: only `berth dev` bounds ended
+	// reservations by number. All other clusters promise to keep them for ten minutes.
 	MaxEnded int `mapstructure:"-"`
 }
 
@@ -36,7 +36,7 @@ const (
 	readinessSignal = "signal"
 )
 
-// Defaults of a registry replica.
+// Defaults returns the default configuration of a registry replica.
 func Defaults() Config {
 	return Config{
 		Service: process.ServiceDefaults(7101, 7181),
@@ -47,7 +47,7 @@ func Defaults() Config {
 	}
 }
 
-// queue returns the configuration of the core. The error for a value out of its range
+// queue returns the configuration of the core. If a value is out of its range, the error
 // names the option.
 func (c Config) queue() (queue.Config, error) {
 	order, err := scheduler.OrderNamed(c.Order)

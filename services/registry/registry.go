@@ -1,11 +1,10 @@
-// Package registry is the service that keeps the reservation queue.
+// Package registry gives the promises of package queue to callers that may repeat every
+// call, whichever of its replicas leads. It is the service that keeps the queue of
+// reservations.
 //
 //	job services ─▶ gateway ─▶ Reservations ─▶ queue (core) ─▶ etcd
 //	                              cycle ─▶ gateway ─▶ executor-state
 //	                         dispatch ─▶ gateway ─▶ assigner
-//
-// It gives the promises of package queue to callers that may repeat every call, whichever
-// of its replicas leads.
 package registry
 
 import (
@@ -23,7 +22,8 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Run runs one replica until ctx ends. It calls announce, if set, with its addresses.
+// Run runs one replica until ctx ends. If announce is set, Run calls it with the
+// addresses of the replica.
 func Run(ctx context.Context, config Config, announce func(process.Addresses)) error {
 	core, err := config.queue()
 	if err != nil {
@@ -43,8 +43,8 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 	return replica.Run(r, l)
 }
 
-// Serve serves the registry's calls from the core of owner, and returns the function that
-// shows the metrics of the core and of the calls.
+// Serve registers the registry's calls, which it answers from the core of owner. It
+// returns the function that shows the metrics of the core and of the calls.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) (showMetrics func(process.Scrape, queue.Stats)) {
 	reservations := internal.NewReservations(owner)
 	berthv1.RegisterReservationsServer(s, reservations)

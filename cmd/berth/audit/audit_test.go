@@ -55,7 +55,6 @@ func TestCleanHistory(t *testing.T) {
 	wantRules(t, a)
 	want := Stats{
 		Revision: w.revision, Reservations: 5, LeasesGranted: 3, WorkersLeased: 7, WorkersRunning: 7,
-		Ended: map[model.State]int{model.Cancelled: 2, model.Replaced: 1, model.Expired: 1},
 	}
 	if diff := cmp.Diff(want, a.Stats()); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
@@ -132,19 +131,19 @@ func TestRules(t *testing.T) {
 			w.put(lease(small, w.put(small), w.revision, 1))
 		}},
 		{"a worker without a role uses a share", RuleShare, func(w *world) {
-			w.put(reserved(map[string]int64{"web": 2}))
+			w.put(reserveShares(map[string]int64{"web": 2}))
 			big := reservation("big", 1, 3)
 			w.put(lease(big, w.put(big), w.revision, 1))
 		}},
 		{"another role uses a share", RuleShare, func(w *world) {
-			w.put(reserved(map[string]int64{"web": 2, "batch": 1}))
+			w.put(reserveShares(map[string]int64{"web": 2, "batch": 1}))
 			w.run(ofRole("web", 1, 1, "web"), 1)
 			batch := ofRole("batch", 2, 3, "batch")
 			w.put(lease(batch, w.put(batch), w.revision, 1))
 		}},
 		{"a share is used after the agent registered again", RuleShare, func(w *world) {
 			w.run(r, 1)
-			w.put(reserved(map[string]int64{"web": 3}))
+			w.put(reserveShares(map[string]int64{"web": 3}))
 			small := reservation("small", 2, 1)
 			w.put(lease(small, w.put(small), w.revision, 1))
 		}},
@@ -347,7 +346,7 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(lease(other, w.put(other), w.revision, 1))
 		}},
-		{"a cycle is accepted after a later one", RuleCycle, func(w *world) {
+		{"a cycle is granted after a later one", RuleCycle, func(w *world) {
 			first, second, cut := w.put(r), w.put(other), w.revision
 			w.put(host(3, 4))
 			w.put(lease(r, first, w.revision, 1))

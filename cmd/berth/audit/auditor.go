@@ -54,7 +54,7 @@ func (v Violation) String() string {
 // MaxViolations is how many violations an auditor keeps. It counts all.
 const MaxViolations = 100
 
-// Auditor audits a history. It is for one goroutine; Follower is for many.
+// Auditor audits a history. Unlike a Follower, it is not safe for concurrent use.
 type Auditor struct {
 	space keyspace.Space
 
@@ -62,7 +62,7 @@ type Auditor struct {
 	versions  map[string]*version
 	executors map[uint32]*executor // by ordinal
 	ordinals  map[string]uint32    // by executor id
-	stages    map[model.Key]*stage
+	stages    map[model.Key]stage
 	groups    map[string]*group
 	terms     map[string]int64 // highest, by service
 	leads     map[string]int64 // the leader's, by service; 0 without a leader
@@ -87,7 +87,7 @@ type step struct {
 	grown     []*version       // reservations whose task got a new record
 	completed []*version       // reservations whose task was completed
 	removed   []removal        // placements that were released
-	used      map[uint32]usage // use of the changed executors before
+	used      map[uint32]usage // use of the changed executors before this revision
 	begun     []*workerIndex   // worker indexes that got an assignment
 	writers   map[string]bool  // services whose records changed
 	chained   map[string]int64 // term in the chain, by service
@@ -101,11 +101,10 @@ func New(space keyspace.Space) *Auditor {
 		versions:  map[string]*version{},
 		executors: map[uint32]*executor{},
 		ordinals:  map[string]uint32{},
-		stages:    map[model.Key]*stage{},
+		stages:    map[model.Key]stage{},
 		groups:    map[string]*group{},
 		terms:     map[string]int64{},
 		leads:     map[string]int64{},
-		stats:     Stats{Ended: map[model.State]int{}},
 	}
 }
 
@@ -164,17 +163,22 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	for _, c := range a.decode(raw) {
 		a.set(c)
 	}
-	a.checkFence()
 	a.checkCapacity()
-	a.checkLeases()
-	a.checkTasks()
-	a.checkReleases()
-	a.checkSplits()
-	a.checkOrigins()
 	a.checkIndexes()
-	a.checkOrder()
+	if !jump {
+		a.checkFence()
+		a.checkLeases()
+		a.checkTasks()
+		a.checkReleases()
+		a.checkSplits()
+		a.checkOrigins()
+		a.checkOrder()
+	}
 	for _, v := range a.step.touched {
 		v.touched, v.was = false, nil
+		if !v.queued() {
+			v.positions = nil
+		}
 		if v.empty() {
 			delete(a.versions, v.uid)
 		}
@@ -191,20 +195,19 @@ func (a *Auditor) decode(raw []store.Change) []change {
 			continue
 		}
 		next := change{ref: ref, KV: c.KV}
-		switch {
-		case c.Deleted:
-			delete(a.keys, c.Key)
-			changes = append(changes, next)
-			continue
-		case ref.Kind != model.KindChain:
+		if !c.Deleted && ref.Kind != model.KindChain {
 			var err error
 			if next.record, err = wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease); err != nil {
 				a.violate(RuleRecord, "%v", err)
 				continue
 			}
 		}
-		a.keys[c.Key] = c.Mod
 		changes = append(changes, next)
+		if c.Deleted {
+			delete(a.keys, c.Key)
+		} else {
+			a.keys[c.Key] = c.Mod
+		}
 	}
 	slices.SortStableFunc(changes, func(x, y change) int { return cmp.Compare(x.ref.Kind, y.ref.Kind) })
 	return changes

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )
@@ -47,7 +46,7 @@ func (a *Auditor) setExecutor(id string, record *model.Executor, mod int64) {
 func (a *Auditor) executor(ordinal uint32) *executor {
 	e := a.executors[ordinal]
 	if e == nil {
-		e = &executor{usage: usage{used: resource.Vector{}}}
+		e = &executor{usage: usage{used: resource.Vector{}, byRole: map[string]resource.Vector{}}}
 		a.executors[ordinal] = e
 	}
 	return e
@@ -57,14 +56,9 @@ func (a *Auditor) executor(ordinal uint32) *executor {
 func (a *Auditor) use(ordinal uint32, n int64, chunk *model.LeaseChunk) {
 	e := a.executor(ordinal)
 	if _, saved := a.step.used[ordinal]; !saved {
-		a.step.used[ordinal] = e.clone()
+		a.step.used[ordinal] = e.usage
 	}
-	for name, amount := range chunk.Each {
-		e.used[name] += n * amount
-	}
-	if chunk.Role != "" {
-		e.usage.add(constraint.Fold(chunk.Role), n, chunk.Each)
-	}
+	e.usage = e.plus(n, chunk.Role, chunk.Each)
 	e.granted = max(e.granted, chunk.Create)
 }
 

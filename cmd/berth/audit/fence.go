@@ -49,9 +49,6 @@ func (a *Auditor) setChain(c change) {
 // checkFence checks that every write changed the chain of its service, and that the term
 // in the chain is the leader's: only a fenced transaction does both.
 func (a *Auditor) checkFence() {
-	if a.step.jump {
-		return
-	}
 	for _, service := range slices.Sorted(maps.Keys(a.step.writers)) {
 		term, chained := a.step.chained[service]
 		switch {

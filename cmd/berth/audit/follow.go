@@ -31,13 +31,13 @@ func Follow(s store.Store, space keyspace.Space) *Follower {
 	}
 }
 
-// Run audits the current state and then every change, until ctx is over.
+// Run audits the current state and then every change, until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	defer f.view.Close()
 	for {
 		batch, err := f.view.Next(ctx)
 		if err != nil {
-			return // ctx is over
+			return // ctx has ended
 		}
 		f.mu.Lock()
 		f.auditor.Apply(batch)
@@ -141,9 +141,9 @@ func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64,
 // snapshotAt reads the state at a revision.
 func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revision int64) (store.Batch, error) {
 	batch := store.Batch{Reset: true, Revision: revision}
-	from, end := space.Prefix(), prefixEnd(space.Prefix())
+	request := store.PageRequest{From: space.Prefix(), To: prefixEnd(space.Prefix()), Revision: revision, Limit: 1000}
 	for {
-		page, err := read(ctx, s, store.PageRequest{From: from, To: end, Revision: revision, Limit: 1000})
+		page, err := read(ctx, s, request)
 		if err != nil {
 			return store.Batch{}, err
 		}
@@ -153,7 +153,7 @@ func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revisi
 		if !page.More {
 			return batch, nil
 		}
-		from = page.KVs[len(page.KVs)-1].Key + "\x00"
+		request.From = page.Next()
 	}
 }
 

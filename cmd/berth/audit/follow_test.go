@@ -114,7 +114,7 @@ func TestFollower(t *testing.T) {
 	w.run(r, 1)
 	w.put(deletion{r.Ref()})
 	play(t, s, w.history[begun:])
-	// Writes of other clients increase the revision, and CatchUp returns nevertheless.
+	// CatchUp returns although writes of other clients have increased the revision.
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put("/elsewhere", nil)}}); err != nil {
 		t.Fatal(err)
 	}

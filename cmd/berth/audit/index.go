@@ -7,13 +7,10 @@ import (
 )
 
 // stage is the worker indexes of one stage that have or had workers.
-type stage struct {
-	indexes map[int32]*workerIndex
-}
+type stage map[int32]*workerIndex
 
 // workerIndex is one worker index of a stage.
 type workerIndex struct {
-	index   int32
 	holders []holder // assignments that have not ended; more than one is a violation
 	// requeued is the highest number that was requeued.
 	requeued int32
@@ -23,21 +20,21 @@ type workerIndex struct {
 
 // holder is one worker of an index.
 type holder struct {
-	v      *version
-	number int32
+	v        *version
+	workerID model.WorkerID
 }
 
 func (a *Auditor) index(v *version, index int32) *workerIndex {
 	key := model.Key{Job: v.key.Job, Stage: v.key.Stage}
 	s := a.stages[key]
 	if s == nil {
-		s = &stage{indexes: map[int32]*workerIndex{}}
+		s = stage{}
 		a.stages[key] = s
 	}
-	at := s.indexes[index]
+	at := s[index]
 	if at == nil {
-		at = &workerIndex{index: index}
-		s.indexes[index] = at
+		at = &workerIndex{}
+		s[index] = at
 	}
 	return at
 }
@@ -48,14 +45,14 @@ func (a *Auditor) begin(v *version, w *model.TaskWorker) {
 		return
 	}
 	s := a.index(v, w.ID.Index)
-	s.holders = append(s.holders, holder{v, w.ID.Number})
+	s.holders = append(s.holders, holder{v, w.ID})
 	a.step.begun = append(a.step.begun, s)
 }
 
 // end removes an assignment that begin has recorded.
 func (a *Auditor) end(v *version, w *model.TaskWorker) {
 	s := a.index(v, w.ID.Index)
-	s.holders = slices.DeleteFunc(s.holders, func(h holder) bool { return h == holder{v, w.ID.Number} })
+	s.holders = slices.DeleteFunc(s.holders, func(h holder) bool { return h == holder{v, w.ID} })
 }
 
 // started records that an executor has started a worker, which no other lease may have
@@ -68,27 +65,24 @@ func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker
 		return
 	}
 	s := a.index(v, w.ID.Index)
-	if s.started.v != nil && s.started.v != v && s.started.number == w.ID.Number {
+	if s.started.v != nil && s.started.v != v && s.started.workerID == w.ID {
 		a.stats.StartedTwice++
 		a.violate(RuleStartedTwice, "worker %s of %s was started by %s already", w.ID, v, s.started.v)
 	}
-	s.started = holder{v, w.ID.Number}
+	s.started = holder{v, w.ID}
 }
 
 // forgetStage resets the numbers of a stage, as the registry does when a job's last
 // record is deleted.
 func (a *Auditor) forgetStage(key model.Key) {
 	s := a.stages[key]
-	if s == nil {
-		return
-	}
-	for index, at := range s.indexes {
+	for index, at := range s {
 		at.started, at.requeued = holder{}, 0
 		if len(at.holders) == 0 {
-			delete(s.indexes, index)
+			delete(s, index)
 		}
 	}
-	if len(s.indexes) == 0 {
+	if len(s) == 0 {
 		delete(a.stages, key)
 	}
 }
@@ -96,11 +90,10 @@ func (a *Auditor) forgetStage(key model.Key) {
 // lastRecordDeleted reports whether this revision deletes every reservation of the
 // job that was there before. The registry then deletes the job's stages. If the same
 // transaction accepts a new reservation of a stage, the store shows only one put of
-// the stage record, and its numbers begin again all the same.
+// the stage record, but its numbers restart as well.
 func (a *Auditor) lastRecordDeleted(job string) bool {
 	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool {
-		return v.key.Job == job && v.was != nil &&
-			v.r == nil
+		return v.key.Job == job && v.was != nil && v.r == nil
 	})
 	if !deleted {
 		return false
@@ -124,12 +117,12 @@ func (a *Auditor) checkIndexes() {
 		last, other := s.holders[len(s.holders)-1], s.holders[len(s.holders)-2]
 		rule := RuleOnePerIndex
 		switch {
-		case last.number == other.number:
+		case last.workerID == other.workerID:
 			rule = RuleOneAssignment
-		case last.v.key != other.v.key, other.v.stopping(model.WorkerID{Index: s.index, Number: other.number}):
+		case last.v.key != other.v.key, other.v.stopping(other.workerID):
 			continue
 		}
-		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number,
-			other.v)
+		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.workerID.Number, last.v,
+			other.workerID.Number, other.v)
 	}
 }

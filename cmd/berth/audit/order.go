@@ -59,7 +59,7 @@ func (a *Auditor) leaveQueue(v *version) {
 	switch {
 	case !found:
 		return
-	case at == 0: // mostly, and deleting the head would move all others
+	case at == 0: // the usual case, in which slices.Delete would move all others
 		g.queued[0] = nil
 		g.queued = g.queued[1:]
 	default:
@@ -93,15 +93,8 @@ func (a *Auditor) enterQueue(v *version) {
 // checkOrder compares every grant with the queue at the start of its cycle: it overtook
 // the versions that were before it then and are still queued.
 func (a *Auditor) checkOrder() {
-	if !a.step.jump {
-		for _, v := range a.step.granted {
-			a.checkGrant(v)
-		}
-	}
-	for _, v := range a.step.touched {
-		if !v.queued() {
-			v.positions = nil
-		}
+	for _, v := range a.step.granted {
+		a.checkGrant(v)
 	}
 }
 

@@ -19,7 +19,7 @@ type split struct {
 // second part.
 func (a *Auditor) checkSplits() {
 	for _, s := range a.step.split {
-		if a.step.jump || s.v.r == nil {
+		if s.v.r == nil {
 			continue
 		}
 		all := s.v.r.Workers.List()
@@ -38,9 +38,6 @@ func (a *Auditor) checkSplits() {
 
 // checkOrigins checks reservations with a parent against the parent before this revision.
 func (a *Auditor) checkOrigins() {
-	if a.step.jump {
-		return
-	}
 	for _, v := range a.step.accepted {
 		if v.r == nil || v.r.State != model.Queued || v.r.Parent == "" {
 			continue

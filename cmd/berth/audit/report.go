@@ -1,30 +1,26 @@
 package audit
 
-import (
-	"maps"
-	"slices"
-
-	"berth.dev/pkg/model"
-)
+import "slices"
 
 // Stats are counts over the history.
 type Stats struct {
 	// Revision is the last revision that was audited.
-	Revision int64
+	Revision int64 `json:"revision"`
 	// Snapshots is the number of snapshots. Each after the first hides a part of the
 	// history.
-	Snapshots int
-	// Reservations is the number of accepted versions, Ended their number by end state.
-	Reservations int
-	Ended        map[model.State]int
+	Snapshots int `json:"snapshots"`
+	// Reservations is the number of accepted versions.
+	Reservations int `json:"reservations"`
 	// LeasesGranted and WorkersLeased count leases and the workers in them.
-	LeasesGranted, WorkersLeased int
+	LeasesGranted int `json:"leasesGranted"`
+	WorkersLeased int `json:"workersLeased"`
 	// WorkersRunning is the number of workers that were RUNNING, StartedTwice the number
 	// of those that two leases started.
-	WorkersRunning, StartedTwice int
+	WorkersRunning int `json:"workersRunning"`
+	StartedTwice   int `json:"startedTwice"`
 	// OverCommitted is the number of executors whose use exceeds their capacity, because
 	// their records shrank.
-	OverCommitted int
+	OverCommitted int `json:"overCommitted"`
 }
 
 // Violations returns the first MaxViolations violations in order of revision.
@@ -36,7 +32,6 @@ func (a *Auditor) Count() int { return a.count }
 // Stats returns the counts so far.
 func (a *Auditor) Stats() Stats {
 	s := a.stats
-	s.Ended = maps.Clone(s.Ended)
 	for _, e := range a.executors {
 		if !e.capacity().Fits(e.used) {
 			s.OverCommitted++

@@ -7,38 +7,20 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// usage is the use of an executor by leases, in total and by folded role.
+// usage is the use of an executor by leases, in total and by folded role. It does not change.
 type usage struct {
 	used   resource.Vector
 	byRole map[string]resource.Vector
 }
 
-func (u usage) clone() usage {
-	next := usage{used: maps.Clone(u.used)}
-	for role, used := range u.byRole {
-		next.add(role, 1, used)
+// plus returns the use with n more workers of a role.
+func (u usage) plus(n int64, role string, each resource.Vector) usage {
+	next := usage{u.used.Plus(n, each), maps.Clone(u.byRole)}
+	if role != "" {
+		role = constraint.Fold(role)
+		next.byRole[role] = next.byRole[role].Plus(n, each)
 	}
 	return next
-}
-
-// add adds n workers to the use of a role. Roles that use nothing are absent.
-func (u *usage) add(role string, n int64, each resource.Vector) {
-	used := u.byRole[role]
-	if used == nil {
-		used = resource.Vector{}
-		if u.byRole == nil {
-			u.byRole = map[string]resource.Vector{}
-		}
-		u.byRole[role] = used
-	}
-	for name, amount := range each {
-		if used[name] += n * amount; used[name] == 0 {
-			delete(used, name)
-		}
-	}
-	if len(used) == 0 {
-		delete(u.byRole, role)
-	}
 }
 
 // claimed returns the use plus the unused part of each share: everything that is not free

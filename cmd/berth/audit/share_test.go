@@ -18,8 +18,8 @@ func ofRole(uid string, place int64, n int32, role string) *model.Reservation {
 	return r
 }
 
-// reserved returns host 1 with 4 slots, of which shares are reserved for roles.
-func reserved(shares map[string]int64) *model.Executor {
+// reserveShares returns host 1 with 4 slots, of which shares are reserved for roles.
+func reserveShares(shares map[string]int64) *model.Executor {
 	e := host(1, 4)
 	e.Reserved = map[string]resource.Vector{}
 	for role, slots := range shares {
@@ -32,14 +32,14 @@ func reserved(shares map[string]int64) *model.Executor {
 // and more, whatever the case of its name, and leases are older than a share.
 func TestSharesAllow(t *testing.T) {
 	w := newWorld(t)
-	w.put(reserved(map[string]int64{"Web": 2}))
+	w.put(reserveShares(map[string]int64{"Web": 2}))
 	anyone, web := reservation("anyone", 1, 1), ofRole("web", 2, 3, "web")
 	l1 := w.run(anyone, 1)
 	l2 := w.run(web, 1)
 	wantRules(t, w.audit())
 
 	// The agent registers again and reserves everything for a role without workers.
-	w.put(reserved(map[string]int64{"batch": 4}))
+	w.put(reserveShares(map[string]int64{"batch": 4}))
 	w.stop(web, l2)
 	wantRules(t, w.audit())
 	w.stop(anyone, l1)
@@ -49,7 +49,7 @@ func TestSharesAllow(t *testing.T) {
 	// Shares and a lease of one revision have no order.
 	w = newWorld(t)
 	r := reservation("r", 1, 3)
-	w.txn(model.ServiceExecutorState, reserved(map[string]int64{"web": 2}), lease(r, w.put(r), w.revision, 1))
+	w.txn(model.ServiceExecutorState, reserveShares(map[string]int64{"web": 2}), lease(r, w.put(r), w.revision, 1))
 	wantRules(t, w.audit())
 	a := New(space)
 	a.Apply(w.snapshot())
@@ -60,12 +60,12 @@ func TestSharesAllow(t *testing.T) {
 // newest lease.
 func TestSharesInSnapshot(t *testing.T) {
 	w := newWorld(t)
-	w.put(reserved(map[string]int64{"web": 2}))
+	w.put(reserveShares(map[string]int64{"web": 2}))
 	w.run(reservation("r", 1, 3), 1)
 	a := New(space)
 	a.Apply(w.snapshot())
 	wantRules(t, a, RuleShare)
-	w.put(reserved(map[string]int64{"web": 3}))
+	w.put(reserveShares(map[string]int64{"web": 3}))
 	a = New(space)
 	a.Apply(w.snapshot())
 	wantRules(t, a)
@@ -104,7 +104,7 @@ func TestSharesAgainstModel(t *testing.T) {
 			case act == 0:
 				shares = map[string]int64{"web": rapid.Int64Range(0, 2).Draw(rt, "web"),
 					"batch": rapid.Int64Range(0, 2).Draw(rt, "batch")}
-				w.put(reserved(shares))
+				w.put(reserveShares(shares))
 			case act == 1 && len(all) > 0:
 				at := rapid.IntRange(0, len(all)-1).Draw(rt, "end")
 				one := all[at]

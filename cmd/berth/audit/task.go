@@ -69,8 +69,7 @@ func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 
 func sameWorkers(x, y *model.TaskChunk) bool {
 	return slices.EqualFunc(x.Workers, y.Workers, func(x, y model.TaskWorker) bool {
-		return x.ID == y.ID &&
-			x.Ordinal == y.Ordinal
+		return x.ID == y.ID && x.Ordinal == y.Ordinal
 	})
 }
 
@@ -140,15 +139,10 @@ func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 
 // checkTasks checks the tasks that this revision created or completed.
 func (a *Auditor) checkTasks() {
-	if a.step.jump {
-		return
-	}
-	var last *version
-	for _, v := range a.step.grown {
-		if v != last && !v.unfinished() {
+	for _, v := range slices.Compact(a.step.grown) {
+		if !v.unfinished() {
 			a.violate(RuleNoRevival, "%s got a task while %s", v, v.state())
 		}
-		last = v
 	}
 	for _, v := range a.step.completed {
 		workers := 0

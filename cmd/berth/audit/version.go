@@ -158,9 +158,6 @@ func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 	if progress(next.State) < 0 {
 		a.violate(RuleReservationState, "%s is stored as %s, which is derived", v, next.State)
 	}
-	if next.State.Terminal() && (prev == nil || prev.State != next.State) {
-		a.stats.Ended[next.State]++
-	}
 }
 
 // progress orders the stored states. It is negative for derived states.

@@ -49,7 +49,7 @@ func (w *world) lead(service string) {
 // deletion is the deletion of a record.
 type deletion struct{ ref model.Ref }
 
-func (g deletion) Ref() model.Ref { return g.ref }
+func (d deletion) Ref() model.Ref { return d.ref }
 
 // put writes records as the service that owns them.
 func (w *world) put(records ...model.Record) int64 {

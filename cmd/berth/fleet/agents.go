@@ -30,9 +30,6 @@ type Agent struct {
 	Name, Dir string
 	// Allow lists the commands that it may run; default "*", every command.
 	Allow []string
-	// AllowEnv lists the variables that tasks may set; default "*", which excludes those
-	// that load code.
-	AllowEnv []string
 	// WorkDir is the working directory of its workers. By default each has its own.
 	WorkDir string
 }
@@ -42,9 +39,6 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	resources := append([]string{"slots=" + strconv.Itoa(a.Slots)}, a.Resources...)
 	if a.Allow == nil {
 		a.Allow = []string{"*"}
-	}
-	if a.AllowEnv == nil {
-		a.AllowEnv = []string{"*"}
 	}
 	a.Name = cmp.Or(a.Name, a.ID)
 	a.Dir = cmp.Or(a.Dir, filepath.Join(f.config.Dir, a.Name))
@@ -62,23 +56,11 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		return err
 	}
 	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways,
-		"--resources", strings.Join(resources, ","),
-		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--allow-env", strings.Join(a.AllowEnv, ","),
-		"--stop-workers", "--log-level", f.config.LogLevel}
-	if a.SKU != "" {
-		args = append(args, "--sku", a.SKU)
-	}
+		"--resources", strings.Join(resources, ","), "--attributes", strings.Join(a.Attributes, ","), "--sku", a.SKU,
+		"--generation", strconv.Itoa(a.Generation), "--dir", a.Dir, "--work-dir", a.WorkDir,
+		"--allow", strings.Join(a.Allow, ","), "--allow-env", "*", "--stop-workers", "--log-level", f.config.LogLevel}
 	for _, share := range a.Reserved {
 		args = append(args, "--reserved", share)
-	}
-	if len(a.Attributes) > 0 {
-		args = append(args, "--attributes", strings.Join(a.Attributes, ","))
-	}
-	if a.Generation != 0 {
-		args = append(args, "--generation", strconv.Itoa(a.Generation))
-	}
-	if a.WorkDir != "" {
-		args = append(args, "--work-dir", a.WorkDir)
 	}
 	return f.startAgents(ctx, a.Name, args)
 }

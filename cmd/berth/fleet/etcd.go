@@ -91,15 +91,8 @@ func (f *Fleet) AddMember(ctx context.Context, join func(peerURL string) error) 
 
 // StartMembers starts all members of etcd concurrently, because none is ready before a
 // majority runs. None of them may run.
-func (f *Fleet) StartMembers(ctx context.Context) (err error) {
-	started := make(chan error, len(f.members))
-	for _, p := range f.members {
-		go func() { started <- p.Start(ctx) }()
-	}
-	for range f.members {
-		err = errors.Join(err, <-started)
-	}
-	return err
+func (f *Fleet) StartMembers(ctx context.Context) error {
+	return each(f.members, func(p *child.Process) error { return p.Start(ctx) })
 }
 
 // InitialCluster returns the members of etcd as the value of etcd's --initial-cluster.
@@ -121,10 +114,7 @@ func (f *Fleet) Member(i int) *child.Process { return f.members[i] }
 // knows one.
 func (f *Fleet) EtcdLeader(ctx context.Context) (int, error) {
 	for i := range f.etcds {
-		switch id, leader, err := f.memberStatus(ctx, i); {
-		case err != nil || leader == 0:
-			continue
-		case id == leader:
+		if id, leader, err := f.memberStatus(ctx, i); err == nil && id == leader {
 			return i, nil
 		}
 	}

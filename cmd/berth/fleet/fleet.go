@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"berth.dev/client"
@@ -75,18 +76,18 @@ var Services = model.Services
 
 // Fleet is a running Berth.
 type Fleet struct {
-	config   Config
-	etcd     *embedded.Etcd   // nil if its members are child processes
-	members  []*child.Process // of etcd
-	etcds    []string         // etcd's endpoints
-	initial  string           // etcd's --initial-cluster
-	replicas map[string][]*child.Process
-	gateways []*child.Process
-	agents   map[string]*child.Process
-	flags    map[*child.Process][]string // flags whose values are addresses that the process listens on
-	held     []*port.Held                // ports that other processes know before they are in use
-	fronts   []process.Addresses         // the gateways' addresses
-	client   *client.Client
+	config           Config
+	etcd             *embedded.Etcd   // nil if its members are child processes
+	members          []*child.Process // of etcd
+	etcds            []string         // etcd's endpoints
+	initial          string           // etcd's --initial-cluster
+	replicas         map[string][]*child.Process
+	gateways         []*child.Process
+	agents           map[string]*child.Process
+	flags            map[*child.Process][]string // flags whose values are addresses that the process listens on
+	ports            []*port.Held                // ports that other processes know before they are in use
+	gatewayAddresses []process.Addresses
+	client           *client.Client
 }
 
 const (
@@ -128,13 +129,13 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}
 	// The services need the addresses of the gateways, which start last.
 	for i := range f.config.Gateways {
-		var front process.Addresses
-		for n, address := range []*string{&front.Listen, &front.Agents, &front.Internal} {
+		var addresses process.Addresses
+		for n, address := range []*string{&addresses.Listen, &addresses.Agents, &addresses.Internal} {
 			if *address, err = f.address(fmt.Sprintf("gateway-%d", i), n); err != nil {
 				return err
 			}
 		}
-		f.fronts = append(f.fronts, front)
+		f.gatewayAddresses = append(f.gatewayAddresses, addresses)
 	}
 	for _, service := range Services {
 		for i := range f.config.Replicas {
@@ -170,14 +171,14 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			}
 		}
 	}
-	for i, front := range f.fronts {
+	for i, addresses := range f.gatewayAddresses {
 		name := fmt.Sprintf("gateway-%d", i)
 		etcds, err := f.via(name, "etcd", f.etcds)
 		if err != nil {
 			return err
 		}
-		args := []string{"gateway", "--replica", name, "--listen", front.Listen, "--agents-listen", front.Agents,
-			"--internal-listen", front.Internal,
+		args := []string{"gateway", "--replica", name, "--listen", addresses.Listen, "--agents-listen", addresses.Agents,
+			"--internal-listen", addresses.Internal,
 			"--etcd-endpoints", etcds, "--log-level", f.config.LogLevel}
 		for _, service := range Services {
 			replicas, err := f.via(name, service, f.addresses(service))
@@ -293,7 +294,7 @@ func (f *Fleet) leader(ctx context.Context, service string) (*child.Process, int
 }
 
 // Gateway returns the address of the first gateway, for REST and gRPC.
-func (f *Fleet) Gateway() string { return f.fronts[0].Listen }
+func (f *Fleet) Gateway() string { return f.gatewayAddresses[0].Listen }
 
 // Gateways returns the addresses of all gateways.
 func (f *Fleet) Gateways() []string {
@@ -312,14 +313,25 @@ func (f *Fleet) InternalGateways() []string {
 
 func (f *Fleet) listeners(of func(process.Addresses) string) []string {
 	var list []string
-	for _, front := range f.fronts {
-		list = append(list, of(front))
+	for _, addresses := range f.gatewayAddresses {
+		list = append(list, of(addresses))
 	}
 	return list
 }
 
 // Client returns a client of the gateways.
 func (f *Fleet) Client() *client.Client { return f.client }
+
+// each calls a function for all processes concurrently and returns the errors.
+func each(processes []*child.Process, call func(*child.Process) error) error {
+	failures := make([]error, len(processes))
+	var calls sync.WaitGroup
+	for i, p := range processes {
+		calls.Go(func() { failures[i] = call(p) })
+	}
+	calls.Wait()
+	return errors.Join(failures...)
+}
 
 // Close stops agents, gateways, services and etcd, in this order.
 func (f *Fleet) Close() error {
@@ -330,13 +342,7 @@ func (f *Fleet) Close() error {
 	stop := func(processes []*child.Process) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		ended := make(chan error, len(processes))
-		for _, p := range processes {
-			go func() { ended <- p.Stop(ctx) }()
-		}
-		for range processes {
-			all = append(all, <-ended)
-		}
+		all = append(all, each(processes, func(p *child.Process) error { return p.Stop(ctx) }))
 	}
 	stop(slices.Collect(maps.Values(f.agents)))
 	stop(f.gateways)
@@ -352,8 +358,8 @@ func (f *Fleet) Close() error {
 	for _, p := range f.members {
 		p.Kill()
 	}
-	for _, p := range f.held {
-		p.Release()
+	for _, held := range f.ports {
+		held.Release()
 	}
 	return errors.Join(all...)
 }

@@ -26,7 +26,7 @@ func (f *Fleet) address(name string, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f.held = append(f.held, held)
+	f.ports = append(f.ports, held)
 	return held.Address(), nil
 }
 

@@ -14,23 +14,23 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// Agents implements control.v1.Agents over the loop. It limits the calls of agents so that
-// the loop has space for others.
+// Agents implements control.v1.Agents over the loop. It limits the concurrent calls of
+// agents, so that the loop has space for other calls.
 type Agents struct {
 	controlv1.UnimplementedAgentsServer
 	loop    loop.Owner[*inventory.Core]
 	limiter limiter
 }
 
-// NewAgents serves the loop's core.
+// NewAgents returns a server that uses the loop's core.
 func NewAgents(l loop.Owner[*inventory.Core]) *Agents {
 	return &Agents{loop: l, limiter: newLimiter(maxLoopCalls)}
 }
 
-// maxSecret is how long an agent's secret may be.
+// maxSecret is the maximum length of an agent's secret in bytes.
 const maxSecret = 256
 
-// hashed returns the hash of a secret, which is all that is stored. The secret itself reaches
+// hashed returns the hash of a secret. Only the hash is stored. The secret itself reaches
 // neither the core, whose inputs may be quarantined, nor logs.
 func hashed(secret string) (string, error) {
 	switch {
@@ -43,8 +43,9 @@ func hashed(secret string) (string, error) {
 	return string(sum[:]), nil
 }
 
-// maxRegistration bounds a registration in bytes. As many executors as there may be by
-// default (max-executors) then take less than a third of etcd's quota of 8 GiB.
+// maxRegistration is the maximum size of a registration in bytes. With it, the default
+// maximum number of executors (max-executors) takes less than a third of etcd's quota of
+// 8 GiB.
 const maxRegistration = 16 << 10
 
 // Register implements control.v1.Agents.
@@ -94,7 +95,7 @@ func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (
 	return &controlv1.AnnounceAnswer{Superseded: value.(inventory.Announced).Superseded}, nil
 }
 
-// do sends a request to the core when the limiter admits it.
+// do sends a request to the core when the limiter admits the request.
 func (s *Agents) do(ctx context.Context, request any) (value any, err error) {
 	err = s.limiter.do(ctx, func() error {
 		value, err = s.loop.Do(ctx, request)

@@ -13,19 +13,19 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// maxCatalogBytes limits the recorded SKUs, and likewise the pools, because a list of them is
-// one message.
+// maxCatalogBytes is the maximum size of all recorded SKUs, and likewise of all pools,
+// because a list of them is one message.
 const maxCatalogBytes = 4 << 20
 
 // Catalog implements berth.v1.Catalog over the loop.
 type Catalog struct {
 	berthv1.UnimplementedCatalogServer
 	loop loop.Owner[*inventory.Core]
-	// puts admits one write at a time, so that each counts all records.
+	// puts admits one write at a time, so that each write counts all records.
 	puts limiter
 }
 
-// NewCatalog serves the loop's core.
+// NewCatalog returns a server that uses the loop's core.
 func NewCatalog(l loop.Owner[*inventory.Core]) *Catalog {
 	return &Catalog{loop: l, puts: newLimiter(1)}
 }
@@ -36,8 +36,8 @@ type recorded interface {
 	GetName() string
 }
 
-// put writes next, unless that makes the list of its kind longer than maxCatalogBytes. A
-// change that makes the list shorter is always allowed.
+// put writes next, unless next makes the list of its kind larger than maxCatalogBytes. A
+// change that makes the list smaller is always allowed.
 func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list func(c *inventory.Core) []M,
 	request any) (value any, err error) {
 	err = s.puts.do(ctx, func() error {
@@ -55,8 +55,8 @@ func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list 
 		}
 		if more > 0 && total+more > maxCatalogBytes {
 			err := fault.BadField(fault.ReasonTooLarge, "attributes",
-				"all %s with this one take %d bytes, at most %d are allowed: shorten its attributes, or delete others", kind,
-				total+more, maxCatalogBytes)
+				"all %s take %d bytes with this change, at most %d are allowed: shorten the attributes, or delete others",
+				kind, total+more, maxCatalogBytes)
 			err.Kind = fault.Exhausted
 			return err
 		}
@@ -66,7 +66,7 @@ func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list 
 	return value, err
 }
 
-// skus lists the SKUs that are recorded.
+// skus returns the recorded SKUs.
 func skus(c *inventory.Core) (list []*berthv1.Sku) {
 	for _, sku := range c.SKUs() {
 		list = append(list, wire.SKU(&sku))
@@ -74,7 +74,7 @@ func skus(c *inventory.Core) (list []*berthv1.Sku) {
 	return list
 }
 
-// pools lists the pools that are recorded.
+// pools returns the recorded pools.
 func pools(c *inventory.Core) (list []*berthv1.Pool) {
 	for _, p := range c.Pools() {
 		list = append(list, wire.Pool(&p))

@@ -12,16 +12,18 @@ import (
 )
 
 const (
-	// largeRequest is the size above which a request is queued to be decoded, and decoded
-	// only for an agent that has registered the executor: a decoded report takes up to a
-	// hundred times the bytes of the message. A report of 200 workers is smaller.
+	// largeRequest is the size above which a request is queued to be decoded. Such a request
+	// is decoded only for an agent that has registered the executor, because a decoded
+	// report takes up to a hundred times the bytes of the message. A report of 200 workers
+	// is smaller than largeRequest.
 	largeRequest = 16 << 10
-	// registrationWait limits how long such a request waits for this replica to see the
+	// registrationWait limits how long a large request waits until this replica sees the
 	// registration.
 	registrationWait = 3 * time.Second
 )
 
-// backlog is pending items of a session in order, and whether a goroutine handles them.
+// backlog holds the pending items of a session in order. running reports whether a
+// goroutine handles them.
 type backlog[T any] struct {
 	items   []T
 	bytes   int
@@ -29,7 +31,7 @@ type backlog[T any] struct {
 }
 
 // push appends an item. It reports whether there was space, and whether the caller must
-// start the goroutine. One item is accepted whatever its size.
+// start the goroutine. An empty backlog accepts an item of any size.
 func (b *backlog[T]) push(item T, size int) (start, ok bool) {
 	if len(b.items) > 0 && (len(b.items) >= reportBacklog || b.bytes+size > reportBytes) {
 		return false, false
@@ -39,7 +41,8 @@ func (b *backlog[T]) push(item T, size int) (start, ok bool) {
 	return start, true
 }
 
-// pop removes the first item. Without items it reports false, and the goroutine must end.
+// pop removes and returns the first item. If there is none, it returns false, and the
+// goroutine must end.
 func (b *backlog[T]) pop(size func(T) int) (item T, ok bool) {
 	if len(b.items) == 0 {
 		*b = backlog[T]{}
@@ -50,8 +53,8 @@ func (b *backlog[T]) pop(size func(T) int) (item T, ok bool) {
 	return item, true
 }
 
-// receive handles a request from a relay, nil for a heartbeat, without waiting. While a large
-// request is queued, later requests are queued too.
+// receive handles a request from a relay without waiting; a nil request is a heartbeat.
+// While a large request is queued, later requests are queued too.
 func (s *session) receive(request []byte) {
 	s.mu.Lock()
 	if !s.undecoded.running && len(request) <= largeRequest {
@@ -78,7 +81,7 @@ func (s *session) receive(request []byte) {
 	}
 }
 
-// decode decodes and handles a request, nil for a heartbeat.
+// decode decodes and handles a request; a nil request is a heartbeat.
 func (s *session) decode(request []byte) {
 	if request == nil {
 		s.handle(nil)
@@ -119,8 +122,8 @@ func (s *session) decodeQueued() {
 	}
 }
 
-// pollRegistration looks at the registration of the agent, first after pause, until the agent
-// is admitted, decide returns true, or ctx ends.
+// pollRegistration looks at the registration of the agent until the agent is admitted,
+// decide returns true, or ctx ends. The first look is after pause.
 func (s *session) pollRegistration(ctx context.Context, pause time.Duration,
 	decide func(registration) (done bool, err error)) error {
 	for ; ; pause = min(max(admitPause, 2*pause), heartbeatTimeout) {
@@ -137,8 +140,8 @@ func (s *session) pollRegistration(ctx context.Context, pause time.Duration,
 	}
 }
 
-// awaitRegistration waits until this replica sees that the agent registered the executor. It
-// returns the error that the leader would return to an agent that did not.
+// awaitRegistration waits until this replica sees that the agent registered the executor.
+// If the agent did not, it returns the error that the leader would return to the agent.
 func (s *session) awaitRegistration() error {
 	missing := fault.New(fault.Precondition, fault.ReasonNotFound, "executor %q is not registered", s.id)
 	ctx, cancel := context.WithTimeoutCause(s.ctx, registrationWait, missing)
@@ -157,9 +160,10 @@ func (s *session) awaitRegistration() error {
 	})
 }
 
-// awaitAdmission waits until the agent is known to be the one that registered the executor.
-// Usually the first heartbeat admits it; otherwise this replica has not seen the registration
-// yet. It returns an error if another agent registered the executor.
+// awaitAdmission waits until this replica knows that the agent is the one that registered
+// the executor. Usually the first heartbeat admits the agent. If not, this replica has
+// not seen the registration yet. awaitAdmission returns an error if another agent
+// registered the executor.
 func (s *session) awaitAdmission() error {
 	return s.pollRegistration(s.ctx, admitPause, func(r registration) (done bool, err error) {
 		switch r {
@@ -173,7 +177,7 @@ func (s *session) awaitAdmission() error {
 	})
 }
 
-// decodeHello decodes the sender of a request without the report.
+// decodeHello decodes a request without its report, to get the sender.
 func decodeHello(request []byte) (*controlv1.HeartbeatRequest, error) {
 	const report = 3 // the field of HeartbeatRequest
 	var rest []byte

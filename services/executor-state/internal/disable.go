@@ -14,8 +14,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// requestID returns the given ID, or a random one for a call without ID, which cannot be
-// repeated.
+// requestID returns the given ID. If it is empty, requestID returns a random ID, so the
+// call cannot be repeated.
 func requestID(given string) string {
 	if given == "" {
 		return rand.Text()
@@ -93,7 +93,7 @@ func (s *Executors) ClaimForScaleDown(ctx context.Context,
 	for _, id := range claimed.Executors {
 		answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
 			Id: id, Sku: claimed.SKU, Reason: string(fault.ReasonClaimed), Since: wire.Timestamp(claimed.Since),
-			Message: "claimed for scale-down: it gets no work until the claim expires",
+			Message: "claimed for scale-down: the executor gets no work until the claim ends",
 		})
 	}
 	return answer, nil

@@ -1,5 +1,7 @@
-// Package internal implements the gRPC API of executor-state around its core: the sessions of
-// agents, their reports, and the calls of clients and other services.
+// Package internal keeps an executor present while its agent sends heartbeats, and lets
+// no agent fill the core's inbox. It implements the gRPC API of executor-state around its
+// core: the sessions of agents, their reports, and the calls of clients and other
+// services.
 package internal
 
 import (
@@ -16,7 +18,8 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// NoActions implements loop.Config: the inventory has no actions.
+// NoActions implements loop.Config. It panics, because the inventory has no actions of
+// its own.
 func NoActions(_ *loop.Term, _ *inventory.Core, action model.Action) {
 	panic(fmt.Sprintf("executor-state: unknown action %T", action))
 }
@@ -27,7 +30,7 @@ type Inventory struct {
 	loop loop.Owner[*inventory.Core]
 }
 
-// NewInventory serves the loop's core.
+// NewInventory returns a server that uses the loop's core.
 func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
 // candidateOf converts a candidate of a cycle.
@@ -74,7 +77,7 @@ type Executors struct {
 	loop loop.Owner[*inventory.Core]
 }
 
-// NewExecutors serves the loop's core.
+// NewExecutors returns a server that uses the loop's core.
 func NewExecutors(l loop.Owner[*inventory.Core]) *Executors { return &Executors{loop: l} }
 
 // ListExecutors implements berth.v1.Executors.
@@ -110,8 +113,8 @@ func (s *Executors) GetExecutor(ctx context.Context, req *berthv1.GetExecutorReq
 	return executor(view), nil
 }
 
-// find reads a value with a name from the core. The message of the error for a missing one
-// contains the name.
+// find reads the value with a name from the core. If there is none, the message of the
+// error contains the name.
 func find[T any](ctx context.Context, owner loop.Owner[*inventory.Core], get func(*inventory.Core, string) (T, bool),
 	name, missing string) (value T, err error) {
 	found := false

@@ -6,23 +6,24 @@ import (
 	"berth.dev/api/fault"
 )
 
-// maxLoopCalls is how many calls of one kind the loop handles at once: enough for the largest
-// round, and a small part of the loop's inbox.
+// maxLoopCalls is how many calls of one kind the loop handles at once. It is enough for
+// the largest round, and a small part of the loop's inbox.
 const maxLoopCalls = 1024
 
-// concurrentJoins is how many executors a replica announces at once: few enough that each
-// succeeds before its deadline, enough for a group commit.
+// concurrentJoins is how many executors a replica announces at once. It is small enough
+// that each announcement succeeds before its deadline, and large enough for a group
+// commit.
 const concurrentJoins = 256
 
-// limiter limits how many calls of one kind are handled at once. The others wait in order,
-// until their deadline. So agents, who may all call at once, do not fill the inbox of the
-// loop, and clients and scheduling cycles get through.
+// limiter limits how many calls of one kind are handled at once. Other calls wait in
+// order, until their deadline. All agents may call at once. With the limiter they do not
+// fill the inbox of the loop, so the calls of clients and scheduling cycles are handled.
 type limiter chan struct{}
 
 func newLimiter(size int) limiter { return make(limiter, size) }
 
-// do calls fn when a place is free. If none becomes free in time it returns an error without
-// calling fn.
+// do calls fn when a place is free. If no place becomes free in time, it returns an error
+// without calling fn.
 func (l limiter) do(ctx context.Context, fn func() error) error {
 	select {
 	case l <- struct{}{}:

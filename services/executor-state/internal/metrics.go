@@ -15,16 +15,17 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// maxLabelValues limits the values of a label that users choose. The largest are reported
-// as they are, the others summed as otherLabel.
+// maxLabelValues limits the values of a label that users choose. The values with the
+// largest metrics are labels of their own. All others are summed as otherLabel.
 const (
 	maxLabelValues = 100
 	otherLabel     = "other"
 )
 
-const prefix = "berth_executor_state_" // of all metrics
+const prefix = "berth_executor_state_" // the prefix of all metrics
 
-// CollectMetrics reports the metrics of the inventory while the replica leads.
+// CollectMetrics registers the metrics of the inventory, which are reported while the
+// replica leads.
 func CollectMetrics(r *replica.Replica, l *loop.Loop[*inventory.Core]) {
 	replica.CollectMetrics(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
 }
@@ -70,8 +71,8 @@ func amounts(f process.Scrape, name, help string, shown func(string) string, amo
 	}
 }
 
-// largest returns a function from names to labels. Names with the largest values are their
-// own labels, the others share one.
+// largest returns a function from names to labels. The names with the largest values are
+// their own labels, and all other names share one label.
 func largest(values map[string]float64) func(name string) string {
 	if len(values) <= maxLabelValues {
 		return func(name string) string { return name }
@@ -91,8 +92,8 @@ func largest(values map[string]float64) func(name string) string {
 	}
 }
 
-// streamMetrics counts the streams of agents on this replica and their heartbeats, whether
-// or not it leads. The zero value is ready.
+// streamMetrics counts the streams of agents on this replica and their heartbeats,
+// whether or not the replica leads. The zero value is ready to use.
 type streamMetrics struct {
 	mu    sync.Mutex
 	count int
@@ -105,15 +106,15 @@ func (m *streamMetrics) add(n int) {
 	m.count += n
 }
 
-// heartbeat counts a heartbeat by the time since the one before. An early one, which an agent
-// sends with a report, is not late.
+// heartbeat counts a heartbeat by the time since the previous heartbeat. A heartbeat that
+// an agent sends early, with a report, is not late.
 func (m *streamMetrics) heartbeat(after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.late.Observe(after - HeartbeatEvery)
 }
 
-// Show reports the metrics of the heartbeats; process.Metrics collects it.
+// Show reports the metrics of the heartbeats. process.Metrics calls it.
 func (h *Heartbeats) Show(f process.Scrape) {
 	m := &h.streams
 	m.mu.Lock()
@@ -121,5 +122,5 @@ func (h *Heartbeats) Show(f process.Scrape) {
 	m.mu.Unlock()
 	f.Gauge(prefix+"heartbeat_streams", "Agents whose heartbeats this replica handles.", float64(count))
 	f.Histogram(prefix+"heartbeat_lateness_seconds",
-		"Time by which the interval between two heartbeats of an agent exceeds the interval that it should keep.", &late)
+		"Time by which the interval between two heartbeats of an agent exceeds the required interval.", &late)
 }

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// presenceWorkers is how many groups of heartbeats are handled concurrently, so that one
-	// group that waits for etcd does not delay the next.
+	// presenceWorkers is how many groups of heartbeats are handled concurrently, so that a
+	// group that waits for etcd does not delay the next group.
 	presenceWorkers = 4
-	// maxGroup is the maximum number of heartbeats in a group. Looking them up in the core
-	// delays others no longer than a round does.
+	// maxGroup is the maximum number of heartbeats in a group. With it, looking up a group
+	// in the core delays other calls no longer than a round does.
 	maxGroup = 1024
 )
 
-// sessionQueue is the sessions with a pending heartbeat, each at most once.
+// sessionQueue holds the sessions with a pending heartbeat, each at most once.
 type sessionQueue struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -42,15 +42,15 @@ func (q *sessionQueue) add(s *session) {
 	q.changed.Signal()
 }
 
-// wakeAll makes every next look at its context.
+// wakeAll makes every waiting next check its context.
 func (q *sessionQueue) wakeAll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.changed.Broadcast()
 }
 
-// next waits for sessions and removes a group of them; none once ctx ends. It needs a call of
-// wakeAll when ctx ends.
+// next waits for sessions, and removes and returns a group of them. It returns none once
+// ctx ends. When ctx ends, wakeAll must be called.
 func (q *sessionQueue) next(ctx context.Context) []*session {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,9 +88,9 @@ func (h *Heartbeats) Run(ctx context.Context) error {
 	return nil
 }
 
-// keepPresent extends the presence of executors. It renews their etcd leases, except those
-// that were renewed a short time ago. Steps that need calls of their own run concurrently, so
-// that an executor that joins does not delay others.
+// keepPresent extends the presence of executors. It renews their etcd leases, except
+// leases that were renewed a short time ago. Steps that need calls of their own run
+// concurrently, so that an executor that joins does not delay others.
 func (h *Heartbeats) keepPresent(ctx context.Context, sessions []*session) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (h *Heartbeats) keepPresent(ctx context.Context, sessions []*session) {
 }
 
 // find looks up the etcd leases that other replicas have renewed so far, and returns the
-// sessions that have one. The others join.
+// sessions that have such a lease. The other sessions join.
 func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*session) {
 	if len(sessions) == 0 {
 		return nil
@@ -144,7 +144,7 @@ func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*se
 	return found
 }
 
-// renew renews the etcd leases of sessions, except those that were renewed within
+// renew renews the etcd leases of sessions, except leases that were renewed within
 // renewInterval.
 func (h *Heartbeats) renew(ctx context.Context, sessions []*session) {
 	began := time.Now()
@@ -182,11 +182,12 @@ func (h *Heartbeats) renew(ctx context.Context, sessions []*session) {
 	h.verify(ctx, renewed)
 }
 
-// verify checks that presence still uses the etcd leases that were renewed, and answers the
-// heartbeats. If it does not, for example because the executor has registered again, the next
-// heartbeat joins, and the leader decides. If the core does not answer in time the executors
-// count as present, since their etcd leases are renewed. An observation stays valid until the
-// core reports a change, so few of thousands of heartbeats need a lookup.
+// verify checks that presence still uses the etcd leases that were renewed, and answers
+// the heartbeats. If presence uses another lease, for example because the executor has
+// registered again, the next heartbeat joins, and the leader decides. If the core does
+// not answer in time, the executors count as present, because their etcd leases are
+// renewed. An observation stays valid until the core reports a change, so only a few of
+// thousands of heartbeats need a lookup.
 func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 	if len(sessions) == 0 {
 		return
@@ -210,11 +211,11 @@ func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 	}
 }
 
-// join makes an executor present that is not. It waits until a place is free, and until the
+// join makes an absent executor present. It waits until a place is free, and until the
 // assigner has answered about the workers of the executor.
 func (s *session) join() {
-	// An etcd lease is granted only to an agent that has registered the executor: etcd
-	// expires at most a thousand leases a second, including those of leaders.
+	// An etcd lease is granted only to an agent that has registered the executor. etcd
+	// expires at most a thousand leases a second, and the leases of leaders are among them.
 	if s.registration != registered {
 		if err := s.awaitRegistration(); err != nil {
 			s.fail(err)
@@ -233,8 +234,8 @@ func (s *session) join() {
 	s.respondAnnounced(present, superseded, refused)
 }
 
-// announceSuperseded announces how many workers of a superseded agent live, and answers the
-// agent that it is superseded.
+// announceSuperseded announces how many workers of a superseded agent live, and answers
+// the agent that another agent has superseded it.
 func (s *session) announceSuperseded() {
 	ctx, cancel := context.WithTimeout(s.ctx, heartbeatTimeout)
 	defer cancel()
@@ -242,7 +243,7 @@ func (s *session) announceSuperseded() {
 	s.respondAnnounced(false, superseded, permanent(err))
 }
 
-// respondAnnounced answers a heartbeat by the result of an announcement.
+// respondAnnounced answers a heartbeat with the result of an announcement.
 func (s *session) respondAnnounced(present, superseded bool, refused error) {
 	switch {
 	case refused != nil:
@@ -255,7 +256,8 @@ func (s *session) respondAnnounced(present, superseded bool, refused error) {
 	}
 }
 
-// permanent returns the error of an announcement if a retry would fail too; otherwise nil.
+// permanent returns the error of an announcement if a retry would fail too, and nil
+// otherwise.
 func permanent(err error) error {
 	if err == nil {
 		return nil
@@ -268,9 +270,9 @@ func permanent(err error) error {
 	return nil
 }
 
-// announce announces the executor with a new etcd lease. It has a timeout of its own:
-// otherwise, when very many executors join at once, leases would be granted but not announced
-// in time, and granted again. It returns an error if the stream must end.
+// announce announces the executor with a new etcd lease. It has a timeout of its own.
+// Otherwise, when very many executors join at once, etcd leases would be granted, not
+// announced in time, and granted again. announce returns an error if the stream must end.
 func (s *session) announce() (present, superseded bool, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, heartbeatTimeout)
 	defer cancel()
@@ -289,7 +291,8 @@ func (s *session) announce() (present, superseded bool, err error) {
 }
 
 // announceAgain announces the executor with its current etcd lease after its workers have
-// changed, and continues the heartbeat. The next heartbeat retries a failed announcement.
+// changed, and continues the heartbeat. If the announcement fails, the next heartbeat
+// repeats it.
 func (s *session) announceAgain() {
 	ctx, cancel := context.WithTimeout(s.ctx, heartbeatTimeout)
 	defer cancel()
@@ -297,8 +300,8 @@ func (s *session) announceAgain() {
 	s.h.renew(ctx, []*session{s})
 }
 
-// callAnnounce announces the executor with its workers to the leader. It reports whether
-// another agent has superseded the one of this session.
+// callAnnounce announces the executor and its workers to the leader. It reports whether
+// another agent has superseded the agent of this session.
 func (s *session) callAnnounce(ctx context.Context, lease int64) (superseded bool, err error) {
 	workers := s.workers.count()
 	orphans, _ := s.workers.mayHaveOrphans()

@@ -19,23 +19,24 @@ import (
 const (
 	maxQueuedProbes  = 32_768
 	concurrentProbes = 128
-	// probeTimeout ends a probe. After it only the TTL decides.
+	// probeTimeout ends a probe. After that only the TTL of the etcd lease decides.
 	probeTimeout  = 2 * time.Second
 	redialPause   = 5 * time.Millisecond
 	departTimeout = 10 * time.Second
 )
 
-// brokenStream is the end of an agent's stream.
+// brokenStream identifies an agent whose stream has ended.
 type brokenStream struct {
 	id, address        string
 	incarnation, lease int64
 }
 
-// Prober probes agents whose streams have ended. If the address of an agent refuses twice in
-// a row the agent is dead. The prober reports it to the leader, so that the executor gets no
-// new work. No other result proves anything, and the TTL decides: a timeout may be a network
-// partition, and an agent that accepts may have lost only its gateway. The next heartbeat
-// corrects a wrong report.
+// Prober probes agents whose streams have ended. If an agent's address refuses
+// connections twice in a row, the agent is dead. The prober reports the dead agent to the
+// leader, so that the executor gets no new work. No other result proves anything: a
+// timeout may be a network partition, and an agent that accepts may have lost only its
+// gateway. Then the TTL of the etcd lease decides. If a report was wrong, the agent's
+// next heartbeat corrects it.
 type Prober struct {
 	leader controlv1.AgentsClient
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -44,7 +45,7 @@ type Prober struct {
 	guard  guard
 }
 
-// NewProber returns a prober that reports to the leader through a gateway; Run runs it.
+// NewProber returns a prober that reports to the leader through a gateway. Run runs it.
 func NewProber(gateway grpc.ClientConnInterface, guard guard, log *slog.Logger) *Prober {
 	return &Prober{
 		leader: controlv1.NewAgentsClient(gateway), dial: (&net.Dialer{}).DialContext,
@@ -53,7 +54,8 @@ func NewProber(gateway grpc.ClientConnInterface, guard guard, log *slog.Logger) 
 	}
 }
 
-// Probe queues the probe of an agent. It does not wait: if the queue is full the TTL decides.
+// Probe queues the probe of an agent. It does not wait: if the queue is full, the TTL
+// decides.
 func (d *Prober) Probe(s brokenStream) {
 	select {
 	case d.queue <- s:
@@ -95,8 +97,9 @@ func (d *Prober) probe(ctx context.Context, s brokenStream) {
 		s.incarnation)
 }
 
-// refuses reports whether the address refuses twice in a row. A process that is dying may
-// accept or reset connections for a moment, so refuses retries these until the timeout.
+// refuses reports whether the address refuses connections twice in a row. A process that
+// is exiting may accept or reset connections for a moment, so refuses retries in these
+// cases until the timeout.
 func (d *Prober) refuses(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

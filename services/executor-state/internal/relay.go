@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// relayMessage is how many bytes of answers share a message. A larger answer has a
-	// message of its own.
+	// relayMessage is how many bytes of answers share a message. A larger answer is sent in
+	// a message of its own.
 	relayMessage = 256 << 10
-	// relayBacklog is how many bytes of answers may be pending for a gateway. The stream of
-	// a gateway that receives none is ended, and its agents continue through another.
+	// relayBacklog is how many bytes of answers may be pending for a gateway. If a gateway
+	// receives no answers, its stream is ended at this limit, and its agents continue
+	// through another gateway.
 	relayBacklog = 16 << 20
-	// relayOverhead is about what an answer needs in addition to its bytes.
+	// relayOverhead is about how many bytes an answer needs in addition to its content.
 	relayOverhead = 8
 )
 
-// relay is the stream of one gateway, which carries the heartbeats of its agents.
+// relay is the stream of one gateway, which carries the heartbeats of many agents.
 type relay struct {
 	h   *Heartbeats
 	ctx context.Context
@@ -32,16 +33,16 @@ type relay struct {
 	agents map[uint32]*relayed
 
 	mu      sync.Mutex
-	answers []*controlv1.RelayAnswer // pending, in order; the last one is being filled
-	size    int                      // of the last one
+	answers []*controlv1.RelayAnswer // pending messages in order; the last is being filled
+	size    int                      // the size of the last message
 	backlog int
 	wake    chan struct{}
 }
 
-// Relay implements control.v1.Heartbeats, for a gateway.
+// Relay implements control.v1.Heartbeats for a gateway.
 func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
-	// A gateway sends most agents to the replica with the fewest. A replica that has not yet
-	// read their etcd leases would let these expire.
+	// A gateway sends most agents to the replica with the fewest agents. A replica that has
+	// not yet read the agents' etcd leases would let these leases expire.
 	select {
 	case <-h.loop.Followed():
 	case <-h.loop.Ended():
@@ -49,7 +50,7 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 	case <-stream.Context().Done():
 		return stream.Context().Err()
 	}
-	// The header shows the gateway that this replica knows Relay.
+	// The header shows the gateway that this replica supports Relay.
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -84,8 +85,8 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 	}
 }
 
-// handle handles a message of the gateway. Heartbeats of streams that this replica has ended
-// are ignored.
+// handle handles a message of the gateway. It ignores heartbeats of streams that this
+// replica has ended.
 func (r *relay) handle(m *controlv1.RelayRequest) {
 	for _, q := range m.GetRequests() {
 		a := r.agents[q.GetAgent()]
@@ -148,7 +149,7 @@ func (l *relayed) answer(a *controlv1.HeartbeatAnswer) {
 	}
 	text, err := proto.Marshal(a)
 	if err != nil {
-		l.end(err) // only for invalid UTF-8
+		l.end(err) // Marshal fails only for invalid UTF-8
 		return
 	}
 	l.r.put(len(text), func(m *controlv1.RelayAnswer) {
@@ -169,7 +170,7 @@ func (r *relay) ended(agent uint32, err error) {
 	})
 }
 
-// put adds an answer of a size to the pending ones.
+// put adds an answer with a size to the pending answers.
 func (r *relay) put(size int, add func(*controlv1.RelayAnswer)) {
 	size += relayOverhead
 	r.mu.Lock()

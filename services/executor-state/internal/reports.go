@@ -22,12 +22,12 @@ const (
 	reportCallLimit = 10 * time.Second
 	// reportCallBytes limits the reports of a call, and merged reports, because the assigner
 	// handles all reports of a call in one step. A single report of an agent may be larger,
-	// up to the limit of a message.
+	// up to the maximum size of a message.
 	reportCallBytes = 4<<20 - 256<<10
 )
 
-// Reports forwards the reports of agents to the assigner. A call contains the reports of many
-// agents: all that came during the calls before.
+// Reports forwards the reports of agents to the assigner. A call contains the reports of
+// many agents: all reports that arrived during the previous calls.
 type Reports struct {
 	dispatch controlv1.DispatchClient
 	waiting  chan pendingReport
@@ -36,14 +36,14 @@ type Reports struct {
 
 type pendingReport struct {
 	report *controlv1.ExecutorReport
-	answer chan *controlv1.ExecutorReportAnswer // closed without one if the report must be repeated
+	answer chan *controlv1.ExecutorReportAnswer // closed without an answer if the report must be repeated
 }
 
 // guard calls a function that handles messages of a peer, and reports whether it returned or
 // panicked.
 type guard func(peer string, fn func()) (returned bool)
 
-// NewReports returns a forwarder that calls the assigner through a gateway; Run runs it.
+// NewReports returns a forwarder that calls the assigner through a gateway. Run runs it.
 func NewReports(gateway grpc.ClientConnInterface, guard guard) *Reports {
 	return &Reports{
 		dispatch: controlv1.NewDispatchClient(gateway), waiting: make(chan pendingReport, reportsWaiting),
@@ -51,8 +51,8 @@ func NewReports(gateway grpc.ClientConnInterface, guard guard) *Reports {
 	}
 }
 
-// Forward sends a report to the assigner and waits for its answer. On an error the agent must
-// repeat the report.
+// Forward sends a report to the assigner and waits for the answer. If Forward returns an
+// error, the agent must repeat the report.
 func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer,
 	error) {
 	again := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the assigner did not answer the report in time")
@@ -73,7 +73,7 @@ func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport)
 	}
 }
 
-// Run forwards until ctx ends.
+// Run forwards reports until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
 	var calling sync.WaitGroup
 	for range reportCalls {
@@ -90,14 +90,14 @@ func (r *Reports) Run(ctx context.Context) error {
 	return nil
 }
 
-// batch is the reports of one call, one for each executor.
+// batch holds the reports of one call, one report for each executor.
 type batch struct {
 	reports []pendingReport
-	place   map[string]int // in reports, by executor
+	place   map[string]int // the index in reports, by executor
 }
 
-// add adds a report. If there is one of the same executor, from another of its streams, the
-// new one replaces it, and the old one must be repeated.
+// add adds a report. If the batch has a report of the same executor from another stream,
+// the new report replaces it, and the old report must be repeated.
 func (b *batch) add(w pendingReport) {
 	executor := w.report.GetExecutor()
 	if i, again := b.place[executor]; again {
@@ -109,8 +109,8 @@ func (b *batch) add(w pendingReport) {
 	b.reports = append(b.reports, w)
 }
 
-// collect waits for a report, and collects all pending ones that fit in a call with it. The
-// first that does not fit is returned as next, for the next call.
+// collect waits for a report, and collects all pending reports that fit in a call with
+// it. It returns the first report that does not fit as next, for the next call.
 func (r *Reports) collect(ctx context.Context, first *pendingReport) (b *batch, next *pendingReport) {
 	b = &batch{place: map[string]int{}}
 	if first == nil {
@@ -136,8 +136,8 @@ func (r *Reports) collect(ctx context.Context, first *pendingReport) (b *batch, 
 	return b, nil
 }
 
-// call sends the pending reports, beginning with first, which did not fit in the call before.
-// It returns the report that does not fit now.
+// call sends the pending reports, beginning with first, which did not fit in the previous
+// call. It returns the report that does not fit now.
 func (r *Reports) call(ctx context.Context, first *pendingReport) (next *pendingReport) {
 	b, next := r.collect(ctx, first)
 	request := &controlv1.ReportWorkersRequest{}

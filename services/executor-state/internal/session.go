@@ -16,72 +16,73 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// reportBacklog is how many reports of an agent may be pending, and reportBytes how many
-// bytes of them. Pending reports of changes are merged, up to mergedWorkers workers.
+// reportBacklog is the maximum number of pending reports of an agent, and reportBytes
+// their maximum size. Pending reports of changes are merged, up to mergedWorkers workers.
 const (
 	reportBacklog = 64
 	reportBytes   = 8 << 20
 	mergedWorkers = 1024
 )
 
-// agentStream sends to an agent. Its methods do not wait, and may be called after the stream
-// has ended.
+// agentStream sends answers to an agent. Its methods do not wait, and may be called after
+// the stream has ended.
 type agentStream interface {
 	answer(*controlv1.HeartbeatAnswer)
 	// end ends the stream with an error.
 	end(error)
 }
 
-// session is the stream of one agent, and the presence of its executor on this replica. It
-// forwards reports and renews presence concurrently, so that a slow report does not delay
-// presence.
+// session holds the stream of one agent and the presence of its executor on this replica.
+// It forwards reports and renews presence concurrently, so that a slow report does not
+// delay presence.
 type session struct {
 	h           *Heartbeats
 	ctx         context.Context // ends with the stream
 	stream      agentStream
 	id          string
 	incarnation int64
-	nonce       string // of the agent's registration, as its hello says
+	nonce       string // the nonce of the agent's registration, as its first request says
 	workers     *reportedWorkers
-	last        time.Time // of the last message; used only while handling messages
-	// admitted is closed once the agent is known to be the one that registered the
-	// executor. None of its reports is forwarded before.
+	last        time.Time // the time of the last message; used only while handling messages
+	// admitted is closed once this replica knows that the agent is the one that registered
+	// the executor. No report of the agent is forwarded before.
 	admitted  chan struct{}
 	admitOnce sync.Once
 
 	mu sync.Mutex
-	// renewing: a heartbeat is queued or handled; renewAgain: another one came meanwhile.
+	// renewing reports whether a heartbeat is queued or being handled. renewAgain reports
+	// whether another heartbeat arrived in that time.
 	renewing, renewAgain bool
 	left                 bool
 	// freshUntil is the time until which a heartbeat would change nothing.
 	freshUntil time.Time
-	// reports are pending behind the one that is being forwarded.
+	// reports holds the reports that wait for the report that is being forwarded.
 	reports backlog[*controlv1.ExecutorReport]
-	// undecoded are the requests that are pending to be decoded; begun is set with the
-	// first decoded request of the stream.
+	// undecoded holds the requests that wait to be decoded. begun is set with the first
+	// decoded request of the stream.
 	undecoded backlog[[]byte]
 	begun     bool
 
-	presence // used by the heartbeat that is handled, or by leave
+	presence // used by the heartbeat that is being handled, or by leave
 }
 
-// presence is how an executor is kept present.
+// presence is the state of an executor's presence on this replica.
 type presence struct {
-	// address is where the agent listens; empty while unknown.
+	// address is where the agent accepts connections; empty while unknown.
 	address string
 	// lease is the etcd lease of the executor; 0 while unknown.
 	lease int64
 	// renewed is when the last successful renewal of lease began.
 	renewed time.Time
-	// returning: the executor was LOST, is back, and had workers from before. orphans: it
-	// was announced with orphaned workers.
+	// returning reports whether the executor was LOST, has returned, and had workers from
+	// before. orphans reports whether the executor was announced with orphaned workers.
 	returning, orphans bool
-	// registration is the agent's registration as far as this replica has seen.
+	// registration is the agent's registration, as far as this replica has seen.
 	registration registration
-	// term is the assigner's until the agent has received it; leading is the newest one
-	// that this replica has seen.
+	// term is the term of the assigner until the agent has received it; then it is 0.
+	// leading is the newest term of the assigner that this replica has seen.
 	term, leading int64
-	// seen is what the fields above were last derived from.
+	// seen identifies the state of the core from which the fields above were last derived.
 	seen observation
 }
 
@@ -89,31 +90,31 @@ type presence struct {
 type registration uint8
 
 const (
-	// unseen: this replica has not seen its registration yet.
+	// unseen: this replica has not seen the agent's registration yet.
 	unseen registration = iota
 	// registered: the agent registered the executor last.
 	registered
-	// outdated: the executor was registered again since.
+	// outdated: the executor has been registered again since.
 	outdated
-	// superseded: another agent registered the executor since, and is present.
+	// superseded: another agent has registered the executor since, and is present.
 	superseded
 	// otherAgent: another agent registered the executor with this incarnation.
 	otherAgent
 )
 
-// observation identifies a state of a core's presences, and an etcd lease in it.
+// observation identifies a state of a core's presences and an etcd lease in that state.
 type observation struct {
 	core      *inventory.Core
-	presences uint64 // of the core then
+	presences uint64 // Core.Presences at that time
 	lease     int64
 }
 
-// noNonce is announced for an agent whose hello contains no nonce.
+// noNonce is announced for an agent whose first request contains no nonce.
 const noNonce = "none"
 
 // errOtherAgent ends the stream of an agent that did not register the executor.
 var errOtherAgent = fault.New(fault.Precondition, fault.ReasonOtherAgent,
-	"the nonce is not that of the executor's registration")
+	"the nonce differs from the nonce of the executor's registration")
 
 // begin begins the session of an agent with its first request.
 func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatRequest, stream agentStream) *session {
@@ -125,7 +126,7 @@ func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatReques
 	}
 }
 
-// handle handles a message of the agent; nil for a heartbeat without content.
+// handle handles a message of the agent; nil is a heartbeat without content.
 func (s *session) handle(m *controlv1.HeartbeatRequest) {
 	s.guard(func() {
 		if err := s.process(m); err != nil {
@@ -143,7 +144,8 @@ func (s *session) guard(fn func()) bool {
 	return false
 }
 
-// async runs a step of a heartbeat that waits for calls. The step finishes the heartbeat.
+// async runs a step of a heartbeat that waits for calls. The step must finish the
+// heartbeat.
 func (s *session) async(fn func()) {
 	go func() {
 		if !s.guard(fn) {
@@ -185,9 +187,9 @@ func (s *session) process(m *controlv1.HeartbeatRequest) error {
 	return nil
 }
 
-// heartbeat queues the session for its presence to be renewed. Heartbeats that come while
-// that is under way share one more renewal. The answer to a report suffices as the answer to
-// a heartbeat that would change nothing.
+// heartbeat queues the session for the renewal of its presence. Heartbeats that arrive
+// during a renewal share one further renewal. If a heartbeat came with a report and would
+// change nothing, the answer to the report suffices.
 func (s *session) heartbeat(now time.Time, reported bool) {
 	s.mu.Lock()
 	start := !s.renewing && !s.left && !(reported && now.Before(s.freshUntil))
@@ -214,7 +216,8 @@ func (s *session) fail(err error) {
 	s.finish()
 }
 
-// finish finishes a heartbeat.
+// finish finishes a heartbeat. It then queues the next renewal if another heartbeat
+// arrived meanwhile, or probes the agent if the stream has ended.
 func (s *session) finish() {
 	s.mu.Lock()
 	again, left := s.renewAgain && !s.left, s.left
@@ -244,10 +247,11 @@ func (s *session) leave() {
 	}
 }
 
-// probe queues a liveness probe of an agent whose stream has ended, for whatever reason. Its
-// address is usually known, so that very many streams may end at once. It is looked up if the
-// stream ended before this replica saw the registration. If this replica stops, the end of a
-// stream says nothing about the agent.
+// probe queues a liveness probe of an agent whose stream has ended for any reason.
+// Usually the session knows the agent's address, so very many streams may end at once. If
+// the stream ended before this replica saw the registration, probe looks the address up.
+// If this replica stops, the end of a stream says nothing about the agent, and probe does
+// nothing.
 func (s *session) probe() {
 	select {
 	case <-s.h.loop.Ended():
@@ -262,7 +266,7 @@ func (s *session) probe() {
 		go s.guard(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
 			defer cancel()
-			_ = s.h.peek(ctx, func(c *inventory.Core) { s.observe(c) }) // without an answer the TTL decides
+			_ = s.h.peek(ctx, func(c *inventory.Core) { s.observe(c) }) // if the core does not answer, the TTL decides
 			if s.address != "" {
 				s.probe()
 			}
@@ -270,10 +274,10 @@ func (s *session) probe() {
 	}
 }
 
-// observe updates the presence from the core: the agent's address, which never changes for an
-// incarnation; whether the executor is back from LOST with workers from before; whether it has
-// orphaned workers; and the term of the assigner. It returns the presence of the incarnation,
-// nil for none.
+// observe updates the presence from the core. It reads the agent's address, which never
+// changes for an incarnation, and the term of the assigner. It also reads whether the
+// executor has returned from LOST with workers from before, and whether it has orphaned
+// workers. observe returns the presence of the incarnation; nil if there is none.
 func (s *session) observe(c *inventory.Core) *model.Live {
 	s.leading = c.AssignerTerm()
 	p, _ := c.Presence(s.id)
@@ -291,7 +295,8 @@ func (s *session) observe(c *inventory.Core) *model.Live {
 	return p.Live
 }
 
-// registrationIn returns the agent's registration according to the records of an executor.
+// registrationIn returns the agent's registration according to the records of an
+// executor.
 func (s *session) registrationIn(p inventory.Presence) registration {
 	e := p.Executor
 	switch {
@@ -307,8 +312,8 @@ func (s *session) registrationIn(p inventory.Presence) registration {
 	return outdated
 }
 
-// look returns the agent's registration; unseen if this replica's core does not answer in
-// time.
+// look returns the agent's registration. It returns unseen if this replica's core does
+// not answer in time.
 func (s *session) look(ctx context.Context) (r registration) {
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
@@ -322,8 +327,8 @@ func (s *session) look(ctx context.Context) (r registration) {
 // admit allows the agent's reports to be forwarded.
 func (s *session) admit() { s.admitOnce.Do(func() { close(s.admitted) }) }
 
-// forward queues a report for the assigner, which receives the reports of an agent one after
-// the other. It reports whether there was space.
+// forward queues a report for the assigner, which receives the reports of an agent one
+// after the other. forward reports whether there was space.
 func (s *session) forward(r *controlv1.ExecutorReport) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,10 +342,11 @@ func (s *session) forward(r *controlv1.ExecutorReport) bool {
 	return ok
 }
 
-// merge adds a report to the pending one before it, and reports whether it did. The merged
-// report contains every change in order, so one call replaces many. A change that is only
-// repeated, because it has no answer yet, is added once. Complete reports are not merged: the
-// assigner evaluates missing workers by the time of the report.
+// merge adds a report to the pending report before it, and reports whether it did. The
+// merged report contains every change in order, so one call replaces many. If an agent
+// repeats a change because the change has no answer yet, merge adds it once. Complete
+// reports are not merged: the assigner evaluates missing workers by the time of the
+// report.
 func merge(pending, r *controlv1.ExecutorReport) bool {
 	if pending.GetComplete() || r.GetComplete() || len(pending.GetWorkers())+len(r.GetWorkers()) > mergedWorkers ||
 		proto.Size(pending)+proto.Size(r) > reportCallBytes {
@@ -355,7 +361,7 @@ func merge(pending, r *controlv1.ExecutorReport) bool {
 	return true
 }
 
-// newest returns the last report of the same worker; nil for none.
+// newest returns the last report of the same worker; nil if there is none.
 func newest(reported []*controlv1.WorkerReport, w *controlv1.WorkerReport) *controlv1.WorkerReport {
 	for _, t := range slices.Backward(reported) {
 		if t.GetIndex() == w.GetIndex() && t.GetNumber() == w.GetNumber() && t.GetStage() == w.GetStage() &&
@@ -366,7 +372,7 @@ func newest(reported []*controlv1.WorkerReport, w *controlv1.WorkerReport) *cont
 	return nil
 }
 
-// forwardAll forwards reports until there are none.
+// forwardAll forwards the pending reports until there are none.
 func (s *session) forwardAll() {
 	if err := s.awaitAdmission(); err != nil {
 		s.stream.end(err)
@@ -386,7 +392,7 @@ func (s *session) forwardAll() {
 			return
 		}
 		if s.workers.answered(r.GetComplete(), answer) {
-			s.heartbeat(time.Now(), false) // which announces the executor again
+			s.heartbeat(time.Now(), false) // the heartbeat announces the executor again
 		}
 		s.stream.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer,
 			Everything: s.workers.needFullReport(answer.GetTerm())})

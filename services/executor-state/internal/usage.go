@@ -24,7 +24,7 @@ type Usage struct {
 	loop loop.Owner[*inventory.Core]
 }
 
-// NewUsage serves the loop's core.
+// NewUsage returns a server that uses the loop's core.
 func NewUsage(l loop.Owner[*inventory.Core]) *Usage { return &Usage{loop: l} }
 
 // GetUsage implements berth.v1.Usage.
@@ -64,8 +64,8 @@ func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 	return m
 }
 
-// count converts a number, at most to the largest int32: more workers may be pending than a
-// field of the message can count.
+// count converts a number to int32, and returns the largest int32 for greater numbers.
+// More workers may be pending than a field of the message can count.
 func count[N int | int64](n N) int32 { return int32(min(int64(n), math.MaxInt32)) }
 
 // ListIdleExecutors implements berth.v1.Executors.

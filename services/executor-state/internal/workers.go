@@ -11,25 +11,27 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// reportedWorkers are the live workers on an executor according to the reports of one stream,
-// and whether some of them are orphaned according to the assigner's answers. A stream begins
-// with a complete report; later reports contain changes. The leading assigner decides only by
-// the reports that it has received itself, so only one that has received a complete report
-// can confirm that no worker is orphaned.
+// reportedWorkers holds the live workers on an executor according to the reports of one
+// stream. It also holds whether some of them are orphaned, according to the assigner's
+// answers. A stream begins with a complete report, and later reports contain changes. The
+// leading assigner decides only by reports that it has received itself. So only a leader
+// that has received a complete report can confirm that no worker is orphaned.
 type reportedWorkers struct {
 	mu  sync.Mutex
 	set map[instance]struct{}
-	// shared counts the workers of the set above freeWorkers, of which there are over.
+	// shared counts the workers above freeWorkers of all agents. over is how many of them
+	// are in set.
 	shared *sharedWorkers
 	over   int64
 	closed bool
-	// answeredTerm is the term of the leader that answered the newest complete report;
+	// answeredTerm is the term of the leader that answered the newest complete report.
 	// unanswered counts the complete reports without an answer.
 	answeredTerm int64
 	unanswered   int
 	// firstAnswer is closed with the first answer of a leader that has received a complete
-	// report. answeredAt is the time of the newest such answer, zero before. Orphans is how
-	// many orphaned workers it reported, or more if a later answer reported more.
+	// report. answeredAt is the time of the newest such answer; zero if there is none.
+	// orphans is how many orphaned workers that answer reported, or more if a later answer
+	// reported more.
 	firstAnswer chan struct{}
 	answeredAt  time.Time
 	orphans     int32
@@ -39,8 +41,8 @@ func newReportedWorkers(shared *sharedWorkers) *reportedWorkers {
 	return &reportedWorkers{shared: shared, firstAnswer: make(chan struct{})}
 }
 
-// Each agent may report freeWorkers live workers. Agents that report more share
-// maxSharedWorkers for the rest, because any agent may list any number of workers.
+// Each agent may report freeWorkers live workers. For the workers above that number, all
+// agents share maxSharedWorkers, because any agent may list any number of workers.
 const (
 	freeWorkers      = 64
 	maxSharedWorkers = 1_000_000
@@ -94,7 +96,7 @@ func (l *reportedWorkers) reported(r *controlv1.ExecutorReport) bool {
 	return true
 }
 
-// close returns the shared part when the stream has ended.
+// close subtracts the session's part from the shared count when the stream has ended.
 func (l *reportedWorkers) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,9 +104,9 @@ func (l *reportedWorkers) close() {
 	l.over, l.closed = 0, true
 }
 
-// answered records the answer to a report. It reports whether the executor must be announced
-// again: the workers had no answer before, or there are orphans now and were none, or the
-// reverse.
+// answered records the answer to a report. It reports whether the executor must be
+// announced again: either the workers had no answer before, or the executor now has
+// orphaned workers and had none, or the reverse.
 func (l *reportedWorkers) answered(complete bool, answer *controlv1.ExecutorReportAnswer) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +130,9 @@ func (l *reportedWorkers) answered(complete bool, answer *controlv1.ExecutorRepo
 }
 
 // needFullReport reports whether the leader of a term needs a complete report: it has
-// received none and none is on its way. It needs none if no worker lives. A leader that
-// answers without a term does not say what it has received.
+// received none, and none is on its way. It needs none if no worker lives. If a leader
+// answers without a term, needFullReport returns false, because the answer does not say
+// what the leader has received.
 func (l *reportedWorkers) needFullReport(term int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,8 +149,8 @@ func (l *reportedWorkers) count() int32 {
 	return int32(len(l.set))
 }
 
-// mayHaveOrphans reports whether some workers are orphaned, or may be because no answer has
-// come; and the time of the newest answer, zero for none.
+// mayHaveOrphans reports whether some workers are orphaned, or may be because no answer
+// has come. It also returns the time of the newest answer; zero if there is none.
 func (l *reportedWorkers) mayHaveOrphans() (orphans bool, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +160,7 @@ func (l *reportedWorkers) mayHaveOrphans() (orphans bool, since time.Time) {
 	return l.orphans > 0, l.answeredAt
 }
 
-// await waits for the first answer if workers live, at most for a time.
+// await waits for the first answer if workers live, for at most atMost.
 func (l *reportedWorkers) await(ctx context.Context, atMost time.Duration) {
 	if l.count() == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 	"berth.dev/services/executor-state/usage"
 )
 
-// Core is the inventory. It is a [model.Core]: one goroutine owns it.
+// Core is the inventory. It is a [model.Core], so only one goroutine may use it.
 type Core struct {
 	cfg Config
 	now time.Time
@@ -26,23 +26,24 @@ type Core struct {
 	requests *policy.Requests
 	pools    *policy.Pools
 
-	// quarantined is about records that cannot be read; subject names the record that
-	// the step decides about on its own.
+	// quarantined holds what unreadable records are about. subject names the record about
+	// which the step is deciding without a request.
 	quarantined quarantined
 	subject     model.Ref
 	actions     []model.Action
-	// answerLimit is answerBytes, except in tests.
+	// answerLimit is answerBytes; tests lower it.
 	answerLimit int
 }
 
-// recorded is what follows from the records, tentative decisions included. Only
-// [Core.set] changes it, and [Core.changed] the revision and the leaders.
+// recorded holds what follows from the records, including tentative decisions. Only
+// [Core.set] changes it, except that progress changes revision, and setLeader changes
+// leaders and presences.
 type recorded struct {
-	// revision is how far the view is.
+	// revision is the revision up to which the view shows all writes.
 	revision int64
-	// leaders is the term of each service's leader in the view, 0 for none.
+	// leaders holds the term of each service's leader in the view; 0 if there is none.
 	leaders map[string]int64
-	// presences is as Presences returns it.
+	// presences is the result of Presences.
 	presences uint64
 
 	records      map[model.Ref]*entry
@@ -52,7 +53,7 @@ type recorded struct {
 	hosts        map[string]*host
 	byID         core.Ordered[*host]
 	holds        map[uint32]*hold
-	// ordinals are the keys of holds, the highest first; lastOrdinal is the highest.
+	// ordinals holds the keys of holds, the highest first. lastOrdinal is the highest key.
 	ordinals    core.Ordered[uint32]
 	lastOrdinal uint32
 	forgotten   model.Forgotten
@@ -60,42 +61,43 @@ type recorded struct {
 
 	states [5]int
 	absent core.Ordered[*host]
-	// overcommitted use more than they have; stranded are LOST and have workers; on
-	// superseded live workers of a superseded agent.
+	// overcommitted holds the executors whose leases use more than their capacity. stranded
+	// holds the LOST executors with workers. superseded holds the executors on which workers
+	// of a superseded agent live.
 	overcommitted, stranded, superseded map[string]*host
-	// expired are LOST and named by no record.
+	// expired holds the LOST executors that no record names.
 	expired core.Ordered[*host]
 }
 
-// leading is what only this leader knows. A new leader starts without it.
+// leading holds what only this leader knows. A new leader starts without it.
 type leading struct {
-	// term is the term of this leader, 0 on a standby. The clocks of absent executors
-	// start at electedAt at the latest.
+	// term is the term of this leader; 0 on a standby. The clock of an executor that was
+	// absent before the election starts at electedAt.
 	term      int64
 	electedAt time.Time
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
-	// waiting are cycles whose leases are not durable.
+	// waiting holds the answers to cycles whose leases are not all durable.
 	waiting []waiting
-	// cycle is the highest cycle number seen in the registry's term cycleTerm. The
-	// compares of a grant guard what these two guard, so they may be lost.
+	// cycle is the highest cycle number seen in cycleTerm, a term of the registry. Both may
+	// be lost, because the compares of a grant guard against the same calls.
 	cycleTerm, cycle int64
-	// refused are the candidates of the last cycle that did not fit, by UID.
+	// refused holds the candidates of the last cycle that did not fit, by UID.
 	refused map[string]*refused
-	// newPaid is the time that new executors have used up: see admitNew.
+	// newPaid is the time up to which new executors have used up their rate; see admitNew.
 	newPaid time.Time
-	// intruders are the registrations rejected for another secret, by executor;
-	// intrudersUntil is when the first of them is forgotten.
+	// intruders holds the registrations that were rejected because of another secret, by
+	// executor. intrudersUntil is when the first of them is forgotten.
 	intruders      map[string]intruder
 	intrudersUntil time.Time
 
 	todo  todo
 	fresh []freshLease
-	// lostAt is when the next absent executor is due, unless absentChanged reports that
-	// this must be evaluated again.
+	// lostAt is when the next absent executor becomes LOST. If absentChanged is set, lostAt
+	// must be computed again.
 	lostAt        time.Time
 	absentChanged bool
-	// mass are the mass losses at the last evaluation, heldBack their executors.
+	// mass holds the mass losses at the last evaluation, and heldBack their executors.
 	mass     map[string]massLoss
 	heldBack map[*host]bool
 	counts   counts
@@ -135,7 +137,7 @@ func New(cfg Config) *Core {
 	return c
 }
 
-// hostAt is a key with an ID for searches in byID.
+// hostAt returns a host that serves as a key for searches in byID.
 func hostAt(id string) *host {
 	h := &host{}
 	h.ID = id
@@ -144,10 +146,10 @@ func hostAt(id string) *host {
 
 // Step implements [model.Core]. An [model.Input] carries a [model.Cycle] or a request of
 // this package or of package policy. Duties that follow from records are done at the end
-// of a batch of changes (Progress) and when time passes (nil), so that many workers that
-// end share one write.
+// of a batch of changes (Progress) and when time passes (nil). So many workers that end
+// at once share one write.
 //
-// After Abandoned every input without a reply must be sent again.
+// After Abandoned the driver must repeat every input that has no reply.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
 	c.actions, c.subject = nil, model.Ref{}
@@ -209,8 +211,9 @@ func (c *Core) elected(e model.Elected) {
 	c.progress(e.Revision)
 }
 
-// progress records how far the view is. Leases granted up to there can be evaluated now: a
-// reservation that is not in the view does not exist.
+// progress records up to which revision the view shows all writes. Leases that were
+// granted up to there can be evaluated now: if the view shows no reservation for such a
+// lease, the reservation was deleted.
 func (c *Core) progress(revision int64) {
 	c.revision = max(c.revision, revision)
 	for len(c.fresh) > 0 && c.fresh[0].create <= c.revision {
@@ -269,7 +272,7 @@ func (c *Core) reply(token uint64, value any, err error) {
 	c.actions = append(c.actions, model.Reply{Token: token, Value: value, Err: err})
 }
 
-// work performs the duties that follow from the records, bounded for one step.
+// work performs the duties that follow from the records, up to the limits of one step.
 func (c *Core) work() {
 	if c.term == 0 {
 		return

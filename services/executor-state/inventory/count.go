@@ -8,14 +8,14 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// counts counts what happened under this leader. An effect counts once it is durable.
+// counts counts what happened under this leader. An effect is counted once it is durable.
 type counts struct {
 	attempts       map[Attempt]uint64
 	leaseDurations model.Histogram
 	losses         uint64
 }
 
-// Attempt is the outcome of an attempt to lease.
+// Attempt is the outcome of an attempt to grant a lease.
 type Attempt struct {
 	Result model.Result
 	Reason fault.Reason
@@ -28,8 +28,7 @@ func (n *counts) attempt(o model.Outcome) {
 	n.attempts[Attempt{o.Result, o.Reason}]++
 }
 
-// durable counts the consequence of a durable change. A lease ends with the last of its
-// chunks.
+// durable counts a durable change. A lease ends with the deletion of its last chunk.
 func (n *counts) durable(ch change, now time.Time) {
 	switch ch.ref.Kind {
 	case model.KindLeaseChunk:
@@ -44,31 +43,32 @@ func (n *counts) durable(ch change, now time.Time) {
 	}
 }
 
-// SKUState is a SKU and a state of its executors.
+// SKUState is a SKU and a state in which executors of the SKU are.
 type SKUState struct {
 	SKU   string
 	State model.ExecutorState
 }
 
-// Metrics is what the metrics of executor-state show.
+// Metrics holds the values of executor-state's metrics.
 type Metrics struct {
-	// Executors counts by SKU, as executors spell it, and state.
+	// Executors counts the executors by state and by SKU, spelled as the executors spell it.
 	Executors map[SKUState]int
-	// Disabled counts executors that a request takes out of allocation.
+	// Disabled counts the executors that a request takes out of allocation.
 	Disabled int
 	Leases   int
 	// Used and Capacity are sums over all executors that are not LOST, by resource.
 	Used, Capacity map[string]float64
-	// Attempts counts the attempts to lease, Held is how long ended leases lasted, Losses
-	// counts the executors declared LOST, all under this leader.
+	// All of the following are counted under this leader. Attempts counts the attempts to
+	// grant a lease. Held is how long ended leases lasted. Losses counts the executors that
+	// were declared LOST.
 	Attempts map[Attempt]uint64
 	Held     model.Histogram
 	Losses   uint64
-	// Findings counts by kind.
+	// Findings counts the findings by kind.
 	Findings map[string]int
 }
 
-// Metrics returns the metrics at a time. Its cost is linear in the executors.
+// Metrics returns the metrics at a time. Its cost is linear in the number of executors.
 func (c *Core) Metrics(now time.Time) Metrics {
 	f := Metrics{
 		Executors: map[SKUState]int{}, Leases: len(c.leases),

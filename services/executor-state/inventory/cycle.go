@@ -9,42 +9,44 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// answerBytes is about how large the answer to a cycle may be, because it is one message:
-// above it no further candidate is decided. The LATER of the rest takes fewer bytes than
-// the rest takes in the cycle.
+// answerBytes limits the approximate size of the answer to a cycle, because the answer is
+// one message. Above it, no further candidate is decided and the rest is LATER. In the
+// answer, each of these candidates takes fewer bytes than in the cycle.
 const answerBytes = 4 << 20
 
-// waiting is a cycle that is answered once its leases are durable.
+// waiting is the answer to a cycle, which is sent once its leases are durable.
 type waiting struct {
 	token    uint64
 	outcomes []model.Outcome
 }
 
-// round is a cycle that is being decided.
+// round is a cycle while it is being decided.
 type round struct {
 	*Core
 	model.Cycle
-	// before are the refusals of the last cycle.
+	// before holds the refusals of the last cycle.
 	before map[string]*refused
-	// stopped are the groups whose first candidate in order does not fit: nothing behind
-	// it is decided.
+	// stopped holds the groups whose first candidate in order does not fit. Nothing behind
+	// that candidate is decided.
 	stopped map[string]bool
-	// waitsForView: the view does not show a candidate yet. It and everything behind it is
-	// decided in a later cycle.
+	// waitsForView reports whether the view does not show a candidate yet. That candidate
+	// and everything behind it are decided in a later cycle.
 	waitsForView bool
-	// bytes is about the size of the answer.
+	// bytes is the approximate size of the answer.
 	bytes int
 }
 
 // takeCycle decides the candidates in order. A group stops at its first candidate that
-// does not fit or is stale; other groups continue. Candidates that the cycle does not get
-// to are LATER: the registry sends them again in the order that is due then.
+// does not fit or is stale; other groups continue. Candidates that the cycle does not
+// reach are LATER: the registry sends them in a later cycle, in the order that applies
+// then.
 //
-// Outcomes that repeat those of the last cycle are left out if the registry has them.
+// An outcome that repeats the outcome of the last cycle is left out if the registry has
+// the answer of that cycle.
 func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
-	// Only the next number proves that the registry has the last answer. A cycle that is
-	// repeated, because its answer was lost or its effects were abandoned, is answered in
-	// full.
+	// Only the next number proves that the registry has the last answer. A cycle may be
+	// repeated because its answer was lost or its effects were abandoned. Then it is
+	// answered in full.
 	answered := cycle.Term == c.cycleTerm && cycle.Number == c.cycle+1
 	if err := c.admit(cycle); err != nil {
 		c.reply(token, nil, err)
@@ -68,8 +70,8 @@ func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
 	c.answerCycles()
 }
 
-// decideCandidate decides a candidate, and reports whether the outcome repeats that of the
-// last cycle. The first one is decided whatever it costs.
+// decideCandidate decides a candidate, and reports whether the outcome repeats the
+// outcome of the last cycle. The first candidate is decided whatever it costs.
 func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome, repeated bool) {
 	known := r.before[e.UID]
 	named := e.Unchanged && known != nil && known.candidate.Mod == e.Mod
@@ -77,7 +79,7 @@ func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome,
 	case named:
 		e = known.candidate
 	case e.Unchanged && !r.waitsForView:
-		// Another leader refused it.
+		// Another leader of executor-state refused the candidate.
 		r.waitsForView = !r.complete(&e) && e.Mod > r.revision && !r.quarantined.uids[e.UID]
 	}
 	exhausted := r.index.Work >= r.index.Limits.Work || r.bytes >= r.answerLimit
@@ -99,8 +101,8 @@ func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome,
 	return o, named && o == known.outcome()
 }
 
-// complete fills in a candidate that is only named from the record of its reservation, and
-// reports whether the view shows the record at that revision.
+// complete fills in a candidate that was sent by name from the record of its reservation.
+// It reports whether the view shows the record at the revision of the candidate.
 func (c *Core) complete(e *model.Candidate) bool {
 	entry := c.reservations[e.UID]
 	if entry == nil || entry.mod != e.Mod {
@@ -114,16 +116,17 @@ func (c *Core) complete(e *model.Candidate) bool {
 	return true
 }
 
-// Cycle numbers up to model.HighestJump are accepted in any step, higher ones only within
-// shortStep of model.HighestJump or of the highest number seen. So no call can use up the
-// numbers: after one that tried, the registry continues above the number that the error
-// names. A new leader has seen none; if the registry is far above model.HighestJump then,
-// that number is lower than the registry's own.
+// shortStep limits the steps between cycle numbers above model.HighestJump. Numbers up to
+// model.HighestJump are accepted in a step of any size. A higher number is accepted only
+// within shortStep of model.HighestJump or of the highest number seen. So no call can use
+// up the numbers: after a call that tried, the registry continues above the number that
+// the error names. A new leader has seen no number. If the registry's number is far above
+// model.HighestJump then, the number in the error is lower than the registry's.
 const shortStep = 1 << 20
 
-// admit compares the term and the number of a cycle. Only the term in the registry's leader
-// key is valid; a term that the view has not reached is known from [model.LeaderTerm] or is
-// Unavailable.
+// admit checks the term and the number of a cycle. Only the term in the registry's leader
+// key is valid. If the view has not reached the term, admit knows it from
+// [model.LeaderTerm] or returns Unavailable.
 func (c *Core) admit(p model.Cycle) error {
 	switch leads := c.leaders[model.ServiceRegistry]; {
 	case p.Term == leads && p.Term > 0:
@@ -158,8 +161,8 @@ type refused struct {
 	*match.Refusal
 }
 
-// of reports whether e is the candidate that was refused: the same record, which avoids the
-// same executors. Everything else in a candidate follows from the record.
+// of reports whether e is the candidate that was refused: it has the same record and
+// avoids the same executors. Everything else in a candidate follows from the record.
 func (r *refused) of(e model.Candidate) bool {
 	return r.candidate.Mod == e.Mod && slices.Equal(r.candidate.Constraints.AvoidFailed, e.Constraints.AvoidFailed)
 }
@@ -169,15 +172,15 @@ func (r *refused) outcome() model.Outcome {
 		Fitting: r.Fitting}
 }
 
-// remember keeps a refusal for the next cycle.
+// remember stores a refusal for the next cycle; nil is ignored.
 func (c *Core) remember(r *refused) {
 	if r != nil {
 		c.refused[r.candidate.UID] = r
 	}
 }
 
-// try leases executors if all workers of a candidate fit. Before is its refusal in the last
-// cycle; nil for none.
+// try leases executors if all workers of a candidate fit. before is the candidate's
+// refusal in the last cycle; nil if there is none.
 func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	refuse := func(result model.Result, reason fault.Reason, message string) model.Outcome {
 		return model.Outcome{UID: e.UID, Result: result, Reason: reason, Message: message}
@@ -188,7 +191,7 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 	}
 	if r.quarantined.uids[e.UID] {
-		return refuse(model.NoFit, fault.ReasonPoison, "one of its records is quarantined: see the findings")
+		return refuse(model.NoFit, fault.ReasonPoison, "a record of the reservation is quarantined: see the findings")
 	}
 	if before != nil && !before.of(e) {
 		before = nil
@@ -215,8 +218,8 @@ func (r *round) try(e model.Candidate, before *refused) model.Outcome {
 	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
 
-// malformed returns what no registry should have accepted; empty for nothing. Such a
-// candidate is never granted and stops no group.
+// malformed describes a field that no registry should have accepted; empty if there is
+// none. Such a candidate is never granted and stops no group.
 func malformed(e model.Candidate) string {
 	if err := e.Workers.Check(model.MaxWorkers); err != nil {
 		return "workers: " + err.Error()
@@ -232,35 +235,35 @@ func malformed(e model.Candidate) string {
 	return ""
 }
 
-// stale returns how the candidate differs from its record; empty for not at all. If the
-// view has reached the revision of the candidate, it must show that very revision. Until
-// then the candidate is trusted, because the grant compares the revision.
+// stale describes how the candidate differs from its record; empty if it does not. If the
+// view has reached the revision of the candidate, the view must show that revision.
+// Before that the candidate is trusted, because the grant compares the revision.
 func (c *Core) stale(e model.Candidate) string {
 	if c.dispatched(e.UID) {
-		return "it was dispatched before, and its lease has ended"
+		return "the reservation was dispatched before, and its lease has ended"
 	}
 	r := c.reservations[e.UID]
 	switch {
 	case r == nil && e.Mod <= c.revision:
-		return "it was deleted"
+		return "the reservation was deleted"
 	case r == nil || r.mod < e.Mod && e.Mod > c.revision:
 		return ""
 	case r.mod != e.Mod:
-		return "it has changed since"
+		return "the reservation has changed since"
 	}
 	known := r.record.(*model.Reservation)
 	switch {
 	case known.State != model.Queued:
-		return "it is " + known.State.String()
+		return "the reservation is " + known.State.String()
 	case r.create != e.Epoch || known.Key != e.Key || !known.Workers.Equal(e.Workers):
-		// Nothing else checks these, and agents rely on the epoch.
-		return "its epoch, name or workers differ from its record"
+		// No other code checks these fields, and agents rely on the epoch.
+		return "the epoch, name or workers differ from the record of the reservation"
 	}
 	return ""
 }
 
-// grant returns the one effect of a lease: its chunks, the event, and the compares that the
-// reservation has not changed and that the registry still leads.
+// grant returns the one effect of a lease. The effect has the chunks and the event. It
+// compares that the reservation has not changed and that the registry still leads.
 func (r *round) grant(e model.Candidate, picks []match.Pick) model.Effect {
 	placements, named := place(e.Workers, picks)
 	event := model.JobEvent{
@@ -297,8 +300,8 @@ func (r *round) grant(e model.Candidate, picks []match.Pick) model.Effect {
 	return effect
 }
 
-// place assigns workers in order to the picked executors. It names them for the event if
-// there are at most model.MaxEventWorkers.
+// place assigns workers in order to the picked executors. It also names the workers for
+// the event if there are at most model.MaxEventWorkers.
 func place(workers model.WorkerSet, picks []match.Pick) (placements []model.Placement, named []model.EventWorker) {
 	total := workers.Len()
 	placements = make([]model.Placement, 0, total)
@@ -318,8 +321,8 @@ func place(workers model.WorkerSet, picks []match.Pick) (placements []model.Plac
 	return placements, named
 }
 
-// answerCycles answers the cycles, in order, whose leases are all durable: only then the
-// revision of a lease is known.
+// answerCycles answers the cycles whose leases are all durable, in order. Only then is
+// the revision of each lease known.
 func (c *Core) answerCycles() {
 	for len(c.waiting) > 0 {
 		cycle := c.waiting[0]
@@ -330,8 +333,9 @@ func (c *Core) answerCycles() {
 			}
 			l := c.leases[o.UID]
 			if l == nil {
-				// It had a lease already when it was sent, and the lease has ended since.
-				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "its lease has ended"
+				// The reservation had a lease when the candidate was sent, and the lease has ended
+				// since.
+				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "the lease of the reservation has ended"
 				continue
 			}
 			if o.Lease = l.create(); o.Lease == 0 {

@@ -21,8 +21,8 @@ import (
 //
 // A superseded agent learns with its next heartbeat that another agent is present, and
 // stops its workers. While it reports living workers, nothing is granted on the executor,
-// because they may use its capacity. If it stops reporting, this ends after the time in
-// which an absent executor becomes LOST: its workers would be LOST by then too.
+// because these workers may use its capacity. If it stops reporting, this ends after the
+// time in which an absent executor becomes LOST: the workers would be LOST by then too.
 
 // ownedByOther reports whether the executor belongs to an agent with another secret.
 func (h *host) ownedByOther(r Register) bool {
@@ -33,7 +33,7 @@ func (h *host) ownedByOther(r Register) bool {
 // retries about twice a minute.
 const intruderFor = 5 * time.Minute
 
-// intruder is a registration that was rejected for its secret.
+// intruder is a registration that was rejected because of its secret.
 type intruder struct {
 	since, last time.Time
 	address     string
@@ -72,7 +72,7 @@ func otherAgent(h *host) error {
 		h.ID, h.Record.Incarnation)
 }
 
-// supersedes reports whether the agent with the nonce was superseded by one that is
+// supersedes reports whether the agent with the nonce was superseded by an agent that is
 // present.
 func (h *host) supersedes(nonce string) bool {
 	return nonce != "" && slices.Contains(h.Record.Former, nonce) && present(h.live, h.Record.Incarnation)
@@ -98,8 +98,8 @@ func (c *Core) supersededFor(h *host) time.Duration {
 	return max(c.lostAfter(h), c.cfg.PresenceTTL)
 }
 
-// supersededDue returns when the workers of a silent superseded agent stop counting. The
-// clock restarts with a new leader.
+// supersededDue returns when the workers of a silent superseded agent stop counting. A
+// new leader restarts this clock.
 func (c *Core) supersededDue(h *host) time.Time {
 	from := h.term.supersededAt
 	if from.Before(c.electedAt) {
@@ -108,7 +108,7 @@ func (c *Core) supersededDue(h *host) time.Time {
 	return from.Add(c.supersededFor(h))
 }
 
-// supersededUntil returns the earliest supersededDue; zero for never.
+// supersededUntil returns the earliest supersededDue; zero means never.
 func (c *Core) supersededUntil() time.Time {
 	var next time.Time
 	for _, h := range c.superseded {
@@ -119,7 +119,7 @@ func (c *Core) supersededUntil() time.Time {
 	return next
 }
 
-// endSuperseded stops counting the workers of superseded agents that are silent.
+// endSuperseded stops counting the workers of silent superseded agents.
 func (c *Core) endSuperseded() {
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
 		if h := c.superseded[id]; !c.quarantined.executors[id] && !c.supersededDue(h).After(c.now) {
@@ -142,14 +142,15 @@ func (c *Core) duplicates() []Finding {
 			Kind: FindingDuplicateAgent, Object: id, Since: seen.since,
 			Message: fmt.Sprintf("an agent at %q with another secret was rejected, last at %s", seen.address,
 				seen.last.UTC().Format(time.RFC3339)),
-			Action: "Berth rejects it until the executor is LOST. Stop the agent that must not use this ID.",
+			Action: "Berth rejects that agent until the executor is LOST. Stop the agent that must not use this ID.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
 		list = append(list, Finding{
 			Kind: FindingDuplicateAgent, Object: id, Since: c.superseded[id].term.supersededAt,
 			Message: "workers of a superseded agent are still running",
-			Action:  "The superseded agent stops them and exits. The executor gets no new work until they have ended or that agent stops reporting.",
+			Action: "The superseded agent stops these workers and exits. The executor gets no new work until they have " +
+				"ended or the agent stops reporting.",
 		})
 	}
 	return list

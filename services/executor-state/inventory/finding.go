@@ -12,15 +12,15 @@ import (
 
 // The kinds of findings.
 const (
-	// FindingMassLoss: so many executors of a pool lost their presence at once that none
-	// of them is declared LOST. It ends when enough have returned.
+	// FindingMassLoss: so many executors of a pool lost their presence at once that none of
+	// them is declared LOST. The finding ends when enough of them have returned.
 	FindingMassLoss = "MASS_LOSS"
-	// FindingOvercommitted: an executor registered with less than leases use of it.
-	// Nothing is granted on it until enough of them have ended.
+	// FindingOvercommitted: an executor registered with less of a resource than its leases
+	// use. Nothing is granted on the executor until enough of its workers have ended.
 	FindingOvercommitted = "OVERCOMMITTED"
 	// FindingLostWithWorkers: an executor is LOST and leases still use it, because the
-	// assigner has not written its workers LOST. It ends when the assigner does, or when
-	// the executor returns.
+	// assigner has not written its workers LOST. The finding ends when the assigner does so,
+	// or when the executor returns.
 	FindingLostWithWorkers = "LOST_WITH_WORKERS"
 	// FindingDuplicateAgent: another agent tried to register an executor, or a superseded
 	// agent still has workers. See duplicate.go.
@@ -28,10 +28,10 @@ const (
 )
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
-// executor before this is a finding. It normally takes one round.
+// executor LOST before the delay is a finding. The assigner normally takes one round.
 const lostWithWorkersAfter = 30 * time.Second
 
-// noPool is the object of a mass loss among executors without a pool.
+// noPool is the object of the finding about a mass loss of executors without a pool.
 const noPool = "executors"
 
 // Finding is a condition that an operator should know about.
@@ -39,11 +39,11 @@ type Finding struct {
 	Kind, Object string
 	Since        time.Time
 	Message      string
-	// Action is what Berth does about it and what the operator can do.
+	// Action says what Berth does about the condition and what the operator can do.
 	Action string
 }
 
-// Findings returns the conditions at a time, mass losses first.
+// Findings returns the findings at a time, mass losses first.
 func (c *Core) Findings(now time.Time) []Finding {
 	var list []Finding
 	for _, name := range slices.Sorted(maps.Keys(c.mass)) {
@@ -60,7 +60,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		list = append(list, Finding{
 			Kind: FindingOvercommitted, Object: id, Since: h.Record.Since,
 			Message: "uses more than its capacity: " + h.Excess(),
-			Action:  "It gets no new work until enough of its workers have ended. Drain it to move them.",
+			Action:  "The executor gets no new work until enough of its workers have ended. Drain the executor to move them.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.stranded)) {

@@ -16,39 +16,44 @@ type host struct {
 	policy.Executor
 	// since is when this core learned of the record.
 	since time.Time
-	// live is its presence, ended or not; nil if there was none.
+	// live is the entry of its presence, also if the presence has ended; nil if there was
+	// none.
 	live *entry
 	hold *hold
-	// refusal is the assigner's record that the agent rejects its requests; nil without.
+	// refusal is the assigner's record that the agent rejects its requests; nil if there is
+	// none.
 	refusal *entry
 
 	state model.ExecutorState
-	// use and disabled are what usage counts it as.
+	// use and disabled are how usage counts the host.
 	use      usage.Use
 	disabled bool
 	term     hostTerm
 }
 
-// hostTerm is what only this leader knows about an executor.
+// hostTerm holds what only this leader knows about an executor.
 type hostTerm struct {
-	// supersededAt is when a superseded agent last reported living workers of its own.
+	// supersededAt is when a superseded agent last reported live workers of its own.
 	supersededAt time.Time
-	// releasedAt is when it was last released from a mass loss: its clock restarts then.
+	// releasedAt is when the executor was last released from a mass loss. The clock of its
+	// absence restarts then.
 	releasedAt time.Time
 }
 
-// hold is what leases use of the executor with an ordinal. It is kept by ordinal because
-// the view may show a lease before its executors.
+// hold is what leases use of the executor with an ordinal. It is stored by ordinal
+// because the view may show a lease before the records of its executors.
 type hold struct {
 	match.Leased
 	host *host
-	// placements counts the workers of each lease here, in order of UID.
+	// placements counts the workers that each lease has on the executor, in order of UID.
 	placements []placement
-	// tasked counts the workers that tasks name, running those of them that run.
+	// tasked counts the workers that tasks name on the ordinal. running counts the tasked
+	// workers that run.
 	tasked, running int
-	// freed is when this core last saw its last worker end.
+	// freed is when this core last saw the executor's last worker end.
 	freed time.Time
-	// isolated: what leases use of it is not fully known.
+	// isolated reports whether an unreadable record hides a part of what leases use of the
+	// executor.
 	isolated bool
 }
 
@@ -58,7 +63,7 @@ type placement struct {
 	workers int
 }
 
-// place adds n to the workers that a lease has here; n may be negative.
+// place changes the number of workers that a lease has here by n, which may be negative.
 func (h *hold) place(uid string, n int) {
 	at, found := slices.BinarySearchFunc(h.placements, uid,
 		func(p placement, uid string) int { return cmp.Compare(p.uid, uid) })
@@ -79,7 +84,7 @@ func compareAbsence(a, b *host) int {
 	return cmp.Or(a.AbsentSince.Compare(b.AbsentSince), cmp.Compare(a.ID, b.ID))
 }
 
-// present reports whether there is a presence of the incarnation.
+// present reports whether live is a presence of the incarnation.
 func present(live *entry, incarnation int64) bool {
 	if live == nil || live.record == nil {
 		return false
@@ -88,7 +93,7 @@ func present(live *entry, incarnation int64) bool {
 }
 
 // stateNow derives the state. An incarnation whose presence this core never saw is
-// REGISTERED, also if its presence ended before this replica started. It becomes LOST if
+// REGISTERED, even if its presence ended before this replica started. It becomes LOST if
 // it stays absent.
 func (h *host) stateNow() model.ExecutorState {
 	switch {
@@ -102,9 +107,9 @@ func (h *host) stateNow() model.ExecutorState {
 	return model.ExecutorRegistered
 }
 
-// shown returns the state as reported. An executor is REGISTERED instead of READY while it
-// has returned with workers from before it was LOST, has orphaned workers or workers of a
-// superseded agent, or rejects the assigner.
+// shown returns the state as reported. An executor is reported as REGISTERED instead of
+// READY in these cases: it was LOST and has returned with workers from before, it has
+// orphaned workers or workers of a superseded agent, or it rejects the assigner.
 func (h *host) shown() model.ExecutorState {
 	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Orphans || h.Record.SupersededWorkers ||
 		h.refuses()) {
@@ -118,7 +123,8 @@ func (h *host) refuses() bool {
 	return h.refusal != nil && h.refusal.record.(*model.Refusal).Incarnation == h.Record.Incarnation
 }
 
-// stateSince returns since when it has been in its state, as far as this core knows.
+// stateSince returns since when the host has been in its state, as far as this core
+// knows.
 func (h *host) stateSince() time.Time {
 	switch h.state {
 	case model.ExecutorReady, model.ExecutorUnreachable:
@@ -127,9 +133,10 @@ func (h *host) stateSince() time.Time {
 	return h.Record.Since
 }
 
-// standingNow derives the standing as far as records about the executor decide it; the
-// index adds what its class and its leases decide. No other code decides it: an executor is
-// in the index of those that may get work, and reported as free, exactly if it is Open.
+// eligibility returns the eligibility as far as records about the executor decide it.
+// Package match adds what the executor's class and leases decide: Disabled by attributes
+// and Overcommitted (the method derive of match.Executor). An executor gets work, and
+// counts as idle, only if the combined result is Eligible.
 func (h *host) eligibility() match.Eligibility {
 	switch {
 	case h.shown() == model.ExecutorRegistered:
@@ -164,7 +171,7 @@ func (h *host) useNow() usage.Use {
 	return usage.Idle
 }
 
-// countUse counts what the executor is used for; forgetUse undoes that.
+// countUse counts the executor by its use. forgetUse undoes that.
 func (c *Core) countUse(h *host) {
 	h.use, h.disabled = h.useNow(), h.Withheld() || h.Record.Draining
 	c.usage.Count(h.Shape().SKU(), h.use, h.disabled, 1)
@@ -224,7 +231,7 @@ func (c *Core) setRefusal(id string, next *entry) {
 	c.place(h)
 }
 
-// take adds n workers of a chunk to what an ordinal holds; n may be negative.
+// take changes what leases use on an ordinal by n workers of a chunk; n may be negative.
 func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 	hold := c.holdOf(ordinal)
 	if hold.host != nil {
@@ -239,8 +246,8 @@ func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 	c.dropHold(ordinal)
 }
 
-// task adds to the workers that tasks name on an ordinal, and to those of them that run;
-// either may be negative.
+// task changes the counts of workers that tasks name on an ordinal and of those workers
+// that run. Either change may be negative.
 func (c *Core) task(ordinal uint32, tasked, running int) {
 	hold := c.holdOf(ordinal)
 	h := hold.host
@@ -268,7 +275,7 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 	return h
 }
 
-// dropHold removes an ordinal that no executor, lease or task names.
+// dropHold removes the hold of an ordinal that no executor, lease or task names.
 func (c *Core) dropHold(ordinal uint32) {
 	if h := c.holds[ordinal]; h.host != nil || h.mentioned() {
 		return
@@ -279,7 +286,8 @@ func (c *Core) dropHold(ordinal uint32) {
 }
 
 // unplace removes the host from every index that depends on its state and its free
-// resources; place adds it again. These may change only between the two calls.
+// resources. place adds it again. The state and the free resources may change only
+// between the call of unplace and the call of place.
 func (c *Core) unplace(h *host) {
 	c.states[h.shown()]--
 	c.forgetUse(h)
@@ -317,7 +325,8 @@ func (c *Core) place(h *host) {
 	c.countUse(h)
 }
 
-// awaitReturn adds the host to those that become LOST if they stay absent.
+// awaitReturn adds the host to the absent executors, which become LOST if they stay
+// absent.
 func (c *Core) awaitReturn(h *host, since time.Time) {
 	h.AbsentSince = since
 	c.absent.Insert(h)

@@ -11,18 +11,19 @@ import (
 	"berth.dev/services/executor-state/usage"
 )
 
-// IdleExecutor is an executor that is READY and holds no worker.
+// IdleExecutor is an executor that may be given work and has no worker.
 type IdleExecutor struct {
 	ID, SKU string
 	usage.IdleReason
-	// Since is when it became idle, as far as this core saw: when its last worker ended or
-	// when it became READY, whichever is later.
+	// Since is when the executor became idle, as far as this core saw: when its last worker
+	// ended or when it became READY, whichever is later.
 	Since time.Time
 }
 
-// IdleExecutors returns at most limit idle executors of a SKU: they have no worker and may
-// get one. Those that have been idle longest come first, then the lowest ID. An empty name
-// means every SKU. Its cost is linear in the executors.
+// IdleExecutors returns at most limit idle executors of a SKU, that is, executors that
+// have no worker and may be given one. The executors that have been idle longest come
+// first, then the lowest ID. An empty name means every SKU. The cost is linear in the
+// number of executors.
 func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	found := c.idleFirst(sku, limit, func(a, b *host) int {
 		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.ID, b.ID))
@@ -36,8 +37,8 @@ func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	return list
 }
 
-// idleFirst returns the first limit idle executors of a SKU in an order; an empty name means
-// every SKU.
+// idleFirst returns the first limit idle executors of a SKU in the order of compare. An
+// empty name means every SKU.
 func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []*host {
 	if limit <= 0 {
 		return nil
@@ -63,8 +64,9 @@ func (h *host) idleSince() time.Time {
 	return h.hold.freed
 }
 
-// Usage returns the usage of one SKU, or of all for an empty name. It is Unavailable until
-// the registry is ready, because pending demand may be incomplete until then.
+// Usage returns the usage of one SKU, or of all SKUs for an empty name. It returns an
+// Unavailable error until the registry is ready, because pending demand may be incomplete
+// until then.
 func (c *Core) Usage(name string) (usage.Usage, error) {
 	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
 		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
@@ -75,13 +77,13 @@ func (c *Core) Usage(name string) (usage.Usage, error) {
 	return u, nil
 }
 
-// SKU returns the specification of that name, without regard to case.
+// SKU returns the specification with a name, without regard to case.
 func (c *Core) SKU(name string) (model.SKU, bool) { return c.usage.SKU(name) }
 
 // SKUs returns all specifications, in order of name without regard to case.
 func (c *Core) SKUs() []model.SKU { return c.usage.SKUs() }
 
-// await counts a reservation as pending or not, according to the records.
+// await updates whether a reservation counts as pending, according to the records.
 func (c *Core) await(uid string) {
 	var pending *model.Reservation
 	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.dispatched(uid) {

@@ -7,12 +7,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// lease is the chunks of one lease that still hold a worker.
+// lease holds the chunks of one lease that still have a worker.
 type lease struct {
 	chunks map[int32]*entry
 }
 
-// create returns the create revision, which all chunks share; 0 while tentative.
+// create returns the create revision, which all chunks share; 0 while the lease is
+// tentative.
 func (l *lease) create() int64 {
 	for _, chunk := range l.chunks {
 		return chunk.create
@@ -38,7 +39,7 @@ func (l *lease) refs() []model.Ref {
 	return refs
 }
 
-// task is what the assigner has stored of a uid.
+// task is what the assigner has stored for a UID.
 type task struct {
 	header *entry
 	chunks map[int32]*entry
@@ -65,8 +66,8 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 	c.await(ref.ID)
 }
 
-// moveTasked counts the workers that tasks name, and those that run, by the previous and the
-// next version of a chunk of a task.
+// moveTasked updates the counts of workers that tasks name, and of those that run, when a
+// chunk of a task changes from prev to next.
 func (c *Core) moveTasked(prev, next *entry) {
 	for _, side := range []struct {
 		chunk *entry
@@ -115,8 +116,8 @@ func chunkOf(h *entry) *model.LeaseChunk {
 	return h.record.(*model.LeaseChunk)
 }
 
-// moveUse subtracts what prev uses and adds what next uses. It skips workers in both, which
-// are nearly all if one of them ends.
+// moveUse subtracts what prev uses and adds what next uses. It skips workers that are in
+// both. If one worker of a chunk ends, these are nearly all.
 func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	less, more := run{chunk: prev, sign: -1}, run{chunk: next, sign: 1}
 	same := prev.Each.Equal(next.Each) && prev.Role == next.Role
@@ -126,7 +127,7 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 			kept++
 			continue
 		}
-		// Both are in order, but p may still follow in next: then it is subtracted
+		// Both lists are in order. If next still contains p at a later place, p is subtracted
 		// here and added below.
 		less.take(c, p.Ordinal)
 	}
@@ -137,7 +138,8 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	more.flush(c)
 }
 
-// run collects neighbors on one executor, so that the executor is moved once.
+// run collects consecutive workers on one executor, so that the executor moves in the
+// index only once.
 type run struct {
 	chunk   *model.LeaseChunk
 	sign    int

@@ -9,18 +9,19 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// massLoss is executors of one pool that lost their presence together and are not declared
-// LOST.
+// massLoss describes executors of one pool that lost their presence together and are not
+// declared LOST.
 type massLoss struct {
-	// pool is spelled as executors spell it; empty for executors without a pool.
+	// pool is the name of the pool as executors spell it; empty for executors without a
+	// pool.
 	pool      string
 	executors int
 	since     time.Time
 }
 
-// loseAbsent declares executors LOST that have been without presence for too long, except in
-// a mass loss. The clock of each starts when this core saw its presence end, but not before
-// the election: a new leader waits longer rather than shorter.
+// loseAbsent declares executors LOST that have been without presence for too long, except
+// in a mass loss. The clock of each executor starts when this core saw its presence end,
+// but not before the election. So a new leader waits longer rather than shorter.
 func (c *Core) loseAbsent() {
 	if !c.absentChanged && (c.lostAt.IsZero() || c.now.Before(c.lostAt)) {
 		return
@@ -50,15 +51,16 @@ func (c *Core) loseAbsent() {
 	}
 	c.subject = model.Ref{}
 	c.heldBack = heldBack
-	// LOST executors leave their mass loss, so it is evaluated again.
+	// Executors that became LOST leave their mass loss, so the mass losses are evaluated
+	// again.
 	c.absentChanged = lost > 0
 }
 
-// findMassLosses returns the absent executors that are part of a mass loss: so many of one
-// pool lost their presence within one window that the network or etcd has failed, not the
-// hosts. The argument is in order of absence. Executors without a pool count as one pool.
-// It records the mass losses for the findings. When enough executors have returned, the
-// clock of the others restarts.
+// findMassLosses returns the absent executors that are part of a mass loss: so many
+// executors of one pool lost their presence within one window that the network or etcd
+// has failed, not the hosts. absent must be in order of absence. Executors without a pool
+// count as one pool. findMassLosses also records the mass losses for the findings. When
+// enough executors have returned, the clocks of the others restart.
 //
 // Executors that are drained or claimed for scale-down are expected to disappear and are
 // not part of a mass loss.
@@ -82,7 +84,7 @@ func (c *Core) findMassLosses(absent []*host) map[*host]bool {
 		least := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(pool.Living))+1)
 		for _, h := range lostTogether(absent, least, window) {
 			heldBack[h] = true
-			// An executor that has just registered is not worth a finding yet.
+			// An executor that has registered and is not due yet is not part of the finding.
 			if h.state == model.ExecutorUnreachable || !c.due(h).After(c.now) {
 				c.mass[pool.Name] = c.mass[pool.Name].with(h, pool.Name)
 			}
@@ -94,18 +96,19 @@ func (c *Core) findMassLosses(absent []*host) map[*host]bool {
 // expiriesPerSecond is how many leases etcd expires in a second at most.
 const expiriesPerSecond = 1000
 
-// window returns within what time the presence of executors ends that fail at once: one
-// PresenceTTL, depending on when each lease was renewed last, and longer if there are so many
-// that etcd is the limit.
+// window returns the time within which the presences of executors end that fail at the
+// same moment. It is one PresenceTTL, because each etcd lease was renewed at another
+// time. It is longer if there are so many executors that etcd cannot expire all leases in
+// that time.
 func (c *Core) window(absent int) time.Duration {
 	return c.cfg.PresenceTTL + time.Duration(absent)*time.Second/expiriesPerSecond
 }
 
-// lostTogether returns those executors, given in order of absence, that became absent within
-// one window with at least that many in all.
+// lostTogether returns the executors that became absent within one window, if the window
+// has least executors or more. absent must be in order of absence.
 func lostTogether(absent []*host, least int, window time.Duration) []*host {
 	var list []*host
-	first, next := 0, 0 // next is the first that is not in the list yet
+	first, next := 0, 0 // next is the first executor that is not in the list yet
 	for last, h := range absent {
 		for h.AbsentSince.Sub(absent[first].AbsentSince) > window {
 			first++
@@ -119,7 +122,8 @@ func lostTogether(absent []*host, least int, window time.Duration) []*host {
 	return list
 }
 
-// with returns the mass loss with one more executor.
+// with returns the mass loss with one more executor. folded is the folded name of the
+// pool.
 func (m massLoss) with(h *host, folded string) massLoss {
 	if m.executors == 0 {
 		m.since = h.AbsentSince
@@ -144,8 +148,8 @@ func (c *Core) due(h *host) time.Time {
 	return from.Add(c.lostAfter(h))
 }
 
-// lose declares an executor LOST, provided that it has not returned meanwhile. The assigner
-// then writes its workers LOST, which frees its capacity.
+// lose declares an executor LOST, provided that it has not returned since. The assigner
+// then writes its workers LOST, which frees their capacity.
 func (c *Core) lose(h *host) {
 	lost := *h.Record
 	lost.Lost, lost.Returning, lost.Since = true, false, c.now

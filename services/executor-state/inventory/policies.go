@@ -65,7 +65,8 @@ func (o owner) Closed(e *match.Executor) {
 // Decide implements [policy.Owner].
 func (o owner) Decide(effect model.Effect) { o.decide(effect) }
 
-// WorkersOn implements [policy.Owner]. It looks once at each lease with workers there.
+// WorkersOn implements [policy.Owner]. It visits each lease with workers on the executors
+// once.
 func (o owner) WorkersOn(executors []*policy.Executor) map[uint32]map[string]*policy.LeaseWorkers {
 	found, uids := map[uint32]map[string]*policy.LeaseWorkers{}, map[string]bool{}
 	for _, e := range executors {

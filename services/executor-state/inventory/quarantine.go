@@ -9,35 +9,35 @@ import (
 
 var _ model.QuarantineCore = (*Core)(nil)
 
-// quarantined is what records that cannot be read are about. A quarantined UID keeps its
-// lease and gets no other; a quarantined executor is not declared LOST. A record that
-// cannot be read isolates what it is about, and nothing else:
+// quarantined holds what unreadable records are about. A quarantined UID keeps its lease
+// and gets no other. A quarantined executor is not declared LOST. An unreadable record
+// isolates what it is about, and nothing else:
 //
-//   - Executor: it is unknown, so nothing is granted on it and its ID cannot register.
-//     Its ordinal counts what leases use of it; new executors get ordinals that it
-//     cannot have.
+//   - Executor: the executor is unknown, so nothing is granted on it and its ID cannot
+//     register. The hold of its ordinal still counts what leases use of it. New executors
+//     get ordinals that the unreadable executor cannot have.
 //   - Presence: the executor is not READY and not declared LOST. The next heartbeat of
 //     its agent rewrites the presence.
-//   - Lease: the readable rest of it stays, and nothing more is granted for its UID.
-//     Nothing is granted on executors where its task has workers that are in no readable
-//     part of the lease, because their free capacity is unknown. Before dispatch nothing
-//     runs under a lease, and no service starts a worker under a lease that it cannot
-//     read.
-//   - Pool: no executor is in it by name. Executors that name it are not declared LOST,
-//     because it is unknown how long they may be absent.
+//   - Lease: the readable rest of the lease stays, and nothing more is granted for its
+//     UID. If the task of the lease has workers that are in no readable part of the
+//     lease, nothing is granted on their executors, because the free capacity there is
+//     unknown. Before dispatch nothing runs under a lease, and no service starts a worker
+//     under a lease that it cannot read.
+//   - Pool: no executor is in the pool by name. Executors that name the pool are not
+//     declared LOST, because it is unknown how long they may be absent.
 //   - Deleted executors: no executor with a new ID registers, because it is unknown which
 //     ordinals were used before.
-//   - Request to disable: it has no effect until it is repaired. A drain is also marked on
-//     the executor's record.
+//   - Request to disable: the request has no effect until its record is repaired. A drain
+//     is also marked on the executor's record, so the mark still applies.
 type quarantined struct {
 	uids, executors, presences map[string]bool
-	// leases are the UIDs with unreadable chunks.
+	// leases holds the UIDs with unreadable chunks.
 	leases map[string]bool
-	// unread counts executors whose record cannot be read; lowest is the lowest ordinal
-	// that none of them can have.
+	// unread counts the executors whose records cannot be read. lowest is the lowest ordinal
+	// that none of these executors can have.
 	unread int
 	lowest uint64
-	// forgotten: the record of deleted executors cannot be read.
+	// forgotten reports whether the record of deleted executors cannot be read.
 	forgotten bool
 }
 
@@ -77,19 +77,20 @@ func (c *Core) overwritten(ref model.Ref) {
 }
 
 // ordinalGap is how many ordinals above the known ones stay unused for each executor with
-// an unreadable record: its ordinal is among the next few.
+// an unreadable record. The ordinal of such an executor is among them.
 const ordinalGap = 1 << 10
 
-// skipOrdinals reserves the ordinals that executors with unreadable records may have. It is
-// called when this leader starts and for each such executor after that.
+// skipOrdinals reserves the ordinals that executors with unreadable records may have. It
+// is called when this leader starts, and after that for each further executor with an
+// unreadable record.
 func (c *Core) skipOrdinals() {
 	if c.quarantined.unread > 0 {
 		c.quarantined.lowest = c.unusedOrdinal() + ordinalGap*uint64(c.quarantined.unread)
 	}
 }
 
-// unusedOrdinal returns the lowest ordinal above all that may be in use. It may exceed
-// math.MaxUint32.
+// unusedOrdinal returns the lowest ordinal above all ordinals that may be in use. It may
+// exceed math.MaxUint32.
 func (c *Core) unusedOrdinal() uint64 {
 	return max(uint64(max(c.lastOrdinal, c.forgotten.Ordinal))+1, c.quarantined.lowest)
 }
@@ -141,8 +142,9 @@ func (c *Core) isolate(uid string) {
 // Subject implements [model.QuarantineCore].
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements [model.QuarantineCore]. A missed record is quarantined: see [quarantined].
+// CanMiss implements [model.QuarantineCore]. The core can do without any record, because
+// it quarantines what the missing record is about: see [quarantined].
 func (c *Core) CanMiss(model.Ref) bool { return true }
 
-// leaseRef names a lease by its first chunk.
+// leaseRef returns the reference of a lease's first chunk, which names the lease.
 func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }

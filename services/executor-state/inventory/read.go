@@ -10,21 +10,22 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// The reads return the state in memory, including decisions that are not durable. The shell
-// calls them between rounds, when there are none.
+// The functions in this file return the state in memory, including decisions that are not
+// durable. The shell calls them between rounds, when all decisions are durable.
 
 // ExecutorView is an executor as reported.
 type ExecutorView struct {
 	model.Executor
-	// Pools are the names of its pools, in order.
+	// Pools lists the names of the executor's pools, in order.
 	Pools []string
 	State model.ExecutorState
-	// StateSince is since when it has been in its state, as far as this core saw.
+	// StateSince is since when the executor has been in State, as far as this core saw.
 	StateSince time.Time
-	// Used is what leases use of its resources, Workers how many workers they have.
+	// Used is what leases use of the executor's resources. Workers is how many workers they
+	// have on it.
 	Used    resource.Vector
 	Workers int
-	// Disabled are the requests that take it out of allocation, in order of ID.
+	// Disabled lists the requests that take the executor out of allocation, in order of ID.
 	Disabled []*model.Disable
 }
 
@@ -36,15 +37,15 @@ func (c *Core) view(h *host) ExecutorView {
 	}
 }
 
-// Filter selects executors; a zero field selects all. SKU and Pool are compared without
+// Filter selects executors. A zero field selects all. SKU and Pool are compared without
 // regard to case.
 type Filter struct {
 	SKU, Pool string
 	State     model.ExecutorState
 }
 
-// Executors returns at most limit executors with IDs greater than after, in order of ID, and
-// whether there are more.
+// Executors returns at most limit executors with IDs greater than after, in order of ID,
+// and reports whether there are more.
 func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView, more bool) {
 	for h := range c.byID.From(hostAt(after)) {
 		if h.ID != after && f.has(h) {
@@ -63,7 +64,7 @@ func (f Filter) has(h *host) bool {
 		(f.Pool == "" || h.Class().Host().InPool(f.Pool))
 }
 
-// Executor returns one executor; false for none.
+// Executor returns the executor with an ID; false if there is none.
 func (c *Core) Executor(id string) (ExecutorView, bool) {
 	h := c.hosts[id]
 	if h == nil {
@@ -72,8 +73,8 @@ func (c *Core) Executor(id string) (ExecutorView, bool) {
 	return c.view(h), true
 }
 
-// Address returns where the agent of the executor with an ordinal accepts requests, and its
-// incarnation.
+// Address returns where the agent of the executor with an ordinal accepts requests. It
+// also returns the executor's ID and incarnation.
 func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, ok bool) {
 	hold := c.holds[ordinal]
 	if hold == nil || hold.host == nil {
@@ -83,7 +84,8 @@ func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, o
 	return e.ID, e.Address, e.Incarnation, true
 }
 
-// Presence is the records about an executor's presence, which must not be changed.
+// Presence holds the records about an executor's presence. Callers must not change these
+// records.
 type Presence struct {
 	Executor *model.Executor
 	Live     *model.Live // nil without presence
@@ -102,33 +104,35 @@ func (c *Core) Presence(id string) (Presence, bool) {
 	return p, true
 }
 
-// Presences counts the changes of what Presence and AssignerTerm return: while it stays the
-// same, so do they.
+// Presences returns a number that changes whenever the results of Presence or
+// AssignerTerm may change.
 func (c *Core) Presences() uint64 { return c.presences }
 
-// AssignerTerm returns the term of the leading assigner in this view, 0 for none.
+// AssignerTerm returns the term of the leading assigner in this view; 0 if there is none.
 func (c *Core) AssignerTerm() int64 { return c.leaders[model.ServiceAssigner] }
 
-// Explain returns why needed workers of the constraints would or would not be granted
-// now; see [match.Index.Explain].
+// Explain returns why a batch of needed workers with the constraints would or would not
+// be granted now; see [match.Index.Explain].
 func (c *Core) Explain(k constraint.Constraints, needed int) match.Explanation {
 	return c.index.Explain(k, needed)
 }
 
-// Revision returns how far the view is.
+// Revision returns the revision up to which the view shows all writes.
 func (c *Core) Revision() int64 { return c.revision }
 
-// Stats are sums for metrics and diagnosis.
+// Stats holds sums for metrics and diagnosis.
 type Stats struct {
-	// Executors counts by state.
+	// The number of executors in each state.
 	Registered, Ready, Unreachable, Lost int
-	// Overcommitted counts executors of which leases use more than they have.
+	// Overcommitted counts the executors whose leases use more than their capacity.
 	Overcommitted int
 	Leases        int
-	// Free is what may be granted, summed over all executors; the sum saturates.
+	// Free is the capacity that may be granted, summed over all executors. Each sum
+	// saturates.
 	Free resource.Vector
 	match.Size
-	// Undurable counts decisions that are not committed, Duties the pending evaluations.
+	// Undurable counts the decisions that are not durable. Duties counts the pending
+	// evaluations of leases.
 	Undurable, Duties int
 }
 

@@ -10,20 +10,20 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// register makes an executor known, or gives a known one a new incarnation.
+// register registers a new executor, or gives a known executor a new incarnation.
 //
-// The incarnation is the larger of the previous one + 1 and the leader's term. It never
-// exceeds the revision at which it is committed, because each registration of an ID takes a
-// revision of its own and a term is a revision. So a later term is above every incarnation
-// assigned before it, including those of a history that a restore has undone, provided that
-// the restore bumps revisions as it must.
+// The incarnation is the larger of the previous incarnation + 1 and the leader's term. It
+// never exceeds the revision at which it is committed: each registration of an ID takes a
+// revision of its own, and a term is a revision. So a later term is above every
+// incarnation that was assigned before it. This includes incarnations of a history that a
+// restore has undone, provided that the restore bumps revisions as it must.
 //
-// An executor belongs to the agent with the secret of its registration until it is LOST: see
-// duplicate.go. Of two agents with that secret, such as two processes of one agent, the one
-// that registers later wins. The earlier one is rejected from then on, even if it registers
-// again: otherwise the two would take turns. It may register again once the later one has
-// been absent for desertedAfter, because that one may have been an earlier process of the
-// same agent whose last request arrived late.
+// An executor belongs to the agent with the secret of its registration until it is LOST:
+// see duplicate.go. If two agents have that secret, such as two processes of one agent,
+// the agent that registers later wins. From then on the earlier agent is rejected, even
+// if it registers again, because otherwise the two would take turns. It may register
+// again once the later agent has been absent for desertedAfter. The later agent may have
+// been an earlier process of the same agent whose last request arrived late.
 func (c *Core) register(r Register) (Registered, error) {
 	if err := check(r); err != nil {
 		return Registered{}, err
@@ -62,8 +62,8 @@ func (c *Core) register(r Register) (Registered, error) {
 		next.Lost, next.Returning = h.Record.Lost, h.Record.Lost || h.Record.Returning
 		next.SupersededWorkers = h.Record.SupersededWorkers && !slices.Contains(h.Record.Former, r.Nonce)
 		if h.state == model.ExecutorRegistered {
-			// An agent that registers repeatedly without a heartbeat has been absent
-			// since its first attempt.
+			// An agent that registers repeatedly without a heartbeat has been absent since its
+			// first registration.
 			next.Since = h.Record.Since
 		}
 		next.Unreported = c.requests.Late(&h.Executor, next.Attributes)
@@ -98,8 +98,8 @@ func (c *Core) register(r Register) (Registered, error) {
 }
 
 // admitNew rejects a new executor if there are too many executors, or too many new ones.
-// Each new executor takes its share of a minute, and at most MaxNewExecutors may be ahead of
-// time. A new leader starts from zero.
+// Each new executor takes its share of a minute, and the shares that are taken may be at
+// most one minute ahead of the clock. A new leader starts with no share taken.
 func (c *Core) admitNew() error {
 	if n := len(c.hosts); n >= c.cfg.MaxExecutors {
 		return fault.New(fault.Exhausted, fault.ReasonTooLarge,
@@ -123,8 +123,8 @@ func (c *Core) admitNew() error {
 // take it back. It is longer than network or store faults usually delay heartbeats.
 const desertedAfter = time.Minute
 
-// deserted reports whether the agent that registered last is LOST, or has had no presence for
-// desertedAfter.
+// deserted reports whether the agent that registered last is LOST, or has had no presence
+// for desertedAfter.
 func (c *Core) deserted(h *host) bool {
 	switch {
 	case h.Record.Lost:
@@ -136,20 +136,21 @@ func (c *Core) deserted(h *host) bool {
 	return c.now.Sub(h.since) >= desertedAfter
 }
 
-// givenUp reports whether the executor is LOST and has not registered since. Its incarnation
-// is over: requests to it and reports about it from before, however late they arrive, must
-// not apply to the executor that returns. So it must register again.
+// givenUp reports whether the executor is LOST and has not registered since. Its
+// incarnation has ended. Requests to that incarnation and reports about it may still
+// arrive, and must not apply to the executor when it returns. So the executor must
+// register again.
 func (h *host) givenUp() bool { return h.Record.Lost && !h.Record.Returning }
 
 func (c *Core) registered(e *model.Executor) Registered {
 	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
 }
 
-// announce writes the presence of an executor, bound to its etcd lease. An executor that was
-// LOST must register first. It gets work again once it has reported that none of its workers
-// is left: until then they may run, whatever the records state, and the assigner stops them.
-// An executor with orphaned workers gets work once it has none, because no lease counts what
-// they use.
+// announce writes the presence of an executor, bound to its etcd lease. An executor that
+// was LOST must register first. It gets work again once it has reported that none of its
+// earlier workers is left. Until then these workers may run, whatever the records say,
+// and the assigner stops them. An executor with orphaned workers gets work once it has
+// none, because no lease counts what they use.
 func (c *Core) announce(a Announce) (Announced, error) {
 	h := c.hosts[a.ID]
 	if h == nil {
@@ -165,7 +166,7 @@ func (c *Core) announce(a Announce) (Announced, error) {
 	}
 	if a.Nonce != "" && !h.Record.Proves(a.Nonce) {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent,
-			"executor %q: the nonce is not the one of its registration", a.ID)
+			"executor %q: the nonce differs from the nonce of the registration", a.ID)
 	}
 	if h.givenUp() {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
@@ -191,9 +192,9 @@ func (c *Core) announce(a Announce) (Announced, error) {
 }
 
 // depart ends the presence of an agent whose process is dead. Its workers continue to run
-// under their keepers and keep their capacity: the executor is UNREACHABLE before its etcd
-// lease expires. A wrong Depart costs little: a live stream finds its presence missing and
-// announces it again.
+// under their keepers and keep their capacity. The executor is UNREACHABLE before its
+// etcd lease expires. A wrong Depart costs little: if the agent's stream lives, it finds
+// the presence missing and announces the executor again.
 func (c *Core) depart(d Depart) {
 	h := c.hosts[d.ID]
 	if h == nil || h.live == nil || h.live.record == nil {
@@ -205,7 +206,7 @@ func (c *Core) depart(d Depart) {
 	}
 }
 
-// check rejects a registration that is not well formed and names every wrong field.
+// check rejects a malformed registration. Its error names every wrong field.
 func check(r Register) error {
 	var bad policy.Violations
 	bad.Name("id", r.ID, policy.MaxID)

@@ -10,26 +10,26 @@ import (
 type entry struct {
 	// record is nil for a presence that has ended.
 	record model.Record
-	// create and mod are the key's revisions, 0 while tentative.
+	// create and mod are the revisions of the key; 0 while the record is tentative.
 	create, mod int64
-	// since is when this core learned of it; see Core.since.
+	// since is when this core learned of the record; see Core.since.
 	since time.Time
-	// incarnation is that of a presence that has ended.
+	// incarnation is the incarnation of a presence that has ended.
 	incarnation int64
 }
 
-// decision is the changes, in order, of an effect that is not durable.
+// decision holds the changes of an effect that is not durable, in order.
 type decision []change
 
 type change struct {
 	ref        model.Ref
 	prev, next *entry
-	// endsLease: it deletes the last chunk of a lease.
+	// endsLease reports whether the change deletes the last chunk of a lease.
 	endsLease bool
 }
 
-// set replaces the entry of a record, nil for none, and returns the previous one. It is the
-// only writer of records and of everything that follows from them.
+// set replaces the entry of a record and returns the previous entry; nil means that there
+// is none. It is the only writer of records and of everything that follows from them.
 func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 	prev = c.records[ref]
 	put(c.records, ref, next)
@@ -75,7 +75,7 @@ func put[K comparable](index map[K]*entry, key K, next *entry) {
 	}
 }
 
-// decide applies an effect to memory at once; abandoned undoes it.
+// decide applies an effect to memory at once and emits it. abandoned undoes it.
 func (c *Core) decide(effect model.Effect) {
 	changes := make(decision, 0, len(effect.Puts)+len(effect.Deletes))
 	for _, record := range effect.Puts {
@@ -92,8 +92,8 @@ func (c *Core) decide(effect model.Effect) {
 	c.actions = append(c.actions, effect)
 }
 
-// deleted returns the entry of a key that was deleted: for a presence its incarnation and
-// since when it has ended, for any other key nil.
+// deleted returns the entry of a deleted key. For a presence, the entry has the
+// incarnation and the time of the end. For any other key it is nil.
 func (c *Core) deleted(prev *entry, mod int64) *entry {
 	if prev == nil {
 		return nil
@@ -126,14 +126,15 @@ func (c *Core) committed(e model.Committed) {
 		}
 	}
 	c.journal = c.journal[e.Effects:]
-	// An absent executor may be due now. Leases, of which there are the most, do not
-	// affect that.
+	// An absent executor may be due now. Most changes are of leases, and these do not affect
+	// absence.
 	c.absentChanged = c.absentChanged || about && c.absent.Len() > 0
 	c.answerCycles()
 }
 
-// startClock starts the clock of an absence when the change that begins it is durable,
-// because the store may take seconds. It does not restart a running clock.
+// startClock restarts the clock of an absence when the change that begins the absence is
+// durable, because the store may take seconds. It does not restart the clock of an
+// earlier absence.
 func (c *Core) startClock(ch change) {
 	if ch.next == nil || ch.ref.Kind != model.KindExecutor && ch.ref.Kind != model.KindLive {
 		return
@@ -157,8 +158,8 @@ func (c *Core) startClock(ch change) {
 	c.place(h)
 }
 
-// stamp sets the revision at which a change is durable. Later changes share the entry, so
-// their own stamp finds the right create revision.
+// stamp sets the revision at which a change is durable. A later change has the entry as
+// its prev, so its own stamp finds the right create revision.
 func (ch change) stamp(revision int64) {
 	if ch.next == nil {
 		return
@@ -181,8 +182,8 @@ func withCreate(record model.Record, create int64) model.Record {
 	return record
 }
 
-// abandoned undoes every decision that is not durable, the latest first, and marks what they
-// changed for evaluation.
+// abandoned undoes every decision that is not durable, the latest first, and marks the
+// changed records for evaluation.
 func (c *Core) abandoned() {
 	for len(c.journal) > 0 {
 		last := len(c.journal) - 1
@@ -196,13 +197,13 @@ func (c *Core) abandoned() {
 	c.journal, c.waiting = nil, nil
 }
 
-// changed applies a change from the view. If a decision that is not durable has changed the
-// same record, the change goes below it: it is what abandoned restores.
+// changed applies a change from the view. If a decision that is not durable has changed
+// the same record, the change goes below that decision: abandoned then restores it.
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindLeader:
 		switch term := c.leaders[e.Ref.ID]; {
-		case e.Mod < term: // of an earlier term; see model.LeaderTerm
+		case e.Mod < term: // the change belongs to an earlier term; see model.LeaderTerm
 		case e.Record == nil:
 			c.setLeader(e.Ref.ID, 0)
 		default:
@@ -229,20 +230,21 @@ func (c *Core) changed(e model.Changed) {
 	}
 }
 
-// setLeader sets the term of a service's leader, 0 for none.
+// setLeader sets the term of a service's leader; 0 means that there is none.
 func (c *Core) setLeader(service string, term int64) {
 	c.presences++
 	c.leaders[service] = term
 }
 
-// endPresence removes the entry of an ended presence once its executor's record is deleted.
+// endPresence removes the entry of an ended presence once the record of its executor is
+// deleted.
 func (c *Core) endPresence(ref model.Ref) {
 	if ref.Kind == model.KindExecutor && c.records[ref] == nil {
 		delete(c.records, model.Ref{Kind: model.KindLive, ID: ref.ID})
 	}
 }
 
-// entryOf returns the entry that a change makes.
+// entryOf returns the entry for a change from the view.
 func (c *Core) entryOf(e model.Changed, prev *entry) *entry {
 	if e.Record == nil {
 		return c.deleted(prev, e.Mod)
@@ -250,8 +252,8 @@ func (c *Core) entryOf(e model.Changed, prev *entry) *entry {
 	return &entry{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.since(prev, e.Record)}
 }
 
-// since returns since when this core has known what a record states. An executor's record
-// with an unchanged Since does not restart its clock.
+// since returns since when this core has known what a record says. If an executor's
+// record changes and its Since does not, the clock does not restart.
 func (c *Core) since(prev *entry, record model.Record) time.Time {
 	if sameAbsence(prev, record) {
 		return prev.since
@@ -268,7 +270,8 @@ func sameAbsence(prev *entry, record model.Record) bool {
 	return ok && last.Since.Equal(next.Since)
 }
 
-// underWay returns the first change of a record that is not durable; nil for none.
+// underWay returns the first change of a record that is not durable; nil if there is
+// none.
 func (c *Core) underWay(ref model.Ref) *change {
 	for _, decision := range c.journal {
 		for i := range decision {
@@ -280,7 +283,7 @@ func (c *Core) underWay(ref model.Ref) *change {
 	return nil
 }
 
-// recordOf returns the record of an entry; nil for none.
+// recordOf returns the record of an entry; nil if there is no entry.
 func recordOf[R model.Record](e *entry) (record R) {
 	if e != nil {
 		record = e.record.(R)

@@ -11,14 +11,14 @@ import (
 // wholeLease marks a lease for evaluation with all chunks of its task.
 const wholeLease int32 = -1
 
-// duty is a lease to evaluate with one chunk of its task, or with all.
+// duty is a lease to evaluate, together with one chunk of its task or with all chunks.
 type duty struct {
 	uid   string
 	chunk int32
 }
 
-// todo is the duties in the order of their changes, each once. It only says where to look:
-// what is done follows from the records.
+// todo holds the duties in the order of the changes that caused them, each once. A duty
+// only says where to look: the records decide what the core then does.
 type todo struct {
 	queue  []duty
 	queued map[duty]struct{}
@@ -47,14 +47,15 @@ func (t *todo) take(limit int) []duty {
 	return taken
 }
 
-// freshLease is a lease granted at a revision that the view has not reached: its
-// reservation may not be in the view yet.
+// freshLease is a lease that was granted at a revision that the view has not reached. The
+// view may not show its reservation yet.
 type freshLease struct {
 	uid    string
 	create int64
 }
 
-// mark adds a lease to the duties. Standbys mark nothing, because Elected marks all leases.
+// mark adds a lease to the duties. Standbys mark nothing, because Elected marks all
+// leases.
 func (c *Core) mark(uid string, chunk int32) {
 	if c.term != 0 && c.leases[uid] != nil {
 		c.todo.add(duty{uid, chunk})
@@ -76,8 +77,8 @@ func (c *Core) markAll() {
 	}
 }
 
-// settleLeases frees the capacity of ended workers and of orphaned leases. The duties of one
-// UID in a step share one effect, however many of its workers ended.
+// settleLeases frees the capacity of ended workers and of orphaned leases. The duties of
+// one UID in a step share one effect, however many of its workers ended.
 func (c *Core) settleLeases() {
 	var uids []string
 	chunks := map[string][]int32{}
@@ -95,7 +96,7 @@ func (c *Core) settleLeases() {
 		case c.orphaned(uid, l):
 			c.decide(model.Effect{
 				Deletes: l.refs(),
-				// A task that was created meanwhile keeps the lease.
+				// If a task was created since, this requirement fails and the lease stays.
 				Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}},
 			})
 		default:
@@ -105,10 +106,10 @@ func (c *Core) settleLeases() {
 	c.subject = model.Ref{}
 }
 
-// orphaned reports whether the lease is unused for good: its reservation has ended or was
-// deleted, and it was never dispatched. A lease is not evaluated before the view has reached
-// the grant. After that, a reservation that is not in the view was deleted, because the
-// grant compared its revision.
+// orphaned reports whether the lease can no longer be used: its reservation has ended or
+// was deleted, and it was never dispatched. A lease is not evaluated before the view has
+// reached the grant. After that, a reservation that the view does not show was deleted,
+// because the grant compared its revision.
 func (c *Core) orphaned(uid string, l *lease) bool {
 	create := l.create()
 	if create == 0 || create > c.revision || c.dispatched(uid) {
@@ -118,7 +119,8 @@ func (c *Core) orphaned(uid string, l *lease) bool {
 	return r == nil || r.record.(*model.Reservation).State.Terminal()
 }
 
-// release removes ended workers from the lease, according to the given chunks of the task.
+// release removes the workers from the lease that have ended according to the given
+// chunks of the task.
 func (c *Core) release(uid string, l *lease, numbers []int32) {
 	t := c.tasks[uid]
 	if t == nil {
@@ -128,7 +130,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 		numbers = slices.Collect(maps.Keys(t.chunks))
 	}
 	chunks := l.inOrder()
-	// ended is, for each chunk of the lease, the indexes of ended workers.
+	// ended holds, for each chunk of the lease, the places of the ended workers.
 	ended := make([]map[int]bool, len(chunks))
 	found := false
 	for _, number := range numbers {
@@ -166,7 +168,8 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 	c.decide(effect)
 }
 
-// findPlacement finds a worker in the chunks of a lease, whose workers are in order.
+// findPlacement returns the chunk and the place of a worker in a lease. The workers in
+// the chunks must be in order.
 func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int, ok bool) {
 	chunk = sort.Search(len(chunks), func(i int) bool {
 		workers := chunks[i].Workers
@@ -181,7 +184,7 @@ func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int
 	return chunk, at, ok && chunks[chunk].Workers[at].Ordinal == p.Ordinal
 }
 
-// without returns the chunk without the workers at some indexes.
+// without returns the chunk without the workers at some places.
 func without(chunk *model.LeaseChunk, places map[int]bool) *model.LeaseChunk {
 	rest := *chunk
 	rest.Workers = make([]model.Placement, 0, len(chunk.Workers)-len(places))

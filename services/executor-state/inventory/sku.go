@@ -8,13 +8,13 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// PutSKU is the request to record a SKU's specification or to replace it. The name is
-// compared without regard to case and keeps its first spelling. The reply's Value is the
-// model.SKU as recorded.
+// PutSKU is the request to create or replace a SKU's specification. The name is compared
+// without regard to case and keeps its first spelling. The reply's Value is the model.SKU
+// as recorded.
 type PutSKU struct{ SKU model.SKU }
 
-// DeleteSKU is the request to delete a SKU's specification; its executors stay. It succeeds
-// without a specification, too. The reply's Value is a [SKUDeleted].
+// DeleteSKU is the request to delete a SKU's specification. The executors of the SKU
+// stay. Deleting a missing specification succeeds. The reply's Value is a [SKUDeleted].
 type DeleteSKU struct{ Name string }
 
 // SKUDeleted is the reply to DeleteSKU.
@@ -62,7 +62,7 @@ func equalBound(a, b *int32) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// checkSKU rejects a specification that is not well formed and names every wrong field.
+// checkSKU rejects a malformed specification. Its error names every wrong field.
 func checkSKU(s model.SKU) error {
 	var bad policy.Violations
 	bad.Name("name", s.Name, policy.MaxName)

@@ -10,12 +10,12 @@ import (
 	"berth.dev/pkg/core"
 )
 
-// Attributes are names and values, folded and in order of name.
+// Attributes is a list of folded names and values, in order of name.
 type Attributes []attribute
 
 type attribute struct{ name, value string }
 
-// AttributesOf folds attributes.
+// AttributesOf returns the folded attributes.
 func AttributesOf(attributes map[string]string) Attributes {
 	list := make(Attributes, 0, len(attributes))
 	for name, value := range attributes {
@@ -27,7 +27,7 @@ func AttributesOf(attributes map[string]string) Attributes {
 	return slices.Compact(list)
 }
 
-// AttributesKey returns a text that is equal for attributes that are equal without
+// AttributesKey returns a text that is the same for attributes that are equal without
 // regard to case.
 func AttributesKey(attributes map[string]string) string {
 	folded := make([]string, 0, len(attributes))
@@ -52,30 +52,30 @@ func (list Attributes) Contain(wanted Attributes) bool {
 	return true
 }
 
-// attributeIndex is the classes by their value of one attribute. An attribute is indexed
+// attributeIndex finds classes by their value of one attribute. An attribute is indexed
 // only while a selection uses it.
 type attributeIndex struct {
 	values map[string]*attributeValue
-	// byClass is the value of each class, by the index of the class. Classes without the
-	// attribute have none.
+	// byClass holds the value of each class, by the index of the class. Classes without the
+	// attribute have the value none.
 	byClass []*attributeValue
 	none    attributeValue
 	// users counts the selections that use the attribute.
 	users int
 }
 
-// attributeValue is the classes with one value of an attribute, and the selections that
-// new classes with this value may join.
+// attributeValue holds the classes with one value of an attribute, and the selections
+// that new classes with this value may join.
 type attributeValue struct {
 	classes    core.Ordered[*Class]
 	selections []*selection
-	// placed counts the workers that the search with a number has placed on executors
-	// with the value.
+	// placed counts the workers that the search with the number search has placed on
+	// executors with this value.
 	search uint64
 	placed int64
 }
 
-// value returns the entry of a value, which it creates if there is none.
+// value returns the entry of a value, and creates it if there is none.
 func (x *attributeIndex) value(value string) *attributeValue {
 	v := x.values[value]
 	if v == nil {

@@ -7,20 +7,20 @@ import (
 	"sort"
 )
 
-// capacityIndex orders executors by their amounts of some resources, so that a search finds
-// the best ones that fit without looking at all.
+// capacityIndex orders executors by their amounts of some resources, so that a search
+// finds the best executors that fit without looking at all executors.
 //
 //	index   ──▶ blocks, in order of SKU and of a curve through the amounts
 //	└─ block      at most blockSize executors, in order of rank, with the lowest and the
 //	              highest amount of each resource
 //
 // A search looks at the bounds of each block, and at the executors of the blocks whose
-// bounds allow a better executor than the best so far. The amounts of a block are adjacent
-// in memory, so each executor costs a few nanoseconds. For some fleets and requests the
-// bounds contain no information; a search then looks at all executors.
+// bounds allow a better executor than the best one found. The amounts of a block are
+// adjacent in memory, so each executor costs a few nanoseconds. For some fleets and
+// requests the bounds exclude no block, and a search then looks at all executors.
 //
-// The structure is the same whether executors are alike or all differ. An executor that
-// changes moves within its block, or between two blocks.
+// The structure is the same whether executors are alike or all differ. When an executor
+// changes, it moves within its block or between two blocks.
 type capacityIndex struct {
 	width  int
 	blocks []*block
@@ -28,24 +28,25 @@ type capacityIndex struct {
 	limit int
 }
 
-// blockSize limits a block. With more executors the bounds contain less information, with
-// fewer there are more bounds.
+// blockSize limits the number of executors in a block. Larger blocks have wider bounds,
+// which exclude less. Smaller blocks mean that a search compares more bounds.
 const blockSize = 256
 
 // block is a range of a capacity index.
 type block struct {
-	// from is the lowest position that belongs to the block; the first block also has
-	// all lower ones.
+	// from is the lowest position that belongs to the block. The first block also has all
+	// lower positions.
 	from position
-	// executors are in order of rank; shapes, traits and amounts are theirs.
+	// executors are in order of rank. shapes, traits and amounts belong to the executors at
+	// the same place.
 	executors []*Executor
 	shapes    []*Shape
 	traits    []traits
 	amounts   []int64
-	// sums are the sums of each amount; nil for a block that is made for one search.
+	// sums holds the sum of each amount; nil for a block that is made for one search.
 	sums []sum
-	// low and high are the bounds of each amount, lowSKU and highSKU those of the SKUs.
-	// They may be too wide while loose is set.
+	// low and high are the bounds of each amount, lowSKU and highSKU the bounds of the SKU
+	// numbers. While loose is set, they may be too wide.
 	low, high       []int64
 	lowSKU, highSKU int32
 	loose           bool
@@ -82,8 +83,9 @@ func comparePositions(a, b *position) int {
 }
 
 // compareCurve orders points along a Z-order curve, on which neighbors have similar
-// amounts: the amount that differs in the highest bit decides. The bits are those of
-// floating point numbers, so that amounts count in proportion, whatever their unit.
+// amounts. The amount whose difference has the highest bit decides. The bits are those of
+// floating point numbers, so differences count in proportion to the amount, whatever its
+// unit.
 func compareCurve(a, b []int64) int {
 	highest, at := uint64(0), -1
 	for i := range a {
@@ -101,7 +103,7 @@ func compareCurve(a, b []int64) int {
 	return cmp.Compare(a[at], b[at])
 }
 
-// find returns the place of the block that a position belongs to.
+// find returns the place of the block to which a position belongs.
 func (x *capacityIndex) find(p position) int {
 	return sort.Search(len(x.blocks)-1, func(i int) bool { return comparePositions(&x.blocks[i+1].from, &p) > 0 })
 }
@@ -158,20 +160,21 @@ func (b *block) insert(e *Executor, point []int64) {
 	b.widen(b.traits[at], point, len(b.executors) == 1)
 }
 
-// append adds an executor behind the others, without sums and bounds.
+// append adds an executor behind the others, without updating sums and bounds.
 func (b *block) append(e *Executor, point []int64) {
 	b.executors, b.shapes = append(b.executors, e), append(b.shapes, e.shape)
 	b.traits, b.amounts = append(b.traits, e.traits()), append(b.amounts, point...)
 }
 
-// addToSums adds sign times the amounts of one executor.
+// addToSums adds the amounts of one executor to the sums, multiplied by sign.
 func (b *block) addToSums(point []int64, sign int64) {
 	for i, amount := range point {
 		b.sums[i].add(sign * amount)
 	}
 }
 
-// widen extends the bounds to include an executor, or sets them to it alone.
+// widen extends the bounds to include an executor. If the executor is alone, it sets the
+// bounds to the executor's amounts.
 func (b *block) widen(t traits, point []int64, alone bool) {
 	if alone {
 		copy(b.low, point)
@@ -199,8 +202,8 @@ func (b *block) remove(e *Executor, point []int64) {
 	b.loose = true
 }
 
-// tighten makes the bounds exact. Searches call it, because many executors may leave a
-// block between two searches.
+// tighten makes the bounds exact. Only searches call it, because many executors may leave
+// a block between two searches.
 func (b *block) tighten() {
 	if !b.loose {
 		return
@@ -211,7 +214,7 @@ func (b *block) tighten() {
 	}
 }
 
-// split moves the upper half of the block, in order of positions, to a new one.
+// split moves the upper half of the block, in order of positions, to a new block.
 func (b *block) split() *block {
 	positions := make([]position, len(b.executors))
 	for at, e := range b.executors {

@@ -2,12 +2,12 @@ package match
 
 import "slices"
 
-// maxChanges is how many entries a changeLog keeps at least.
+// maxChanges is the minimum number of newest entries that a changeLog keeps.
 const maxChanges = 1 << 12
 
-// changeLog is the newest entries of a numbered sequence.
+// changeLog holds the newest entries of a numbered sequence.
 type changeLog[T any] struct {
-	// first is the number of the first entry that is kept.
+	// first is the number of the oldest entry in entries.
 	first   uint64
 	entries []T
 }
@@ -25,7 +25,7 @@ func (l *changeLog[T]) add(entry T) uint64 {
 	return l.next() - 1
 }
 
-// covers reports whether the entries from a number on are kept.
+// covers reports whether the log still has all entries from a number on.
 func (l *changeLog[T]) covers(number uint64) bool { return number >= l.first }
 
 // since returns the entries from a number on, which the log must cover.
@@ -35,8 +35,9 @@ func (l *changeLog[T]) since(number uint64) []T { return l.entries[number-l.firs
 // was given out before.
 func (l *changeLog[T]) invalidate() { l.first, l.entries = l.next()+1, l.entries[:0] }
 
-// change is an executor that has more free than before or, with kind, one that came, went
-// or changed what it is. Class and shape are those of the executor at that time.
+// change records that an executor has more free capacity than before. With kind, it
+// records that an executor was added, was removed or changed its kind. class and shape
+// are those of the executor at that time.
 type change struct {
 	executor *Executor
 	class    *Class
@@ -53,8 +54,9 @@ func (ix *Index) recordChange(e *Executor, kind bool) {
 	}
 }
 
-// move is an executor that became eligible with an amount free, or that no longer is. An
-// executor that changes what it has free moves out and in.
+// move records that an executor with some free capacity became eligible, or is no longer
+// eligible. When the free capacity of an executor changes, the log has one move out and
+// one move in.
 type move struct {
 	layout     *layout
 	class, sku int32

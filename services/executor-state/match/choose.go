@@ -6,19 +6,25 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Best fit. A worker goes to the executor on which it leaves the least of the scarcest
-// requested resource, then the least of the next scarcest, and so on: see scarce.go. The
-// next criterion is the resources that it does not request. The executor's amount of each
-// counts as a share of the fleet's free amount, and the executor with the smallest largest
-// share wins, so that equal hosts without rare devices are used first. Then the newest
-// generation wins, then the lowest ID.
+// Best fit. With pack, a worker goes to the executor that takes the most workers of the
+// batch, and the criteria below decide only between executors that take equally many.
+// Without pack, they decide alone.
 //
-// Workers are placed one after the other. Each one reduces what its executor has left, so
-// the next goes to the same executor until no more fit. The search therefore visits each
-// executor once, in one order, and takes as many workers as fit. Before that it counts, in
-// any order, until there is room for all, so that a refusal sorts nothing.
+// The first criterion is the scarcest requested resource: a worker goes to the executor
+// on which it leaves the least of that resource. Then the next scarcest resource decides,
+// and so on; see scarce.go. The next criterion is the resources that the worker does not
+// request. Each amount of such a resource on the executor counts as a share of the
+// fleet's free amount. The executor whose largest share is the smallest wins, so hosts
+// without rare devices are used first. Then the newest generation wins, then the lowest
+// ID.
+//
+// Workers are placed one after the other. Each worker reduces what its executor has left,
+// so the next worker goes to the same executor until no more fit. The search therefore
+// visits each executor once, in one order, and places as many workers there as fit.
+// Before that, the search counts the free capacity in any order until it suffices for all
+// workers, so a refusal sorts nothing.
 
-// Pick is how many workers of a batch an executor takes.
+// Pick is an executor and how many workers of a batch it takes.
 type Pick struct {
 	Executor *Executor
 	Workers  int
@@ -29,18 +35,18 @@ type search struct {
 	scan
 	constraints constraint.Constraints
 	needed      int64
-	// most is how many workers one executor may take, whatever it has.
+	// most is the maximum number of workers on one executor, whatever its free capacity.
 	most int64
-	// spread is how many workers may run in one domain, that is on executors with one
-	// value of the attribute to spread by; domains is that attribute, nil for none.
-	// Executors without the attribute are one domain.
+	// spread is the maximum number of workers in one domain. A domain is the executors with
+	// one value of the attribute to spread by, or all executors without the attribute.
+	// domains is the index of that attribute; nil for none.
 	spread  int64
 	domains *attributeIndex
-	// number is that of the current count of workers in domains and on shapes.
+	// number identifies the current count of workers in domains and on shapes.
 	number uint64
 	// scarce is the result of scarcity; nil before the first call.
 	scarce []string
-	// picked are the executors that a new ranking must leave out.
+	// picked holds the executors that a new ranking must leave out.
 	picked map[*Executor]bool
 }
 
@@ -60,7 +66,7 @@ func (ix *Index) search(k constraint.Constraints, n int) *search {
 	return s
 }
 
-// choose picks executors for all workers; it picks none if fewer fit.
+// choose picks executors for all workers. If fewer fit, it picks none.
 func (s *search) choose() (picks []Pick, fitting int) {
 	fitting = s.fit()
 	if int64(fitting) < s.needed {
@@ -77,7 +83,7 @@ func (s *search) fit() (fitting int) {
 		s.only, fitting = s.oneShape()
 		return fitting
 	}
-	return s.room()
+	return s.freeCapacity()
 }
 
 // restartCount sets the count of workers in each domain and on each shape to 0.
@@ -86,21 +92,21 @@ func (s *search) restartCount() {
 	s.number = s.searches
 }
 
-// room returns how many of the workers fill would place.
-func (s *search) room() int {
-	room, enough := int64(0), s.needed
+// freeCapacity returns how many of the workers fill would place.
+func (s *search) freeCapacity() int {
+	free, enough := int64(0), s.needed
 	if s.domains != nil {
 		enough = min(enough, s.spread*int64(len(s.domains.values)+1))
 	}
 	for a, b := range s.blocks() {
 		for at := range s.fitting(a, b) {
-			room += s.place(b.traits[at].class, a.times(b.point(at), s.most))
-			if room >= enough {
+			free += s.place(b.traits[at].class, a.times(b.point(at), s.most))
+			if free >= enough {
 				return int(enough)
 			}
 		}
 	}
-	return int(room)
+	return int(free)
 }
 
 // domainLeft returns how many more workers may run in the domain of a class.
@@ -115,7 +121,7 @@ func (s *search) domainLeft(class int32) int64 {
 	return s.spread - domain.placed
 }
 
-// place counts up to n workers in the domain of a class, and returns how many.
+// place counts up to n workers in the domain of a class, and returns how many it counted.
 func (s *search) place(class int32, n int64) int64 {
 	n = min(n, s.domainLeft(class))
 	if s.domains != nil {
@@ -124,7 +130,7 @@ func (s *search) place(class int32, n int64) int64 {
 	return n
 }
 
-// fill picks executors in order until all workers are placed. They must fit.
+// fill picks executors in order until all workers are placed. All workers must fit.
 func (s *search) fill() (picks []Pick) {
 	t := s.ranking(s.most)
 	for left := s.needed; left > 0; {
@@ -133,7 +139,7 @@ func (s *search) fill() (picks []Pick) {
 		most := t.times(k)
 		size := min(most, left, s.domainLeft(class))
 		if s.constraints.Pack && 0 < size && size < most {
-			// It takes fewer than its rank assumes, so others may precede it.
+			// The executor takes fewer workers than its rank assumes, so others may precede it.
 			if size == left {
 				t = s.ranking(left)
 			} else {

@@ -8,27 +8,27 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Class is the executors with equal SKU and attributes. Requests, pools and disable
-// requests select executors by these, so they select all of a class or none. If each
-// executor has an attribute of its own there are as many classes as executors, so no search
-// looks at all classes.
+// Class holds the executors with equal SKU and attributes. Requests, pools and requests
+// to disable select executors by SKU and attributes, so they select all executors of a
+// class or none. If each executor has an attribute value of its own, there are as many
+// classes as executors. So no search looks at all classes.
 type Class struct {
 	key string
-	// index is its place in selections.classes.
+	// index is the place of the class in selections.classes.
 	index int32
-	// host is any of its executors, without an ID.
+	// host describes any executor of the class, without an ID.
 	host  constraint.Host
 	pools []*Pool
-	// attributes are those of host.
+	// attributes are the folded attributes of host.
 	attributes Attributes
 	// executors are in no order; counts counts them by eligibility.
 	executors []*Executor
 	counts    [eligibilities]int
-	// closedBy are the IDs of the requests that close the class, in order.
+	// closedBy lists the IDs of the requests that close the class, in order.
 	closedBy []string
 }
 
-// Host returns any executor of the class, without an ID.
+// Host returns a description of any executor of the class, without an ID.
 func (k *Class) Host() constraint.Host { return k.host }
 
 // Pools returns the pools of the class's executors. Executors without a pool are in the
@@ -50,23 +50,23 @@ func (k *Class) IsClosedBy(request string) bool {
 	return found
 }
 
-// Pool counts the classes of a pool, and their executors that are not LOST. It exists
-// while an executor is in the pool. All executors without a pool form the pool without a
+// Pool counts the classes of a pool, and its executors that are not LOST. It exists while
+// an executor is in the pool. All executors without a pool form the pool with an empty
 // name.
 type Pool struct {
 	// Name is folded.
 	Name string
-	// Living counts its executors that are not LOST.
+	// Living counts the pool's executors that are not LOST.
 	Living  int
 	classes int
 }
 
 func compareIndexes(a, b *Class) int { return cmp.Compare(a.index, b.index) }
 
-// classOf returns the class of a kind, which it creates if there is none.
+// classOf returns the class of a kind, and creates it if there is none.
 func (ix *Index) classOf(kind *Kind) *Class {
-	// The spelling of the SKU is part of the key. Otherwise the spelling that is shown
-	// would depend on which executor registered first.
+	// The spelling of the SKU is part of the key. Otherwise the shown spelling would depend
+	// on which executor registered first.
 	key := kind.SKU + "|" + AttributesKey(kind.Attributes)
 	if k := ix.classes[key]; k != nil {
 		return k
@@ -83,9 +83,9 @@ func (ix *Index) classOf(kind *Kind) *Class {
 	return k
 }
 
-// joinKind moves an executor to the class and the shape of a kind; nil for none. It joins
-// the new ones before it leaves the old ones, so that a class with one executor survives
-// a new registration of that executor.
+// joinKind moves an executor to the class and the shape of a kind; nil for none. The
+// executor joins the new class and shape before it leaves the old ones. So a class with
+// one executor survives a new registration of that executor.
 func (ix *Index) joinKind(e *Executor, kind *Kind) {
 	class, shape := e.class, e.shape
 	e.class, e.shape = nil, nil
@@ -132,7 +132,7 @@ func (k *Class) remove(e *Executor) {
 	k.executors = k.executors[:last]
 }
 
-// joinPools moves the executors of a class to the named pools.
+// joinPools moves the executors of a class to the pools with some names.
 func (ix *Index) joinPools(k *Class, names []string) {
 	ix.leavePools(k)
 	k.host.Pools = names
@@ -163,8 +163,8 @@ func (ix *Index) leavePools(k *Class) {
 	k.pools = nil
 }
 
-// SetPools moves the executors of each class to the pools that poolsOf returns for one of
-// them, in order of name.
+// SetPools moves the executors of each class to the pools that poolsOf returns for the
+// class, in order of name.
 func (ix *Index) SetPools(poolsOf func(constraint.Host) []string) {
 	for _, k := range ix.classes {
 		ix.joinPools(k, poolsOf(k.host))
@@ -174,8 +174,7 @@ func (ix *Index) SetPools(poolsOf func(constraint.Host) []string) {
 	ix.changes.invalidate()
 }
 
-// Classes iterates over the classes whose executors have all the attributes, in order
-// of index.
+// Classes iterates over the classes that have all the attributes, in order of index.
 func (ix *Index) Classes(attributes Attributes) iter.Seq[*Class] {
 	return func(yield func(*Class) bool) {
 		for k := range ix.selections.all(ix.selections.wholeFleet) {
@@ -186,11 +185,11 @@ func (ix *Index) Classes(attributes Attributes) iter.Seq[*Class] {
 	}
 }
 
-// Close closes a class to new work on behalf of a request, or reopens it. A class is closed
-// while any request closes it. Its executors do not move in the index; a search skips them
-// by one bit of the class. Closing the whole fleet therefore costs a look at each class and
-// a count of each executor. Close reports whether the eligibility of the executors may have
-// changed.
+// Close closes a class to new work on behalf of a request, or removes that closure. A
+// class is closed while any request closes it. Its executors do not move in the index: a
+// search skips them by one bit of the class. So closing the whole fleet costs a look at
+// each class and a count of each executor. Close reports whether the eligibility of the
+// executors may have changed.
 func (ix *Index) Close(k *Class, request string, closed bool) bool {
 	at, found := slices.BinarySearch(k.closedBy, request)
 	if found == closed {
@@ -210,7 +209,7 @@ func (ix *Index) Close(k *Class, request string, closed bool) bool {
 		ix.addCounts(e, -1)
 		ix.count(e)
 	}
-	// Refusals and sums that include these executors are out of date.
+	// Refusals and sums that include these executors are now outdated.
 	ix.kindVersion++
 	ix.freeVersion++
 	ix.ineligibleVersion++

@@ -8,50 +8,50 @@ import (
 )
 
 // Executor is an executor in an [Index]. Its owner sets Ordinal and Leased, and changes
-// what they contain only while the executor is not placed.
+// the content of Leased only while the executor is not placed.
 type Executor struct {
-	// ID and Generation are those of its kind.
+	// ID and Generation belong to the executor's registration.
 	ID         string
 	Generation int64
 	Ordinal    uint32
-	// Leased is what leases use of it.
+	// Leased is what leases use of the executor.
 	Leased *Leased
 
-	// class and shape follow from its kind; at is its place in the class.
+	// class and shape follow from the executor's kind; at is its place in the class.
 	class *Class
 	shape *Shape
 	at    int
-	// byOwner is the eligibility that its owner set; eligibility takes its class and its
-	// leases into account.
+	// byOwner is the eligibility that the owner set. eligibility also takes the class and
+	// the leases into account; see derive.
 	byOwner, eligibility Eligibility
-	// listed: it is in layout.free, so it is eligible unless its class is closed. Free is
-	// the result of [Shape.free] while it is listed.
+	// listed reports whether the executor is in layout.free: it is then eligible unless its
+	// class is closed. free is the result of [Shape.free] while the executor is listed.
 	listed bool
 	free   []int64
-	// lastFreed is the number of its newest change without kind in Index.changes.
+	// lastFreed is the number of the executor's newest change without kind in Index.changes.
 	lastFreed uint64
 }
 
-// Kind is what an executor registers as.
+// Kind is what an executor declares when it registers.
 type Kind struct {
 	SKU        string
 	Attributes map[string]string
 	Resources  resource.Vector
-	// Reserved are the shares of Resources that it sets aside, by role.
+	// Reserved are the shares of Resources that the executor sets aside, by role.
 	Reserved   map[string]resource.Vector
 	Generation int64
 }
 
-// Leased is what leases use of an executor.
+// Leased is the part of an executor that leases use.
 type Leased struct {
-	// Workers counts workers, Used is what they use.
+	// Workers counts the leased workers, and Used is what they use.
 	Workers int
 	Used    resource.Vector
-	// byRole is the part of Used of each role, by folded role; nil without roles.
+	// byRole is the part of Used that each role uses, by folded role; nil without roles.
 	byRole map[string]resource.Vector
 }
 
-// Add adds n workers of a role that use each; n may be negative.
+// Add adds n workers of a role, each of which uses each; n may be negative.
 func (l *Leased) Add(n int, each resource.Vector, role string) {
 	if l.Used == nil {
 		l.Used = resource.Vector{}
@@ -91,7 +91,8 @@ func (e *Executor) Class() *Class { return e.class }
 // Shape returns the shape of the executor.
 func (e *Executor) Shape() *Shape { return e.shape }
 
-// Eligibility returns whether the executor may be given work, and why not.
+// Eligibility returns Eligible if the executor may be given work, and otherwise the first
+// reason why not.
 func (e *Executor) Eligibility() Eligibility { return e.eligibility }
 
 // Idle reports whether the executor is eligible and no lease uses it.
@@ -106,30 +107,33 @@ func Compare(a, b *Executor) int {
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// Eligibility is whether an executor may be given work, or the first reason why not.
+// Eligibility says that an executor may be given work, or why not.
 type Eligibility uint8
 
 const (
 	// Eligible executors may be given work.
 	Eligible Eligibility = iota
-	// Registered executors are in that state.
+	// Registered executors are in the state REGISTERED.
 	Registered
-	// Unreachable executors are in that state.
+	// Unreachable executors are in the state UNREACHABLE.
 	Unreachable
-	// Lost executors are in that state.
+	// Lost executors are in the state LOST.
 	Lost
 	// Quarantined executors have leases that cannot be read.
 	Quarantined
 	// Draining executors are drained.
 	Draining
-	// Disabled executors are named by a request, or a request closes their class.
+	// Disabled executors are named by a request to disable, or such a request closes their
+	// class.
 	Disabled
 	// Overcommitted executors have leases that use more than their capacity.
 	Overcommitted
 	eligibilities
 )
 
-// derive returns the eligibility of a placed executor.
+// derive returns the eligibility of a placed executor: the reason of its owner if there
+// is one, otherwise Disabled if its class is closed, otherwise Overcommitted if its
+// leases use more than its capacity. No other code decides the eligibility.
 func (e *Executor) derive() Eligibility {
 	switch {
 	case e.byOwner != Eligible:

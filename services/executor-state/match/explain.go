@@ -11,39 +11,39 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Explanation is why a batch would be granted or refused now.
+// Explanation says why a batch would be granted or refused now.
 type Explanation struct {
 	Needed, Fitting int
-	// Reason and Message are those of the refusal, empty when all would fit.
+	// Reason and Message are those of the refusal; empty if all workers would fit.
 	Reason  fault.Reason
 	Message string
-	// Checks are the failed ones, those with the most executors first.
+	// Checks lists the failed checks, those with the most executors first.
 	Checks []FailedCheck
-	// Scarcest is the scarcest requested resource, by which executors are chosen; empty if
-	// no worker fits.
+	// Scarcest is the scarcest requested resource, which decides first between executors;
+	// empty if no worker fits.
 	Scarcest string
 }
 
-// FailedCheck is the first check that some executors fail.
+// FailedCheck is a check that some executors fail before any other check.
 type FailedCheck struct {
 	// Check is one of the following, in the order of evaluation:
 	//   - "sku", "attributes.zone", "pools"
-	//   - "capacity.cpu": the executor would be too small if it were idle
-	//   - "role": it would be large enough only with the shares of other roles
+	//   - "capacity.cpu": the executor is too small even when idle
+	//   - "role": the executor is large enough only with the shares of other roles
 	//   - "avoid"
-	//   - "state", "quarantined", "draining", "disabled", "overcommitted": it is not eligible
-	//   - "free.cpu": too little is free
+	//   - "state", "quarantined", "draining", "disabled", "overcommitted": not eligible
+	//   - "free.cpu": too little of the resource is free
 	constraint.Check
-	// Executors is how many fail it with the same value.
+	// Executors is how many executors fail the check with the same value.
 	Executors int
 }
 
 // maxChecks is the maximum number of failed checks in an explanation.
 const maxChecks = 50
 
-// Explain returns why needed workers with the constraints would be granted or refused now.
-// It costs a look at every class, and at every executor of the classes that the
-// constraints select.
+// Explain returns why a batch of needed workers would be granted or refused now. It costs
+// a look at every class, and at every executor of the classes that the constraints
+// select.
 func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
 	fitting := ix.search(k, needed).fit()
 	e := Explanation{Needed: needed, Fitting: fitting}
@@ -73,17 +73,17 @@ func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
 	return e
 }
 
-// failure is a failed check without texts.
+// failure is a failed check before its texts are made.
 type failure struct {
 	check constraint.Check
-	// kind and name are those of a check of an amount, have is that amount; otherwise
-	// only check is set.
+	// A check of an amount has a kind, the name of the resource, and in have its amount. Any
+	// other check sets only check.
 	kind, name string
 	have       int64
 }
 
-// mismatch counts the executors that fail one check of SKU, attributes or pools, by what
-// they have instead.
+// mismatch counts the executors that fail one check of SKU, attributes or pools, by the
+// value that they have instead.
 type mismatch struct {
 	want   string
 	byHave map[string]int
@@ -96,22 +96,24 @@ type explainer struct {
 	query       *Query
 	avoided     map[*Executor]bool
 	failed      map[failure]int
-	// mismatches are by check. There may be as many values as executors.
+	// mismatches are by check. A check may have as many values as there are executors.
 	mismatches map[string]*mismatch
 	shapes     map[*Shape]*shapeResult
 	aligned    map[*layout]*alignedRequest
 }
 
-// shapeResult is the result for the executors of a shape.
+// shapeResult is the result of the explanation for the executors of one shape.
 type shapeResult struct {
-	// small counts the executors of a shape that is too small; aligned is nil then.
+	// small counts the executors of a shape that is too small. aligned is nil for such a
+	// shape.
 	small   int
 	aligned *alignedRequest
-	// ineligible counts the others by eligibility.
+	// ineligible counts the executors of a shape that is large enough, by eligibility.
 	ineligible [eligibilities]int
 }
 
-// matches reports whether the query selects a class, and counts its executors if not.
+// matches reports whether the query selects a class. If not, it counts the executors of
+// the class.
 func (x *explainer) matches(k *Class) bool {
 	ok, failed := x.query.matcher.Match(k.host)
 	if ok {
@@ -184,7 +186,7 @@ func (x *explainer) tooSmall(s *Shape) failure {
 	return failure{kind: "role", name: name, have: allowed[name]}
 }
 
-// lacks returns the first resource of which there is less than a worker requests.
+// lacks returns the first resource of which have contains less than a worker requests.
 func (x *explainer) lacks(have resource.Vector) (name string, short bool) {
 	for _, name := range x.constraints.Resources.Names() {
 		if x.constraints.Resources[name] > have[name] {
@@ -194,7 +196,7 @@ func (x *explainer) lacks(have resource.Vector) (name string, short bool) {
 	return "", false
 }
 
-// checks returns the failed checks with texts, those with the most executors first.
+// checks returns the failed checks with their texts, those with the most executors first.
 func (x *explainer) checks() []FailedCheck {
 	var list []FailedCheck
 	add := func(f FailedCheck) {
@@ -234,7 +236,7 @@ func (f failure) withTexts(k constraint.Constraints) constraint.Check {
 	return constraint.Check{Name: f.kind + f.name, Want: strconv.FormatInt(k.Resources[f.name], 10), Have: have}
 }
 
-// eligibilityChecks are the checks that ineligible executors fail.
+// eligibilityChecks are the checks that ineligible executors fail, by eligibility.
 var eligibilityChecks = [...]constraint.Check{
 	Registered:  {Name: "state", Want: "READY", Have: "REGISTERED"},
 	Unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},

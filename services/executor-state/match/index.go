@@ -7,22 +7,22 @@ import (
 
 // Owner provides what an index does not know.
 type Owner interface {
-	// Executor returns the executor with an ID; nil for none.
+	// Executor returns the executor with an ID; nil if there is none.
 	Executor(id string) *Executor
 	// PoolsOf returns the names of the pools that a host is in, in order.
 	PoolsOf(constraint.Host) []string
-	// ClosedBy returns the IDs of the requests that close the class of executors with
-	// such attributes, in order.
+	// ClosedBy returns the IDs of the requests that close the class with these attributes,
+	// in order.
 	ClosedBy(Attributes) []string
 }
 
-// Index is the executors, found by what they are and by what they have free. One goroutine
-// at a time may use it, also to read: searches reuse its memory.
+// Index finds executors by what they are and by their free capacity. Only one goroutine
+// at a time may use it, even to read, because searches reuse its memory.
 type Index struct {
 	// Limits bounds searches; tests lower them.
 	Limits Limits
-	// Work counts what searches have looked at since the owner last set it to 0. A look at
-	// an executor counts 1; workOfLayout and its neighbors count more.
+	// Work counts what searches have looked at since the owner last set Work to 0. A look at
+	// an executor counts 1; the steps below, such as workOfLayout, count more.
 	Work int
 
 	owner       Owner
@@ -35,42 +35,44 @@ type Index struct {
 	shapes      shapes
 	layoutByKey map[string]*layout
 	layouts     []*layout
-	// fleetFree are the sums of each resource over all eligible executors.
+	// fleetFree holds the sum of the free amounts of each resource over all eligible
+	// executors.
 	fleetFree map[string]*sum
 	queries   map[string]*Query
 	executors int
 
-	// kindVersion rises whenever an executor comes, goes or changes what it is, and
-	// whenever pools or closed classes change. FreeVersion rises whenever an executor
-	// changes what it has free, too. IneligibleVersion rises whenever an executor changes
-	// that is not eligible.
+	// kindVersion rises whenever an executor is added, is removed or changes its kind, and
+	// whenever pools or closed classes change. freeVersion also rises whenever the free
+	// capacity of an executor changes. ineligibleVersion rises whenever an ineligible
+	// executor changes.
 	kindVersion, freeVersion, ineligibleVersion uint64
 	// lastKindChange is the number of the newest change with kind.
 	lastKindChange uint64
-	// changes are what may turn a refusal into a grant; moves are what the sums of queries
-	// follow.
+	// changes holds the changes that may turn a refusal into a grant. moves holds the moves
+	// that queries apply to their sums.
 	changes changeLog[change]
 	moves   changeLog[move]
 
 	// searches counts searches.
 	searches uint64
-	// Memory that rankings reuse.
+	// The following memory is reused by rankings.
 	candidates   []candidate
 	leftovers    []int64
 	rankedBlocks []rankedBlock
 }
 
-// Limits are the sizes at which a search changes its method or stops.
+// Limits holds the sizes at which a search changes its method or stops.
 type Limits struct {
 	// Block is the maximum number of executors in a block.
 	Block int
-	// Narrow is the maximum number of executors of a selection that a search looks at one
-	// by one, without bounds.
+	// Narrow is the maximum number of executors in a selection that a search looks at one by
+	// one, without bounds.
 	Narrow int
-	// Selections is how many selections are kept, Words how many words of 64 classes they
-	// use together.
+	// Selections is the maximum number of selections that are kept. Words is the maximum
+	// number of words of 64 classes that they use together.
 	Selections, Words int
-	// Work is what the candidates of one scheduling cycle may use. The owner stops there.
+	// Work is the maximum work for the candidates of one scheduling cycle. The owner ends
+	// the cycle there.
 	Work int
 }
 
@@ -79,11 +81,11 @@ func DefaultLimits() Limits {
 	return Limits{Block: blockSize, Narrow: blockSize, Selections: 1 << 12, Words: 1 << 23, Work: 1 << 24}
 }
 
-// The work of steps that take longer than a look at an executor, which takes some
-// nanoseconds: to place a worker, to align a request to a layout, to look at the bounds of
-// a block, to sort and copy an executor, to compare a change with a refusal. The work of a
-// single candidate is bounded by the fleet, since a search looks at each executor a few
-// times at most.
+// These are the costs of steps that take longer than a look at an executor, which takes
+// some nanoseconds: to place a worker, to align a request to a layout, to look at the
+// bounds of a block, to sort and copy an executor, and to compare a change with a
+// refusal. The size of the fleet bounds the work of a single candidate, since a search
+// looks at each executor a few times at most.
 const (
 	workOfWorker = 64
 	workOfLayout = 64
@@ -125,8 +127,9 @@ func (ix *Index) Set(e *Executor, kind *Kind) {
 	ix.recordChange(e, true)
 }
 
-// Unplace removes an executor from all counts and indexes that depend on its eligibility and
-// its free resources; Place adds it again. These may change only between the two calls.
+// Unplace removes an executor from all counts and indexes that depend on its eligibility
+// and its free resources. Place adds it again. The eligibility and the free resources may
+// change only between the call of Unplace and the call of Place.
 func (ix *Index) Unplace(e *Executor) {
 	if e.eligibility == Eligible {
 		ix.recordMove(e, false)
@@ -137,8 +140,9 @@ func (ix *Index) Unplace(e *Executor) {
 	}
 }
 
-// Place adds an executor again. Its eligibility is the given one unless its class is closed
-// or its leases use too much. Place reports whether its leases are within its capacity.
+// Place adds an executor again after Unplace. Its eligibility is byOwner, unless byOwner
+// is Eligible and the executor's class is closed or its leases use more than its
+// capacity. Place reports whether the leases are within the capacity.
 func (ix *Index) Place(e *Executor, byOwner Eligibility) bool {
 	ix.freeVersion++
 	before := e.eligibility
@@ -162,7 +166,7 @@ func (ix *Index) Place(e *Executor, byOwner Eligibility) bool {
 	return within
 }
 
-// hasMore reports whether an amount has grown.
+// hasMore reports whether an amount is greater now than before.
 func hasMore(before, now []int64) bool {
 	if len(before) != len(now) {
 		return true
@@ -181,7 +185,7 @@ func (ix *Index) count(e *Executor) {
 	ix.addCounts(e, 1)
 }
 
-// addCounts adds sign times an executor to all counts and sums.
+// addCounts adds an executor to all counts and sums, or subtracts it if sign is -1.
 func (ix *Index) addCounts(e *Executor, sign int) {
 	e.class.counts[e.eligibility] += sign
 	e.shape.counts[e.eligibility] += sign
@@ -197,7 +201,7 @@ func (ix *Index) addCounts(e *Executor, sign int) {
 	}
 }
 
-// Free returns what may be granted, summed over all executors, saturating.
+// Free returns the free capacity of all eligible executors; each sum saturates.
 func (ix *Index) Free() resource.Vector {
 	free := resource.Vector{}
 	for name, sum := range ix.fleetFree {
@@ -208,7 +212,7 @@ func (ix *Index) Free() resource.Vector {
 	return free
 }
 
-// Capacity returns what all executors that are not LOST have.
+// Capacity returns the capacity of all executors that are not LOST.
 func (ix *Index) Capacity() map[string]float64 {
 	capacity := map[string]float64{}
 	for _, s := range ix.shapes.byKey {
@@ -219,10 +223,11 @@ func (ix *Index) Capacity() map[string]float64 {
 	return capacity
 }
 
-// Size is how large an index is.
+// Size describes how large an index is.
 type Size struct {
-	// Classes and Shapes count the kinds of executors, Blocks the ranges of the free
-	// capacity indexes, Selections the parts of the fleet that requests have named.
+	// Classes and Shapes count the kinds of executors. Blocks counts the blocks of the
+	// indexes of free capacity. Selections counts the parts of the fleet that requests have
+	// named.
 	Classes, Shapes, Blocks, Selections int
 }
 

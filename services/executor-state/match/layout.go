@@ -5,22 +5,23 @@ import (
 	"strings"
 )
 
-// layout is the shapes with the same resource names, and shares for the same roles. The
-// amounts of their executors are vectors with the same columns. Fleets have few layouts.
+// layout holds the shapes with the same resource names and with shares for the same
+// roles. The amounts of their executors are vectors with the same columns. A fleet has
+// few layouts.
 type layout struct {
 	key string
-	// names are the resources, in order; roles are folded, in order.
+	// names lists the resources in order, and roles the folded roles in order.
 	names, roles []string
-	// fleetFree are the sums of each resource over all eligible executors, of all layouts.
+	// fleetFree holds the sum of each resource over all eligible executors of all layouts.
 	fleetFree []*sum
-	// shapes counts its shapes.
+	// shapes counts the shapes of the layout.
 	shapes int
-	// free indexes the listed executors by what is free, idle all executors by what is
-	// free without leases.
+	// free indexes the listed executors by their free amounts. idle indexes all executors by
+	// the amounts that are free without leases.
 	free, idle capacityIndex
 }
 
-// layoutOf returns the layout of a shape with these names and shares, which it creates if
+// layoutOf returns the layout of a shape with these names and shares, and creates it if
 // there is none.
 func (ix *Index) layoutOf(names []string, shares []share) *layout {
 	roles := make([]string, len(shares))
@@ -42,7 +43,8 @@ func (ix *Index) layoutOf(names []string, shares []share) *layout {
 	return l
 }
 
-// leaveLayout removes one shape from the count, and deletes the layout with its last one.
+// leaveLayout removes one shape from the count, and deletes the layout with its last
+// shape.
 func (ix *Index) leaveLayout(l *layout) {
 	if l.shapes--; l.shapes == 0 {
 		delete(ix.layoutByKey, l.key)
@@ -53,17 +55,19 @@ func (ix *Index) leaveLayout(l *layout) {
 // alignedRequest is the request of one worker, with its amounts in the order of a layout.
 type alignedRequest struct {
 	layout *layout
-	// need is how much of each resource a worker uses, share the place of its role's
-	// share plus one, 0 for none.
+	// need is how much of each resource a worker uses. share is the place of its role's
+	// share plus one; 0 for none.
 	need  []int64
 	share int
-	// requested are the places of the resources that a worker uses, the scarcest first;
-	// others are the other places, and total the sums over all eligible executors there.
+	// requested holds the places of the resources that a worker uses, the scarcest first.
+	// others holds the other places. total holds, for each of the others, the sum over all
+	// eligible executors.
 	requested, others []int
 	total             []float64
 }
 
-// align returns the request in the order of a layout; nil if the layout lacks a resource.
+// align returns the request in the order of a layout; nil if the layout lacks a requested
+// resource.
 func (ix *Index) align(l *layout, q *Query) *alignedRequest {
 	ix.Work += workOfLayout
 	a := &alignedRequest{layout: l, need: make([]int64, len(l.names))}
@@ -82,7 +86,8 @@ func (ix *Index) align(l *layout, q *Query) *alignedRequest {
 	return a
 }
 
-// rank sets the order of resources, with the scarcest of the requested ones first.
+// rank sets the order in which resources are compared: the requested resources, the
+// scarcest first.
 func (a *alignedRequest) rank(scarce []string) {
 	if a.total != nil {
 		return
@@ -100,7 +105,7 @@ func (a *alignedRequest) rank(scarce []string) {
 	}
 }
 
-// free returns how much of a resource the worker may use at a point.
+// free returns how much of a resource a worker of the request may use at a point.
 func (a *alignedRequest) free(point []int64, i int) int64 {
 	free := point[i]
 	if a.share > 0 {
@@ -123,8 +128,8 @@ func (a *alignedRequest) fits(point []int64) bool {
 	return at < 0
 }
 
-// lacks returns the first resource of which a point has less than a worker needs, and how
-// much it has; -1 if the worker fits.
+// lacks returns the first resource of which a point has less than a worker needs, and the
+// amount at the point; -1 if the worker fits.
 func (a *alignedRequest) lacks(point []int64) (at int, have int64) {
 	for i, amount := range a.need {
 		if have := a.free(point, i); have < amount {
@@ -144,7 +149,7 @@ func (a *alignedRequest) times(point []int64, limit int64) int64 {
 	return limit
 }
 
-// leftover appends what would be left at the point with one more worker: the amount of each
+// leftover appends what one more worker would leave at the point: the amount of each
 // requested resource, the scarcest first.
 func (a *alignedRequest) leftover(list []int64, point []int64) []int64 {
 	for _, i := range a.requested {
@@ -154,7 +159,7 @@ func (a *alignedRequest) leftover(list []int64, point []int64) []int64 {
 }
 
 // score returns the largest share of the fleet's free amount that the point has, over the
-// resources that are not requested.
+// resources that the worker does not request.
 func (a *alignedRequest) score(point []int64) (score float64) {
 	for _, i := range a.others {
 		if free := a.free(point, i); free > 0 {

@@ -2,25 +2,27 @@ package match
 
 import "slices"
 
-// shapeRoom is what a search knows of the room for a batch on one shape.
-type shapeRoom struct {
-	// search is the number of the count; the room of another count is out of date.
+// shapeCapacity is what a search knows of the free capacity of one shape for a batch.
+type shapeCapacity struct {
+	// search is the number of the count; the capacity of another count is outdated.
 	search uint64
-	// workers is how many fit on the executors looked at, at most all of the batch; bound
-	// is at least as many as fit on all.
+	// workers is how many workers fit on the executors that were looked at, at most all
+	// workers of the batch. bound is an upper bound for all executors of the shape.
 	workers, bound int64
-	// looked counts its executors that were looked at and on which a worker fits.
+	// looked counts the executors of the shape that were looked at and on which a worker
+	// fits.
 	looked int
 }
 
-// oneShape returns the shape for all workers of a batch: of the shapes that take all, the
-// one of the best executor. If no shape takes all it is nil, and fitting is the most that
-// one shape takes.
+// oneShape returns the shape for all workers of a batch. Of the shapes that take all
+// workers, it returns the shape of the best executor. If no shape takes all, it returns
+// nil and the most workers that one shape takes.
 //
-// A shape that takes more than the best shape so far has an executor that takes more than an
-// equal part. The first pass skips the blocks whose bounds allow no such executor, even for
-// the shape with the most executors. The second pass looks at the skipped blocks, if they
-// may still raise the best result, for the shapes that the first pass found.
+// A shape that takes more workers than the best shape so far has an executor that takes
+// more than an equal part. The first pass skips the blocks whose bounds allow no such
+// executor, even for the shape with the most executors. If the skipped blocks may still
+// raise the best result, the second pass looks at them, for the shapes that the first
+// pass found.
 func (s *search) oneShape() (only *Shape, fitting int) {
 	if likely := s.likelyShape(); likely != nil {
 		return likely, int(s.needed)
@@ -30,8 +32,8 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	placed := map[shapeDomain]int64{}
 	count := func(a *alignedRequest, b *block, at int) {
 		shape := b.shapes[at]
-		room := &shape.room
-		if room.looked++; room.workers >= s.needed {
+		free := &shape.freeCapacity
+		if free.looked++; free.workers >= s.needed {
 			return
 		}
 		n := a.times(b.point(at), s.most)
@@ -40,8 +42,8 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 			n = min(n, s.spread-placed[key])
 			placed[key] += n
 		}
-		room.workers = min(room.workers+n, s.needed)
-		best = max(best, room.workers)
+		free.workers = min(free.workers+n, s.needed)
+		best = max(best, free.workers)
 	}
 	type skippedBlock struct {
 		*alignedRequest
@@ -55,8 +57,9 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 			continue
 		}
 		for at := range s.fitting(a, b) {
-			if shape := b.shapes[at]; shape.room.search != s.number {
-				shape.room = shapeRoom{search: s.number, bound: int64(shape.counts[Eligible]) * a.times(shape.idle, s.most)}
+			if shape := b.shapes[at]; shape.freeCapacity.search != s.number {
+				bound := int64(shape.counts[Eligible]) * a.times(shape.idle, s.most)
+				shape.freeCapacity = shapeCapacity{search: s.number, bound: bound}
 				found = append(found, shape)
 			}
 			count(a, b, at)
@@ -65,7 +68,7 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	if len(skipped) > 0 && s.mayHaveMore(found, best) {
 		for _, k := range skipped {
 			for at := range s.fitting(k.alignedRequest, k.block) {
-				if k.shapes[at].room.search == s.number {
+				if k.shapes[at].freeCapacity.search == s.number {
 					count(k.alignedRequest, k.block, at)
 				}
 			}
@@ -77,30 +80,31 @@ func (s *search) oneShape() (only *Shape, fitting int) {
 	t := s.ranking(s.most)
 	for {
 		k, _ := t.first()
-		if room := &k.executor.shape.room; room.search == s.number && room.workers >= s.needed {
+		if free := &k.executor.shape.freeCapacity; free.search == s.number && free.workers >= s.needed {
 			return k.executor.shape, int(s.needed)
 		}
 		t.pop()
 	}
 }
 
-// mayHaveMore reports whether a shape may take all of the batch, or more than best, with
-// executors that were not looked at.
+// mayHaveMore reports whether executors that were not looked at may raise a shape to all
+// workers of the batch, or above best.
 func (s *search) mayHaveMore(found []*Shape, best int64) bool {
 	return slices.ContainsFunc(found, func(shape *Shape) bool {
-		room := &shape.room
-		return room.workers < s.needed && room.bound >= min(best+1, s.needed) && room.looked < shape.counts[Eligible]
+		free := &shape.freeCapacity
+		return free.workers < s.needed && free.bound >= min(best+1, s.needed) && free.looked < shape.counts[Eligible]
 	})
 }
 
-// The number of executors, and of their shapes, that likelyShape tries.
+// These limit the executors, and the shapes of these executors, that likelyShape tries.
 const (
 	likelyExecutors = 256
 	likelyShapes    = 4
 )
 
-// likelyShape returns the result of oneShape if it is the shape of one of the best
-// executors; usually that of the best. Then oneShape need not look at all executors.
+// likelyShape returns the result of oneShape if that is the shape of one of the best
+// executors. Usually it is the shape of the best executor. Then oneShape need not look at
+// all executors.
 func (s *search) likelyShape() *Shape {
 	if int64(s.shapes.mostEligible) < s.needed {
 		return nil // few shapes would take the batch, so the trials would fail
@@ -115,9 +119,9 @@ func (s *search) likelyShape() *Shape {
 		if only := k.executor.shape; !small[only] {
 			s.only = only
 			s.restartCount()
-			room := s.room()
+			free := s.freeCapacity()
 			s.only = nil
-			if int64(room) == s.needed {
+			if int64(free) == s.needed {
 				return only
 			}
 			if small[only] = true; len(small) == likelyShapes {

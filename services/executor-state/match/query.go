@@ -5,37 +5,38 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Query is the constraints of one group, prepared for many searches.
+// Query holds the constraints of one group, prepared for many searches.
 type Query struct {
 	matcher   constraint.Matcher
 	resources resource.Vector
-	// role and sku are folded; sku is empty for any.
+	// role and sku are folded; an empty sku allows any SKU.
 	role, sku string
 	selector  selector
-	text      string // of selector
+	text      string // the text of selector
 	selection *selection
-	// aligned is the request in the order of layout, the last one that it was aligned to
-	// for a change.
+	// aligned is the request in the order of layout, to which it was last aligned for a
+	// change.
 	layout  *layout
 	aligned *alignedRequest
-	// free are the sums of what is free for the query, for the kindVersion of an index and
-	// the moves before a number. They have counters of their own, by layout. See scarce.go.
+	// free holds the sums of what is free for the query. They are valid for the kindVersion
+	// freeVersion, and include the moves before freeMoves. counters holds the counters of
+	// these sums, by layout. See scarce.go.
 	free        freeSums
 	freeVersion uint64
 	freeMoves   uint64
 	counters    map[*layout]*counter
-	// largest is the result of largest for a kindVersion.
+	// largest is the result of Index.largest for the kindVersion largestVersion.
 	largest        map[*SKU]*Shape
 	largestVersion uint64
 }
 
-// maxQueries limits the queries that are kept. At the limit all are deleted.
+// maxQueries limits the number of queries in memory. At the limit all are deleted.
 const maxQueries = 1 << 14
 
 // Query returns the query of constraints, without the executors to avoid.
 func (ix *Index) Query(k constraint.Constraints) *Query { return ix.queryOf(textOf(k), k) }
 
-// textOf returns a text that is equal for constraints with equal queries.
+// textOf returns a text that is the same for constraints with the same query.
 func textOf(k constraint.Constraints) string {
 	text := k.Canonical()
 	if by := spreadBy(k.Spread); by != "" {
@@ -72,7 +73,7 @@ func (ix *Index) queryOf(text string, k constraint.Constraints) *Query {
 	return q
 }
 
-// Matches reports whether the query selects a host, whatever the host has free.
+// Matches reports whether the query selects a host, whatever the host's free capacity.
 func (q *Query) Matches(h constraint.Host) bool {
 	ok, _ := q.matcher.Match(h)
 	return ok
@@ -89,9 +90,9 @@ func (q *Query) Fits(s *Shape) bool {
 	return s.resources.Fits(q.resources) && (len(s.shares) == 0 || s.Allowed(q.role).Fits(q.resources))
 }
 
-// Largest returns what the workers of a query may use on those executors of a SKU on which,
-// idle, the most of them fit. If several shapes qualify, that of the executor first in rank
-// counts. Largest returns nil if no worker fits.
+// Largest returns what the workers of a query may use on an executor of a SKU: on the
+// shape whose idle executor takes the most workers. If several shapes qualify, the shape
+// of the executor that is first in rank counts. Largest returns nil if no worker fits.
 func (ix *Index) Largest(q *Query, sku string) resource.Vector {
 	if q.largest == nil || q.largestVersion != ix.kindVersion {
 		q.largest, q.largestVersion = ix.largest(q), ix.kindVersion
@@ -102,7 +103,7 @@ func (ix *Index) Largest(q *Query, sku string) resource.Vector {
 	return nil
 }
 
-// largest returns the shape of these executors for every SKU.
+// largest returns this shape for every SKU.
 func (ix *Index) largest(q *Query) map[*SKU]*Shape {
 	type best struct {
 		executor *Executor

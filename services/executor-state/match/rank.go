@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// ranking returns the executors on which workers fit in the order of choice: with pack
-// those that take the most first, then by what is left over, then by rank. It opens a block
-// only when no executor that it has seen precedes the best that the block's bounds allow.
+// ranking returns the executors on which workers fit, in the order of choice. With pack,
+// the executors that take the most workers come first. Then what would be left over
+// decides, then the rank. The ranking opens a block only when no executor that it has
+// seen precedes the best executor that the block's bounds allow.
 type ranking struct {
 	*search
 	// most limits the number of workers that an executor is ranked by.
@@ -15,13 +16,13 @@ type ranking struct {
 	blocks priorityQueue[*rankedBlock]
 }
 
-// rankedBlock is a block in a ranking. It is ranked by the best executor that its bounds
-// allow and, once it is open, by the best one that it has.
+// rankedBlock is a block in a ranking. Until it is open, it is ranked by the best
+// executor that its bounds allow. Once it is open, it is ranked by its best executor.
 type rankedBlock struct {
 	candidate
 	aligned *alignedRequest
 	block   *block
-	// candidates are its executors on which a worker fits, once it is open.
+	// candidates holds the executors of the open block on which a worker fits.
 	candidates priorityQueue[candidate]
 	open       bool
 }
@@ -29,11 +30,11 @@ type rankedBlock struct {
 // candidate is an executor on which a worker fits.
 type candidate struct {
 	executor *Executor
-	// at is its place in the block.
+	// at is the executor's place in the block.
 	at int
-	// size is how many workers it takes; 0 without pack. Left is what one more worker
-	// would leave of each requested resource, the scarcest first, and score is by what it
-	// has of the others.
+	// size is how many workers the executor takes; 0 without pack. left is what one more
+	// worker would leave of each requested resource, the scarcest first. score is the score
+	// of the other resources; see alignedRequest.score.
 	size  int64
 	left  []int64
 	score float64
@@ -50,7 +51,8 @@ func (a *candidate) fitsBetter(b *candidate) (better, equal bool) {
 	return a.score < b.score, a.score == b.score
 }
 
-// inBlockOrder orders the candidates of a block, where places are in order of rank.
+// inBlockOrder orders the candidates of a block. The executors of a block are in order of
+// rank.
 func inBlockOrder(a, b *candidate) bool {
 	better, equal := a.fitsBetter(b)
 	return better || equal && a.at < b.at
@@ -96,7 +98,7 @@ func (t *ranking) size(a *alignedRequest, point []int64) int64 {
 	return 0
 }
 
-// times returns how many workers the first executor takes.
+// times returns how many workers the first executor of the ranking takes.
 func (t *ranking) times(first candidate) int64 {
 	if t.constraints.Pack {
 		return first.size
@@ -104,7 +106,7 @@ func (t *ranking) times(first candidate) int64 {
 	return t.blocks.items[0].aligned.times(first.executor.free, t.most)
 }
 
-// first returns the next executor; false at the end.
+// first returns the next executor; false if there is none.
 func (t *ranking) first() (candidate, bool) {
 	for len(t.blocks.items) > 0 {
 		k := t.blocks.items[0]
@@ -117,7 +119,7 @@ func (t *ranking) first() (candidate, bool) {
 	return candidate{}, false
 }
 
-// open looks at the executors of a block.
+// open collects the executors of a block on which a worker fits.
 func (t *ranking) open(k *rankedBlock) {
 	k.open = true
 	from := len(t.candidates)
@@ -144,7 +146,7 @@ func (t *ranking) fixFirst() {
 	heap.Fix(&t.blocks, 0)
 }
 
-// pop removes the first executor.
+// pop removes the first executor from the ranking.
 func (t *ranking) pop() {
 	t.Work++
 	heap.Pop(&t.blocks.items[0].candidates)
@@ -158,7 +160,7 @@ func (t *ranking) reinsert(k candidate, size int64) {
 		candidates: priorityQueue[candidate]{[]candidate{k}, inBlockOrder}})
 }
 
-// priorityQueue implements heap.Interface; the item before all others is first.
+// priorityQueue implements heap.Interface. The item that is before all others is first.
 type priorityQueue[T any] struct {
 	items  []T
 	before func(a, b *T) bool

@@ -9,9 +9,10 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Avoided returns the executors that the batch must not use. It never uses those of Avoid.
-// It uses those of AvoidFailed only if no other executor is left, that is, if every
-// eligible executor that the query allows and that is large enough is on one of the lists.
+// Avoided returns the executors that the batch must not use. These always include the
+// executors of Avoid. They include the executors of AvoidFailed while another executor is
+// left: an eligible executor that the query allows, that is large enough, and that is on
+// neither list.
 func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool {
 	hard := ix.named(k.Avoid)
 	if len(k.AvoidFailed) == 0 {
@@ -29,7 +30,7 @@ func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool 
 	return hard
 }
 
-// named returns the executors on the lists; nil for none.
+// named returns the executors on the lists; nil if there are none.
 func (ix *Index) named(lists ...[]string) (found map[*Executor]bool) {
 	for _, list := range lists {
 		for _, id := range list {
@@ -74,7 +75,7 @@ func (ix *Index) largeEnough(q *Query) bool {
 	return false
 }
 
-// OfKind counts the executors that the query allows, whatever resources they have.
+// OfKind counts the executors that the query allows, whatever their resources.
 func (ix *Index) OfKind(q *Query) (n int) {
 	switch s := ix.skus[q.sku]; {
 	case q.selection.wholeFleet() && q.sku == "":

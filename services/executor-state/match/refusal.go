@@ -5,29 +5,31 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Refusal is a batch that did not fit. It fits only after enough is freed on executors that
-// it may use, so the index confirms a refusal without a search until then. Cycles therefore
-// get to every candidate, however little work they may do. A Refusal belongs to one index.
+// Refusal says why a batch did not fit. The batch fits only after enough capacity is
+// freed on executors that it may use. Until then the index confirms the refusal without a
+// search. So cycles reach every candidate, however little work they may do. A Refusal
+// belongs to one index.
 type Refusal struct {
-	// Fitting is how many workers fit, Reason and Message why not all.
+	// Fitting is how many workers fit. Reason and Message say why not all fit.
 	Fitting int
 	Reason  fault.Reason
 	Message string
 
 	constraints constraint.Constraints
 	needed      int64
-	text        string // of its query
-	// checked is the number of the first change that was not compared with the refusal;
-	// room is how many of its workers fitted at most before that change.
-	checked uint64
-	room    int64
-	// ineligibleVersion and freeVersion are those of the index when it was refused.
+	text        string // the text of its query
+	// checked is the number of the first change that was not compared with the refusal.
+	// freeCapacity is an upper bound for the workers that fitted before that change.
+	checked      uint64
+	freeCapacity int64
+	// ineligibleVersion and freeVersion are the versions of the index at the time of the
+	// refusal.
 	ineligibleVersion, freeVersion uint64
 }
 
-// refreshShare is the part of a cycle's work, as a divisor, for searches that can only
-// change the numbers in a refusal. They keep the messages of pending batches current unless
-// there are very many.
+// refreshShare is a divisor of a cycle's work. The result is the work that may be used
+// for searches that can only update the numbers in a refusal. With it, the messages of
+// pending batches stay current unless there are very many batches.
 const refreshShare = 1024
 
 // Choose picks executors for a batch, or returns a refusal if there are too few. It changes
@@ -39,16 +41,16 @@ func (ix *Index) Choose(k constraint.Constraints, needed int) ([]Pick, *Refusal)
 		return picks, nil
 	}
 	r := &Refusal{
-		Fitting: fitting, constraints: k, needed: int64(needed), text: textOf(k), room: int64(fitting),
+		Fitting: fitting, constraints: k, needed: int64(needed), text: textOf(k), freeCapacity: int64(fitting),
 		checked: ix.changes.next(), ineligibleVersion: ix.ineligibleVersion, freeVersion: ix.freeVersion,
 	}
 	r.Reason, r.Message = ix.reason(k, needed, fitting)
 	return nil, r
 }
 
-// StillRefused reports whether a search would refuse the batch again, as far as the changes
-// since show. It costs a look at these changes, and no search. If it returns false the
-// batch may fit, or the refusal may be out of date.
+// StillRefused reports whether a search would refuse the batch again, as far as the
+// changes since the refusal show. It costs a look at these changes, and no search. If it
+// returns false, the batch may fit, or the refusal may be outdated.
 func (ix *Index) StillRefused(r *Refusal) bool {
 	if ix.mustSearchAgain(r) {
 		return false
@@ -66,7 +68,7 @@ func (ix *Index) StillRefused(r *Refusal) bool {
 			continue
 		}
 		if c.executor.lastFreed == r.checked+uint64(i) { // later changes count once
-			r.room += ix.timesOn(c, q, r.needed)
+			r.freeCapacity += ix.timesOn(c, q, r.needed)
 		}
 		if r.mayFit() {
 			return false
@@ -76,8 +78,8 @@ func (ix *Index) StillRefused(r *Refusal) bool {
 	return true
 }
 
-// mustSearchAgain reports whether the log of changes cannot confirm the refusal, or whether
-// the cycle has work left to refresh its numbers.
+// mustSearchAgain reports whether the log of changes cannot confirm the refusal, or
+// whether the cycle has work left to update the numbers in it.
 func (ix *Index) mustSearchAgain(r *Refusal) bool {
 	switch {
 	case !ix.changes.covers(r.checked):
@@ -85,28 +87,30 @@ func (ix *Index) mustSearchAgain(r *Refusal) bool {
 	case r.freeVersion != ix.freeVersion && ix.Work < ix.Limits.Work/refreshShare:
 		return true
 	}
-	// If no other executor is left, the batch may use those of AvoidFailed.
+	// If no other executor is left, the batch may use the executors of AvoidFailed.
 	return len(r.constraints.AvoidFailed) > 0 && r.ineligibleVersion != ix.ineligibleVersion
 }
 
 // totalsRefuse reports whether the sums of free resources alone refuse the batch. It
-// applies only while no executor has changed its kind, which might change the reason, and
-// while one fitting worker would not be news.
+// returns false if an executor has changed its kind since, because that might change the
+// reason. It also returns false if the first worker may fit now and none fitted before.
 func (ix *Index) totalsRefuse(r *Refusal, q *Query) bool {
 	most := ix.timesInTotals(q)
 	if ix.lastKindChange >= r.checked || most >= r.needed || most > 0 && r.Fitting == 0 {
 		return false
 	}
-	r.room, r.checked = most, ix.changes.next()
+	r.freeCapacity, r.checked = most, ix.changes.next()
 	return true
 }
 
-// mayFit reports whether there may be room for the batch, or for its first worker: the
-// caller may then request a part of the batch.
-func (r *Refusal) mayFit() bool { return r.room >= r.needed || r.Fitting == 0 && r.room > 0 }
+// mayFit reports whether there may be free capacity for the batch, or for its first
+// worker if none fitted before: the caller may then request a part of the batch.
+func (r *Refusal) mayFit() bool {
+	return r.freeCapacity >= r.needed || r.Fitting == 0 && r.freeCapacity > 0
+}
 
-// mayChangeReason reports whether a change of an executor's kind may change why a batch was
-// refused.
+// mayChangeReason reports whether a change of an executor's kind may change the reason
+// for which a batch was refused.
 func mayChangeReason(c change, r *Refusal, q *Query) bool {
 	if q.Matches(c.class.host) {
 		return true
@@ -115,8 +119,9 @@ func mayChangeReason(c change, r *Refusal, q *Query) bool {
 		q.hasSKU(c.shape.sku))
 }
 
-// timesOn returns how many of n workers fit on an executor that has more free. An executor
-// that has changed its kind since has a later change of its own.
+// timesOn returns how many of n workers fit on an executor whose free capacity has grown.
+// If the executor has changed its kind since, it has a later change of its own, so
+// timesOn returns 0.
 func (ix *Index) timesOn(c change, q *Query, n int64) int64 {
 	e := c.executor
 	if e.shape != c.shape || e.class != c.class || e.eligibility != Eligible {
@@ -134,8 +139,8 @@ func (ix *Index) timesOn(c change, q *Query, n int64) int64 {
 	return q.aligned.times(e.free, n)
 }
 
-// timesInTotals returns how many workers fit at most, by the sums of what is free in the
-// requested SKU, or in the fleet.
+// timesInTotals returns an upper bound for the workers that fit, from the sums of what is
+// free in the requested SKU or in the fleet.
 func (ix *Index) timesInTotals(q *Query) int64 {
 	free := ix.fleetFree
 	if q.sku != "" {

@@ -11,8 +11,8 @@ import (
 )
 
 // Roles. An executor may set shares of its resources aside, each for a role. Workers of
-// that role use its share first, and then the common part. All other workers use only the
-// common part. A worker's amount is never split. For each resource,
+// that role use the role's share first, and then the common part, so one worker may use
+// both. All other workers use only the common part. For each resource,
 //
 //	still set aside = max(0, share − used by the role), for each role
 //	common          = capacity − used − Σ still set aside
@@ -21,12 +21,12 @@ import (
 // reduces the common part. A lease of a role for which an executor sets nothing aside
 // counts like a lease without a role.
 
-// share is what an executor sets aside for a role.
+// share is the part of an executor that is set aside for a role.
 type share struct {
 	// role is folded.
 	role  string
 	share resource.Vector
-	// amounts are those of share, in the order of the layout.
+	// amounts are the amounts of share, in the order of the layout.
 	amounts []int64
 }
 
@@ -51,7 +51,8 @@ func sharesKey(shares []share) string {
 	return b.String()
 }
 
-// Allowed returns what an idle executor has for a role: all except the shares of others.
+// Allowed returns what an idle executor has for a role: all its resources except the
+// shares of other roles.
 func (s *Shape) Allowed(role string) resource.Vector {
 	allowed, folded := s.resources, constraint.Fold(role)
 	for _, share := range s.shares {
@@ -62,8 +63,8 @@ func (s *Shape) Allowed(role string) resource.Vector {
 	return allowed
 }
 
-// Excess returns the first resource of which leases use more than they may, and how much;
-// empty for none.
+// Excess describes the first resource of which leases use more than they may, and how
+// much they use; empty if there is none.
 func (e *Executor) Excess() string {
 	aside := resource.Vector{}
 	for _, share := range e.shape.shares {

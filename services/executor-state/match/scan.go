@@ -13,19 +13,20 @@ const unlimited = math.MaxInt64
 type scan struct {
 	*Index
 	query *Query
-	// free: the scan looks at what is free on listed executors, and leaves out closed
-	// classes. Otherwise it looks at what all executors have when idle.
+	// free selects what the scan looks at. If it is set, the scan looks at what is free on
+	// listed executors, and leaves out closed classes. Otherwise it looks at what all
+	// executors have when idle.
 	free   bool
 	closed *classSet
-	// aligned is the request for each layout with executors to look at.
+	// aligned holds the request for each layout that has executors to look at.
 	aligned []*alignedRequest
-	// members are the executors of a narrow selection, by layout in the order of aligned;
+	// members holds the executors of a narrow selection, by layout in the order of aligned;
 	// nil if the scan looks at the blocks of the index.
 	members [][]*Executor
 	// sku is the number of the requested SKU; 0 for any.
 	sku int32
-	// only is the shape that the scan is restricted to, nil for all; avoided are
-	// executors that it leaves out.
+	// only is the shape to which the scan is restricted; nil for all shapes. avoided holds
+	// the executors that the scan leaves out.
 	only    *Shape
 	avoided map[*Executor]bool
 }
@@ -39,7 +40,7 @@ func (ix *Index) scan(q *Query, free bool) scan {
 	if q.sku != "" {
 		s := ix.skus[q.sku]
 		if s == nil {
-			return w // of no executor
+			return w // a scan without executors
 		}
 		w.sku = s.number
 	}
@@ -55,7 +56,8 @@ func (ix *Index) scan(q *Query, free bool) scan {
 	return w
 }
 
-// narrow returns the executors of the selection if it is narrow.
+// narrow returns the executors of the selection, and reports whether the selection is
+// narrow.
 func (w *scan) narrow() (list []*Executor, narrow bool) {
 	selection := w.query.selection
 	if selection.wholeFleet() || selection.classes > w.Limits.Narrow {
@@ -92,7 +94,7 @@ func (w *scan) group(members []*Executor) {
 }
 
 // blocks iterates over the blocks in which a worker may fit. For a narrow selection it
-// makes them.
+// makes these blocks.
 func (w *scan) blocks() iter.Seq2[*alignedRequest, *block] {
 	return func(yield func(*alignedRequest, *block) bool) {
 		for i, a := range w.aligned {
@@ -118,7 +120,8 @@ func (w *scan) blocks() iter.Seq2[*alignedRequest, *block] {
 	}
 }
 
-// blockOf returns a block of executors of one layout; none if it would be empty.
+// blockOf returns a block of executors of one layout. It returns no block if the block
+// would be empty.
 func (w *scan) blockOf(executors []*Executor) []*block {
 	b := newBlock(position{}, executors[0].shape.layout.free.width)
 	b.loose, b.sums = true, nil
@@ -137,8 +140,8 @@ func (w *scan) blockOf(executors []*Executor) []*block {
 	return []*block{b}
 }
 
-// fitting iterates over the places of the executors in a block that the query allows and on
-// which a worker fits.
+// fitting iterates over the places of the executors in a block that the query allows and
+// on which a worker fits.
 func (w *scan) fitting(a *alignedRequest, b *block) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		w.Work += len(b.executors)

@@ -7,15 +7,15 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// The scarcest resource of a request is the requested one with the least free in proportion
-// to the request, summed over the matching executors: the first to run out as more such
-// workers come. An executor matches if a worker fits on it now. The sums are computed once
-// for each candidate, when its executors are first ranked. Placing its workers does not
-// change the order of resources, so the executors of a gang depend only on the inventory
-// before it.
+// The scarcest resource of a request is the requested resource that would run out first
+// if more such workers came: the one whose free amount is the smallest in proportion to
+// the request. The free amounts are summed over the matching executors. An executor
+// matches if a worker fits on it now. The sums are computed once for each candidate, when
+// its executors are first ranked. Placing its workers does not change the order of
+// resources. So the executors of a gang depend only on the inventory before the gang.
 
-// ByScarcity returns the resources that a worker requests, the scarcest first, equally
-// scarce ones in order of name. Free returns how much is free of one.
+// ByScarcity returns the resources that a worker requests, the scarcest first. Equally
+// scarce resources are in order of name. free returns how much of a resource is free.
 func ByScarcity(request resource.Vector, free func(name string) float64) []string {
 	names := slices.DeleteFunc(request.Names(), func(name string) bool { return request[name] <= 0 })
 	if len(names) < 2 {
@@ -29,7 +29,8 @@ func ByScarcity(request resource.Vector, free func(name string) float64) []strin
 	return names
 }
 
-// scarcity returns the requested resources, the scarcest first, as of its first call.
+// scarcity returns the requested resources, the scarcest first. Later calls return the
+// result of the first call.
 func (s *search) scarcity() []string {
 	if s.scarce == nil {
 		var free freeSums
@@ -43,8 +44,8 @@ func (s *search) scarcity() []string {
 	return s.scarce
 }
 
-// freeSums are the sums of what is free of the requested resources, over the executors on
-// which a worker fits.
+// freeSums holds, for each requested resource, the sum of what is free on the executors
+// on which a worker fits.
 type freeSums map[string]*sum
 
 func (q *Query) newFreeSums() freeSums {
@@ -72,7 +73,8 @@ func (f freeSums) counter(a *alignedRequest) *counter {
 	return c
 }
 
-// add adds sign times the point of an executor on which a worker fits.
+// add adds what is free at the point of an executor on which a worker fits, multiplied by
+// sign.
 func (c *counter) add(point []int64, sign int64) {
 	for i, sum := range c.sums {
 		if sum != nil {
@@ -81,7 +83,7 @@ func (c *counter) add(point []int64, sign int64) {
 	}
 }
 
-// freeOfMatching returns the sums for the search, without the executors to avoid.
+// freeOfMatching returns the sums for the search, without the executors that it avoids.
 func (s *search) freeOfMatching() freeSums {
 	w := s.scan
 	w.avoided = nil
@@ -106,9 +108,10 @@ func (s *search) freeOfMatching() freeSums {
 	return rest
 }
 
-// freeOfSelection returns the sums over all executors that the query allows. For a selection
-// that is not narrow the query keeps them, and applies the moves since: so a search does
-// not look at all executors of the selection.
+// freeOfSelection returns the sums over all executors that the query allows. For a
+// selection that is neither narrow nor the whole fleet, the query keeps the sums, and
+// freeOfSelection applies the moves since. So a search does not look at all executors of
+// the selection.
 func (w *scan) freeOfSelection() freeSums {
 	q := w.query
 	if w.members != nil || len(w.aligned) == 0 || q.selection.wholeFleet() {
@@ -123,8 +126,8 @@ func (w *scan) freeOfSelection() freeSums {
 	return q.free
 }
 
-// addUp adds up what is free on all executors on which a worker fits. It adds a block as a
-// whole if a worker fits on all its executors.
+// addUp returns the sums of what is free on all executors on which a worker fits. If a
+// worker fits on all executors of a block, it adds the sums of the block.
 func (w *scan) addUp() freeSums {
 	free := w.query.newFreeSums()
 	var c *counter
@@ -151,14 +154,15 @@ func (w *scan) addUp() freeSums {
 }
 
 // fitsAll reports whether the query allows every executor of a block and a worker fits on
-// each, as far as the bounds show.
+// each of them, as far as the bounds show.
 func (w *scan) fitsAll(a *alignedRequest, b *block) bool {
 	return b.sums != nil && w.closed == nil && w.query.selection.wholeFleet() && (w.sku == 0 || b.lowSKU == b.highSKU) &&
 		a.fits(b.low)
 }
 
-// applyMoves applies the moves since to the sums of the query. The indexes of classes and
-// the layouts are current, because no executor has changed its kind since.
+// applyMoves applies the moves since freeMoves to the sums of the query. The class
+// indexes and layouts in these moves are current, because no executor has changed its
+// kind since.
 func (w *scan) applyMoves() {
 	q := w.query
 	moves := w.moves.since(q.freeMoves)

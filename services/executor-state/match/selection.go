@@ -2,25 +2,27 @@ package match
 
 import "berth.dev/pkg/constraint"
 
-// selection is the classes that some attributes and pools select. An executor that changes
-// what it has free therefore changes no selection. One selection is the whole fleet, for
-// requests without attributes and pools. The others are created by the first request that
-// needs them, kept up to date as classes come and go, and dropped when many others have
-// been used since. The attribute to spread by makes a selection of its own.
+// selection holds the classes that some attributes and pools select. So a change of an
+// executor's free capacity changes no selection. One selection is the whole fleet, for
+// requests without attributes and pools. Any other selection is created by the first
+// request that needs it, and updated as classes are added and removed. It is dropped when
+// many other selections have been used since. Each attribute to spread by makes a
+// selection of its own.
 type selection struct {
 	selector
 	matcher constraint.Matcher
 	// classSet is empty for the whole fleet.
 	classSet
-	// home is the value whose new classes may join; nil if all new classes may.
+	// home is the attribute value whose new classes may join the selection; nil if all new
+	// classes may join.
 	home *attributeValue
 	// domains is the attribute to spread by; nil for none.
 	domains *attributeIndex
-	// used rises with each use of a selection.
+	// used orders selections by their last use.
 	used uint64
 }
 
-// selector is the identity of a selection.
+// selector identifies a selection.
 type selector struct {
 	attributes map[string]string
 	pools      []string
@@ -33,7 +35,7 @@ func newSelection(sel selector) *selection {
 		Pools: sel.pools}.Matcher()}
 }
 
-// text is equal for equal selectors.
+// text returns a text that is the same for equal selectors.
 func (s selector) text() string {
 	return constraint.Constraints{Attributes: s.attributes, Pools: s.pools}.Canonical() + ";by:" + s.spreadBy
 }
@@ -41,7 +43,7 @@ func (s selector) text() string {
 // wholeFleet reports whether the selector selects all classes.
 func (s selector) wholeFleet() bool { return len(s.attributes)+len(s.pools) == 0 }
 
-// selects reports whether a class belongs to the selection.
+// selects reports whether the matcher of the selection selects a class.
 func (s *selection) selects(k *Class) bool {
 	ok, _ := s.matcher.Match(k.host)
 	return ok

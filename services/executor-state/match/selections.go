@@ -10,16 +10,16 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// selections is all classes, and all selections of them.
+// selections holds all classes and all selections.
 type selections struct {
 	wholeFleet *selection
-	// classes are all classes, by index; free are the indexes without a class.
+	// classes holds all classes by index. free lists the indexes without a class.
 	classes []*Class
 	free    []int32
 	byText  map[string]*selection
-	// broad are those without attributes: every new class may join.
+	// broad lists the selections without attributes: every new class may join them.
 	broad []*selection
-	// attributes are the indexed ones, by folded name.
+	// attributes holds the indexed attributes by folded name.
 	attributes map[string]*attributeIndex
 	uses       uint64
 	limits     *Limits
@@ -30,7 +30,7 @@ func newSelections(limits *Limits) selections {
 		attributes: map[string]*attributeIndex{}, limits: limits}
 }
 
-// get returns the selection of a selector with a text, which it creates if there is none.
+// get returns the selection of a selector with a text, and creates it if there is none.
 func (s *selections) get(sel selector, text string) *selection {
 	if sel.wholeFleet() && sel.spreadBy == "" {
 		return s.wholeFleet
@@ -46,8 +46,8 @@ func (s *selections) get(sel selector, text string) *selection {
 	return found
 }
 
-// dropOldest drops half of the selections if there are too many, the least recently used
-// first.
+// dropOldest drops selections if there are too many or they are too large. It drops the
+// least recently used first, until half of the limits are left.
 func (s *selections) dropOldest() {
 	words := 0
 	for _, selection := range s.byText {
@@ -66,8 +66,8 @@ func (s *selections) dropOldest() {
 	}
 }
 
-// create makes a selection with all classes that belong to it. Its home is the value of one
-// of its attributes that the fewest classes have.
+// create makes a selection with all classes that belong to it. Its home is the value of
+// one of its attributes: the value that the fewest classes have.
 func (s *selections) create(sel selector) *selection {
 	made := newSelection(sel)
 	if sel.spreadBy != "" {
@@ -133,7 +133,8 @@ func (s *selections) drop(dropped *selection) {
 	}
 }
 
-// release deletes the index of an attribute that no other selection uses.
+// release removes a user of an attribute's index, and deletes the index with its last
+// user.
 func (s *selections) release(name string) {
 	attribute := s.attributes[name]
 	if attribute.users--; attribute.users == 0 {
@@ -141,7 +142,8 @@ func (s *selections) release(name string) {
 	}
 }
 
-// dropPooled drops the selections with pools, because the members of pools have changed.
+// dropPooled drops the selections with pools. It is called when the members of pools have
+// changed.
 func (s *selections) dropPooled() {
 	for _, text := range slices.Sorted(maps.Keys(s.byText)) {
 		if selection := s.byText[text]; len(selection.pools) > 0 {
@@ -150,7 +152,7 @@ func (s *selections) dropPooled() {
 	}
 }
 
-// attribute returns the index of an attribute, which it creates if there is none.
+// attribute returns the index of an attribute, and creates it if there is none.
 func (s *selections) attribute(name string) *attributeIndex {
 	x := s.attributes[name]
 	if x != nil {
@@ -168,7 +170,8 @@ func (s *selections) attribute(name string) *attributeIndex {
 	return x
 }
 
-// add gives a new class an index, and adds it to the selections that it belongs to.
+// add gives a new class an index, and adds the class to the selections to which it
+// belongs.
 func (s *selections) add(k *Class) {
 	if last := len(s.free) - 1; last >= 0 {
 		k.index, s.free = s.free[last], s.free[:last]

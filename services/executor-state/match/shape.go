@@ -8,42 +8,42 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Shape is the executors with equal SKU, capacity and role shares. All workers of a batch
-// with sameShape run on one shape.
+// Shape holds the executors with equal SKU, capacity and role shares. All workers of a
+// batch with sameShape run on one shape.
 type Shape struct {
 	key    string
 	sku    *SKU
 	layout *layout
-	// resources is the capacity of each executor, and capacity its amounts in the order of
-	// the layout.
+	// resources is the capacity of each executor. capacity has the same amounts in the order
+	// of the layout.
 	resources resource.Vector
 	capacity  []int64
-	// skuFree are the sums of its SKU, in the order of the layout.
+	// skuFree holds the sums of the shape's SKU, in the order of the layout.
 	skuFree []*sum
-	// shares are the parts of capacity that are set aside, by role.
+	// shares lists the parts of the capacity that are set aside, by role.
 	shares []share
 	// idle is what is free on an executor without leases.
 	idle []int64
-	// size counts its executors, counts counts them by eligibility.
+	// size counts the executors of the shape, and counts counts them by eligibility.
 	size   int
 	counts [eligibilities]int
-	// room is the result of the last search for one shape that looked at the shape.
-	room shapeRoom
-	// scratch is the memory of free.
+	// freeCapacity is the result of the last search for one shape that looked at this shape.
+	freeCapacity shapeCapacity
+	// scratch is memory that the method free reuses.
 	scratch []int64
 }
 
-// shapes are all shapes by key, and the size of the largest.
+// shapes holds all shapes by key, and the number of eligible executors of the largest
+// shape.
 type shapes struct {
 	byKey map[string]*Shape
-	// byEligible counts the shapes by how many eligible executors they have; mostEligible
-	// is the highest such number.
+	// byEligible counts the shapes by how many eligible executors they have. mostEligible is
+	// the highest number of eligible executors of a shape.
 	byEligible   []int
 	mostEligible int
 }
 
-// recount records that a shape has n eligible executors, and had one more or one less
-// before.
+// recount records that a shape has n eligible executors. before differs from n by one.
 func (s *shapes) recount(before, n int) {
 	for len(s.byEligible) <= max(before, n) {
 		s.byEligible = append(s.byEligible, 0)
@@ -55,7 +55,7 @@ func (s *shapes) recount(before, n int) {
 	}
 }
 
-// shapeOf returns the shape of a kind, which it creates if there is none.
+// shapeOf returns the shape of a kind, and creates it if there is none.
 func (ix *Index) shapeOf(kind *Kind) *Shape {
 	shares := sharesOf(kind.Reserved)
 	key := constraint.Fold(kind.SKU) + "|" + kind.Resources.Canonical() + sharesKey(shares)
@@ -81,7 +81,7 @@ func (ix *Index) shapeOf(kind *Kind) *Shape {
 	return s
 }
 
-// sumOf returns the sum of a name, which it creates if there is none.
+// sumOf returns the sum of a name, and creates it if there is none.
 func sumOf(sums map[string]*sum, name string) *sum {
 	if sums[name] == nil {
 		sums[name] = &sum{}
@@ -89,13 +89,14 @@ func sumOf(sums map[string]*sum, name string) *sum {
 	return sums[name]
 }
 
-// add counts an executor, and how it spells its SKU.
+// add counts an executor and the spelling of its SKU.
 func (s *Shape) add(spelling string) {
 	s.size++
 	s.sku.spellings[spelling]++
 }
 
-// leaveShape removes one executor from the counts, and deletes the shape with its last one.
+// leaveShape removes one executor from the counts, and deletes the shape with its last
+// executor.
 func (ix *Index) leaveShape(s *Shape, spelling string) {
 	if s.sku.spellings[spelling]--; s.sku.spellings[spelling] == 0 {
 		delete(s.sku.spellings, spelling)
@@ -112,10 +113,11 @@ func (ix *Index) leaveShape(s *Shape, spelling string) {
 	}
 }
 
-// free returns what is free on an executor with these leases: for each resource of the layout
-// the amount that any worker may use, and then for each share the amount that only its role
-// may use in addition. The result is valid until the next call. It is not ok if leases use
-// more than the capacity, or a part that is set aside for other roles.
+// free returns what is free on an executor with these leases. First come the amounts of
+// the layout's resources that any worker may use. Then come, for each share, the amounts
+// that only its role may use in addition. The result is valid until the next call. It is
+// not ok if leases use more than the capacity, or use a part that is set aside for other
+// roles.
 func (s *Shape) free(l *Leased) (free []int64, ok bool) {
 	s.scratch = append(s.scratch[:0], s.capacity...)
 	for name, amount := range l.Used {
@@ -139,7 +141,7 @@ func (s *Shape) free(l *Leased) (free []int64, ok bool) {
 	return s.scratch, true
 }
 
-// addFree adds sign times what is free on an executor to the sums.
+// addFree adds what is free on an executor to the sums, multiplied by sign.
 func (s *Shape) addFree(free []int64, sign int64) {
 	for i, amount := range free {
 		name := i % len(s.skuFree)
@@ -148,23 +150,24 @@ func (s *Shape) addFree(free []int64, sign int64) {
 	}
 }
 
-// SKU is the executors of one SKU.
+// SKU holds the executors of one SKU.
 type SKU struct {
-	// folded is its name for comparisons. Executors without a SKU belong to the one without
-	// a name. number identifies it in capacity indexes.
+	// folded is the SKU's name for comparisons. Executors without a SKU belong to the SKU
+	// with an empty name. number identifies the SKU in capacity indexes.
 	folded string
 	number int32
-	// shapes are those of its executors, by key; spellings counts the executors by how they
-	// spell the SKU.
+	// shapes holds the shapes of the SKU's executors by key. spellings counts the executors
+	// by their spelling of the SKU.
 	shapes    map[string]*Shape
 	spellings map[string]int
-	// free are the sums of each resource over its eligible executors.
+	// free holds the sum of each resource over the SKU's eligible executors.
 	free map[string]*sum
-	// most is the highest amount of each resource in its shapes; nil until it is computed.
+	// most is the highest amount of each resource in the SKU's shapes; nil until it is
+	// computed.
 	most resource.Vector
 }
 
-// skuOf returns the SKU with a folded name, which it creates if there is none.
+// skuOf returns the SKU with a folded name, and creates it if there is none.
 func (ix *Index) skuOf(folded string) *SKU {
 	s := ix.skus[folded]
 	if s == nil {
@@ -176,15 +179,15 @@ func (ix *Index) skuOf(folded string) *SKU {
 	return s
 }
 
-// SKU returns the SKU of a name, without regard to case; nil if no executor has it.
+// SKU returns the SKU with a name, without regard to case; nil if no executor has it.
 func (ix *Index) SKU(name string) *SKU { return ix.skus[constraint.Fold(name)] }
 
-// Name returns the first of the spellings of its executors.
+// Name returns the SKU's name in the first of the spellings that its executors use.
 func (s *SKU) Name() string {
 	return slices.Min(slices.Collect(maps.Keys(s.spellings)))
 }
 
-// Most returns the highest amount of each resource that any of its executors has.
+// Most returns the highest amount of each resource that any executor of the SKU has.
 func (s *SKU) Most() resource.Vector {
 	if s.most == nil {
 		s.most = resource.Vector{}

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// sum is a sum of amounts in 128 bits, which no fleet overflows: subtracting what was added
-// restores the earlier value.
+// sum is a sum of amounts in 128 bits. No fleet overflows it, so subtracting an amount
+// that was added restores the earlier value.
 type sum struct{ high, low uint64 }
 
 // add adds an amount, which may be negative.
@@ -18,7 +18,7 @@ func (s *sum) addSum(other sum) {
 	s.high, _ = bits.Add64(s.high, other.high, carry)
 }
 
-// saturated returns the sum, at most the largest int64.
+// saturated returns the sum, or the largest int64 if the sum is greater.
 func (s *sum) saturated() int64 {
 	if s.high > 0 || s.low > math.MaxInt64 {
 		return math.MaxInt64

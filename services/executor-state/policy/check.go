@@ -21,7 +21,7 @@ const (
 
 const maxResources = 64
 
-// Violations collects what is wrong with a request, field by field.
+// Violations collects the wrong fields of a request.
 type Violations struct {
 	reason fault.Reason
 	fields []fault.Field
@@ -35,8 +35,8 @@ func (v *Violations) Add(reason fault.Reason, field, format string, args ...any)
 	v.fields = append(v.fields, fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
 }
 
-// Err returns one error that names every field, with the reason of the first violation;
-// nil without violations.
+// Err returns one error that names every wrong field, with the reason of the first
+// violation; nil if there is none.
 func (v *Violations) Err() error {
 	if len(v.fields) == 0 {
 		return nil
@@ -100,7 +100,8 @@ func (v *Violations) Attributes(prefix string, attributes map[string]string) {
 	}
 }
 
-// uniqueNames checks names, which are compared without regard to case, and returns them.
+// uniqueNames checks names and returns them. Names that differ only in case are
+// duplicates.
 func (v *Violations) uniqueNames(prefix string, names []string) []string {
 	folded := map[string]string{}
 	for _, name := range names {
@@ -122,8 +123,8 @@ func (v *Violations) Reserved(shares map[string]resource.Vector, capacity resour
 			field, amount := "reserved."+role+"."+name, shares[role][name]
 			v.NotNegative(field, amount)
 			if amount > left[name] {
-				v.Add(fault.ReasonTooLarge, field, "exceeds the capacity: %d, with the roles before it more than %d", amount,
-					capacity[name])
+				v.Add(fault.ReasonTooLarge, field, "exceeds the capacity: %d and the shares of earlier roles are more than %d",
+					amount, capacity[name])
 			} else {
 				left[name] -= max(amount, 0)
 			}

@@ -8,24 +8,30 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// claimFor is how long a claim lasts by default: time enough to remove the hosts.
+// claimFor is how long a claim lasts by default: long enough to remove the hosts.
 const claimFor = time.Hour
 
 // Claim is the request to pick at most Max idle executors of a SKU and to disable them in
-// one effect, so that nothing is allocated on them in between. The reply's Value is a
-// [Claimed].
+// one effect, so that nothing is allocated on them in between. Max is from 1 to
+// MaxSelected, which is 1000. The reply's Value is a [Claimed].
 //
 // An executor is idle if it may be given work and has no worker. The oldest generation
-// comes first and within a generation the greatest ID, which is the reverse of
-// [match.Compare]: a claim takes the executors that would have been used last.
+// comes first, and within a generation the greatest ID. This is the reverse of
+// [match.Compare]: a claim takes the executors that would have been used last. A claim
+// looks neither at pending demand nor at the scale rule of the SKU: its caller chooses
+// Max by the usage.
 //
-// Repeating a claim returns the executors that it still disables. After it has ended it
-// returns none, because they may have been given work since.
+// A claim ends at ExpireAt, or earlier if Enable undoes it. A claim that finds no idle
+// executor ends at once.
+//
+// While a claim has not ended, a repeat returns the executors that it still disables.
+// After that a repeat returns none, because these executors may have been given work
+// since.
 type Claim struct {
 	RequestID string
 	SKU       string
 	Max       int
-	// ExpireAt ends the claim for executors that were not removed by then; zero means
+	// ExpireAt is when executors that were not removed may be given work again; zero means
 	// one hour from now.
 	ExpireAt time.Time
 }
@@ -34,12 +40,12 @@ type Claim struct {
 type Claimed struct {
 	RequestID string
 	Executors []string
-	// SKU is spelled as in lists.
+	// SKU is the name of the SKU as lists spell it.
 	SKU   string
 	Since time.Time
 }
 
-// Claim decides a claim. PickIdle returns the IDs of at most limit idle executors of a
+// Claim decides a claim. pickIdle returns the IDs of at most limit idle executors of a
 // SKU, in the order in which claims take them.
 func (r *Requests) Claim(now time.Time, req Claim, pickIdle func(sku string, limit int) []string) (Claimed, error) {
 	var bad Violations
@@ -77,7 +83,7 @@ func (r *Requests) Claim(now time.Time, req Claim, pickIdle func(sku string, lim
 		return Claimed{}, err
 	}
 	if len(d.IDs) == 0 {
-		// The record stays: a late repeat must not pick executors that nobody would
+		// The record stays, so that a late repeat does not pick executors that nobody would
 		// remove.
 		d.EndedAt = now
 	}

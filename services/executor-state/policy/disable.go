@@ -11,35 +11,37 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// The bounds of requests to disable. They fit into memory.
+// These bound the requests to disable, which are all kept in memory.
 const (
 	MaxSelected = 1000
-	// MaxNames bounds the registered executors that requests name, counted once for each
-	// request. Requests to disable and claims leave ReservedNames of it to drains, so that
-	// an operator can always drain. Enabling adds no name and is never rejected for it.
+	// MaxNames bounds the registered executors that requests name. An executor counts once
+	// for each request that names it. Requests to disable and claims leave ReservedNames of
+	// these to drains, so that an operator can always drain. Enable adds no name and is
+	// never rejected because of this bound.
 	MaxNames      = 200_000
 	ReservedNames = MaxNames / 10
 	// MaxByAttributes bounds the requests that select by attributes.
 	MaxByAttributes = 500
-	// MaxUnknown bounds the named IDs without a registered executor, counted likewise. It
-	// is separate because a caller can make up any number of IDs.
+	// MaxUnknown bounds the named IDs without a registered executor, which also count once
+	// for each request. It is a separate bound because a caller can make up any number of
+	// IDs.
 	MaxUnknown = 10_000
 )
 
-// Selector selects executors by IDs, or by attributes that all have to be equal without
+// Selector selects executors by IDs, or by attributes that must all be equal without
 // regard to case. Exactly one of the two is set.
 type Selector struct {
 	IDs        []string
 	Attributes map[string]string
 }
 
-// Disable is the request to take executors out of allocation until it expires or is
-// undone, including those that register later. Their workers stay. A repeat with the
-// same ID acts once. The reply's Value is a [Disabled].
+// Disable is the request to take executors out of allocation until the request expires or
+// is undone. It includes executors that register later. The workers of these executors
+// stay. A repeat with the same ID acts once. The reply's Value is a [Disabled].
 type Disable struct {
 	RequestID string
 	Selector  Selector
-	// ExpireAt is zero for a request that never expires.
+	// ExpireAt is when the request expires; zero means never.
 	ExpireAt time.Time
 	Reason   string
 }
@@ -49,14 +51,14 @@ type Disabled struct {
 	RequestID string
 	// Executors is how many executors the request applies to now.
 	Executors int
-	// Unknown are the named IDs without a registered executor, in order.
+	// Unknown lists the named IDs without a registered executor, in order.
 	Unknown []string
 }
 
-// Enable is the request to undo others: the one with DisableRequestID, or every one that
-// names one of the same IDs or the same attributes as the selector. IDs are removed from
-// requests that name other executors too. A repeat with the same ID acts once. The
-// reply's Value is an [Enabled].
+// Enable is the request to undo requests to disable. It undoes the request with
+// DisableRequestID, or every request that names an ID of the selector or has the
+// selector's attributes. If an undone request also names other executors, it stays for
+// these. A repeat with the same ID acts once. The reply's Value is an [Enabled].
 type Enable struct {
 	RequestID        string
 	DisableRequestID string
@@ -70,7 +72,7 @@ type Enabled struct {
 	Undone int
 }
 
-// Disable decides a request to disable.
+// Disable decides a request to disable. It excludes the executors through start.
 func (r *Requests) Disable(now time.Time, req Disable) (Disabled, error) {
 	d, err := r.admit(now, req)
 	if err != nil {
@@ -88,8 +90,8 @@ func (r *Requests) Disable(now time.Time, req Disable) (Disabled, error) {
 	return answer, nil
 }
 
-// admit returns the record of a request, or why the request is rejected. A repeat is never
-// rejected.
+// admit returns the record of a request, or an error that says why the request is
+// rejected. A repeat is never rejected.
 func (r *Requests) admit(now time.Time, req Disable) (*model.Disable, error) {
 	var bad Violations
 	bad.Name("requestId", req.RequestID, MaxName)
@@ -124,8 +126,11 @@ func (r *Requests) admit(now time.Time, req Disable) (*model.Disable, error) {
 	return d, nil
 }
 
-// start puts a request into force, with more records in the same effect. If none of its
-// executors has a worker, there are no events to write.
+// start puts a request into force. It emits an effect with the record of the request and
+// more records, and changes nothing itself. Owner.Decide applies the effect and calls
+// Requests.Set, and from there apply (requests.go) closes classes and enters the request
+// at the named executors. If none of the executors has a worker, start marks the request
+// as reported, because there are no events to write.
 func (r *Requests) start(d *model.Disable, more ...model.Record) {
 	busy := slices.ContainsFunc(d.IDs, func(id string) bool {
 		e := r.owner.Registered(id)
@@ -143,8 +148,9 @@ func (r *Requests) start(d *model.Disable, more ...model.Record) {
 	r.owner.Decide(model.Effect{Puts: append([]model.Record{d}, more...)})
 }
 
-// Enable decides a request to undo others. Each of those is an effect of its own, because
-// there may be more than a transaction holds; the record of the call comes last.
+// Enable decides a request to undo others. Each undone request is an effect of its own,
+// because all of them may not fit into one transaction. The record of the call comes
+// last.
 func (r *Requests) Enable(now time.Time, req Enable) (Enabled, error) {
 	var bad Violations
 	bad.Name("requestId", req.RequestID, MaxName)
@@ -182,8 +188,8 @@ func (r *Requests) Enable(now time.Time, req Enable) (Enabled, error) {
 	return Enabled{call.ID, int(call.Undone)}, nil
 }
 
-// repeated returns the record of an earlier call with the same ID; nil for none. It
-// rejects another call with that ID.
+// repeated returns the record of an earlier call with the same ID; nil if there is none.
+// It rejects a different call with that ID.
 func (r *Requests) repeated(call *model.Disable) (*model.Disable, error) {
 	known := r.byID[call.ID]
 	if known != nil && known.Call != call.Call {
@@ -192,8 +198,8 @@ func (r *Requests) repeated(call *model.Disable) (*model.Disable, error) {
 	return known, nil
 }
 
-// fingerprint distinguishes calls by their parameters. It is stored: if its input changed,
-// a repeat would be rejected as another call.
+// fingerprint distinguishes calls by their parameters. It is stored, so its input must
+// not change: otherwise a repeat would be rejected as a different call.
 func fingerprint(parts ...any) uint64 {
 	sum := fnv.New64a()
 	for _, part := range parts {
@@ -211,7 +217,7 @@ func fingerprint(parts ...any) uint64 {
 // idSet returns the IDs in order, without duplicates.
 func idSet(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
 
-// inFuture rejects a request that has expired already.
+// inFuture rejects a request that would already have expired.
 func inFuture(expire, now time.Time) error {
 	if !expire.IsZero() && !expire.After(now) {
 		return fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
@@ -219,8 +225,8 @@ func inFuture(expire, now time.Time) error {
 	return nil
 }
 
-// reserve rejects a request that names more registered executors than all requests
-// together may name.
+// reserve rejects a request if all requests together would name more than most registered
+// executors.
 func (r *Requests) reserve(field string, ids, most int) error {
 	if n := r.names - r.unknown; ids > 0 && n+ids > most {
 		return exhausted(field, "requests name %d executors of at most %d", n, most)
@@ -228,10 +234,11 @@ func (r *Requests) reserve(field string, ids, most int) error {
 	return nil
 }
 
-// exhausted rejects a request because of those in force.
+// exhausted returns the error for a request that exceeds a bound because of the requests
+// in force.
 func exhausted(field, format string, args ...any) error {
 	f := fault.BadField(fault.ReasonTooLarge, field, format, args...)
 	f.Kind = fault.Exhausted
-	f.Message += "; enable some, or wait until they expire"
+	f.Message += "; enable some executors, or wait until requests expire"
 	return f
 }

@@ -7,17 +7,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Drain is the request to disable one executor and to evict its workers, until it expires
-// or is undone. One effect writes the request and the mark on the executor's record, by
-// which the assigner evicts; the end of the last drain removes the mark. An executor that
-// registers again keeps it.
+// Drain is the request to disable one executor and to evict its workers, until the
+// request expires or is undone. One effect writes the request and a mark on the
+// executor's record. Because of the mark the assigner evicts the workers. The end of the
+// last drain removes the mark. An executor that registers again keeps the mark.
 type Drain struct {
 	ID, RequestID, Reason string
-	// ExpireAt is zero for a drain that never expires.
+	// ExpireAt is when the drain expires; zero means never.
 	ExpireAt time.Time
 }
 
-// Drain decides a request to drain. It returns the executor.
+// Drain decides a request to drain, and returns the executor.
 func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 	var bad Violations
 	bad.Name("id", req.ID, MaxID)
@@ -31,7 +31,7 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", req.ID)
 	}
 	d := &model.Disable{ID: req.RequestID, IDs: []string{req.ID}, Reason: req.Reason, ExpireAt: req.ExpireAt,
-		CreatedAt: now, Drain: true, Call: req.fingerprint()}
+		CreatedAt: now, Drain: true, Call: fingerprint("drain", req.ID, req.Reason, req.ExpireAt)}
 	if known, err := r.repeated(d); known != nil || err != nil {
 		return e, err
 	}
@@ -49,13 +49,4 @@ func (r *Requests) Drain(now time.Time, req Drain) (*Executor, error) {
 	}
 	r.start(d, marked...)
 	return e, nil
-}
-
-// fingerprint leaves out the expiry of a drain that never expires, because stored
-// fingerprints of older releases, which had no expiry, must stay valid.
-func (d Drain) fingerprint() uint64 {
-	if d.ExpireAt.IsZero() {
-		return fingerprint("drain", d.ID, d.Reason)
-	}
-	return fingerprint("drain", d.ID, d.Reason, d.ExpireAt)
 }

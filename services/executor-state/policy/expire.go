@@ -7,12 +7,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// namesPerStep bounds the executors named by requests that end in one step: opening an
-// executor takes some microseconds.
+// namesPerStep bounds the executors that the requests name which end in one step. To open
+// an executor takes some microseconds.
 const namesPerStep = 2048
 
-// EndExpired ends at most limit requests that have expired, or deletes the records of
-// those that ended long ago.
+// EndExpired processes at most limit requests that are due. It ends requests that have
+// expired, and deletes the records of requests that ended long ago.
 func (r *Requests) EndExpired(now time.Time, limit int) {
 	names := 0
 	for range limit {
@@ -39,8 +39,8 @@ func (r *Requests) EndDrains(now time.Time, id string) {
 }
 
 // release removes IDs from a request. It ends the request if no ID is left or if the
-// request selects by attributes. An executor to which no other drain applies stops
-// draining in the same effect.
+// request selects by attributes. If no other drain applies to an executor, the executor
+// stops draining in the same effect.
 func (r *Requests) release(now time.Time, d *model.Disable, ids []string) {
 	released := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -49,7 +49,7 @@ func (r *Requests) release(now time.Time, d *model.Disable, ids []string) {
 	next := *d
 	next.IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return released[id] })
 	if len(next.IDs) == 0 {
-		// It keeps its IDs: a repeat of its call is compared with them.
+		// An ended request keeps its IDs.
 		next.IDs, next.EndedAt = d.IDs, now
 	}
 	effect := model.Effect{Puts: []model.Record{&next}}

@@ -13,10 +13,10 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// The events of one effect are bounded in number and in bytes, so that it fits into a
-// transaction: an event names up to model.MaxEventWorkers workers, each with the ID of
-// its executor. The workers of one step are bounded too, except for those of one
-// executor, so that other requests get their turn.
+// The events of one effect are bounded in number and in bytes, so that the effect fits
+// into a transaction. An event names up to model.MaxEventWorkers workers, each with the
+// ID of its executor. The workers of one step are bounded too, so that other requests get
+// their turn. The workers of one executor are never divided.
 const (
 	EventsPerEffect = 64
 	eventBytes      = 256 << 10
@@ -29,10 +29,10 @@ const (
 func (r *Requests) Pending() bool { return r.unreported.Len()+r.late.Len() > 0 }
 
 // Notify writes the next events: one for each request, executor and lease with workers
-// there. A request may apply to thousands of executors, so its events follow it in effects
-// of their own, each of which moves the request's mark. The next leader continues at the
-// mark. An event names the workers that are on the executor when it is written: a worker
-// that has ended meanwhile needs none.
+// there. A request may apply to thousands of executors, so its events follow the request
+// in effects of their own. Each of these effects moves the request's mark, and the next
+// leader continues at the mark. An event names the workers that are on the executor when
+// the event is written. A worker that has ended since the request needs no event.
 func (r *Requests) Notify(now time.Time) {
 	var batches []batch
 	left := WorkersPerStep
@@ -41,7 +41,7 @@ func (r *Requests) Notify(now time.Time) {
 			break
 		}
 		if !d.ExpireAt.IsZero() && !d.ExpireAt.After(now) {
-			continue // its end comes first
+			continue // EndExpired ends the request first
 		}
 		b := r.nextBatch(d, left)
 		left -= 1 + b.workers + b.looks/idlePerWorker
@@ -68,19 +68,20 @@ func (r *Requests) Notify(now time.Time) {
 	}
 }
 
-// batch is the executors whose events one step writes, for a request or, without one, for
-// an executor that came under requests late.
+// batch holds the executors whose events one step writes. They belong to a request, or to
+// one executor that came under requests late.
 type batch struct {
 	request   *model.Disable
 	executors []*Executor
-	// workers counts the workers on the executors, looks the executors looked at.
+	// workers counts the workers on the executors. looks counts the executors that were
+	// looked at.
 	workers, looks int
-	// last: the request has no executor with workers behind these.
+	// last reports whether the request has no executor with workers after these.
 	last bool
 }
 
 // nextBatch returns the next executors of a request, until they have limit workers. It
-// leaves out those that came under the request late.
+// leaves out executors that came under the request late.
 func (r *Requests) nextBatch(d *model.Disable, limit int) batch {
 	b := batch{request: d}
 	from, _, _ := strings.Cut(d.ReportedThrough, "/")
@@ -93,7 +94,7 @@ func (r *Requests) nextBatch(d *model.Disable, limit int) batch {
 			return b
 		}
 		b.executors = append(b.executors, e)
-		if e.ID != from { // its events may be written already: the next one gets its turn
+		if e.ID != from { // the events of from may be written already: then the next executor gets its turn
 			b.workers += e.Leased.Workers
 		}
 	}
@@ -101,8 +102,8 @@ func (r *Requests) nextBatch(d *model.Disable, limit int) batch {
 	return b
 }
 
-// executorsOf iterates over the executors that a request applies to, from an ID on, in
-// order of ID.
+// executorsOf iterates over the executors to which a request applies, in order of ID and
+// beginning at an ID.
 func (r *Requests) executorsOf(d *model.Disable, from string) iter.Seq[*Executor] {
 	return func(yield func(*Executor) bool) {
 		if len(d.Attributes) == 0 {
@@ -174,8 +175,8 @@ func (r *Requests) notifyLate(now time.Time, e *Executor, leases map[string]*Lea
 }
 
 // Late returns the requests whose events are still to be written for an executor that is
-// about to register with new attributes: those that select these attributes, did not
-// select the executor before, and whose mark has passed it.
+// about to register with new attributes. These requests select the new attributes, did
+// not select the executor before, and have a mark that has passed the executor.
 func (r *Requests) Late(e *Executor, attributes map[string]string) []string {
 	if e.Leased.Workers == 0 {
 		return nil

@@ -13,21 +13,21 @@ import (
 )
 
 // PutPool is the request to record a pool. A pool without attributes consists of the
-// executors whose attribute `pool` is its name, as it does without a record. The reply's
-// Value is the *model.Pool as recorded.
+// executors whose attribute `pool` is its name, as it does if it has no record. The
+// reply's Value is the *model.Pool as recorded.
 type PutPool struct{ Pool model.Pool }
 
-// DeletePool is the request to delete the record of a pool. It succeeds without a record,
-// too. The reply's Value is a [PoolDeleted].
+// DeletePool is the request to delete the record of a pool. Deleting a missing record
+// succeeds. The reply's Value is a [PoolDeleted].
 type DeletePool struct{ Name string }
 
 // PoolDeleted is the reply to DeletePool.
 type PoolDeleted struct{}
 
-// Pools is the recorded pools. Their names are compared without regard to case.
+// Pools holds the recorded pools. Their names are compared without regard to case.
 type Pools struct {
-	// byName and quarantined are by folded name. A quarantined pool has a record that
-	// cannot be read: no executor is in it.
+	// byName and quarantined are by folded name. The record of a quarantined pool cannot be
+	// read, so no executor is in the pool.
 	byName      map[string]*pool
 	quarantined map[string]bool
 }
@@ -37,13 +37,13 @@ type pool struct {
 	members constraint.Matcher
 }
 
-// NewPools returns no pools.
+// NewPools returns a Pools without records.
 func NewPools() *Pools {
 	return &Pools{byName: map[string]*pool{}, quarantined: map[string]bool{}}
 }
 
-// Put returns the record to keep for a request, and whether it changes the one that is
-// kept. At most limit pools are recorded.
+// Put returns the record to store for a request, and reports whether it differs from the
+// stored record. At most limit pools are recorded.
 func (p *Pools) Put(now time.Time, next model.Pool, limit int) (record *model.Pool, changes bool, err error) {
 	var bad Violations
 	bad.Name("name", next.Name, MaxName)
@@ -71,7 +71,7 @@ func (p *Pools) Put(now time.Time, next model.Pool, limit int) (record *model.Po
 	return &next, true, nil
 }
 
-// CatalogFull rejects one record more than limit.
+// CatalogFull returns the error for one record more than limit.
 func CatalogFull(of string, n, limit int) error {
 	return fault.New(fault.Exhausted, fault.ReasonTooLarge,
 		"%d %s are recorded, at most %d are allowed (max-catalog); delete one", n, of, limit)
@@ -82,8 +82,8 @@ func samePool(a, b *model.Pool) bool {
 		(a.LostAfter == nil) == (b.LostAfter == nil) && (a.LostAfter == nil || *a.LostAfter == *b.LostAfter)
 }
 
-// Set replaces the record of a pool, nil for none, and moves the executors of each class
-// into the pool or out of it.
+// Set replaces the record of a pool, and moves the executors of each class into the pool
+// or out of it. A nil record means that there is none.
 func (p *Pools) Set(index *match.Index, name string, next *model.Pool) {
 	folded := constraint.Fold(name)
 	delete(p.byName, folded)
@@ -103,13 +103,13 @@ func (p *Pools) Set(index *match.Index, name string, next *model.Pool) {
 	})
 }
 
-// Quarantine marks the record of a pool as unreadable; Restore ends that.
+// Quarantine marks the record of a pool as unreadable. Restore removes that mark.
 func (p *Pools) Quarantine(index *match.Index, name string) {
 	p.quarantined[constraint.Fold(name)] = true
 	p.Set(index, name, nil)
 }
 
-// Restore is described at Quarantine.
+// Restore removes the mark that Quarantine sets.
 func (p *Pools) Restore(name string) { delete(p.quarantined, constraint.Fold(name)) }
 
 // Quarantined reports whether the pool that a host names has an unreadable record.
@@ -125,8 +125,9 @@ func (p *pool) join(names []string, h constraint.Host) []string {
 	return names
 }
 
-// Of returns the names of the pools that a host is in, in order: those whose attributes it
-// has and, if no pool of that name is recorded, the one that its attribute names.
+// Of returns the names of the pools that a host is in, in order. These are the recorded
+// pools whose attributes the host has. The pool that the host's attribute names is one of
+// them if no pool of that name is recorded.
 func (p *Pools) Of(h constraint.Host) []string {
 	var names []string
 	for _, pool := range p.byName {
@@ -140,8 +141,8 @@ func (p *Pools) Of(h constraint.Host) []string {
 	return names
 }
 
-// LostAfter returns how long executors of a class may be absent: the shortest duration that
-// one of their pools sets, or else the default.
+// LostAfter returns how long executors of a class may be absent: the shortest duration
+// that one of their pools sets, or byDefault if none sets one.
 func (p *Pools) LostAfter(class *match.Class, byDefault time.Duration) time.Duration {
 	shortest, set := byDefault, false
 	for _, in := range class.Pools() {

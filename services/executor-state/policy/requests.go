@@ -18,31 +18,32 @@ import (
 type Executor struct {
 	match.Executor
 	Record *model.Executor
-	// Named are the IDs of the requests that name it, in order. [Requests] sets it.
+	// Named lists the IDs of the requests that name the executor, in order. [Requests] sets
+	// it.
 	Named []string
-	// AbsentSince is since when it has no presence; zero while it is present.
+	// AbsentSince is since when the executor has had no presence; zero while it is present.
 	AbsentSince time.Time
 }
 
 // Owner keeps the records and the executors.
 type Owner interface {
-	// Registered returns the registered executor with an ID; nil for none.
+	// Registered returns the registered executor with an ID; nil if there is none.
 	Registered(id string) *Executor
-	// From iterates over the registered executors in order of ID, from an ID on.
+	// From iterates over the registered executors in order of ID, beginning at an ID.
 	From(id string) iter.Seq[*Executor]
 	// Update calls change while the executor is not placed in the index.
 	Update(e *Executor, change func())
 	// Closed is called when the class of an executor was closed or opened.
 	Closed(e *match.Executor)
-	// Decide applies an effect to the records at once, and takes it back if it cannot be
-	// made durable. It calls [Requests.Set] for requests.
+	// Decide applies an effect to the records at once, and undoes it if it cannot be made
+	// durable. For the record of a request, both call [Requests.Set].
 	Decide(model.Effect)
 	// WorkersOn returns the workers on executors, by ordinal and by the UID of the lease.
 	// Each of the executors has an entry.
 	WorkersOn([]*Executor) map[uint32]map[string]*LeaseWorkers
 }
 
-// LeaseWorkers is the workers of one lease on one executor, in order of ID.
+// LeaseWorkers holds the workers of one lease on one executor, in order of ID.
 type LeaseWorkers struct {
 	Key     model.Key
 	Trace   model.Trace
@@ -50,28 +51,28 @@ type LeaseWorkers struct {
 	Workers []model.WorkerID
 }
 
-// Requests is the requests to disable executors, drains and claims included, and the
+// Requests holds the requests to disable executors, including drains and claims, and the
 // calls that undid requests.
 type Requests struct {
 	owner Owner
 	index *match.Index
 
 	byID map[string]*model.Disable
-	// named holds, by executor, the IDs of the requests in force that name it, in order;
-	// names counts them all, unknown those of IDs without an executor.
+	// named holds, by executor, the IDs of the requests in force that name it, in order.
+	// names counts all these IDs, and unknown those of executors that are not registered.
 	named          map[string][]string
 	names, unknown int
-	// byAttributes are the requests in force that select by attributes.
+	// byAttributes holds the requests in force that select by attributes.
 	byAttributes map[string]match.Attributes
 	// due orders requests by when they expire or are deleted.
 	due core.Ordered[*model.Disable]
-	// unreported are the requests in force whose events are not all written; late are the
-	// executors that came under requests after the events of those were written.
+	// unreported holds the requests in force whose events are not all written. late holds
+	// the executors that came under a request after the request's events were written.
 	unreported core.Ordered[*model.Disable]
 	late       core.Ordered[*Executor]
 }
 
-// NewRequests returns no requests.
+// NewRequests returns a Requests without records.
 func NewRequests(index *match.Index, owner Owner) *Requests {
 	return &Requests{
 		owner: owner, index: index,
@@ -85,7 +86,7 @@ func NewRequests(index *match.Index, owner Owner) *Requests {
 }
 
 // dueAt returns when a request expires or, if it has ended, when its record is deleted;
-// zero for never.
+// zero means never.
 func dueAt(d *model.Disable) time.Time {
 	if d.Holds() {
 		return d.ExpireAt
@@ -93,7 +94,7 @@ func dueAt(d *model.Disable) time.Time {
 	return d.EndedAt.Add(model.KeepDisable)
 }
 
-// Next returns when the next request expires or is deleted; zero for never.
+// Next returns when the next request expires or is deleted; zero means never.
 func (r *Requests) Next() time.Time {
 	first, ok := r.due.First()
 	if !ok {
@@ -102,7 +103,9 @@ func (r *Requests) Next() time.Time {
 	return dueAt(first)
 }
 
-// Set replaces the record of a request; nil for none.
+// Set replaces the record of a request; nil means that there is none. This is where a
+// request takes effect: if the request applies to other executors than before, Set calls
+// apply.
 func (r *Requests) Set(id string, next *model.Disable) {
 	prev := r.byID[id]
 	if prev != nil {
@@ -134,7 +137,8 @@ func sameSelection(a, b *model.Disable) bool {
 	return slices.Equal(a.IDs, b.IDs) && match.AttributesKey(a.Attributes) == match.AttributesKey(b.Attributes)
 }
 
-// apply puts a request into force, or out of it.
+// apply puts a request into force, or ends its effect: it enters the request at the
+// executors that it names, and closes or opens the classes that its attributes select.
 func (r *Requests) apply(d *model.Disable, inForce bool) {
 	if d == nil || !d.Holds() {
 		return
@@ -161,7 +165,7 @@ func (r *Requests) apply(d *model.Disable, inForce bool) {
 	}
 }
 
-// name adds a request to those that name an executor, or removes it.
+// name adds a request to the requests that name an executor, or removes it from them.
 func (r *Requests) name(id, request string, inForce bool) {
 	list, n := r.named[id], 1
 	at, _ := slices.BinarySearch(list, request)
@@ -181,8 +185,8 @@ func (r *Requests) name(id, request string, inForce bool) {
 	}
 }
 
-// Enter adds a registered executor; Leave removes it. The owner calls Leave before and
-// Enter after each change of an executor's record, while the executor is not placed.
+// Enter adds a registered executor, and Leave removes it. The owner calls Leave before
+// and Enter after each change of an executor's record, while the executor is not placed.
 func (r *Requests) Enter(e *Executor) {
 	e.Named = r.named[e.ID]
 	r.unknown -= len(e.Named)
@@ -191,7 +195,7 @@ func (r *Requests) Enter(e *Executor) {
 	}
 }
 
-// Leave is described at Enter.
+// Leave removes a registered executor; see Enter.
 func (r *Requests) Leave(e *Executor) {
 	r.unknown += len(e.Named)
 	r.late.Delete(e)
@@ -226,14 +230,16 @@ func (e *Executor) Withheld() bool { return len(e.Named)+len(e.Class().ClosedBy(
 // Drained reports whether a drain applies to the executor with an ID.
 func (r *Requests) Drained(id string) bool { return r.drained(id, "") }
 
-// drained reports whether a drain other than the one with an ID applies to an executor.
+// drained reports whether a drain applies to an executor, without regard to the drain
+// with the ID other.
 func (r *Requests) drained(executor, other string) bool {
 	return slices.ContainsFunc(r.named[executor], func(id string) bool { return id != other && r.byID[id].Drain })
 }
 
-// Leaving reports whether the executor is expected to disappear: it is claimed for
-// scale-down, is drained and has no worker, or was drained after it became absent, by
-// which an operator says that it will not return.
+// Leaving reports whether the executor is expected to disappear. It is if it is claimed
+// for scale-down, or if it is drained and has no worker. It also is if it was drained
+// after it became absent: with such a drain an operator states that the executor will not
+// return.
 func (r *Requests) Leaving(e *Executor) bool {
 	return slices.ContainsFunc(e.Named, func(id string) bool {
 		d := r.byID[id]
@@ -241,7 +247,7 @@ func (r *Requests) Leaving(e *Executor) bool {
 	})
 }
 
-// count returns the number of executors that a request applies to.
+// count returns the number of executors to which a request applies.
 func (r *Requests) count(d *model.Disable) (n int) {
 	if !d.Holds() {
 		return 0
@@ -265,8 +271,8 @@ func (r *Requests) unregistered(ids []string) (list []string) {
 	return list
 }
 
-// inForce returns the IDs of the requests that select executors by the same attributes,
-// that name one of the executors or have the given ID, in order.
+// inForce returns the IDs of the requests in force that have the given ID, select
+// executors by the same attributes, or name one of the executors, in order.
 func (r *Requests) inForce(request string, s Selector) []string {
 	found := map[string]bool{}
 	for _, id := range s.IDs {
@@ -288,7 +294,8 @@ func (r *Requests) inForce(request string, s Selector) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// String returns everything that follows from the records, for comparison in tests.
+// String returns a text of everything that follows from the records, for comparison in
+// tests.
 func (r *Requests) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "named %v: %d, %d unknown\nby attributes %v\n", r.named, r.names, r.unknown,

@@ -5,23 +5,23 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// demand is the pending reservations of one group.
+// demand holds the pending reservations of one group.
 type demand struct {
-	// text is the canonical constraints. constraints are the folded ones, so that they do
-	// not depend on which reservation came first, without the preferences that do not
-	// define a group.
+	// text is the canonical text of the constraints. constraints are the folded constraints,
+	// so they do not depend on which reservation came first. They leave out the preferences
+	// that do not define a group.
 	text        string
 	constraints constraint.Constraints
 	// batches counts the reservations by size.
 	batches      map[size]int
 	reservations int
 	workers      int64
-	// avoiding are those that avoid executors, by uid.
+	// avoiding holds the reservations that avoid executors, by UID.
 	avoiding map[string]*pending
 }
 
-// size determines how many executors a batch needs: its workers, and how many of them one
-// executor may take; 0 for no limit.
+// size determines how many executors a batch needs. each is how many of the workers one
+// executor may take; 0 means no limit.
 type size struct {
 	workers int
 	each    int32
@@ -34,8 +34,8 @@ type pending struct {
 	size        size
 }
 
-// Await counts the reservation with a UID as pending: QUEUED, without a lease and not
-// dispatched. A nil reservation removes it from the count.
+// Await counts the reservation with a UID as pending, that is, QUEUED, without a lease
+// and not dispatched. A nil reservation removes it from the count.
 func (t *Tally) Await(uid string, r *model.Reservation) {
 	before := t.pending[uid]
 	if before == nil && r == nil || before != nil && before.reservation == r {

@@ -13,28 +13,28 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// exclusions count the demand of one SKU that avoids some of the SKU's executors. A
-// reservation cannot use an idle executor that it avoids, so in addition to the executors
-// that its workers fill it needs as many as it avoids.
+// exclusions counts the demand of one SKU that avoids some executors of the SKU. A
+// reservation cannot use an idle executor that it avoids. So it needs the executors that
+// its workers fill, and in addition as many executors as it avoids.
 //
 // Any part of a SKU's demand needs at least the executors that its workers fill, and the
-// idle ones that no reservation of the part may use. Two kinds of parts are counted: the
-// reservations that avoid the same idle executors, and those that avoid one of these. If few
-// executors of a fleet fail, these parts need the most.
+// idle executors that no reservation of the part may use. Two kinds of parts are counted:
+// the reservations that avoid the same set of idle executors, and the reservations that
+// avoid one idle executor. If few executors of a fleet fail, these parts need the most.
 type exclusions map[string]*exclusion
 
 // exclusion is a part of a SKU's demand.
 type exclusion struct {
-	// idle counts the idle executors that all of it avoids.
+	// idle counts the idle executors that every reservation of the part avoids.
 	idle int64
-	// groups are the groups of demand in the part.
+	// groups holds the groups of demand in the part.
 	groups map[*demand]*packing
 }
 
-// packing is workers of one group, packed onto executors of one shape.
+// packing is the workers of one group, packed onto executors of one shape.
 type packing struct {
-	// each is how many workers fit on an executor. most is the number of executors that
-	// the most widely spread batch needs.
+	// each is how many workers fit on an executor. most is the number of executors that the
+	// most widely spread batch needs.
 	each, workers, most int64
 }
 
@@ -47,12 +47,12 @@ func (p *packing) add(s size) {
 
 func (p *packing) executors() int64 { return max(ceil(p.workers, p.each), p.most) }
 
-// usageWork limits the work to count exclusions for one answer, in entries of the lists and
-// executors looked at. Further exclusions are not counted.
+// usageWork limits the work for counting exclusions in one answer. The unit is an entry
+// of a list, or an executor that is looked at. Further exclusions are not counted.
 const usageWork = 1 << 22
 
 // exclude counts the executors that the reservations of a group avoid, until work is used
-// up. Shape is what an idle executor of the SKU has for the group's workers.
+// up. shape is what an idle executor of the SKU has for the group's workers.
 func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector,
 	work *int) {
 	each := timesEach(shape, d.constraints.Resources)
@@ -90,8 +90,8 @@ func (x exclusions) add(part string, avoided int, d *demand, each int64, s size)
 	x[part].groups[d].add(s)
 }
 
-// executors returns how many executors of the SKU the part with the greatest need requires,
-// including those that it avoids; 0 for none.
+// executors returns how many executors of the SKU the part with the greatest need
+// requires, including the executors that the part avoids; 0 if there is no part.
 func (x exclusions) executors() (most int64) {
 	for _, part := range x {
 		need := part.idle
@@ -103,8 +103,8 @@ func (x exclusions) executors() (most int64) {
 	return most
 }
 
-// timesEach returns how many workers fit on an executor of a shape, at least 1. Any number
-// of workers without resources fit; the result is limited to the largest int32.
+// timesEach returns how many workers fit on an executor of a shape, at least 1. If a
+// worker requests no resources, any number fits, and the result is the largest int32.
 func timesEach(shape, resources resource.Vector) int64 {
 	return max(1, min(shape.Times(resources), math.MaxInt32))
 }

@@ -13,17 +13,17 @@ type kind struct {
 	shape *match.Shape
 }
 
-// IdleReason is why an executor is idle.
+// IdleReason says why an executor is idle.
 type IdleReason struct {
-	// Reason is NO_DEMAND if no pending demand could use its kind, and
-	// DEMAND_DOES_NOT_FIT if pending demand could, but its workers are too large or not
-	// all workers of a batch fit.
+	// Reason is NO_DEMAND if no pending demand could use executors of this kind. It is
+	// DEMAND_DOES_NOT_FIT if pending demand could, but its workers are too large or not all
+	// workers of a batch fit.
 	Reason  fault.Reason
 	Message string
 }
 
-// Reasons returns a function that returns why an executor is idle. It looks at the
-// demand once for each kind of executor, and is valid until the tally changes.
+// Reasons returns a function that returns why an executor is idle. The function looks at
+// the demand once for each kind of executor, and is valid until the tally changes.
 func (t *Tally) Reasons() func(*match.Executor) IdleReason {
 	type group struct {
 		*demand
@@ -39,14 +39,14 @@ func (t *Tally) Reasons() func(*match.Executor) IdleReason {
 		if known, ok := byKind[of]; ok {
 			return known
 		}
-		reason := IdleReason{fault.ReasonNoDemand, "no pending demand for its kind"}
-		for _, g := range groups { // the first that could use the kind at all
+		reason := IdleReason{fault.ReasonNoDemand, "no pending demand for executors of this kind"}
+		for _, g := range groups { // find the first group that could use the kind at all
 			if !g.Matches(of.class.Host()) {
 				continue
 			}
-			why := "not all of a batch fit"
+			why := "not all workers of a batch fit"
 			if !g.Fits(of.shape) {
-				why = "each is too large for it"
+				why = "each worker is too large for the executor"
 			}
 			reason = IdleReason{fault.ReasonDemandDoesNotFit,
 				fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", g.constraints.Group(), g.reservations, why)}

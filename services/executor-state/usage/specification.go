@@ -9,36 +9,38 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// Demand maps to the specifications of SKUs, not to executors that are free at the moment:
-// a SKU shows its demand even if all its executors are busy, or if it has none. A SKU offers
+// Demand maps to the specifications of SKUs, not to executors that are free at the
+// moment. So a SKU shows its demand even if all its executors are busy, or if it has
+// none. A SKU offers
 //
 //   - its record in the catalog, if there is one, and
 //   - the kinds of executors that are registered with it, in any state.
 //
-// A group fits a SKU if a worker would fit on an idle executor of one of these, by the same
-// constraints and resources as in allocation. So demand that could be allocated is never
-// unmapped. The catalog's shape counts if the worker fits on it, otherwise the shape on
-// which the most workers fit.
+// A group fits a SKU if a worker would fit on an idle executor of the record or of one of
+// these kinds, by the same constraints and resources as in allocation. So demand that
+// could be allocated is never unmapped. If the worker fits on the shape in the catalog,
+// that shape counts. Otherwise the shape on which the most workers fit counts.
 //
-// If a group fits several SKUs it maps to the best fit, as in allocation: the SKU whose idle
-// executor would have the least left of the scarcest resource, then of the next scarcest,
-// and so on. The scarcest resource is the one of which the fitting SKUs together offer the
-// least in proportion to the request. Next the smallest share of resources that are not
-// requested decides, then the lowest name. So each group maps to one SKU, and the mapping
-// does not depend on how busy the executors are.
+// If a group fits several SKUs, it maps to the best fit, as in allocation: the SKU whose
+// idle executor would have the least left of the scarcest resource, then of the next
+// scarcest, and so on. The scarcest resource is the resource of which the fitting SKUs
+// together offer the least in proportion to the request. Next, the smallest share of
+// resources that are not requested decides, then the lowest name. So each group maps to
+// one SKU, and the mapping does not depend on how busy the executors are.
 
-// sku is the record of a SKU and the counts of its executors. Either may be missing.
+// sku holds the record of a SKU and the counts of its executors. Either may be missing.
 type sku struct {
-	// folded is its name for comparisons.
+	// folded is the SKU's name for comparisons.
 	folded string
 	// record is nil for a SKU that is not in the catalog.
 	record *model.SKU
-	// use counts its executors by use, disabled the disabled ones among them.
+	// use counts the SKU's executors by use. disabled counts the disabled executors among
+	// them.
 	use      [uses]int
 	disabled int
 }
 
-// skuOf returns the SKU with a folded name, which it creates if there is none.
+// skuOf returns the SKU with a folded name, and creates it if there is none.
 func (t *Tally) skuOf(folded string) *sku {
 	s := t.skus[folded]
 	if s == nil {
@@ -62,7 +64,7 @@ func (t *Tally) dropUnused(s *sku) {
 	}
 }
 
-// SKU returns the record of a name, without regard to case.
+// SKU returns the record with a name, without regard to case.
 func (t *Tally) SKU(name string) (model.SKU, bool) {
 	s := t.skus[constraint.Fold(name)]
 	if s == nil || s.record == nil {
@@ -81,8 +83,8 @@ func (t *Tally) SKUs() (list []model.SKU) {
 	return list
 }
 
-// Spelled returns the name of a SKU as spelled in the catalog, otherwise by its executors,
-// otherwise as given.
+// Spelled returns the name of a SKU as the catalog spells it, otherwise as its executors
+// spell it, otherwise as given.
 func (t *Tally) Spelled(name string) string {
 	switch s, used := t.skus[constraint.Fold(name)], t.index.SKU(name); {
 	case s != nil && s.record != nil:
@@ -105,7 +107,7 @@ func (t *Tally) shape(s *sku) resource.Vector {
 	return nil
 }
 
-// specification returns an executor as the record of a SKU specifies it; empty without a
+// specification returns a host as the record of a SKU specifies it; empty if there is no
 // record.
 func (t *Tally) specification(s *sku) constraint.Host {
 	if s.record == nil {
@@ -120,7 +122,7 @@ func (t *Tally) specification(s *sku) constraint.Host {
 type mapper struct {
 	index *match.Index
 	skus  []*sku
-	// specified and shapes are in the order of skus; total are the sums of shapes.
+	// specified and shapes are in the order of skus. total holds the sums of shapes.
 	specified []constraint.Host
 	shapes    []resource.Vector
 	total     map[string]float64
@@ -139,8 +141,8 @@ func (t *Tally) mapper() *mapper {
 	return m
 }
 
-// find returns the place of the SKU that a query maps to, and what its workers may use on an
-// idle executor of that SKU; -1 for none.
+// find returns the place of the SKU to which a query maps, and what its workers may use
+// on an idle executor of that SKU; -1 if no SKU fits.
 func (m *mapper) find(q *match.Query) (place int, best resource.Vector) {
 	var places []int
 	var fitting []resource.Vector
@@ -183,7 +185,8 @@ func (m *mapper) fit(i int, q *match.Query) resource.Vector {
 	return m.index.Largest(q, s.folded)
 }
 
-// unrequested returns the largest share of a resource that the workers do not request.
+// unrequested returns the largest share of the total that the shape has of a resource
+// that the workers do not request.
 func (m *mapper) unrequested(shape, request resource.Vector) (score float64) {
 	for name, amount := range shape {
 		if request[name] <= 0 && amount > 0 {

@@ -12,15 +12,16 @@ import (
 type Use uint8
 
 const (
-	// Idle means eligible, without workers.
+	// Idle executors may be given work and have no workers.
 	Idle Use = iota
-	// Leased means with workers, none of which runs yet.
+	// Leased executors have workers, none of which runs yet.
 	Leased
-	// Running means with a worker that runs or is being stopped.
+	// Running executors have a worker that runs or is being stopped.
 	Running
-	// Unavailable means neither READY nor LOST, or not eligible and without workers.
+	// Unavailable executors are neither READY nor LOST, or have no workers and may not be
+	// given work.
 	Unavailable
-	// Lost means LOST. It counts in no total.
+	// Lost executors are LOST. They count in no total.
 	Lost
 	uses
 )
@@ -32,20 +33,20 @@ type Tally struct {
 	// poolsOf returns the pools that a host is in.
 	poolsOf func(constraint.Host) []string
 	skus    map[string]*sku
-	// demand is by canonical constraints, pending by UID.
+	// demand is by canonical constraints, and pending is by UID.
 	demand  map[string]*demand
 	pending map[string]*pending
 }
 
-// New returns a tally of no executors and no demand. PoolsOf returns the names of the
+// New returns a tally without executors and demand. poolsOf returns the names of the
 // pools that a host is in.
 func New(index *match.Index, poolsOf func(constraint.Host) []string) *Tally {
 	return &Tally{index: index, poolsOf: poolsOf, skus: map[string]*sku{}, demand: map[string]*demand{},
 		pending: map[string]*pending{}}
 }
 
-// Count adds n executors of a SKU with a use. Disabled ones also count as disabled, unless
-// they are LOST.
+// Count adds n executors of a SKU with a use; n may be negative. Disabled executors also
+// count as disabled, unless they are LOST.
 func (t *Tally) Count(sku string, use Use, disabled bool, n int) {
 	s := t.skuOf(sku)
 	s.use[use] += n

@@ -14,13 +14,14 @@ import (
 )
 
 // Usage is how much of the fleet is used and how much more is requested, as of one
-// revision: executors, leases and reservations are those of one view, and nothing is counted
-// twice. A reservation is pending while it is QUEUED, without a lease and not dispatched.
+// revision. Executors, leases and reservations are those of one view, and nothing is
+// counted twice. A reservation is pending while it is QUEUED, without a lease and not
+// dispatched.
 type Usage struct {
-	// SKUs are in order of name without regard to case; executors without a SKU
-	// are under the empty name.
+	// SKUs are in order of name without regard to case. Executors without a SKU are under
+	// the empty name.
 	SKUs []SKUUsage
-	// Unmapped are the groups that fit no SKU, in order of group.
+	// Unmapped lists the groups that fit no SKU, in order of group.
 	Unmapped []Unmapped
 	Revision int64
 }
@@ -28,22 +29,23 @@ type Usage struct {
 // SKUUsage counts the executors of a SKU, and the pending demand for them.
 type SKUUsage struct {
 	SKU string
-	// Total = Idle + Leased + Running + Unavailable. LOST executors are not counted,
-	// because a provisioner of hosts must not wait for them.
+	// Total = Idle + Leased + Running + Unavailable. LOST executors are not counted, because
+	// a service that provisions hosts must not wait for them.
 	Total int
-	// Idle executors are eligible and have no workers. Leased ones have workers of which
-	// none runs yet, Running ones a worker that runs. Unavailable ones are not READY, or
-	// have no workers and are not eligible.
+	// Idle executors may be given work and have no workers. Leased executors have workers of
+	// which none runs yet. Running executors have a worker that runs. Unavailable executors
+	// are not READY, or have no workers and may not be given work.
 	Idle, Leased, Running, Unavailable int
-	// Disabled executors get no new work. Each also counts in one of the above.
+	// Disabled executors get no new work. Each of them also counts in one of the fields
+	// above.
 	Disabled int
-	// PendingReservations are pending, with PendingWorkers. PendingExecutors is how many
-	// executors of the SKU's shape the workers of each group fill, with the workers of
-	// one group packed together. Idle executors that pending reservations avoid count in
-	// addition: see exclusions.
+	// PendingReservations counts the pending reservations, and PendingWorkers their workers.
+	// PendingExecutors is how many executors of the SKU's shape the workers of each group
+	// fill, if the workers of one group are packed together. Idle executors that pending
+	// reservations avoid count in addition: see exclusions.
 	PendingReservations              int
 	PendingWorkers, PendingExecutors int64
-	// PendingBatches are in order of size.
+	// PendingBatches is in order of size.
 	PendingBatches []PendingBatch
 	// EffectiveIdle is max(0, Idle − PendingExecutors).
 	EffectiveIdle int64
@@ -54,7 +56,10 @@ type SKUUsage struct {
 // PendingBatch counts the pending batches of one size.
 type PendingBatch struct{ Workers, Count int }
 
-// Unmapped is a group that fits no SKU.
+// Unmapped is a group that fits no SKU. Constraints shows only resources, sku,
+// attributes, pools and role, because they define the group. It never shows the other
+// fields, such as sameShape, spread, pack and avoid, because reservations of one group
+// may differ in them.
 type Unmapped struct {
 	Group        string
 	Constraints  constraint.Constraints
@@ -64,8 +69,9 @@ type Unmapped struct {
 	Message      string
 }
 
-// Usage returns the usage of one SKU, or of all for an empty name. It includes unmapped
-// demand only with all. It costs a look at each group of demand for each SKU.
+// Usage returns the usage of one SKU, or of all SKUs for an empty name. Only the usage of
+// all SKUs includes unmapped demand. It costs a look at each group of demand for each
+// SKU.
 func (t *Tally) Usage(now time.Time, name string) Usage {
 	m := t.mapper()
 	usage := Usage{SKUs: make([]SKUUsage, len(m.skus))}
@@ -126,8 +132,9 @@ func (t *Tally) row(s *sku) SKUUsage {
 	return row
 }
 
-// executors returns how many executors of a shape the workers fill: as many as all of them
-// packed together, and at least as many as the most widely spread batch needs.
+// executors returns how many executors of a shape the workers of a group fill: the number
+// for all workers packed together, and at least the number that the most widely spread
+// batch needs.
 func (d *demand) executors(shape resource.Vector) int64 {
 	p := packing{each: timesEach(shape, d.constraints.Resources)}
 	for size, count := range d.batches {

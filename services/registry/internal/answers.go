@@ -10,17 +10,17 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// The answers of other services are checked here before the core sees any of them. An
-// invalid answer counts as a definite error: it grants and accepts nothing. The records
-// show what was granted or accepted all the same.
+// This file checks the answers of other services before the core sees any of them. An
+// invalid answer counts as a definite error: it grants and accepts nothing. If the other
+// service granted or accepted something all the same, its records show it.
 
 var errPanicked = fault.New(fault.Internal, fault.ReasonInternal, "the handling of the answer panicked")
 
 // maxAnswerText bounds a reason or a message of an answer, in bytes.
 const maxAnswerText = 4 << 10
 
-// refusedCycle returns what a definite error leaves of a cycle: it grants nothing, and
-// every candidate waits for the next cycle.
+// refusedCycle returns the outcome of a cycle that ended with a definite error: it grants
+// nothing, and every candidate waits for the next cycle.
 func refusedCycle(cycle model.Cycle, err error) scheduler.CycleDone {
 	done := scheduler.CycleDone{Cycle: cycle.Number}
 	for _, e := range cycle.Candidates {
@@ -31,7 +31,7 @@ func refusedCycle(cycle model.Cycle, err error) scheduler.CycleDone {
 }
 
 // cycleOf returns the outcome of a cycle. With an error, or if the answer is invalid, it
-// is that of a refused cycle.
+// returns the outcome of a refused cycle and the error.
 func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer, err error) (scheduler.CycleDone, error) {
 	done := scheduler.CycleDone{Cycle: cycle.Number}
 	if err == nil {
@@ -77,8 +77,8 @@ func outcomesOf(cycle model.Cycle, answer *controlv1.CycleAnswer) ([]model.Outco
 	return outcomes, nil
 }
 
-// refusedDispatch returns what a definite error leaves of a dispatch: the assigner has
-// accepted no task.
+// refusedDispatch returns the outcome of a dispatch that ended with a definite error: the
+// assigner accepted no task.
 func refusedDispatch(dispatch model.Dispatch, err error) queue.DispatchDone {
 	var done queue.DispatchDone
 	for _, task := range dispatch.Tasks {
@@ -88,7 +88,7 @@ func refusedDispatch(dispatch model.Dispatch, err error) queue.DispatchDone {
 }
 
 // dispatchOf returns the outcome of a dispatch. With an error, or if the answer is
-// invalid, it is that of a refused dispatch.
+// invalid, it returns the outcome of a refused dispatch and the error.
 func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer, err error) (done queue.DispatchDone,
 	_ error) {
 	if err == nil {
@@ -127,8 +127,8 @@ func tasksOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) ([]mo
 	return outcomes, nil
 }
 
-// badAnswer is the error for an answer that a defect or another version has sent. It is
-// an internal error, and not one of the caller.
+// badAnswer returns the error for an answer that a defect or another version of Berth has
+// sent. It is an internal error, and not an error of the caller.
 func badAnswer(field, format string, args ...any) error {
 	f := fault.BadField(fault.ReasonInternal, field, format, args...)
 	f.Kind = fault.Internal

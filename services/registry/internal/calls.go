@@ -1,5 +1,6 @@
-// Package internal is the shell of the registry: its calls to other services and its
-// gRPC servers.
+// Package internal gives the core of the registry definite answers: it repeats each call
+// to another service until the outcome is known or the term ends, and checks every answer
+// before the core sees it. It also serves the registry's gRPC API.
 package internal
 
 import (
@@ -21,7 +22,7 @@ import (
 )
 
 // Calls sends the cycles and dispatches of the queue to other services. It repeats each
-// call until its outcome is definite or the term ends.
+// call until the outcome is definite or the term ends.
 type Calls struct {
 	inventory controlv1.InventoryClient
 	assigner  controlv1.DispatchClient
@@ -29,7 +30,7 @@ type Calls struct {
 	log       *slog.Logger
 }
 
-// NewCalls returns calls through a gateway.
+// NewCalls returns a Calls that sends through a gateway.
 func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.Logger) *Calls {
 	return &Calls{
 		inventory: controlv1.NewInventoryClient(gateway), assigner: controlv1.NewDispatchClient(gateway),
@@ -76,7 +77,7 @@ func (c *Calls) schedule(ctx context.Context, t *loop.Term, cycle model.Cycle) {
 }
 
 // newestCycle returns the newest cycle number that executor-state has seen, if it refused
-// a cycle for its number, and whether the cycle's number is too high for it.
+// a cycle because of its number. It reports whether the cycle's number was too high.
 func newestCycle(err error) (newest int64, tooHigh bool) {
 	f := fault.Of(err)
 	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestCycle], 10, 64)
@@ -86,7 +87,8 @@ func newestCycle(err error) (newest int64, tooHigh bool) {
 	return newest, f.Reason != fault.ReasonLowerCycle
 }
 
-// candidateOf returns a candidate as it is sent, of at most request.CandidateSize bytes.
+// candidateOf returns the message of a candidate, which has at most request.CandidateSize
+// bytes.
 func candidateOf(e model.Candidate) *controlv1.Candidate {
 	if e.Unchanged {
 		return &controlv1.Candidate{Uid: e.UID, Unchanged: e.Mod, Group: e.Group}

@@ -33,7 +33,7 @@ func (s *Reservations) ListReservations(ctx context.Context,
 		return nil, err
 	}
 	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: state}
-	// The revision is read before the core, which may know later writes and never fewer.
+	// Read the revision first: the core then knows every write up to it, and perhaps later ones.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListReservationsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	err = s.loop.Read(ctx, false, func(c *queue.Core) {
@@ -61,8 +61,8 @@ func (s *Reservations) ListReservations(ctx context.Context,
 	return answer, err
 }
 
-// tokenOf returns the token of the last reservation of a page: its key, whose names have
-// no slash, and in a list of versions its UID.
+// tokenOf returns the page token of the last reservation of a page: its key, and in a
+// list of versions also its UID. Names in a key have no slash.
 func tokenOf(r *model.Reservation, versions bool) string {
 	if versions {
 		return r.Key.String() + "/" + r.UID

@@ -15,16 +15,16 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// maxGroups bounds the queues with metrics of their own, the largest. All others are
-// summed under otherGroups, so the number of series does not grow with the number of
-// different constraints.
+// maxGroups bounds the queues with metrics of their own: the largest queues have them.
+// All other queues are summed under otherGroups. So the number of series does not grow
+// with the number of different constraints.
 const (
 	maxGroups   = 100
 	otherGroups = "other"
 )
 
-// ShowMetrics emits the metrics of the queue. Labels are words of the code and IDs of groups,
-// never names that users choose.
+// ShowMetrics emits the metrics of the queue. Labels are words of the code and IDs of
+// groups, never names that users choose.
 func (s *Reservations) ShowMetrics(f process.Scrape, stats queue.Stats) {
 	showState(f, stats, time.Now())
 	showCounts(f, stats.Counts)
@@ -50,7 +50,7 @@ func showState(f process.Scrape, stats queue.Stats, now time.Time) {
 	f.Gauge("berth_registry_leased_reservations", "Reservations with a lease that are not dispatched.",
 		float64(stats.Leased))
 	if !stats.Ready {
-		stats.Groups = nil // an autoscaler must not see a part of the demand
+		stats.Groups = nil // an autoscaler must not take a part of the demand for all of it
 	}
 	f.Gauge("berth_registry_queues", "Non-empty queues.", float64(len(stats.Groups)))
 	for _, g := range largest(stats.Groups) {
@@ -63,8 +63,9 @@ func showState(f process.Scrape, stats queue.Stats, now time.Time) {
 	}
 }
 
-// largest returns the queues with the most workers. If there are more than maxGroups, the
-// last one sums all others, and its head is the oldest of theirs.
+// largest returns the queues with the most workers. If there are more than maxGroups
+// queues, the last one is the sum of all other queues, and its HeadSince is that of their
+// oldest head.
 func largest(groups []queue.GroupStats) []queue.GroupStats {
 	slices.SortFunc(groups, func(a, b queue.GroupStats) int {
 		return cmp.Or(-cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.ID, b.ID))
@@ -101,8 +102,8 @@ func showCounts(f process.Scrape, counts queue.Counts) {
 			counts.Candidates[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; one may have several.", n, "cause",
-			scheduler.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by trigger; a cycle may have several triggers.", n,
+			"cause", scheduler.WakeCause(cause).String())
 	}
 	f.Counter("berth_registry_dispatches_total", "Dispatched leases, by the answer of the assigner.", counts.Taken,
 		"outcome", "taken")
@@ -110,15 +111,15 @@ func showCounts(f process.Scrape, counts queue.Counts) {
 		"outcome", "refused")
 }
 
-// refusals counts rejected upserts by reason, including those that the server rejects
+// refusals counts rejected upserts by reason, including upserts that the server rejects
 // before the core.
 type refusals struct {
 	mu       sync.Mutex
 	byReason map[fault.Reason]uint64
 }
 
-// count counts a definite error. An error that leaves the outcome open or names the leader
-// is not counted.
+// count counts a definite error. It does not count an error that leaves the outcome open
+// or names the leader.
 func (r *refusals) count(err error) {
 	if err == nil {
 		return

@@ -14,14 +14,14 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Queue serves control.v1.Queue from the loop: the registry's part of answers that the
-// gateway combines.
+// Queue serves control.v1.Queue from the loop: the registry's part of the answers that
+// the gateway combines.
 type Queue struct {
 	controlv1.UnimplementedQueueServer
 	loop loop.Owner[*queue.Core]
 }
 
-// NewQueue returns the server of the loop's core.
+// NewQueue returns a server that answers from the loop's core.
 func NewQueue(l loop.Owner[*queue.Core]) *Queue { return &Queue{loop: l} }
 
 // Standing implements control.v1.Queue. The gateway adds how many workers fit.

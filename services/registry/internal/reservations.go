@@ -24,7 +24,7 @@ type Reservations struct {
 	refused refusals
 }
 
-// NewReservations returns the server of the loop's core.
+// NewReservations returns a server that answers from the loop's core.
 func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservations{loop: l} }
 
 // UpsertReservation implements berth.v1.Reservations.

@@ -12,9 +12,9 @@ import (
 )
 
 // traceCycle begins the span of a cycle and sets it in the request. The span is exported
-// only if granted is called: a reservation may be tried every second for hours, and these
-// spans would hide all others. The call itself has no span, since that could not be
-// dropped later.
+// only if granted is called. A reservation may be tried every second for hours, and the
+// spans of these cycles would hide all others. The call itself has no span, because such
+// a span could not be dropped later.
 func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle,
 	request *controlv1.CycleRequest) (traced context.Context, granted func()) {
 	traces := make([]model.Trace, len(cycle.Candidates))
@@ -29,7 +29,8 @@ func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle,
 	return traced, func() { span.End() }
 }
 
-// traceDispatch begins the span of a dispatch, which is the parent of its call.
+// traceDispatch begins the span of a dispatch, which is the parent of the span of its
+// call.
 func (c *Calls) traceDispatch(ctx context.Context, dispatch model.Dispatch) (context.Context, trace.Span) {
 	traces := make([]model.Trace, len(dispatch.Tasks))
 	for i, task := range dispatch.Tasks {

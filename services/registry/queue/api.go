@@ -10,16 +10,16 @@ import (
 
 // Upserted answers a model.Upsert.
 type Upserted struct {
-	// View shows the newest version as the call left it, durable, with its place in the
-	// queue at that time.
+	// View shows the newest version as the call left it, once it is durable, with its place
+	// in the queue at that time.
 	View
 	Change model.Change
 }
 
 // Cancelled answers a request.Cancel, request.CancelJob or request.Flush.
 type Cancelled struct {
-	// Count is the number of living versions that the call ended, the requeues of their
-	// workers included.
+	// Count is the number of living versions that the call ended, including the requeues of
+	// their workers.
 	Count int
 }
 
@@ -29,37 +29,38 @@ type WorkersCancelled struct {
 	Count int
 }
 
-// DispatchDone is the event that the outcome of the dispatch in flight is known. A task
-// without an outcome is dispatched again.
+// DispatchDone is the event that the outcome of the dispatch in flight is known. The core
+// dispatches a task without an outcome again.
 type DispatchDone struct {
 	Outcomes []model.DispatchOutcome
 }
 
-// Config is what may be chosen. Zero values are the defaults.
+// Config configures the core. Zero values are the defaults.
 type Config struct {
 	Scheduling scheduler.Config
-	// Readiness is what makes the registry ready; the default is ReadyAuto.
+	// Readiness selects what makes the registry ready; the default is ReadyAuto.
 	Readiness Readiness
-	// ReadinessGrace ends the wait for the signal, counted from when the first registry
+	// ReadinessGrace ends the wait for the signal. It counts from when the first registry
 	// began to wait. With 0 the wait ends only with the signal.
 	ReadinessGrace time.Duration
-	// BestEffort is the cluster's mode, for requests without one: workers that fit
-	// start without the others of their batch.
+	// BestEffort is the cluster's mode for requests that do not set a batch mode: the
+	// workers that fit start without the other workers of their batch.
 	BestEffort bool
-	// MaxQueued and MaxQueuedPerJob bound the queued reservations: an upsert that would
-	// queue one more is rejected. The defaults are 1,000,000 and 50,000.
+	// MaxQueued and MaxQueuedPerJob bound the queued reservations. The core rejects an
+	// upsert that would queue one more. The defaults are 1,000,000 and 50,000.
 	MaxQueued, MaxQueuedPerJob int
 	// MaxStored and MaxStoredPerJob bound the bytes of the records of reservations and
-	// stages, ended ones included while they are kept. The default of MaxStored is
-	// 2 GiB, a quarter of etcd's quota: etcd's history has each record once more, as it
-	// was before its last change, and with all other data a fifth of the quota stays
-	// free. The default of MaxStoredPerJob is 512 MiB.
+	// stages, including ended reservations while they are kept. The default of MaxStored is
+	// 2 GiB, a quarter of etcd's quota. etcd's history has each record once more, as it was
+	// before its last change. With all other data a fifth of the quota stays free. The
+	// default of MaxStoredPerJob is 512 MiB.
 	MaxStored, MaxStoredPerJob int64
-	// KeepEnded is how long ended versions are kept. The default is model.KeepTerminal,
-	// which callers rely on. Simulators shorten it, so that names are used again.
+	// KeepEnded is how long ended versions are kept. The default is model.KeepTerminal, on
+	// which callers rely. Simulators shorten it to use names again.
 	KeepEnded time.Duration
-	// MaxEnded, if set, bounds how many ended versions are kept: the oldest are forgotten
-	// before KeepEnded, except while a version with one as its parent is kept.
+	// MaxEnded, if set, bounds how many ended versions are kept. The core then forgets the
+	// oldest before KeepEnded has passed, except a version that is the parent of a kept
+	// version.
 	MaxEnded int
 }
 

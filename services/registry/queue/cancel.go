@@ -32,8 +32,8 @@ func (c *Core) cancel(token uint64, r request.Cancel) error {
 	return nil
 }
 
-// unlessRepeated returns how many versions or workers a call cancels: that of an earlier
-// call of the same request if there was one, or else that of act.
+// unlessRepeated returns how many versions or workers a call cancels. If an earlier call
+// made the same request, it returns the count of that call. Otherwise it calls act.
 func (c *Core) unlessRepeated(r any, id string, act func(model.RequestMark) (int, error)) (count int, err error) {
 	mark := model.RequestMark{ID: id, Call: request.Fingerprint(r)}
 	count, repeated, err := c.earlier(request.Scope(r), mark)
@@ -43,8 +43,8 @@ func (c *Core) unlessRepeated(r any, id string, act func(model.RequestMark) (int
 	return act(mark)
 }
 
-// ofEpoch returns the version of an epoch and its descendants: its parts and the
-// requeues of its workers. The versions are given oldest first.
+// ofEpoch returns the version of an epoch and its descendants: its parts and the requeues
+// of its workers. The versions must be ordered oldest first.
 func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
 	var of []*version
 	for _, v := range versions {
@@ -68,7 +68,7 @@ func (c *Core) cancelJob(token uint64, r request.CancelJob) error {
 	return nil
 }
 
-// cancelAll cancels the living ones of some versions and returns their number.
+// cancelAll cancels the living versions among some versions and returns their number.
 func (c *Core) cancelAll(mark model.RequestMark, versions []*version) int {
 	alive := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return !v.alive() })
 	mark.Cancelled = int32(len(alive))
@@ -76,13 +76,13 @@ func (c *Core) cancelAll(mark model.RequestMark, versions []*version) int {
 	return len(alive)
 }
 
-// cancelOne adds the cancel of a version to an effect: it ends at once if the assigner
-// has no task for it, and becomes CANCELLING otherwise.
+// cancelOne adds the cancel of a version to an effect. The version ends at once if the
+// assigner has no task for it. Otherwise it becomes CANCELLING.
 func (c *Core) cancelOne(effect *model.Effect, v *version) *model.Reservation {
 	if !v.started() {
 		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
 	}
-	if v.dispatched() { // no event has said so
+	if v.dispatched() { // the event for ACTIVE was not emitted yet
 		effect.Events = append(effect.Events, c.event(model.EventReservationAssigned, c.activated(v)))
 	}
 	next := c.edit(v.r)
@@ -114,15 +114,15 @@ func (c *Core) flush(token uint64, r request.Flush) error {
 	return nil
 }
 
-// removal is the workers that a call removes from one version.
+// removal holds the workers that a call removes from one version.
 type removal struct {
 	v       *version
 	workers model.WorkerSet
 }
 
 // cancelWorkers removes workers. A version that was not dispatched is replaced in its
-// place by one without them. Of a dispatched one they become unwanted, and the assigner
-// evicts them.
+// place by a version without these workers. In a dispatched version these workers become
+// unwanted, and the assigner evicts them.
 func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 	var waits []wait
 	var removals []removal
@@ -157,8 +157,8 @@ func (c *Core) cancelWorkers(token uint64, r request.CancelWorkers) error {
 	return nil
 }
 
-// named returns the workers of the version that a list names, by their numbers or by
-// earlier ones.
+// named returns the workers of the version that a list names, by their current numbers or
+// by the numbers of earlier rounds.
 func (v *version) named(workers []model.WorkerID) model.WorkerSet {
 	var list []model.WorkerID
 	for _, workerID := range workers {
@@ -169,9 +169,10 @@ func (v *version) named(workers []model.WorkerID) model.WorkerSet {
 	return model.WorkerSetOf(list)
 }
 
-// removable returns the workers that a call removes from a version and no call before
-// did: all of a version that was not dispatched; otherwise those that have not ended or
-// are to be requeued.
+// removable returns the workers that this call removes from a version and no earlier call
+// removed. Of a version that was not dispatched, it may remove all workers. Of a
+// dispatched version, it may remove the workers that have not ended or are to be
+// requeued.
 func (c *Core) removable(v *version, workers model.WorkerSet) model.WorkerSet {
 	if !v.alive() {
 		return nil
@@ -191,7 +192,6 @@ func (c *Core) removable(v *version, workers model.WorkerSet) model.WorkerSet {
 	return without(workers, ended)
 }
 
-// remove removes workers from versions.
 func (c *Core) remove(removals []removal, mark model.RequestMark) {
 	changeAll(c, removals, mark, c.removeOne)
 }

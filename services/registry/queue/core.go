@@ -13,7 +13,7 @@ import (
 )
 
 // maxDerived bounds how many effects one step decides without a request. The next step
-// decides the rest, and NextDeadline requests it at once.
+// decides the rest: NextDeadline requests it at once.
 const maxDerived = 256
 
 // Core is the queue of reservations. It implements model.Core.
@@ -21,7 +21,7 @@ type Core struct {
 	config Config
 	now    time.Time
 	out    []model.Action
-	// subject is the reservation that the step decides about without a request.
+	// subject is the reservation about which the step is deciding without a request.
 	subject model.Ref
 
 	records
@@ -31,7 +31,7 @@ type Core struct {
 	scheduler  *scheduler.Scheduler // the pending reservations
 }
 
-// records are the records that the core knows, with indexes over them. Only set and
+// records holds the records that the core knows, with indexes over them. Only set and
 // update change them.
 type records struct {
 	versions  map[string]*version              // by UID
@@ -39,37 +39,37 @@ type records struct {
 	byKey     map[model.Key][]*version         // oldest first
 	children  map[string]int                   // number of versions with this parent
 	stages    map[model.Key]*model.Stage       // by job and stage
-	stageKeys core.Ordered[model.Key]          // the same, in order
+	stageKeys core.Ordered[model.Key]          // the keys of stages, in order
 	leased    core.Ordered[*model.Reservation] // queued, with a lease to dispatch
 	executors map[string]uint32                // ordinals by ID
-	names     map[uint32]string                // and IDs by ordinal
-	// returned are the living versions with workers that the assigner returned to be
-	// requeued, by stage and UID. The record of the stage shows which were requeued.
+	names     map[uint32]string                // IDs by ordinal
+	// returned holds the living versions with workers that the assigner returned to be
+	// requeued, by stage and UID. The record of the stage shows which workers were requeued.
 	returned      map[model.Key]map[string]*version
 	expiring      core.Ordered[deadline]  // queued versions with a queueTimeout
-	ended         core.Ordered[deadline]  // ended versions, by when they are forgotten
-	unsettled     map[string]*version     // their records call for a change
-	pendingActive map[string]*version     // dispatched, and not yet recorded as ACTIVE
+	ended         core.Ordered[deadline]  // ended versions, by when to forget them
+	unsettled     map[string]*version     // versions whose records call for a change
+	pendingActive map[string]*version     // dispatched versions that are not yet recorded as ACTIVE
 	states        [model.Replaced + 1]int // number of records by stored state
-	stored        usage                   // of all records
-	storedOf      map[string]usage        // of those of a job
+	stored        usage                   // what all records use
+	storedOf      map[string]usage        // what the records of each job use
 	ready         *model.Ready            // nil until a registry waits for readiness
-	place         int64                   // the highest that a record or this core used
+	place         int64                   // the highest place that a record has or this core assigned
 }
 
-// leadership belongs to the current term. It is lost with the leader.
+// leadership is the state of the current term. It is lost with the leader.
 type leadership struct {
 	term         int64               // 0 before the replica leads
-	serial       int64               // of the last UID
-	revision     int64               // every write up to it is known
+	serial       int64               // the serial number in the last UID
+	revision     int64               // the core knows every write up to it
 	viewed       int64               // the view shows every write up to it
-	counts       Counts              // without those of the scheduler
-	dispatching  map[string]int64    // revisions by UID in the dispatch in flight; nil without one
-	nextDispatch time.Time           // no dispatch before
-	noteAt       time.Time           // when pendingActive is recorded at the latest
-	accepted     map[string]*version // by the assigner, and the view has no task yet
-	granted      map[string]*version // by executor-state, and the view has no lease yet
-	waiting      map[uint64]*waiter  // cancels that are not answered, by token
+	counts       Counts              // without the counts of the scheduler
+	dispatching  map[string]int64    // revisions by UID in the dispatch in flight; nil if none is
+	nextDispatch time.Time           // no dispatch starts before
+	noteAt       time.Time           // the deadline for recording pendingActive
+	accepted     map[string]*version // accepted by the assigner, while the view has no task yet
+	granted      map[string]*version // granted by executor-state, while the view has no lease yet
+	waiting      map[uint64]*waiter  // unanswered cancels by token
 	freed        []*version          // changed versions with waiters
 }
 
@@ -106,8 +106,8 @@ func New(config Config) *Core {
 }
 
 // Step implements model.Core. The core makes its own decisions only when the view is
-// consistent: not between the changes of one batch, and not while the view lags behind
-// what made an effect fail.
+// consistent. It makes none between the changes of one batch, and none while the view
+// lags behind the write that made an effect fail.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now, c.out, c.subject = now, nil, model.Ref{}
 	c.scheduler.Cause = causeOf(event)
@@ -216,7 +216,7 @@ func (c *Core) carryOut(token uint64, in any) error {
 		c.markReady(token)
 		return nil
 	}
-	return fault.New(fault.Internal, fault.ReasonInternal, "the queue has no request %T", in)
+	return fault.New(fault.Internal, fault.ReasonInternal, "the registry does not handle requests of type %T", in)
 }
 
 func (c *Core) elected(e model.Elected) {
@@ -227,8 +227,8 @@ func (c *Core) elected(e model.Elected) {
 	c.scheduler.Wake(scheduler.WakeReady)
 }
 
-// reached notes that the view shows every write up to a revision. Leases granted by then
-// are in the view.
+// reached records that the view shows every write up to a revision. The view then has
+// every lease that was granted up to that revision.
 func (c *Core) reached(revision int64) {
 	c.revision = max(c.revision, revision)
 	c.viewed = max(c.viewed, revision)
@@ -240,8 +240,8 @@ func (c *Core) reached(revision int64) {
 	}
 }
 
-// changed takes a record from the view. An older reservation than the known one is
-// ignored: the view then shows what this core has replaced since.
+// changed applies a record from the view. It ignores a reservation that is older than the
+// known one: the view then shows a record that this core has replaced since.
 func (c *Core) changed(e model.Changed) {
 	if v := c.versions[e.Ref.ID]; e.Ref.Kind == model.KindReservation && v != nil && v.r != nil && e.Mod < v.r.Mod {
 		return
@@ -264,8 +264,8 @@ func (c *Core) changed(e model.Changed) {
 }
 
 // freesCapacity reports whether a change of the view may let a reservation fit that did
-// not: an executor joined or changed, a lease shrank, or the rules changed which
-// executors may be used.
+// not fit before. It may if an executor joined or changed, a lease shrank, or a pool, SKU
+// or disable changed.
 func (c *Core) freesCapacity(e model.Changed) bool {
 	switch e.Ref.Kind {
 	case model.KindExecutor, model.KindLive:
@@ -279,8 +279,8 @@ func (c *Core) freesCapacity(e model.Changed) bool {
 	return false
 }
 
-// maySchedule reports whether the scheduler may start a cycle: every candidate must be
-// durable.
+// maySchedule reports whether the scheduler may start a cycle: the registry must be
+// ready, and every decision must be durable, so that every candidate is.
 func (c *Core) maySchedule() bool { return c.isReady() && len(c.pending) == 0 }
 
 func (c *Core) startCycle() {
@@ -292,7 +292,7 @@ func (c *Core) startCycle() {
 	}
 }
 
-// decided applies what a cycle decided about a candidate.
+// decided applies the decision of a cycle about a candidate.
 func (c *Core) decided(uid string, o *model.Outcome) {
 	v := c.versions[uid]
 	switch {
@@ -304,7 +304,8 @@ func (c *Core) decided(uid string, o *model.Outcome) {
 	}
 }
 
-// wakeUp runs the scheduler's timers. Before the registry is ready nothing is tried.
+// wakeUp runs the scheduler's timers. While the registry is not ready, it stops them
+// instead.
 func (c *Core) wakeUp() {
 	if !c.isReady() {
 		c.scheduler.Pause()

@@ -5,7 +5,8 @@ import "berth.dev/pkg/model"
 // maxDispatch bounds the tasks of one dispatch.
 const maxDispatch = 64
 
-// dispatch dispatches leased versions in the order of the queue, head of a group or not.
+// dispatch dispatches leased versions in the order of the queue, whether or not they were
+// heads of their groups.
 func (c *Core) dispatch() {
 	if !c.mayDispatch() || c.now.Before(c.nextDispatch) {
 		return
@@ -25,14 +26,15 @@ func (c *Core) dispatch() {
 	c.out = append(c.out, call)
 }
 
-// mayDispatch reports whether there is something to dispatch, from nextDispatch on.
+// mayDispatch reports whether a dispatch may start at nextDispatch: the registry is
+// ready, every decision is durable, a leased version waits, and no dispatch is in flight.
 func (c *Core) mayDispatch() bool {
 	return c.isReady() && len(c.pending) == 0 && c.leased.Len() > 0 && c.dispatching == nil
 }
 
 // dispatchDone applies the assigner's answer to the dispatch in flight. An accepted
-// version becomes ACTIVE when the view shows its task. A refused one goes to the tail,
-// unless it has changed since: then it is dispatched again as it is now.
+// version becomes ACTIVE when the view shows its task. A refused version goes to the
+// tail, unless it has changed since it was sent: then the changed version is dispatched.
 func (c *Core) dispatchDone(done DispatchDone) {
 	revisions := c.dispatching
 	c.dispatching = nil
@@ -62,8 +64,8 @@ func (c *Core) dispatchDone(done DispatchDone) {
 	c.subject = model.Ref{}
 }
 
-// retryAccepted dispatches accepted versions again whose task the view has not shown for
-// an interval of the timer: nothing relies on an answer alone.
+// retryAccepted dispatches accepted versions again if the view does not show their task
+// when the timer fires. So nothing relies on an answer alone.
 func (c *Core) retryAccepted() {
 	for uid, v := range c.accepted {
 		delete(c.accepted, uid)

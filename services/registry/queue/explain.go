@@ -10,20 +10,22 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Standing is the registry's part of why a reservation is pending.
+// Standing is the registry's part of the explanation why a reservation is pending.
 type Standing struct {
 	View
-	// Group is its queue, in which Queued reservations are pending. Head is the first,
-	// since HeadSince. Group is empty if the reservation is not pending.
+	// Group is the reservation's queue, in which Queued reservations are pending. Head is
+	// the first of them and has waited since HeadSince. Group is empty if the reservation is
+	// not pending.
 	Group     string
 	Queued    int
 	Head      model.Key
 	HeadSince time.Time
-	// Tried is when it was last found not to fit; zero if never.
+	// Tried is when a cycle last found that the reservation does not fit; zero if never.
 	Tried time.Time
 }
 
-// Standing explains the newest pending version of a key, or else what Get shows.
+// Standing explains the newest pending version of a key. If none is pending, it returns
+// what Get returns.
 func (c *Core) Standing(key model.Key) (Standing, bool) {
 	for _, v := range slices.Backward(c.byKey[key]) {
 		g := v.entry.Group
@@ -42,29 +44,32 @@ func (c *Core) Standing(key model.Key) (Standing, bool) {
 
 // The kinds of findings.
 const (
-	// FindingHeadWaits: the head of a queue has not fitted for long, and blocks all
-	// reservations behind it.
+	// FindingHeadWaits: the head of a queue has been pending for ten minutes and does not
+	// fit, and blocks all reservations behind it.
 	FindingHeadWaits = "HEAD_WAITS"
-	// FindingNotReady: the registry has waited for markReady for long.
+	// FindingNotReady: the registry has waited for markReady for ten minutes.
 	FindingNotReady = "REGISTRY_NOT_READY"
 )
 
 const (
-	// patience is how long a wait may last before it is a finding.
+	// patience is how long a reservation or the registry may wait before the wait is a
+	// finding.
 	patience = 10 * time.Minute
-	// maxFindings bounds the reported queues: those that wait longest.
+	// maxFindings bounds the number of reported queues. The queues that have waited longest
+	// are reported.
 	maxFindings = 100
 )
 
-// Finding is a condition that an operator should know of.
+// Finding is a condition that an operator should know.
 type Finding struct {
 	Kind, Object    string
 	Since           time.Time
 	Message, Action string
 }
 
-// Findings reports the heads that were tried and have waited for longer than ten minutes,
-// the longest first, and a registry that is not ready for as long.
+// Findings reports the heads that a cycle refused and that have waited for longer than
+// ten minutes, the longest wait first. If the registry is not ready, it reports only
+// that, after the same time.
 func (c *Core) Findings(now time.Time) []Finding {
 	if !c.isReady() {
 		return c.findNotReady(now)
@@ -85,7 +90,8 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.CreatedAt,
 			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", outcome.Reason, outcome.Message, g.ID,
 				g.Len()-1),
-			Action: "it is tried on every change of the inventory, until it fits, is cancelled or reaches its queueTimeout",
+			Action: "the registry tries the head on every change of the inventory, until the head fits, is cancelled or " +
+				"reaches its queueTimeout",
 		})
 	}
 	return findings
@@ -95,9 +101,9 @@ func (c *Core) findNotReady(now time.Time) []Finding {
 	if c.ready == nil || now.Sub(c.ready.Begun) < patience {
 		return nil
 	}
-	action := "it waits until markReady is called"
+	action := "the registry waits until markReady is called"
 	if at := c.readyAt(); !at.IsZero() {
-		action = "it becomes ready without the call at " + at.Format(time.RFC3339)
+		action = "the registry becomes ready without the call at " + at.Format(time.RFC3339)
 	}
 	return []Finding{{
 		Kind: FindingNotReady, Object: model.ServiceRegistry, Since: c.ready.Begun,

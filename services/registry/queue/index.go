@@ -11,9 +11,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// set is the one function that changes what the core knows of a record: by the view, by
-// a decision, or by taking a decision back. A nil record means that the key does not
-// exist. It maintains every index.
+// set replaces what the core knows of a record, and maintains every index. No other
+// function does. The view, a decision, and taking a decision back all use it. A nil
+// record means that the key does not exist.
 func (c *Core) set(ref model.Ref, record model.Record) {
 	switch ref.Kind {
 	case model.KindReservation:
@@ -31,7 +31,7 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		v := c.version(ref.ID)
 		c.update(v, func() {
 			v.header, _ = record.(*model.TaskHeader)
-			// The view shows the task, or its end: the answer no longer matters.
+			// The view shows the task, or that it was deleted: the answer no longer matters.
 			v.accepted = false
 			delete(c.accepted, v.uid)
 		})
@@ -56,7 +56,7 @@ func setChunk[T model.Record](chunks *map[int32]T, n int32, record model.Record)
 	(*chunks)[n] = chunk
 }
 
-// setExecutor maintains the IDs that leases and tasks have ordinals of.
+// setExecutor maintains the executor IDs of the ordinals in leases and tasks.
 func (c *Core) setExecutor(id string, record model.Record) {
 	if ordinal, known := c.executors[id]; known {
 		delete(c.names, ordinal)
@@ -95,7 +95,7 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 	c.account(ref.Key.Job, v.stored, stored)
 	v.stored = stored
 	c.update(v, func() {
-		// A version that is alone under its key need not move when it gets its epoch.
+		// A version that is alone under its key need not move when its epoch becomes known.
 		relist := before == nil || r == nil || before.Epoch != r.Epoch && len(c.byKey[r.Key]) > 1
 		if before != nil {
 			c.states[before.State]--
@@ -133,7 +133,8 @@ func (c *Core) countChild(parent string, n int) {
 	}
 }
 
-// unlist removes a version from those of its key. Slices in byKey never change.
+// unlist removes a version from the versions of its key. Slices in byKey are never
+// modified in place.
 func (c *Core) unlist(v *version) {
 	key := v.r.Key
 	versions := slices.DeleteFunc(slices.Clone(c.byKey[key]), func(o *version) bool { return o == v })
@@ -145,7 +146,7 @@ func (c *Core) unlist(v *version) {
 	c.keys.Delete(key)
 }
 
-// enlist adds a version to those of its key, the newest last.
+// enlist adds a version to the versions of its key, ordered oldest first.
 func (c *Core) enlist(v *version) {
 	key := v.r.Key
 	versions := c.byKey[key]
@@ -156,8 +157,8 @@ func (c *Core) enlist(v *version) {
 	c.byKey[key] = slices.Insert(slices.Clone(versions), at, v)
 }
 
-// byAge orders versions by the epoch that accepted them. Those that are not durable come
-// last, in the order of their UIDs, which are of one term.
+// byAge orders versions by the epoch that accepted them. Versions that are not durable
+// come last, in the order of their UIDs: all those UIDs belong to one term.
 func byAge(a, b *version) int {
 	durable := func(r *model.Reservation) uint64 { return uint64(r.Epoch) - 1 } // 0 wraps to the last
 	return cmp.Or(
@@ -168,7 +169,8 @@ func byAge(a, b *version) int {
 }
 
 // within returns the keys of a job, of one of its stages or of one name, in order and
-// from a key on. Without a job it returns all keys. The set must not change meanwhile.
+// beginning at a key. Without a job it returns all keys. The set must not change during
+// the iteration.
 func within(keys *core.Ordered[model.Key], of, from model.Key) iter.Seq[model.Key] {
 	return func(yield func(model.Key) bool) {
 		for key := range keys.From(slices.MaxFunc([]model.Key{of, from}, model.Key.Compare)) {
@@ -181,8 +183,8 @@ func within(keys *core.Ordered[model.Key], of, from model.Key) iter.Seq[model.Ke
 	}
 }
 
-// versionsOf returns the versions within a scope, in order of their keys, the oldest of
-// each key first.
+// versionsOf returns the versions within a scope, in order of their keys. The versions of
+// each key are ordered oldest first.
 func (c *Core) versionsOf(of model.Key) []*version {
 	var versions []*version
 	for key := range within(&c.keys, of, model.Key{}) {
@@ -207,7 +209,7 @@ func (c *Core) inOrder(index map[string]*version) []*version {
 	return slices.SortedFunc(maps.Values(index), func(a, b *version) int { return c.scheduler.Compare(a.r, b.r) })
 }
 
-// version returns what is known of a UID, and makes it if necessary.
+// version returns the version of a UID, and creates it if necessary.
 func (c *Core) version(uid string) *version {
 	v := c.versions[uid]
 	if v == nil {
@@ -280,8 +282,9 @@ func (c *Core) enterIndexes(v *version) {
 	c.reindexUnsettled(v)
 }
 
-// deadlineOf sets the deadline of a version and returns the set that it belongs to; nil
-// if there is none. An ended version is kept as long as one that has it as its parent.
+// deadlineOf sets the deadline of a version and returns the set to which the deadline
+// belongs; nil if there is none. An ended version has no deadline while another version
+// has it as its parent.
 func (c *Core) deadlineOf(v *version) *core.Ordered[deadline] {
 	switch {
 	case v.r == nil || v.quarantined:
@@ -310,7 +313,7 @@ func (c *Core) reindexUnsettled(v *version) {
 }
 
 // isUnsettled reports whether the records of a version, or the outcome of a cycle, call
-// for a change without a request.
+// for a change that no request makes.
 func (c *Core) isUnsettled(v *version) bool {
 	switch {
 	case v.quarantined:

@@ -10,7 +10,7 @@ import (
 // journal holds the effects that are not durable.
 type journal struct {
 	pending   []pending                // oldest first
-	tentative map[model.Ref]*tentative // the records that they touch
+	tentative map[model.Ref]*tentative // the records that pending effects touch
 }
 
 // pending is one effect that is not durable, and the replies that wait for it.
@@ -21,11 +21,11 @@ type pending struct {
 
 // tentative is a record that differs from the stored one.
 type tentative struct {
-	durable model.Record // as stored; nil if it is not
-	effects int          // number of pending effects that touch it
+	durable model.Record // the stored record; nil if there is none
+	effects int          // number of pending effects that touch the record
 }
 
-// decide makes an effect: memory changes at once, the store follows.
+// decide applies an effect to memory at once and emits it, so that the driver stores it.
 func (c *Core) decide(effect model.Effect) {
 	for _, record := range effect.Puts {
 		c.change(record.Ref(), record)
@@ -37,7 +37,7 @@ func (c *Core) decide(effect model.Effect) {
 	c.out = append(c.out, effect)
 }
 
-// change sets a record and keeps the stored one.
+// change sets a record and remembers the stored record.
 func (c *Core) change(ref model.Ref, record model.Record) {
 	t := c.tentative[ref]
 	if t == nil {
@@ -67,8 +67,8 @@ func (c *Core) record(ref model.Ref) model.Record {
 	return nil
 }
 
-// once calls answer as soon as every decision so far is durable. An abandoned effect
-// drops its answers: the driver gives their inputs again.
+// once calls answer as soon as every decision so far is durable. If an effect is
+// abandoned, its answers are dropped: the driver repeats their inputs.
 func (c *Core) once(answer func()) {
 	if n := len(c.pending); n > 0 {
 		c.pending[n-1].answers = append(c.pending[n-1].answers, answer)
@@ -102,8 +102,8 @@ func (c *Core) committed(e model.Committed) {
 	}
 }
 
-// commit notes that a pending record became durable. A reservation gets its revisions;
-// what later effects made of it gets its epoch.
+// commit records that a pending record became durable. A reservation gets its revisions.
+// If later effects changed the reservation, the changed record gets its epoch.
 func (c *Core) commit(ref model.Ref, record model.Record, revision int64) {
 	t := c.tentative[ref]
 	if r, ok := record.(*model.Reservation); ok {
@@ -130,7 +130,7 @@ func epochIn(record model.Record) int64 {
 	return 0
 }
 
-// abandoned takes all pending effects back, the newest first.
+// abandoned takes back all pending effects, the newest first.
 func (c *Core) abandoned() {
 	for _, p := range slices.Backward(c.pending) {
 		for _, ref := range slices.Backward(p.effect.Deletes) {
@@ -143,7 +143,7 @@ func (c *Core) abandoned() {
 	c.pending = nil
 }
 
-// restore sets a record as it is stored.
+// restore sets a record to the stored one.
 func (c *Core) restore(ref model.Ref) {
 	if t := c.tentative[ref]; t != nil {
 		delete(c.tentative, ref)

@@ -7,16 +7,16 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// usage is how much the registry stores, of a job or of all.
+// usage is how much the registry stores for one job or for all jobs.
 type usage struct {
 	// queued is the number of reservations whose record says QUEUED.
 	queued int
-	// bytes are about those of all reservation and stage records, ended ones included
-	// while they are kept.
+	// bytes is about the size of all reservation and stage records, including ended
+	// reservations while they are kept.
 	bytes int64
 }
 
-// account replaces what a record adds to the usage of its job.
+// account replaces what a record contributes to the usage of its job.
 func (c *Core) account(job string, before, after usage) {
 	if before == after {
 		return
@@ -45,13 +45,14 @@ func usageOf(r *model.Reservation) usage {
 
 func usageOfStage(s *model.Stage) usage { return usage{bytes: int64(request.StageSize(s))} }
 
-// cancelReserve is the part of the limits of stored bytes, one tenth, that only calls
-// that cancel workers may use: the queue keeps the version that such a call replaces.
+// cancelReserve defines the reserve above the limits of stored bytes: one tenth of each
+// limit. Only calls that cancel workers may use it, because the queue keeps the version
+// that such a call replaces.
 const cancelReserve = 10
 
 // admit rejects an upsert that would queue a reservation beyond the limits. A version
-// that replaces queued ones needs no other place. Versions that Berth queues without a
-// request, such as requeues, are never rejected.
+// that replaces queued versions does not add to the number of queued reservations.
+// Versions that Berth queues without a request, such as requeues, are never rejected.
 func (c *Core) admit(u model.Upsert, l living, workers model.WorkerSet) error {
 	if len(workers) == 0 {
 		return nil
@@ -60,8 +61,8 @@ func (c *Core) admit(u model.Upsert, l living, workers model.WorkerSet) error {
 	return c.checkLimits(u.Key.Job, usage{1 - len(l.queued), int64(bytes)}, c.config.MaxStoredPerJob, c.config.MaxStored)
 }
 
-// admitRemovals rejects a cancel of workers if the queued versions that it replaces take
-// more than the limits and the reserve.
+// admitRemovals rejects a cancel of workers if the queued versions that it replaces need
+// more bytes than the limits and the reserve allow.
 func (c *Core) admitRemovals(job string, removals []removal) error {
 	var more usage
 	for _, r := range removals {
@@ -73,8 +74,8 @@ func (c *Core) admitRemovals(job string, removals []removal) error {
 	return c.checkLimits(job, more, perJob+perJob/cancelReserve, all+all/cancelReserve)
 }
 
-// checkLimits rejects more usage of a job beyond the limits. Those of stored bytes are
-// given, and may include the reserve.
+// checkLimits rejects an increase of a job's usage beyond the limits. perJob and all
+// limit the stored bytes, and may include the reserve.
 func (c *Core) checkLimits(job string, more usage, perJob, all int64) error {
 	stored, config := c.storedOf[job], c.config
 	for _, l := range []struct {
@@ -91,7 +92,8 @@ func (c *Core) checkLimits(job string, more usage, perJob, all int64) error {
 	} {
 		if l.more > 0 && l.stored+l.more > l.most {
 			return fault.New(fault.Exhausted, fault.ReasonOverloaded,
-				l.message+", the limit is %d (option %s of the registry): cancel some, or wait until ended ones are forgotten",
+				l.message+", the limit is %d (option %s of the registry): cancel some reservations, or wait until "+
+					"ended ones are deleted",
 				l.stored, l.limit, l.option)
 		}
 	}

@@ -10,19 +10,19 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// living is what an upsert finds of a key: the versions that have not ended and are not
-// being cancelled.
+// living holds the versions of a key that have not ended and are not being cancelled, as
+// an upsert finds them.
 type living struct {
-	// queued are the versions that are pending or leased and not dispatched: at most one
-	// of a gang, more where parts of a batch go ahead.
+	// queued holds the versions that are pending, or leased and not dispatched. A gang has
+	// at most one, and a batch whose parts go ahead may have several.
 	queued []*version
-	// requeues are those of single workers that could not be started.
+	// requeues holds the queued versions of single workers that could not be started.
 	requeues []*version
-	// started are the versions that the assigner has, requeues included.
+	// started holds the versions that the assigner has, including requeues.
 	started []*version
-	// done are the COMPLETED and FAILED versions of batches that have living versions.
+	// done holds the COMPLETED and FAILED versions of batches that have living versions.
 	done []*version
-	// newest represents the key.
+	// newest is the version that represents the key; see representative.
 	newest *version
 }
 
@@ -57,8 +57,8 @@ func (c *Core) living(key model.Key) living {
 func (l living) all() []*version { return slices.Concat(l.queued, l.started, l.requeues) }
 
 // representative returns the version that represents a key among some of its versions;
-// nil if there are none. Requested versions come before parts, parts before requeues,
-// and newer versions before older ones.
+// nil if there are none. A requested version comes before a part, a part before a
+// requeue, and a newer version before an older one.
 func representative(versions []*version) *version {
 	if len(versions) == 0 {
 		return nil
@@ -69,12 +69,13 @@ func representative(versions []*version) *version {
 	return slices.MaxFunc(versions, func(a, b *version) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), byAge(a, b)) })
 }
 
-// queuedWorkers returns the workers that an upsert may replace.
+// queuedWorkers returns the workers of the versions that an upsert may replace.
 func (l living) queuedWorkers() model.WorkerSet {
 	return union(l.queued, func(v *version) model.WorkerSet { return v.r.Workers })
 }
 
-// allQueuedLike reports whether all that an upsert may replace has its body.
+// allQueuedLike reports whether all versions that an upsert may replace have the body of
+// the upsert.
 func (l living) allQueuedLike(u model.Upsert) bool {
 	return !slices.ContainsFunc(l.queued, func(v *version) bool { return !request.SameBody(u, v.r) })
 }
@@ -87,11 +88,12 @@ func union(versions []*version, workers func(*version) model.WorkerSet) model.Wo
 	return all
 }
 
-// hasWorkersOf reports whether an upsert requests the workers that were requested
-// before: of the version that represents the key, or of all living versions, with or
-// without the done ones of their batches. The latter is so after an upsert added workers
-// to running ones, and after requeues. A started version is shown with the workers that
-// were cancelled one by one, so naming exactly these requests nothing new.
+// hasWorkersOf reports whether an upsert requests the workers that were requested before:
+// the workers of the version that represents the key, or the workers of all living
+// versions, with or without the done versions of their batches. The second case occurs
+// after an upsert added workers to running ones, and after requeues. A started version is
+// shown with the workers that were cancelled one by one, so an upsert that names exactly
+// the shown workers requests nothing new.
 func (l living) hasWorkersOf(u model.Upsert) bool {
 	shown := l.newest.wanted()
 	if slices.Contains(l.queued, l.newest) {
@@ -105,7 +107,8 @@ func (l living) hasWorkersOf(u model.Upsert) bool {
 	return request.SameWorkers(u, wanted) || request.SameWorkers(u, wanted.Raise(union(l.done, (*version).wanted)))
 }
 
-// renumber returns workers with the current numbers of those that were requeued.
+// renumber returns the given workers, and replaces the numbers of requeued workers by
+// their current numbers.
 func (l living) renumber(workers []model.WorkerID) []model.WorkerID {
 	now := slices.Clone(workers)
 	for _, v := range l.all() {
@@ -121,8 +124,9 @@ func (l living) renumber(workers []model.WorkerID) []model.WorkerID {
 	return now
 }
 
-// alive returns the workers that an upsert does not queue again, a set for each version:
-// the wanted ones that were dispatched and have not ended, and the requeued ones.
+// alive returns the workers that an upsert does not queue again, one set for each
+// version: the wanted workers that were dispatched and have not ended, and the requeued
+// workers.
 func (l living) alive() []model.WorkerSet {
 	var alive []model.WorkerSet
 	for _, v := range l.started {
@@ -136,9 +140,10 @@ func (l living) alive() []model.WorkerSet {
 	return alive
 }
 
-// workersToQueue returns the workers that an upsert requests and that are not alive.
-// With a count, queued workers keep their numbers and all others take the next unused
-// one. An explicit number must be queued or higher than any used one.
+// workersToQueue returns the workers that an upsert requests and that are not alive. If
+// the upsert has a count, queued workers keep their numbers and all others take the next
+// unused number. An explicit number must belong to a queued worker or be higher than any
+// used number.
 func (c *Core) workersToQueue(u model.Upsert, l living) (model.WorkerSet, error) {
 	alive, queued, used := l.alive(), l.queuedWorkers(), c.stage(u.Key).Numbers
 	var list []model.WorkerID
@@ -175,8 +180,8 @@ func noNumberLeft(index int32, highest int) string {
 	return fmt.Sprintf("worker index %d has used all its numbers up to %d", index, highest)
 }
 
-// root returns the version that a version descends from, as a part, a requeue or a later
-// round; the version itself if it has no parent.
+// root returns the oldest known ancestor of a version that is a part, a requeue or a
+// later round. It returns the version itself if its parent is not known.
 func (c *Core) root(v *version) *version {
 	for {
 		parent := c.versions[v.r.Parent]
@@ -187,7 +192,7 @@ func (c *Core) root(v *version) *version {
 	}
 }
 
-// descends reports whether a version has another among its ancestors.
+// descends reports whether from is an ancestor of v.
 func (c *Core) descends(v, from *version) bool {
 	for v != nil && v.r != nil {
 		if v.r.Parent == from.uid {

@@ -7,16 +7,16 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// isBestEffort reports whether workers may start without the others of their batch: as
-// the request says, or else the cluster. Workers that start together never may. It is
-// evaluated when it matters and never stored, so the cluster's mode may change while
-// reservations are pending.
+// isBestEffort reports whether workers may start without the other workers of their
+// batch. The request decides, and otherwise the cluster's mode. A batch that starts
+// together is never best effort. The mode is evaluated when it matters and never stored,
+// so the cluster's mode may change while reservations are pending.
 func (c *Core) isBestEffort(spec model.Spec) bool {
 	return spec.Start != model.StartTogether &&
 		(spec.Batch == model.BatchBestEffort || spec.Batch == model.BatchUnset && c.config.BestEffort)
 }
 
-// splits reports whether a part of a version is to go ahead: a cycle refused exactly the
+// splits reports whether a part of a version should go ahead: a cycle refused exactly the
 // workers that the version has now, and some of them fitted.
 func (c *Core) splits(v *version) bool {
 	o, tried := v.entry.Outcome, v.entry.TriedWorkers
@@ -25,8 +25,8 @@ func (c *Core) splits(v *version) bool {
 }
 
 // split queues the workers that fitted as a part, in the place of the batch and before
-// the rest of it. The rest keeps its UID and has fewer workers. That must not happen if a
-// later cycle has leased all of it.
+// the rest. The rest keeps its UID and has fewer workers. The effect fails if a later
+// cycle has leased executors to all workers of the batch.
 func (c *Core) split(v *version) {
 	fitting, all := v.entry.Outcome.Fitting, v.r.Workers.List()
 	part := c.newVersion(v.r)

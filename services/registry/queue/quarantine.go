@@ -10,12 +10,13 @@ import (
 
 var _ model.QuarantineCore = (*Core)(nil)
 
-// quarantine is what the core must not touch. A quarantined version may hold workers,
-// numbers or the place of others of its stage, so its whole stage stays as it is: no
-// version of it is tried, dispatched, ended or forgotten, and no request changes it.
+// quarantine holds the stages and versions that the core must not touch. A quarantined
+// version may have workers, numbers or a place that other versions of its stage depend
+// on, so its whole stage stays as it is. No version of the stage is tried, dispatched,
+// ended or forgotten, and no request changes it.
 type quarantine struct {
 	stages map[model.Key]bool
-	uids   map[string]bool // their stages may be unknown yet
+	uids   map[string]bool // versions whose stages may be unknown yet
 }
 
 // hold quarantines the stage of a record.
@@ -28,8 +29,8 @@ func (c *Core) hold(ref model.Ref) {
 	}
 }
 
-// applyQuarantine takes the quarantined versions out of every index that decisions are
-// made from.
+// applyQuarantine removes the quarantined versions from every index on which decisions
+// are based.
 func (c *Core) applyQuarantine() {
 	for uid := range c.quarantine.uids {
 		if v := c.versions[uid]; v != nil && v.r != nil {
@@ -37,7 +38,7 @@ func (c *Core) applyQuarantine() {
 		}
 	}
 	if len(c.quarantine.stages) == 0 {
-		return // a failover with many versions stays fast
+		return // do not visit all versions: a failover must stay fast
 	}
 	for _, v := range c.versions {
 		if c.isQuarantined(v) {

@@ -10,25 +10,26 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// View is a reservation as it is shown: its record, and what follows from the records of
-// other services.
+// View is a reservation as it is shown: its record, and what the records of other
+// services imply for it.
 type View struct {
 	Reservation *model.Reservation
-	// State is the derived one: LEASING while a cycle with it is in flight, ASSIGNING
-	// while it has a lease and is not ACTIVE.
+	// State is the reservation's derived state: LEASING while a cycle with it is in flight,
+	// ASSIGNING while it has a lease and is not ACTIVE.
 	State model.State
-	// Position is the place in its queue, 1 for the head; 0 if it is not pending.
+	// Position is the reservation's place in its queue, 1 for the head; 0 if it is not
+	// pending.
 	Position int
 	Reason   fault.Reason
 	Message  string
-	// Fitting is how many of its workers fitted when it was last tried.
+	// Fitting is how many of its workers fitted in the last cycle that tried it.
 	Fitting int
-	// Counts are its workers by state, once it is dispatched.
+	// Counts is the number of its workers by state, once it is dispatched.
 	Counts map[string]int32
 }
 
-// Get shows the version that represents those of a key that have not ended, or the newest
-// one if all have ended.
+// Get returns the version that represents the versions of a key that have not ended, or
+// the newest version if all have ended.
 func (c *Core) Get(key model.Key) (View, bool) {
 	if len(c.byKey[key]) == 0 {
 		return View{}, false
@@ -45,7 +46,7 @@ func (c *Core) shown(key model.Key) *version {
 	return versions[len(versions)-1]
 }
 
-// GetUID shows one version.
+// GetUID returns the version of a UID.
 func (c *Core) GetUID(uid string) (View, bool) {
 	v := c.versions[uid]
 	if v == nil || v.r == nil {
@@ -54,8 +55,8 @@ func (c *Core) GetUID(uid string) (View, bool) {
 	return c.view(v), true
 }
 
-// durableView shows a version as it is stored. The result of later effects is not shown,
-// and neither is the place in the queue that depends on them.
+// durableView returns a version as it is stored. It shows neither the result of later
+// effects nor the place in the queue, which depends on them.
 func (c *Core) durableView(ref model.Ref) View {
 	t := c.tentative[ref]
 	if t == nil {
@@ -73,7 +74,7 @@ func (c *Core) view(v *version) View {
 	case v.quarantined:
 		view.Reason = fault.ReasonPoison
 		return view
-	case v.dispatched(): // its record will say so
+	case v.dispatched(): // a later effect records ACTIVE
 		view.State, view.Reason = model.Active, ""
 		return view
 	case !v.isPending():
@@ -108,7 +109,8 @@ func (v *version) counts() map[string]int32 {
 	return counts
 }
 
-// failures says how many workers failed, and why the first of them did; empty if none.
+// failures describes how many workers failed, and why the first of them did; empty if
+// none did.
 func (v *version) failures() string {
 	failed := v.counts()[model.WorkerFailed.String()]
 	for w := range v.taskWorkers() {
@@ -142,14 +144,14 @@ func countWorkers(n int) string {
 	return fmt.Sprintf("%d workers", n)
 }
 
-// Filter selects reservations; an empty field matches all.
+// Filter selects reservations. An empty field matches every reservation.
 type Filter struct {
 	Job, Stage string
 	State      model.State
 }
 
-// List shows what Get shows, in order of the keys: those after a key, at most limit of
-// them. It reports whether there are more.
+// List returns the reservations that Get returns for the keys after a key, in order of
+// the keys and at most limit of them. It reports whether there are more.
 func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
 	return c.list(filter, after, limit, func(key model.Key) []*version {
 		if key == after {
@@ -159,9 +161,9 @@ func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, mo
 	})
 }
 
-// Versions shows every version of a job that has a record, those of one key in the order
-// in which they were accepted: those after a key and UID, at most limit of them. It
-// reports whether there are more.
+// Versions returns every version of a job that has a record, in order of the keys. The
+// versions of one key are in the order in which they were accepted. It begins after a key
+// and UID, returns at most limit versions, and reports whether there are more.
 func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
 	return c.list(filter, after, limit, func(key model.Key) []*version {
 		versions := c.byKey[key]
@@ -192,8 +194,8 @@ func (c *Core) list(filter Filter, from model.Key, limit int, versions func(mode
 	return views, false
 }
 
-// Stages returns the stages of a job in order, or the one with a name, with the highest
-// number that each of their worker indexes has had.
+// Stages returns the stages of a job in order, or only the stage with a name. Each has
+// the highest number that each of its worker indexes has had.
 func (c *Core) Stages(job, stage string) []model.Stage {
 	var stages []model.Stage
 	for key := range within(&c.stageKeys, model.Key{Job: job, Stage: stage}, model.Key{}) {
@@ -202,23 +204,25 @@ func (c *Core) Stages(job, stage string) []model.Stage {
 	return stages
 }
 
-// PendingGroup is one queue that is not empty.
+// PendingGroup is one non-empty queue.
 type PendingGroup struct {
 	ID          string
 	Constraints constraint.Constraints
-	// Reservations and Workers count what is pending, in a cycle in flight or not.
+	// Reservations and Workers count what is pending, including the candidates of a cycle in
+	// flight.
 	Reservations, Workers int
-	// Head is tried first. It has waited since HeadSince, for Reason.
+	// Head is the reservation that is tried first. It has waited since HeadSince, for
+	// Reason.
 	Head      model.Key
 	HeadSince time.Time
 	Reason    fault.Reason
 	Message   string
-	// Failed are the executors on which workers of the head failed.
+	// Failed lists the executors on which workers of the head failed.
 	Failed []model.FailedOn
 }
 
-// Pending returns the queues in order of their IDs. Before the registry is ready it
-// returns REGISTRY_NOT_READY: a part of the demand must not be counted as all of it.
+// Pending returns the queues in order of their IDs. Before the registry is ready, it
+// returns REGISTRY_NOT_READY: a caller must not take a part of the demand for all of it.
 func (c *Core) Pending() ([]PendingGroup, error) {
 	if !c.isReady() {
 		return nil, notReady()

@@ -8,35 +8,35 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Readiness is what makes the registry ready, once in a cluster's life.
+// Readiness selects what makes the registry ready, once in a cluster's life.
 type Readiness uint8
 
 // The ways to become ready.
 const (
-	// ReadyAuto: the first leader is ready as soon as it has the state.
+	// ReadyAuto: the first leader is ready as soon as it has loaded the state.
 	ReadyAuto Readiness = iota
-	// ReadyOnSignal: after MarkReady, or after Config.ReadinessGrace.
+	// ReadyOnSignal: the registry is ready after MarkReady, or after Config.ReadinessGrace.
 	ReadyOnSignal
 )
 
 // MarkReady is the request of a model.Input which says that all job services have
-// repeated their requests. It is answered by MarkedReady, by the same one each time, so a
-// repeat needs no ID.
+// repeated their requests. Each repeat returns the same MarkedReady, so a repeat needs no
+// ID.
 type MarkReady struct{}
 
 // MarkedReady answers MarkReady.
 type MarkedReady struct {
-	// Since is when the registry became ready, for whatever reason.
+	// Since is when the registry became ready, whether by a signal or not.
 	Since time.Time
 }
 
-// isReady reports whether the registry is ready. Until then it accepts requests, and
-// nothing is tried, dispatched or counted.
+// isReady reports whether the registry is ready. Until then it accepts requests, but it
+// tries, dispatches and counts nothing.
 func (c *Core) isReady() bool { return c.ready != nil && !c.ready.Since.IsZero() }
 
-// getReady makes the registry ready if that needs no signal, and otherwise begins to wait
-// for it. It looks at the record alone, so any leader continues where the last one
-// stopped, and the grace counts from when the first one began.
+// getReady makes the registry ready if that needs no signal. Otherwise it begins to wait
+// for the signal. It looks at the record alone, so any leader continues where the last
+// one stopped, and the grace counts from when the first leader began to wait.
 func (c *Core) getReady() {
 	switch {
 	case c.isReady():
@@ -51,7 +51,7 @@ func (c *Core) getReady() {
 	}
 }
 
-// readyAt returns when the wait ends without a signal; zero for never.
+// readyAt returns when the wait ends without a signal; zero means never.
 func (c *Core) readyAt() time.Time {
 	if c.isReady() || c.ready == nil || c.config.ReadinessGrace == 0 {
 		return time.Time{}
@@ -59,7 +59,7 @@ func (c *Core) readyAt() time.Time {
 	return c.ready.Begun.Add(c.config.ReadinessGrace)
 }
 
-// becomeReady opens the queues: once that is durable, every head may be tried.
+// becomeReady stores the ready mark. Once the mark is durable, every head may be tried.
 func (c *Core) becomeReady(by string) {
 	next := model.Ready{Since: c.now, By: by}
 	if c.ready != nil {
@@ -76,7 +76,7 @@ func (c *Core) markReady(token uint64) {
 	c.reply(token, func() any { return MarkedReady{Since: c.ready.Since} })
 }
 
-// notReady is the error for a view of the whole queue that might lack a part of it.
+// notReady returns the error for a view of the whole queue that may lack a part of it.
 func notReady() error {
 	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
 		"the registry waits for the job services to repeat their requests, and for markReady")

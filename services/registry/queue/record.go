@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// edit returns a copy of a record to change. Its Mod is 0 until it is durable.
+// edit returns a copy of a record for a change. The copy's Mod is 0 until it is durable.
 func (c *Core) edit(r *model.Reservation) *model.Reservation {
 	next := *r
 	next.UpdatedAt, next.Mod = c.now, 0
@@ -34,7 +34,7 @@ func (c *Core) end(r *model.Reservation, state model.State, reason fault.Reason,
 	return next
 }
 
-// finish adds the end of a queued version to an effect, and returns its record.
+// finish adds the end of a queued version to an effect, and returns the ended record.
 func (c *Core) finish(
 	effect *model.Effect, v *version, state model.State, kind model.EventKind, reason fault.Reason, message string,
 ) *model.Reservation {
@@ -53,13 +53,13 @@ func (c *Core) put(r *model.Reservation, kind model.EventKind, expect ...model.E
 	})
 }
 
-// noTask requires that the assigner has no task for a UID. Each effect that ends a queued
-// version requires it, so that no dispatched version is ended by mistake.
+// noTask returns the requirement that the assigner has no task for a UID. Each effect
+// that ends a queued version has it, so that no dispatched version is ended by mistake.
 func noTask(uid string) model.Expect {
 	return model.Expect{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}
 }
 
-// event returns the event of a reservation in its current state.
+// event returns an event of a reservation in its current state.
 func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent {
 	e := model.JobEvent{
 		Kind: kind, Time: c.now, Key: r.Key, UID: r.UID,
@@ -74,8 +74,8 @@ func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent 
 	return e
 }
 
-// beginning returns when the phase began that an event ends: a dispatch with the grant
-// of the lease, all others with the version.
+// beginning returns the beginning of the phase that an event ends. A dispatch begins when
+// the lease is granted, every other phase when the version is created.
 func (c *Core) beginning(kind model.EventKind, r *model.Reservation) time.Time {
 	if kind == model.EventReservationAssigned {
 		for _, chunk := range c.versions[r.UID].lease { // all chunks are granted at once
@@ -87,7 +87,7 @@ func (c *Core) beginning(kind model.EventKind, r *model.Reservation) time.Time {
 
 func stageKey(key model.Key) model.Key { return model.Key{Job: key.Job, Stage: key.Stage} }
 
-// stage returns a copy of the record of a stage, which is empty if there is none.
+// stage returns a copy of the record of a stage. The copy is empty if there is no record.
 func (c *Core) stage(key model.Key) model.Stage {
 	if stage := c.stages[stageKey(key)]; stage != nil {
 		return *stage
@@ -95,16 +95,17 @@ func (c *Core) stage(key model.Key) model.Stage {
 	return model.Stage{Job: key.Job, Stage: key.Stage}
 }
 
-// withNumbers returns the record of a stage with more worker numbers marked as used.
+// withNumbers returns the record of a stage with the numbers of more workers marked as
+// used.
 func (c *Core) withNumbers(key model.Key, workers model.WorkerSet) *model.Stage {
 	stage := c.stage(key)
 	stage.Numbers = stage.Numbers.Raise(workers)
 	return &stage
 }
 
-// An effect touches at most this many reservations, with one event and one compare each,
-// and about this many bytes. So it stays below the 120 operations and the size of a
-// transaction.
+// An effect touches at most effectReservations reservations, with one event and one
+// compare each, and has about effectBytes bytes. So it stays below the limits of a
+// transaction: 120 operations and its size in bytes.
 const (
 	effectReservations = 50
 	effectBytes        = 256 << 10

@@ -7,18 +7,19 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// maxRequests bounds the requests that a version or a stage remembers, the newest last.
+// maxRequests bounds the requests that a version or a stage remembers. The newest are
+// kept, the newest last.
 const maxRequests = 32
 
-// remember stores the answer to a request with the version that it made or changed.
+// remember stores the mark of a request in the version that the request made or changed.
 func remember(r *model.Reservation, mark model.RequestMark) {
 	if mark.ID != "" {
 		r.Requests = newest(append(slices.Clone(r.Requests), mark))
 	}
 }
 
-// rememberIdle stores a request that changed nothing with its stage. A stage without a
-// record never had a reservation, and remembers nothing.
+// rememberIdle stores a request that changed nothing in the record of its stage. If a
+// stage has no record, it never had a reservation, and nothing is remembered.
 func (c *Core) rememberIdle(key model.Key, mark model.IdleRequest) {
 	stage := c.stage(key)
 	if mark.ID == "" || c.stages[stageKey(key)] == nil {
@@ -30,8 +31,8 @@ func (c *Core) rememberIdle(key model.Key, mark model.IdleRequest) {
 
 func newest[T any](marks []T) []T { return marks[max(0, len(marks)-maxRequests):] }
 
-// remembered returns the version of a key, ended ones included, that a request made or
-// changed, and the answer.
+// remembered returns the version of a key that a request made or changed, and the mark of
+// the request. The version may have ended.
 func (c *Core) remembered(key model.Key, id string) (*version, model.RequestMark) {
 	if id == "" {
 		return nil, model.RequestMark{}
@@ -46,7 +47,7 @@ func (c *Core) remembered(key model.Key, id string) (*version, model.RequestMark
 	return nil, model.RequestMark{}
 }
 
-// idle returns an earlier request to a stage that changed nothing.
+// idle returns the mark of an earlier request to a stage that changed nothing.
 func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
 	if id != "" {
 		for _, idle := range slices.Backward(c.stage(key).Idle) {
@@ -59,8 +60,8 @@ func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
 }
 
 // earlier returns how many versions or workers an earlier call of the same request
-// cancelled within a scope, and whether there was one. It returns an error if the ID was
-// used for another request.
+// cancelled within a scope, and reports whether there was such a call. It returns an
+// error if the ID was used for another request.
 func (c *Core) earlier(of model.Key, mark model.RequestMark) (count int, found bool, err error) {
 	if mark.ID == "" {
 		return 0, false, nil
@@ -82,8 +83,8 @@ func (c *Core) earlier(of model.Key, mark model.RequestMark) (count int, found b
 }
 
 // changeAll changes items in as many effects as they need. Only the record of the last
-// item remembers the request: a repeat that finds the mark knows that all was done, and
-// one that does not changes the rest.
+// item remembers the request. So a repeat that finds the mark knows that all items were
+// changed, and a repeat that does not find it changes the rest.
 func changeAll[T any](c *Core, items []T, mark model.RequestMark, change func(*model.Effect, T) *model.Reservation) {
 	var effect model.Effect
 	for i, item := range items {
@@ -96,7 +97,7 @@ func changeAll[T any](c *Core, items []T, mark model.RequestMark, change func(*m
 	}
 }
 
-// makeRoom decides an effect that is full and begins the next one.
+// makeRoom decides a full effect and begins the next one.
 func (c *Core) makeRoom(effect *model.Effect) {
 	if isFull(*effect) {
 		c.decide(*effect)

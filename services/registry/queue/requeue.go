@@ -11,23 +11,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The bounds of what rounds add to a version.
+// These bound what failed rounds add to the record of a version.
 const (
-	// maxFailed is how many failed executors are kept, the latest.
+	// maxFailed is how many failed executors a version remembers: the latest.
 	maxFailed = 16
-	// maxReason bounds the reasons of one round in a message, maxMessage those of all
-	// rounds, of which the latest are kept; both in bytes.
+	// maxReason bounds the reasons of one round in a message. maxMessage bounds the reasons
+	// of all rounds, of which the latest are kept. Both are in bytes.
 	maxReason, maxMessage = 400, 4000
 )
 
-// owed returns the workers of a version that are to be requeued, in order of index: the
-// assigner returned them, they are wanted, a target lowered since does not drop them, and
-// their index has no higher number. A higher number means that the queue or the job
-// service has requested the index again.
+// owed returns the workers of a version that are to be requeued, in order of index. The
+// assigner returned them, they are wanted, no target size that was lowered since drops
+// them, and their index has no higher number. A higher number means that the queue or the
+// job service has requested the index again.
 func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
 		stage := c.stage(v.r.Key)
-		// A target drops what it was lowered to, not what was requested with it.
+		// A lowered target size drops workers of earlier requests, not of the request that set
+		// it.
 		lowered := stage.TargetSize > 0 && (v.r.Spec.TargetSize == 0 || stage.TargetSize < v.r.Spec.TargetSize)
 		for _, n := range slices.Sorted(maps.Keys(v.returned)) {
 			for _, w := range v.returned[n] {
@@ -53,7 +54,8 @@ func (c *Core) owesRequeue(v *version) bool {
 }
 
 // requeue queues workers that no attempt started, each as a version of its own, with its
-// next number: as many as one effect takes, the others in later steps.
+// next number. It queues as many workers as one effect holds. Later steps queue the
+// others.
 func (c *Core) requeue(v *version) {
 	var effect model.Effect
 	var workers []model.WorkerID
@@ -76,9 +78,9 @@ func (c *Core) requeue(v *version) {
 	c.decide(effect)
 }
 
-// nextVersion returns a version that queues workers of r a round later. It knows on which
-// executors workers failed and when, to avoid those for a while, and its message says
-// why. Its queueTimeout begins now.
+// nextVersion returns a version that queues workers of r one round later. It records on
+// which executors workers failed and when, so that matching avoids these executors for a
+// while. Its message has the reason. Its queueTimeout begins now.
 func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker,
 	reason string) *model.Reservation {
 	next := c.newVersion(r)
@@ -87,9 +89,9 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	next.Round++
 	next.Message = roundMessage(r, reason)
 	next.Failed = nil
-	avoided := map[string]bool{"": true} // an executor without a record has no name
+	avoided := map[string]bool{"": true} // an executor whose record was deleted has no name
 	var latest []model.FailedOn
-	for _, w := range slices.Backward(failed) { // the first last: the latest are kept
+	for _, w := range slices.Backward(failed) { // maxFailed keeps the end, so the first goes last
 		if id := c.names[w.Ordinal]; !avoided[id] {
 			avoided[id] = true
 			latest = append(latest, model.FailedOn{Executor: id, At: w.Since})
@@ -105,7 +107,7 @@ func (c *Core) nextVersion(r *model.Reservation, workers model.WorkerSet, failed
 	return next
 }
 
-// roundMessage adds why this round failed to the message of earlier ones.
+// roundMessage appends the reason why this round failed to the message of earlier rounds.
 func roundMessage(r *model.Reservation, reason string) string {
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
@@ -121,7 +123,7 @@ func roundMessage(r *model.Reservation, reason string) string {
 }
 
 // neverStarted reports whether Berth gave up every worker of an ended version: no attempt
-// started any, and none is requeued.
+// started a worker, and no worker is requeued.
 func (v *version) neverStarted() bool {
 	n := 0
 	for w := range v.taskWorkers() {
@@ -135,7 +137,7 @@ func (v *version) neverStarted() bool {
 	return n == v.r.Workers.Len()
 }
 
-// firstReason returns the reason with which the first of its workers ended.
+// firstReason returns the reason with which the first worker of the version ended.
 func (v *version) firstReason() fault.Reason {
 	for w := range v.taskWorkers() {
 		return w.Reason
@@ -143,8 +145,8 @@ func (v *version) firstReason() fault.Reason {
 	return ""
 }
 
-// failuresByReason says why none of a version's workers could be started: each reason
-// once, with the first worker that it holds for.
+// failuresByReason describes why none of a version's workers could be started: each
+// reason once, with the first worker that has it.
 func (c *Core) failuresByReason(v *version) string {
 	var reasons []string
 	seen := map[string]bool{}
@@ -157,7 +159,7 @@ func (c *Core) failuresByReason(v *version) string {
 	return strings.Join(reasons, "; ")
 }
 
-// failure says why a worker could not be started, and where.
+// failure describes why a worker could not be started, and on which executor.
 func (c *Core) failure(w model.TaskWorker) string {
 	reason := w.LastError
 	if reason == "" {

@@ -7,11 +7,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// nextRound continues with a batch that was to start together and could not, once all
-// its workers have ended and nothing is leased to it. All of it is queued again in its
-// place, every worker with its next number, until maxAttempts is reached. Workers that
-// were cancelled since are left out, and so are those whose worker index the job service
-// has requested again.
+// nextRound continues with a batch that should have started together and could not. It is
+// called once all workers of the batch have ended and nothing is leased to it. The batch
+// is queued again in its place, every worker with its next number, until maxAttempts is
+// reached. Workers that were cancelled since are left out, and so are workers whose index
+// the job service has requested again.
 func (c *Core) nextRound(v *version) {
 	failed, reason := v.culprits(), v.header.Message
 	if reason == "" && len(failed) > 0 {
@@ -51,8 +51,8 @@ func (c *Core) nextRound(v *version) {
 	})
 }
 
-// leftOf returns the wanted workers of a version that no other living version of its key
-// has with a higher number.
+// leftOf returns the wanted workers of a version, except those whose index another living
+// version of the key has with a higher number.
 func (c *Core) leftOf(v *version) []model.WorkerID {
 	others := slices.DeleteFunc(c.living(v.r.Key).all(), func(o *version) bool { return o == v })
 	requested := union(others, (*version).wanted)
@@ -62,9 +62,9 @@ func (c *Core) leftOf(v *version) []model.WorkerID {
 	})
 }
 
-// culprits returns, in order of index, the workers that failed or were lost, and behind
-// them those that were stopped for it after an attempt to start them had failed, too:
-// their executors are no better.
+// culprits returns, in order of index, the workers that failed or were lost. After these
+// come the workers that the assigner stopped because of them after an attempt to start
+// them had failed: the next round avoids their executors, too.
 func (v *version) culprits() []model.TaskWorker {
 	var failed, stopped []model.TaskWorker
 	for w := range v.taskWorkers() {

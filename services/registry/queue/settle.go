@@ -8,10 +8,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// settle makes the changes that the records call for and no request does: it ends what
-// has ended, expires what waited too long, and forgets what ended long ago. It looks at
-// indexes of the current state, so a lost step is made again. It goes in the order of the
-// queue, which is the order at the tail of reservations that are refused together.
+// settle makes the changes that the records call for and no request makes. It ends
+// versions whose work has ended, expires versions that waited too long, and forgets
+// versions that ended long ago. It uses only indexes of the current state, so the next
+// leader repeats a step that was lost. It follows the order of the queue, so reservations
+// that are refused together keep this order at the tail.
 func (c *Core) settle() {
 	budget := maxDerived
 	due := c.inOrder(c.unsettled)
@@ -34,7 +35,8 @@ func (c *Core) isDue(set *core.Ordered[deadline]) bool {
 	return ok && !first.at.After(c.now)
 }
 
-// firstOf returns the version with the first deadline, which is the next to decide about.
+// firstOf returns the version with the first deadline, and makes it the subject of the
+// step.
 func (c *Core) firstOf(set *core.Ordered[deadline]) *version {
 	v := c.versions[set.At(0).uid]
 	c.subject = v.r.Ref()
@@ -67,11 +69,13 @@ func (c *Core) settleOne(v *version) {
 	}
 }
 
-// noteWithin is how soon the record of a dispatched version says ACTIVE. Everyone sees
-// ACTIVE from the task on, so the record waits for another transaction to share.
+// noteWithin is how soon the record of a dispatched version says ACTIVE. Every reader
+// sees ACTIVE from the complete task on, so the record can wait to share another
+// transaction.
 const noteWithin = 20 * time.Millisecond
 
-// noteActive records ACTIVE where it is missing, as soon as anything else is written.
+// noteActive records ACTIVE for dispatched versions as soon as anything else is written,
+// or at noteAt.
 func (c *Core) noteActive() {
 	switch {
 	case len(c.pendingActive) == 0:
@@ -94,22 +98,22 @@ func (c *Core) noteActive() {
 	}
 }
 
-// activate records that all of a version was dispatched.
+// activate records that a version was dispatched completely.
 func (c *Core) activate(v *version) { c.put(c.activated(v), model.EventReservationAssigned) }
 
-// activated returns the record of a version all of which was dispatched.
+// activated returns the ACTIVE record of a version that was dispatched completely.
 func (c *Core) activated(v *version) *model.Reservation {
 	next := c.edit(v.r)
 	next.State, next.Reason = model.Active, ""
-	if next.Round == 0 { // later rounds keep the messages of earlier ones
+	if next.Round == 0 { // later rounds keep the messages of earlier rounds
 		next.Message = ""
 	}
 	return next
 }
 
-// moveToTail queues a version that the assigner refused behind all others. It becomes
-// another version, so that the refused lease belongs to an ended one and is swept. Its
-// queueTimeout continues.
+// moveToTail queues a version that the assigner refused behind all others, under a new
+// UID. So the refused lease belongs to an ended version, and executor-state deletes it as
+// orphaned. The queueTimeout continues.
 func (c *Core) moveToTail(v *version) {
 	old := c.end(v.r, model.Replaced, fault.ReasonDispatchRejected,
 		"the assigner refused the lease; queued again at the tail")
@@ -126,13 +130,13 @@ func (c *Core) moveToTail(v *version) {
 	})
 }
 
-// expire ends a version whose queueTimeout is over.
+// expire ends a version whose queueTimeout has passed.
 func (c *Core) expire(v *version) {
 	c.put(c.end(v.r, model.Expired, fault.ReasonQueueTimeout, ""), model.EventReservationExpired, noTask(v.uid))
 }
 
-// forget deletes the record of an ended version, and those of the job's stages with the
-// last one of the job.
+// forget deletes the record of an ended version. With the last version of a job, it also
+// deletes the records of the job's stages.
 func (c *Core) forget(v *version) {
 	var deletes []model.Ref
 	if job := v.r.Key.Job; c.isLastOf(job) && !c.hasQuarantine(job) {

@@ -7,37 +7,37 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Stats are the values of metrics: the current queues, and the counts of this leader. The
-// results of an effect are counted when the effect is durable.
+// Stats holds the values of metrics: the current queues, and the counts of this leader.
+// An effect is counted when it is durable.
 type Stats struct {
 	// Ready reports whether the registry is ready.
 	Ready bool
-	// Groups are those that are not empty.
+	// Groups lists the non-empty queues.
 	Groups []GroupStats
 	// States counts the records by stored state.
 	States [model.Replaced + 1]int
-	// Leased counts the reservations with a lease that are to be dispatched.
+	// Leased counts the reservations whose lease is still to be dispatched.
 	Leased int
 	Counts
 }
 
-// GroupStats is the length of one queue, and since when its head waits.
+// GroupStats holds the length of one queue, and since when its head has waited.
 type GroupStats struct {
 	ID                    string
 	Reservations, Workers int
 	HeadSince             time.Time
 }
 
-// Counts are what a leader counts from its election on.
+// Counts holds what a leader counts from its election on.
 type Counts struct {
 	scheduler.Counts
-	// Upserts counts the answered ones by change; a repeat counts as its first answer.
+	// Upserts counts the answered upserts by change. A repeat counts like its first answer.
 	Upserts [model.ChangeReplaced + 1]uint64
 	// Events counts the events of reservations by kind.
 	Events [model.EventReservationReordered + 1]uint64
-	// Taken and Refused count what the assigner answered to dispatches.
+	// Taken and Refused count the assigner's answers to dispatches.
 	Taken, Refused uint64
-	// TimeInQueue is from the creation of a version to its lease.
+	// TimeInQueue is the time from the creation of a version to its lease.
 	TimeInQueue model.Histogram
 }
 

@@ -11,7 +11,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// upsert decides by the table in doc.go.
+// upsert decides on an upsert by the table in doc.go.
 func (c *Core) upsert(token uint64, u model.Upsert) error {
 	u.Fingerprint = request.Fingerprint(u)
 	if repeated, err := c.repeatUpsert(token, u); repeated || err != nil {
@@ -49,8 +49,8 @@ func epochMismatch(key model.Key, epoch int64) error {
 	return fault.New(fault.Conflict, fault.ReasonEpochMismatch, "%s has no living version of epoch %d", key, epoch)
 }
 
-// repeatUpsert replies to a repeat of an upsert, and reports whether it is one. It
-// returns an error if the ID was used for another request.
+// repeatUpsert replies to an upsert if it repeats an earlier one, and reports whether it
+// does. It returns an error if the ID was used for another call.
 func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err error) {
 	v, mark := c.remembered(u.Key, u.RequestID)
 	switch {
@@ -72,15 +72,15 @@ func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err er
 	return false, nil
 }
 
-// keep answers an upsert that requests what there is. At most it changes the priority,
-// and only that of queued versions.
+// keep answers an upsert that requests what already exists. It changes at most the
+// priority and labels, and only of queued versions whose priority differs.
 func (c *Core) keep(token uint64, u model.Upsert, l living) {
 	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
 	if len(moving) == 0 {
 		c.replyUnchanged(token, u, l.newest.r)
 		return
 	}
-	if at := slices.Index(moving, l.newest); at >= 0 { // the reply shows the last one
+	if at := slices.Index(moving, l.newest); at >= 0 { // the reply shows the last version
 		moving = append(slices.Delete(moving, at, at+1), l.newest)
 	}
 	var moved *model.Reservation
@@ -96,15 +96,15 @@ func (c *Core) keep(token uint64, u model.Upsert, l living) {
 }
 
 // replyUnchanged answers an upsert that changes nothing. The record of the reservation
-// stays as it is, so that cycles and dispatches in flight remain valid.
+// does not change either, so cycles and dispatches in flight remain valid.
 func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation) {
 	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.Fingerprint})
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
-// replace queues a version for workers in place of the queued ones, if any, and stores
-// the stage. Without workers it only ends the queued versions. The last effect stores
-// what the upsert made or changed.
+// replace queues a version with workers in place of the queued versions, if any, and
+// stores the stage. Without workers it only ends the queued versions. The last effect has
+// the record that the upsert made or changed.
 func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
@@ -133,8 +133,9 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 	c.replyUpserted(token, next, change)
 }
 
-// takePlace gives a version the first place of the queued ones that it replaces, if it
-// requests no other executors and no more workers. Otherwise it goes to the tail.
+// takePlace gives a version the first place of the queued versions that it replaces, if
+// it has their constraints and only workers of theirs. Otherwise the version goes to the
+// tail.
 func (c *Core) takePlace(next *model.Reservation, l living) {
 	inherits := len(l.queued) > 0 && next.Workers.SubsetOf(l.queuedWorkers()) &&
 		!slices.ContainsFunc(l.queued, func(v *version) bool {
@@ -149,14 +150,15 @@ func (c *Core) takePlace(next *model.Reservation, l living) {
 }
 
 // placeEpoch returns the epoch that orders a version in the place of r. If r is not
-// durable, it will be accepted after everything that is.
+// durable, it is ordered as if accepted at the current revision: after everything that is
+// durable.
 func (c *Core) placeEpoch(r *model.Reservation) int64 {
 	return cmp.Or(r.PlaceEpoch, r.Epoch, c.revision)
 }
 
-// retarget stores the target size of an upsert that queues nothing, with the stage and
-// with the version that represents the key. So a later upsert with the earlier size is
-// another request and lowers the target.
+// retarget stores the target size of an upsert that queues nothing, in the records of the
+// stage and of the version that represents the key. So a later upsert with the earlier
+// target size is another request and sets the target size again.
 func (c *Core) retarget(u model.Upsert, l living) {
 	effect := c.lowerTarget(u)
 	if v := l.newest; v.is(model.Active) && request.LatestTarget(v.r) != u.Spec.TargetSize {
@@ -171,8 +173,10 @@ func (c *Core) retarget(u model.Upsert, l living) {
 }
 
 // lowerTarget begins the effect of an upsert. If the upsert lowers the target size, it
-// cancels all other queued reservations of the stage, and the requeues of worker indexes
-// at or above the target. If those are many, the first are in effects of their own.
+// cancels the reservations that are queued under the stage's other names, and the
+// requeues of worker indexes at or above the target size. A requeue of this key whose
+// worker the upsert names stays. If there are many, the first are in effects of their
+// own.
 func (c *Core) lowerTarget(u model.Upsert) model.Effect {
 	var effect model.Effect
 	before := c.stage(u.Key).TargetSize
@@ -204,7 +208,7 @@ func (c *Core) stageAfter(u model.Upsert, workers model.WorkerSet) model.Stage {
 	return *after
 }
 
-// putStage adds the record of a stage to an effect if it changes.
+// putStage adds the record of a stage to an effect if the record changes.
 func (c *Core) putStage(effect *model.Effect, after model.Stage) {
 	before := c.stage(model.Key{Job: after.Job, Stage: after.Stage})
 	if after.TargetSize != before.TargetSize || !after.Numbers.Equal(before.Numbers) {

@@ -12,30 +12,31 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// version is what the core knows of one UID: its records, what calls in flight have
-// answered, and its places in the indexes.
+// version is what the core knows of one UID: its records, the answers of calls whose
+// effect the view does not show yet, and its places in the indexes.
 type version struct {
 	uid    string
 	r      *model.Reservation
 	lease  map[int32]*model.LeaseChunk
 	header *model.TaskHeader
 	tasks  map[int32]*model.TaskChunk
-	// returned are the workers, by chunk of the task, that no attempt started and that
-	// the assigner returned to be requeued.
+	// returned holds the workers that no attempt started and that the assigner returned to
+	// be requeued, by chunk of the task.
 	returned map[int32][]model.TaskWorker
-	// stored is what r adds to the usage of its job.
+	// stored is what r contributes to the usage of its job.
 	stored      usage
 	quarantined bool
 
-	// granted is the lease that a cycle granted and the view does not show yet. The
-	// assigner accepted or refused the version, and the view does not show it yet.
+	// granted is the revision of the lease that a cycle granted, while the view does not
+	// show the lease yet. accepted and refused report the assigner's answer to a dispatch,
+	// while the view does not show its effect yet.
 	granted  int64
 	accepted bool
 	refused  bool
 
 	waits []wait
 
-	// The places in indexes: each is the item there, nil or zero without one.
+	// The version's places in the indexes; nil or zero if it is not in the index.
 	entry    scheduler.Entry
 	leased   *model.Reservation
 	deadline deadline
@@ -58,11 +59,11 @@ func (v *version) is(state model.State) bool { return v.r != nil && v.r.State ==
 // alive reports whether a cancel would end the version.
 func (v *version) alive() bool { return v.is(model.Queued) || v.is(model.Active) }
 
-// hasLease reports whether executors are leased to the version, in the view or just
-// granted.
+// hasLease reports whether executors are leased to the version: the view shows the lease,
+// or a cycle has just granted it.
 func (v *version) hasLease() bool { return v.granted != 0 || len(v.lease) > 0 }
 
-// leaseRevision returns the create revision of its lease.
+// leaseRevision returns the create revision of the version's lease.
 func (v *version) leaseRevision() int64 {
 	for _, chunk := range v.lease { // one transaction creates all chunks
 		return chunk.Create
@@ -70,8 +71,8 @@ func (v *version) leaseRevision() int64 {
 	return v.granted
 }
 
-// isPending reports whether the version is in its group. A lease takes it out. So does a
-// task, even if its lease was revoked since.
+// isPending reports whether the version is in its group. A lease removes it from the
+// group. So does a task, even if the lease was revoked since.
 func (v *version) isPending() bool {
 	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined
 }
@@ -81,25 +82,25 @@ func (v *version) toDispatch() bool {
 	return v.is(model.Queued) && v.hasLease() && v.header == nil && !v.accepted && !v.refused && !v.quarantined
 }
 
-// started reports whether the assigner has the version. From the task header on it is
-// shown as ACTIVE, whether or not its record says so yet.
+// started reports whether the version was dispatched: its record says ACTIVE, or the view
+// has its task header. A QUEUED version with a complete header is shown as ACTIVE.
 func (v *version) started() bool {
 	return v.is(model.Active) || v.is(model.Queued) && v.header != nil
 }
 
-// dispatched reports whether the assigner has all of the version, and its record does
-// not say ACTIVE yet.
+// dispatched reports whether the assigner has the version's complete task, and the
+// version's record does not say ACTIVE yet.
 func (v *version) dispatched() bool {
 	return v.is(model.Queued) && v.header != nil && v.header.Complete && !v.quarantined
 }
 
-// hasFollowUp reports whether a dispatched version calls for another change, which
-// requires its record to say ACTIVE first.
+// hasFollowUp reports whether a dispatched version calls for another change. That change
+// requires a record that says ACTIVE.
 func (v *version) hasFollowUp() bool {
 	return v.header.Ended || v.header.Withdrawn || len(v.returned) > 0
 }
 
-// stopped reports whether none of its workers will be started any more.
+// stopped reports whether no worker of the version will be started any more.
 func (v *version) stopped() bool {
 	return v.r == nil || v.r.State.Terminal() ||
 		v.r.State == model.Cancelling && (v.header == nil || v.header.Stopping || v.header.Ended)
@@ -108,7 +109,7 @@ func (v *version) stopped() bool {
 // wanted returns the workers that were not cancelled one by one.
 func (v *version) wanted() model.WorkerSet { return without(v.r.Workers, v.r.Unwanted) }
 
-// taskWorkers returns the workers of its task, in order of index.
+// taskWorkers returns the workers of the version's task, in order of index.
 func (v *version) taskWorkers() iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
 		for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
@@ -121,7 +122,7 @@ func (v *version) taskWorkers() iter.Seq[model.TaskWorker] {
 	}
 }
 
-// endedWorkers returns the workers of its task that have ended.
+// endedWorkers returns the workers of the version's task that have ended.
 func (v *version) endedWorkers() model.WorkerSet {
 	var ended []model.WorkerID
 	for w := range v.taskWorkers() {
@@ -132,7 +133,7 @@ func (v *version) endedWorkers() model.WorkerSet {
 	return model.WorkerSetOf(ended)
 }
 
-// setReturned keeps the workers of a chunk of the task that are to be requeued.
+// setReturned stores the workers of a chunk of the task that are to be requeued.
 func (v *version) setReturned(n int32, record model.Record) {
 	delete(v.returned, n)
 	chunk, ok := record.(*model.TaskChunk)
@@ -149,8 +150,8 @@ func (v *version) setReturned(n int32, record model.Record) {
 	v.returned[n] = returned
 }
 
-// current returns a worker of the version by its number or by that of an earlier round.
-// Each round raised the numbers by one.
+// current returns the worker of the version with this ID, or with this ID in an earlier
+// round. Each round raised the numbers by one.
 func (v *version) current(workerID model.WorkerID) (model.WorkerID, bool) {
 	number, ok := v.r.Workers.Number(workerID.Index)
 	if !ok || workerID.Number > number || workerID.Number < number-v.r.Round {

@@ -2,14 +2,15 @@ package queue
 
 import "berth.dev/pkg/model"
 
-// waiter is a cancel that is answered with value once all that it waits for is stopped.
+// waiter is a cancel that is answered with value once all its waits are over. left counts
+// the waits that are not over.
 type waiter struct {
 	token uint64
 	value any
 	left  int
 }
 
-// wait is a version that a waiter waits for, or some of its workers.
+// wait is a version, or some of its workers, for whose stop a waiter waits.
 type wait struct {
 	*waiter
 	v       *version
@@ -42,8 +43,8 @@ func (c *Core) replyCancelled(token uint64, versions []*version, count int) {
 	c.replyStopped(token, waits, Cancelled{Count: count})
 }
 
-// replyStopped replies with value once all waits are over. An input that is given again
-// replaces the one that waits.
+// replyStopped replies with value once all waits are over. If an input is repeated, its
+// new waiter replaces the earlier one.
 func (c *Core) replyStopped(token uint64, waits []wait, value any) {
 	c.once(func() {
 		w := &waiter{token: token, value: value}

@@ -10,15 +10,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// StartOf and OnFailureOf fill in fields that a request may leave out. The batch mode is
-// not filled in: if it is unset, the cluster's current mode applies.
+// StartOf returns the start mode of a request, or the default if the request has none.
+// The batch mode has no such function: if it is unset, the cluster's current mode
+// applies.
 func StartOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgressive) }
 
-// OnFailureOf is described with StartOf.
+// OnFailureOf returns the failure mode of a request, or the default if the request has
+// none.
 func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
 
-// SameBody reports whether an upsert requests what the latest request for a reservation
-// did. Workers, priority and labels are not compared.
+// SameBody reports whether an upsert requests the same as the latest request for a
+// reservation. Workers, priority and labels are not compared.
 func SameBody(u model.Upsert, r *model.Reservation) bool {
 	a, b := u.Spec, r.Spec
 	return a.TargetSize == LatestTarget(r) && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
@@ -39,15 +41,15 @@ func sameTask(a, b model.Task) bool {
 		maps.Equal(a.Env, b.Env) && bytes.Equal(a.Payload, b.Payload)
 }
 
-// SameConstraints reports whether constraints are equal as matching compares them:
-// without regard to case and to the order of sets.
+// SameConstraints reports whether constraints are equal in the way in which matching
+// compares them: without regard to case and to the order of sets.
 func SameConstraints(a, b constraint.Constraints) bool {
 	return a.Canonical() == b.Canonical() && a.SameShape == b.SameShape && a.Spread == b.Spread && a.Pack == b.Pack &&
 		slices.Equal(slices.Sorted(slices.Values(a.Avoid)), slices.Sorted(slices.Values(b.Avoid)))
 }
 
 // SameWorkers reports whether an upsert requests exactly these workers. A count requests
-// the worker indexes from 0 on, whatever their numbers.
+// the worker indexes 0 to count-1, whatever their numbers.
 func SameWorkers(u model.Upsert, workers model.WorkerSet) bool {
 	switch {
 	case u.Count == 0:

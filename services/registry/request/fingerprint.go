@@ -12,13 +12,13 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Fingerprint returns a number that a repeat of the request has, too, and that another
-// request almost certainly does not have; 0 stands for none. An upsert must have its
-// defaults filled in. Two ways to express one request count as the same, and the trace
-// does not count.
+// Fingerprint returns a number that identifies the content of a request; 0 means that
+// there is none. Repeats of a request have the same fingerprint, and different requests
+// almost certainly have different ones. An upsert must have its defaults filled in. Two
+// ways to express one request have the same fingerprint, and the trace does not count.
 //
-// Fingerprints are stored and compared by later versions of Berth, so a field that is
-// added later may be hashed only where it is set.
+// Later versions of Berth read and compare stored fingerprints. So a field that is added
+// later may be hashed only if it is set.
 func Fingerprint(request any) uint64 {
 	switch r := request.(type) {
 	case model.Upsert:
@@ -45,8 +45,8 @@ func Fingerprint(request any) uint64 {
 	return 0
 }
 
-// hash returns a hash of values that differs for values that differ, wherever one ends
-// and the next begins.
+// hash returns a hash of a list of values. It also hashes lengths, so moving bytes from
+// one value to the next changes the hash.
 func hash(values ...any) uint64 {
 	sum := fnv.New64a()
 	var buf [8]byte
@@ -109,13 +109,15 @@ func hash(values ...any) uint64 {
 	return max(sum.Sum64(), 1)
 }
 
-// Repeats reports whether a request is the one that a mark remembers. A mark without a
-// fingerprint, which versions before the fingerprints wrote, matches any request.
+// Repeats reports whether a request is the request that a mark remembers. A mark without
+// a fingerprint matches any request: versions of Berth before the fingerprints wrote such
+// marks.
 func Repeats(remembered, fingerprint uint64) bool {
 	return remembered == 0 || remembered == fingerprint
 }
 
-// OtherUnderID is the error for a request whose ID an earlier, different request had.
+// OtherUnderID returns the error for a request whose ID was used for an earlier,
+// different request.
 func OtherUnderID(id string) error {
 	err := fault.BadField(fault.ReasonDuplicate, "requestId", "%q was used for another call", id)
 	err.Kind = fault.Conflict

@@ -2,44 +2,47 @@ package request
 
 import "berth.dev/pkg/model"
 
-// Besides the requests in this file there is model.Upsert. In each, the optional
-// RequestID makes a repeat return the first result.
+// The requests are those in this file and model.Upsert. In each, the optional RequestID
+// makes a repeat return the first result.
 
-// Cancel cancels every living version of a key. It is answered once none of its
+// Cancel cancels every living version of a key. The call is answered once none of the
 // workers will be started any more. Cancelling an unknown key succeeds.
 type Cancel struct {
 	Key       model.Key
 	RequestID string
-	// IfEpoch, if set, lets the call cancel only the living version of this epoch.
+	// IfEpoch, if set, restricts the call to the living version of this epoch and its
+	// descendants.
 	IfEpoch int64
 }
 
-// CancelJob cancels every living reservation of a job. It is answered like Cancel.
+// CancelJob cancels every living reservation of a job. The call is answered like Cancel.
 type CancelJob struct {
 	Job       string
 	RequestID string
 }
 
 // CancelWorkers removes single workers of a stage, whatever the name and the state of
-// their reservations. A worker that was requeued may be named by one of its earlier
-// numbers. The call is answered once none of the workers will be started any more.
-// Unknown workers are ignored.
+// their reservations. The call may name a requeued worker by one of its earlier numbers.
+// It is answered once none of the workers will be started any more. Unknown workers are
+// ignored.
 type CancelWorkers struct {
 	Job, Stage string
 	Workers    []model.WorkerID
 	RequestID  string
 }
 
-// Flush cancels all queued reservations of a job or of a group, with a lease or
-// without one. Dispatched reservations stay. An unknown job or group has none queued.
+// Flush cancels all queued reservations of a job or of a group, with or without a lease.
+// Dispatched reservations stay. For an unknown job or group the flush cancels nothing and
+// succeeds.
 type Flush struct {
-	// Job, or the ID of a group: exactly one of the two.
+	// Exactly one of the two is set: the name of a job or the ID of a group.
 	Job, Group string
 	// RequestID is not remembered if the flush found no reservation.
 	RequestID string
 }
 
-// Scope returns the key, stage or job that a request may change; all if it is empty.
+// Scope returns the key, stage or job that a request may change. An empty scope means
+// all.
 func Scope(request any) model.Key {
 	switch r := request.(type) {
 	case model.Upsert:

@@ -8,12 +8,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// maxStored bounds what one decision of the queue may have to write: a version twice,
-// as it ends and as it is queued again or as a part and the rest, and its stage. An etcd
-// transaction takes 1.5 MiB, so every accepted request can be decided on later.
+// maxStored bounds what one decision of the queue may have to write: a stage and two
+// records of a version. The two are the ended and the requeued version, or the part and
+// the rest. An etcd transaction takes 1.5 MiB, so the queue can decide on every accepted
+// request later.
 const maxStored = 1300 << 10
 
-// Size returns about how many bytes the record of a reservation takes.
+// Size returns the approximate number of bytes of a reservation's record.
 func Size(r *model.Reservation) int {
 	bytes := 512 + WorkersSize(r.Workers) + WorkersSize(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
 	for _, f := range r.Failed {
@@ -25,7 +26,7 @@ func Size(r *model.Reservation) int {
 	return bytes
 }
 
-// StageSize returns about how many bytes the record of a stage takes; nil takes none.
+// StageSize returns the approximate number of bytes of a stage's record; 0 for nil.
 func StageSize(s *model.Stage) int {
 	if s == nil {
 		return 0
@@ -33,11 +34,11 @@ func StageSize(s *model.Stage) int {
 	return 128 + WorkersSize(s.Numbers) + 64*len(s.Idle)
 }
 
-// WorkersSize returns an upper bound of the bytes that a set of workers takes.
+// WorkersSize returns an upper bound for the bytes of a set of workers.
 func WorkersSize(s model.WorkerSet) int { return 20 * len(s) }
 
-// CandidateSize returns an upper bound of the bytes that a candidate of a scheduling
-// cycle takes in a message.
+// CandidateSize returns an upper bound for the bytes of a candidate in the message of a
+// scheduling cycle.
 func CandidateSize(c model.Candidate) int {
 	bytes := 32 + len(c.UID) + len(c.Group)
 	if c.Unchanged {
@@ -54,13 +55,13 @@ func CandidateSize(c model.Candidate) int {
 	return bytes
 }
 
-// fieldSize is a field of a request and about how many bytes it takes.
+// fieldSize is a field of a request and its approximate number of bytes.
 type fieldSize struct {
 	field string
 	bytes int
 }
 
-// sizesOf returns the fields of a body that may be large.
+// sizesOf returns the sizes of the fields of a body that may be large.
 func sizesOf(s model.Spec) [8]fieldSize {
 	return [...]fieldSize{
 		{"task.payload", len(s.Task.Payload)},
@@ -88,8 +89,8 @@ func sizeOfMap(m map[string]string) (bytes int) {
 	return bytes
 }
 
-// CheckSize rejects a reservation, with the record of its stage, that could be stored
-// once but not decided on afterwards. The error names the largest field.
+// CheckSize rejects a reservation that could be stored with the record of its stage once,
+// but would be too large for a later decision. The error names the largest field.
 func CheckSize(spec model.Spec, workers model.WorkerSet, stage *model.Stage) error {
 	body := sizesOf(spec)
 	fields := append(body[:], fieldSize{"workers", WorkersSize(workers)})

@@ -13,13 +13,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The longest names.
+// The maximum lengths of names.
 const (
 	maxName       = 128
 	maxExecutorID = 253
 )
 
-// WithDefaults fills in the fields that an upsert may leave out.
+// WithDefaults fills in the fields that an upsert may omit.
 func WithDefaults(u model.Upsert) model.Upsert {
 	u.Key.Name = cmp.Or(u.Key.Name, model.MainName)
 	u.Spec.Constraints.Resources = u.Spec.Constraints.Resources.WithSlots()
@@ -27,10 +27,10 @@ func WithDefaults(u model.Upsert) model.Upsert {
 	return u
 }
 
-// Validate reports why a request can never be carried out, whatever is queued. The
-// error is a *fault.Error that names the field as in the JSON. Of a Cancel or a CancelJob
-// only the presence of the job and the ID are checked: a key with an invalid name does
-// not exist, so cancelling it succeeds.
+// Validate returns why a request can never be carried out, whatever is queued; nil if it
+// can. The error is a *fault.Error that names the field as in the JSON. For a Cancel or a
+// CancelJob, Validate checks only that the job is set and that the ID is valid. A key
+// with an invalid name does not exist, so cancelling it succeeds.
 func Validate(request any) error {
 	switch r := request.(type) {
 	case model.Upsert:
@@ -48,9 +48,9 @@ func Validate(request any) error {
 	return nil
 }
 
-// validateUpsert checks an upsert. A target size of 0 is none; any other is at least
-// the number of requested workers, since a stage never has fewer workers than one of its
-// batches.
+// validateUpsert checks an upsert. A target size of 0 means none. Any other target size
+// is at least the number of requested workers, since a stage never has fewer workers than
+// one of its batches.
 func validateUpsert(u model.Upsert) error {
 	return cmp.Or(
 		validName("job", u.Key.Job),
@@ -161,7 +161,7 @@ func validateSpec(u model.Upsert) error {
 	)
 }
 
-// validateEnv rejects names that no environment can have, and those that agents set
+// validateEnv rejects names that no environment can have, and names that agents set
 // themselves.
 func validateEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -271,7 +271,8 @@ func optionalName(field, name string) error {
 
 func validName(field, name string) error { return checkName(field, name, maxName) }
 
-// checkName rejects all but 1 to longest of [A-Za-z0-9._-], the first a letter or digit.
+// checkName accepts only 1 to longest of the characters [A-Za-z0-9._-], the first a
+// letter or digit.
 func checkName(field, name string, longest int) error {
 	switch {
 	case name == "":

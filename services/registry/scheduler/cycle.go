@@ -8,20 +8,21 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// flight is the scheduling cycle in flight.
+// flight is the state of the scheduling cycle in flight.
 type flight struct {
 	cycle   model.Cycle
-	entries []*Entry // of its candidates
+	entries []*Entry // the entries of its candidates
 	wakes   int64
 	// unsent are the IDs of the groups whose heads did not fit into the message.
 	unsent []string
 }
 
-// firstBehind bounds the candidates behind heads in the first cycle of a term. Which
-// groups have capacity is not known yet, and a new leader's first grant should be fast.
+// firstBehind bounds the candidates behind heads in the first cycle of a term. The new
+// leader does not know yet which groups have capacity, and its first grant should be
+// fast.
 const firstBehind = 32
 
-// NextCycle returns from when on a cycle may start; zero means never.
+// NextCycle returns the earliest time at which a cycle may start; zero means never.
 func (s *Scheduler) NextCycle() time.Time {
 	if s.flight != nil || len(s.due) == 0 {
 		return time.Time{}
@@ -29,17 +30,19 @@ func (s *Scheduler) NextCycle() time.Time {
 	return s.notBefore
 }
 
-// StartCycle returns the next cycle, if one may start: the heads of all groups, and
-// behind each due head a prefix of its group as far as the bounds allow, in the one
-// order of all. Every reservation must be durable at the revision.
+// StartCycle returns the next cycle, if one may start. Its candidates are the heads of
+// all groups, and behind each due head a prefix of its group as far as the bounds allow.
+// All candidates are in the one order across groups. Every reservation must be durable at
+// the revision.
 //
-// Nothing behind a head that did not fit was granted, and nothing will be before the
-// head is. So the depth of a group is what the last cycle found capacity for and one
-// more, and doubles while all of it has capacity.
+// Executor-state grants nothing behind a head that did not fit, until it grants the head.
+// So the depth of a group is the number of candidates for which the last cycle found
+// capacity, and one more. The depth doubles while all candidates have capacity.
 //
-// A head that did not fit is a candidate although nothing is known to have changed:
-// executor-state may know of freed capacity before this view does, and a group that is
-// woken first must not take it out of turn.
+// A head that did not fit is a candidate in every cycle, although no change is known.
+// Executor-state may know of freed capacity before this view does, and a group that is
+// woken first must not get that capacity out of turn. Such a head does not trigger a
+// cycle itself: only the next wake-up makes it due.
 func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle, started bool) {
 	if s.flight != nil || len(s.due) == 0 || now.Before(s.notBefore) {
 		return model.Cycle{}, false
@@ -64,7 +67,8 @@ func (s *Scheduler) StartCycle(now time.Time, revision int64) (cycle model.Cycle
 	return f.cycle, true
 }
 
-// begin numbers the next cycle and counts what triggered it.
+// begin gives the next cycle its number, clears the due groups, and counts the causes
+// that triggered the cycle.
 func (s *Scheduler) begin(now time.Time) {
 	s.cycles++
 	if s.cycles <= model.HighestJump {
@@ -81,8 +85,9 @@ func (s *Scheduler) begin(now time.Time) {
 	clear(s.causes[:])
 }
 
-// candidate returns a reservation as a cycle shows it: by its name if the last cycle
-// found no capacity for it and it has not changed since.
+// candidate returns a reservation as a candidate of the next cycle. It sends only the
+// name if the last cycle found no capacity for the reservation, and the reservation has
+// not changed since.
 func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	r := e.reservation
 	s.Subject = r.Ref()
@@ -95,21 +100,22 @@ func (s *Scheduler) candidate(e *Entry, now time.Time) model.Candidate {
 	}
 }
 
-// cursor is the next candidate of one group.
+// cursor points to the next candidate of one group.
 type cursor struct {
 	group *Group
 	rank  int
 	next  *Entry
-	// alone reports that only the head is a candidate, since the group is not due.
+	// alone reports whether only the head is a candidate, because the group is not due.
 	alone bool
 }
 
-// frontier is how far the next cycle has got in each group, and what is left of the
-// bounds of a cycle. It is a heap: the first cursor is at the next candidate.
+// frontier holds the next candidate of each group, and what is left of the bounds of a
+// cycle. It is a heap: the first cursor points to the next candidate in the order of all
+// groups.
 type frontier struct {
 	compare func(a, b *Entry) int
 	cursors []cursor
-	// candidates and workers are for candidates behind heads, bytes are for all.
+	// candidates and workers bound the candidates behind heads, bytes bounds all candidates.
 	candidates, workers, bytes int
 }
 
@@ -122,7 +128,7 @@ func (f *frontier) Pop() any {
 	return nil
 }
 
-// frontier returns that of an empty cycle.
+// frontier returns the frontier of an empty cycle.
 func (s *Scheduler) frontier() *frontier {
 	f := &frontier{
 		compare: s.compareEntries, cursors: make([]cursor, 0, len(s.groups)),
@@ -131,15 +137,15 @@ func (s *Scheduler) frontier() *frontier {
 	if s.cycles == 0 {
 		f.candidates = min(f.candidates, firstBehind)
 	}
-	for id, g := range s.groups { // no two are equal
+	for id, g := range s.groups { // the order of the map does not matter: no two heads are equal
 		f.cursors = append(f.cursors, cursor{group: g, next: g.order.At(0), alone: s.due[id] == nil})
 	}
 	heap.Init(f)
 	return f
 }
 
-// next returns the cursor at the next candidate in the order of all groups; nil if there
-// is none within the bounds.
+// next returns the cursor at the next candidate in the order of all groups; nil if the
+// bounds allow no more.
 func (f *frontier) next() *cursor {
 	for ; f.Len() > 0; heap.Pop(f) {
 		at := &f.cursors[0]
@@ -155,8 +161,8 @@ func (f *frontier) next() *cursor {
 	return nil
 }
 
-// advance moves the first cursor to the next reservation of its group, if that may be a
-// candidate.
+// advance moves the first cursor to the next reservation of its group. If that
+// reservation may not be a candidate, it removes the cursor.
 func (f *frontier) advance() {
 	at := &f.cursors[0]
 	at.rank++

@@ -11,24 +11,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Config is what may be chosen about scheduling. Zero values are the defaults.
+// Config configures the scheduler. Zero values are the defaults.
 type Config struct {
-	// Order is the strategy; the default is OrderByEpoch.
+	// Order is the strategy that orders reservations; the default is OrderByEpoch.
 	Order Order
-	// Debounce is how long changes of the inventory are gathered into one wake-up,
-	// counted from the first of them; the default is 50 ms.
+	// Debounce is how long changes of the inventory are gathered into one wake-up, counted
+	// from the first change; the default is 50 ms.
 	Debounce time.Duration
-	// RetryEvery is how often pending reservations are tried without any wake-up; the
-	// default is 1 s.
+	// RetryEvery is the interval of the timer, which tries pending reservations without any
+	// change; the default is 1 s.
 	RetryEvery time.Duration
-	// MinDelay is the least time between two cycles; the default is 1 ms.
+	// MinDelay is the minimum time between the starts of two cycles; the default is 1 ms.
 	MinDelay time.Duration
-	// CycleCandidates and CycleWorkers bound the candidates of a cycle behind the heads
-	// of its groups, and their workers; the defaults are 512 and 50,000.
+	// CycleCandidates bounds the candidates of a cycle behind the heads of its groups, and
+	// CycleWorkers the workers of those candidates. The defaults are 512 and 50,000.
 	CycleCandidates, CycleWorkers int
-	// CycleBytes bounds a cycle as a message, heads included. The default is 12 MiB, of
-	// the 16 MiB that a message between Berth's processes may have: 150,000 heads that
-	// are sent by name, or more than 40,000 that are sent whole.
+	// CycleBytes bounds the size of a cycle as a message, including heads. The default is 12
+	// MiB, because a message between Berth's processes may have 16 MiB. In 12 MiB a cycle
+	// can send 150,000 heads by name, or more than 40,000 complete heads.
 	CycleBytes int
 }
 
@@ -44,29 +44,29 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Scheduler holds the pending reservations. Its owner adds and removes them, and sets
-// Cause to the reason of the changes that follow.
+// Scheduler holds the pending reservations. Its owner adds and removes them. Before a
+// change, the owner sets Cause to the reason of the change.
 type Scheduler struct {
-	// Cause is counted for the heads that become due.
+	// Cause is counted for the heads that a change makes due.
 	Cause WakeCause
-	// Subject is the reservation that the scheduler is looking at, zero between calls.
+	// Subject is the reservation that the scheduler is evaluating; zero between calls.
 	Subject model.Ref
-	// Counts are those of the current term.
+	// Counts holds the counts of the current term.
 	Counts Counts
 
 	config Config
-	groups map[string]*Group // those that are not empty
+	groups map[string]*Group // the non-empty groups
 
-	// The rest belongs to the current term and is lost with it.
+	// The following fields belong to the current term and are lost with it.
 	term      int64             // 0 before the replica leads
-	due       map[string]*Group // groups whose head may be tried
-	causes    [wakeCauses]bool  // why they are due
+	due       map[string]*Group // groups whose head triggers a cycle
+	causes    [wakeCauses]bool  // why groups are due
 	wakes     int64             // how often all groups became due
 	wakeAt    time.Time         // end of the debounce
-	retryAt   time.Time         // of the timer
-	notBefore time.Time         // of the next cycle
+	retryAt   time.Time         // when the timer fires
+	notBefore time.Time         // the next cycle starts no earlier
 	cycles    int64             // number of the last cycle
-	reachable int64             // highest number of a cycle up to model.HighestJump
+	reachable int64             // highest number of a cycle that was at most model.HighestJump
 	flight    *flight
 }
 
@@ -75,49 +75,49 @@ func New(config Config) *Scheduler {
 	return &Scheduler{config: config.WithDefaults(), groups: map[string]*Group{}, due: map[string]*Group{}}
 }
 
-// Lead begins a term: what triggers a cycle is counted from now on.
+// Lead begins a term. From now on, the scheduler counts what triggers a cycle.
 func (s *Scheduler) Lead(term int64) {
 	s.term = term
 	clear(s.causes[:])
 }
 
-// Entry is a reservation as the scheduler knows it. The owner keeps one for each
+// Entry is a reservation as the scheduler knows it. The owner has one entry for each
 // version, and only reads its fields.
 type Entry struct {
 	// Group is nil unless the reservation is pending.
 	Group *Group
-	// InCycle reports whether it is a candidate of the cycle in flight.
+	// InCycle reports whether the reservation is a candidate of the cycle in flight.
 	InCycle bool
-	// Outcome is the newest outcome that found no capacity; nil if there is none. At
-	// TriedAt a cycle tried TriedWorkers workers.
+	// Outcome is the newest outcome that found no capacity; nil if there is none. A cycle
+	// tried TriedWorkers workers at TriedAt.
 	Outcome      *model.Outcome
 	TriedWorkers int
 	TriedAt      time.Time
 
-	reservation *model.Reservation // as ordered in the group
+	reservation *model.Reservation // by which the group orders the entry
 	groupID     string             // computed once, since constraints never change
-	// refusedIn is the last cycle, if it found no capacity for the reservation as it
-	// was at revision refusedMod. The next cycle then only names it.
+	// refusedIn is the last cycle, if that cycle found no capacity for the reservation as it
+	// was at revision refusedMod. The next cycle then sends only its name.
 	refusedIn, refusedMod int64
 }
 
 // Group is one strict queue of pending reservations.
 type Group struct {
 	ID string
-	// Workers is the number of workers of all reservations.
+	// Workers is the number of workers of all reservations in the group.
 	Workers int
 
 	order core.Ordered[*Entry]
-	// depth bounds the candidates of the group in a cycle, head included; 0 leaves it
-	// to the bounds of the cycle.
+	// depth bounds the candidates of the group in a cycle, including the head. If it is 0,
+	// only the bounds of the cycle apply.
 	depth int
 }
 
-// Len returns the number of reservations, which is at least 1.
+// Len returns the number of reservations in the group, which is at least 1.
 func (g *Group) Len() int { return g.order.Len() }
 
-// Head returns the first reservation, and Outcome why it did not fit; nil if it was not
-// tried.
+// Head returns the first reservation, and the outcome that says why it did not fit; nil
+// if no cycle tried it.
 func (g *Group) Head() (head *model.Reservation, outcome *model.Outcome) {
 	e := g.order.At(0)
 	return e.reservation, e.Outcome
@@ -139,7 +139,7 @@ func (s *Scheduler) Groups() []*Group {
 	return slices.SortedFunc(maps.Values(s.groups), func(a, b *Group) int { return strings.Compare(a.ID, b.ID) })
 }
 
-// Add puts a reservation into its group. A new head is due at once.
+// Add adds a reservation to its group. A new head is due at once.
 func (s *Scheduler) Add(e *Entry, r *model.Reservation) {
 	id := e.GroupID(r)
 	g := s.groups[id]
@@ -157,7 +157,7 @@ func (s *Scheduler) Add(e *Entry, r *model.Reservation) {
 
 func (s *Scheduler) compareEntries(a, b *Entry) int { return s.Compare(a.reservation, b.reservation) }
 
-// Remove takes a reservation out of its group, if it is in one. If it was the head, the
+// Remove removes a reservation from its group, if it is in one. If it was the head, the
 // next head is due at once.
 func (s *Scheduler) Remove(e *Entry) {
 	g := e.Group

@@ -11,22 +11,22 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Order is the strategy that orders reservations. It looks at reservations alone, so
-// all replicas have the same order at any time.
+// Order is the strategy that orders reservations. It looks at nothing but the
+// reservations, so all replicas have the same order at any time.
 type Order interface {
-	// Compare orders two pending reservations: it is negative if a is tried before b.
-	// If it is 0, the place decides, so reservations may be equal.
+	// Compare orders two pending reservations. It is negative if a is tried before b. If it
+	// is 0, the place decides.
 	Compare(a, b *model.Reservation) int
-	// Refused returns the priority of a reservation whose dispatch the assigner
-	// refused, for its new place at the tail.
+	// Refused returns the priority that a reservation gets at the tail, after the assigner
+	// refused its dispatch.
 	Refused(r *model.Reservation) model.Priority
 }
 
-// orders are the strategies by their names in the configuration. To add a strategy,
-// implement Order and add its name.
+// orders maps the names in the configuration to strategies. To add a strategy, implement
+// Order and add its name.
 var orders = map[string]Order{"epoch": OrderByEpoch{}, "class": OrderByClass{}}
 
-// OrderNamed returns the strategy of a name. The error lists the known names.
+// OrderNamed returns the strategy with a name. The error lists the known names.
 func OrderNamed(name string) (Order, error) {
 	if order, ok := orders[name]; ok {
 		return order, nil
@@ -35,9 +35,9 @@ func OrderNamed(name string) (Order, error) {
 	return nil, fault.BadField(fault.ReasonInvalid, "order", "must be one of %s, got %q", known, name)
 }
 
-// OrderByEpoch is the default order: by `priority.order`, which is 0 for class REPLACE
-// and the accepting epoch for all others if it is not set. So it is first come, first
-// served.
+// OrderByEpoch is the default order: first come, first served, by `priority.order`. If a
+// request does not set `priority.order`, it counts as 0 for class REPLACE and as the
+// accepting epoch for all other classes.
 type OrderByEpoch struct{}
 
 // Compare implements Order.
@@ -45,7 +45,8 @@ func (OrderByEpoch) Compare(a, b *model.Reservation) int {
 	return cmp.Compare(orderOf(a), orderOf(b))
 }
 
-// Refused implements Order: it removes what placed the reservation before others.
+// Refused implements Order. It removes the order and the class REPLACE, which placed the
+// reservation before others.
 func (OrderByEpoch) Refused(r *model.Reservation) model.Priority {
 	p := r.Spec.Priority
 	p.Order = nil
@@ -78,16 +79,17 @@ func (OrderByClass) Compare(a, b *model.Reservation) int {
 	)
 }
 
-// Refused implements Order: the reservation loses its class and so goes to the tail of
-// its tier among those without a class.
+// Refused implements Order. The reservation loses its class, and so goes to the tail of
+// its tier among the reservations without a class.
 func (OrderByClass) Refused(r *model.Reservation) model.Priority {
 	p := r.Spec.Priority
 	p.Class = model.ClassUnset
 	return p
 }
 
-// epochOf returns the epoch that orders a reservation: its own, or that of the version
-// whose place it took. A reservation that is not durable comes after all that are.
+// epochOf returns the epoch that orders a reservation: its own epoch, or the epoch of the
+// version whose place it took. A reservation that is not durable comes after all durable
+// reservations.
 func epochOf(r *model.Reservation) int64 {
 	if epoch := cmp.Or(r.PlaceEpoch, r.Epoch); epoch != 0 {
 		return epoch
@@ -95,8 +97,8 @@ func epochOf(r *model.Reservation) int64 {
 	return math.MaxInt64
 }
 
-// Compare is the order of all pending reservations across groups; see the package
-// documentation. Different reservations are never equal.
+// Compare orders all pending reservations across groups; see the package documentation.
+// It is 0 only for a reservation and itself.
 func (s *Scheduler) Compare(a, b *model.Reservation) int {
 	requeued := a.Origin == model.OriginRequeue
 	switch {

@@ -9,23 +9,25 @@ import (
 
 // CycleDone is the event that the outcome of a cycle is known. A candidate that was sent
 // by name and has no outcome still does not fit. Any other candidate without an outcome
-// is a candidate of the next cycle.
+// becomes a candidate of the next cycle.
 type CycleDone struct {
 	Cycle    int64
 	Outcomes []model.Outcome
-	// Newest is set if executor-state refused the cycle because it has seen this higher
-	// number. Nothing was tried then. With TooHigh it is the lower number that
-	// executor-state has seen, 0 for none, and the cycle's number is out of its reach.
+	// Newest is set if executor-state refused the cycle because of its number.
+	// Executor-state then tried nothing. Without TooHigh, executor-state has seen the higher
+	// number Newest. With TooHigh, the cycle's number is out of executor-state's reach, and
+	// Newest is the lower number that executor-state has seen, or 0 for none.
 	Newest  int64
 	TooHigh bool
 }
 
-// highestCycle bounds the numbers above which the registry continues.
+// highestCycle is an exclusive bound of the numbers above which the registry continues.
 const highestCycle = model.HighestJump + 1<<61
 
-// CycleDone applies the outcome of the cycle in flight, and ignores that of any other.
-// It calls decided, in order, for each pending candidate that was granted and for each
-// new outcome that found no capacity. That may add and remove reservations.
+// CycleDone applies the outcome of the cycle in flight, and ignores the outcome of any
+// other cycle. It calls decided, in order, for each pending candidate that was granted
+// and for each new outcome that found no capacity. decided may add and remove
+// reservations.
 func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid string, o *model.Outcome)) {
 	f := s.flight
 	if f == nil || f.cycle.Number != done.Cycle {
@@ -46,7 +48,7 @@ func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid st
 		}
 	}
 	s.Subject = model.Ref{}
-	if progress { // otherwise the next cycle would end where this one did
+	if progress { // otherwise the next cycle would end where this cycle ended
 		s.continueUnsent(f)
 	}
 	s.setDepths(f, outcomes)
@@ -55,12 +57,15 @@ func (s *Scheduler) CycleDone(now time.Time, done CycleDone, decided func(uid st
 	}
 }
 
-// renumber changes the number of the next cycle if executor-state refused this one for
-// its number, and reports whether it did. If somebody named a higher number in this
-// term, the next cycle continues above that. If the number is out of reach of a new
-// leader of executor-state, the next cycle follows the number that this leader has seen
-// and the highest number in reach of any step: the new leader refuses all cycles that
-// went out with a number above that, too.
+// renumber changes the number of the next cycle if executor-state refused this cycle
+// because of its number, and reports whether it did. If a higher number was used in this
+// term, the next cycle continues above that number.
+//
+// If the number is out of reach of a new leader of executor-state, the next cycle follows
+// the larger of two numbers. One is the highest number that the new leader has seen. The
+// other is the highest number up to model.HighestJump that this registry used, which is
+// in reach of a step of any size. The new leader also refuses every cycle that was sent
+// with a number above both.
 func (s *Scheduler) renumber(done CycleDone) bool {
 	switch {
 	case done.Newest > s.cycles && done.Newest < highestCycle:
@@ -73,7 +78,7 @@ func (s *Scheduler) renumber(done CycleDone) bool {
 	return true
 }
 
-// retry makes the candidates of a cycle those of the next one.
+// retry makes the groups due whose candidates were in a cycle.
 func (s *Scheduler) retry(f *flight) {
 	for _, sent := range f.cycle.Candidates {
 		if g := s.groups[sent.Group]; g != nil {
@@ -83,7 +88,8 @@ func (s *Scheduler) retry(f *flight) {
 	s.continueUnsent(f)
 }
 
-// continueUnsent makes the heads due that did not fit into the message of a cycle.
+// continueUnsent makes the groups due whose heads did not fit into the message of a
+// cycle.
 func (s *Scheduler) continueUnsent(f *flight) {
 	for _, id := range f.unsent {
 		if g := s.groups[id]; g != nil {
@@ -92,8 +98,8 @@ func (s *Scheduler) continueUnsent(f *flight) {
 	}
 }
 
-// outcomes returns the outcome of each candidate: nil for one that was not decided on,
-// and its last one for one that was sent by name and not answered.
+// outcomes returns the outcome of each candidate; nil for a candidate without a decision.
+// If a candidate was sent by name and not answered, its previous outcome still holds.
 func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 	answered := make(map[string]*model.Outcome, len(done.Outcomes))
 	for i := range done.Outcomes {
@@ -109,9 +115,9 @@ func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 	return outcomes
 }
 
-// apply applies one outcome and reports whether the next cycle can get further for it.
-// A head that does not fit waits for the next wake-up, unless one came while the cycle
-// was in flight. A candidate that the cycle did not reach is in the next one.
+// apply applies one outcome, and reports whether the next cycle can get further because
+// of it. A head that does not fit waits for the next wake-up, unless a wake-up came while
+// the cycle was in flight. A candidate that the cycle did not reach is in the next cycle.
 func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time,
 	decided func(string, *model.Outcome)) (progress bool) {
 	if int(o.Result) < len(s.Counts.Candidates) {
@@ -129,28 +135,28 @@ func (s *Scheduler) apply(f *flight, i int, o *model.Outcome, now time.Time,
 	case model.NoFit:
 		progress = s.noFit(f, i, o, now, decided)
 	case model.Later:
-		// Consecutive cycles do not start in vain: executor-state ends a cycle by what
-		// it has looked at, never before the first candidate, and a candidate that it
-		// refused costs nothing again until relevant executors change. So each cycle
-		// continues where the last one ended, and without changes there are as many
-		// cycles as it takes to try all candidates once.
+		// Consecutive cycles do not start in vain. Executor-state ends a cycle after a bounded
+		// amount of work, and never before the first candidate. A candidate that it refused
+		// costs nothing again until relevant executors change. So each cycle continues where
+		// the last cycle ended. Without changes, there are only as many cycles as it takes to
+		// try all candidates once.
 		s.makeDue(e.Group)
 	}
 	return progress
 }
 
-// noFit notes that a cycle found no capacity for a candidate. It reports whether the
-// candidate is smaller in the next cycle, which only names it.
+// noFit records that a cycle found no capacity for a candidate. It reports whether the
+// candidate is smaller in the next cycle, which then sends only its name.
 func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time,
 	decided func(string, *model.Outcome)) (smaller bool) {
 	e, sent := f.entries[i], &f.cycle.Candidates[i]
-	if !hopeless(o) && len(sent.Constraints.AvoidFailed) == 0 { // which changes as time passes
+	if !hopeless(o) && len(sent.Constraints.AvoidFailed) == 0 { // AvoidFailed changes as time passes
 		e.refusedIn, e.refusedMod = f.cycle.Number, sent.Mod
 		smaller = !sent.Unchanged
 	}
 	e.TriedAt = now
 	if e.Outcome != o {
-		kept := *o // and not a pointer into the whole answer
+		kept := *o // a pointer would keep the whole answer in memory
 		e.Outcome, e.TriedWorkers = &kept, e.reservation.Workers.Len()
 		decided(o.UID, o)
 	}
@@ -160,22 +166,24 @@ func (s *Scheduler) noFit(f *flight, i int, o *model.Outcome, now time.Time,
 	return smaller
 }
 
-// hopeless reports whether a candidate can never have capacity. It blocks no other.
+// hopeless reports whether a candidate can never have capacity. Such a candidate blocks
+// no other.
 func hopeless(o *model.Outcome) bool {
 	return o.Result == model.NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison)
 }
 
-// reach is how far a cycle got in one group: past a number of candidates that have
-// capacity or never can, and then to one with another result, if there is one.
+// reach is how far a cycle got in one group. It passed a number of candidates that have
+// capacity or never can have it. The next candidate, if there is one, had the result end.
 type reach struct {
 	passed  int
 	granted bool
 	end     model.Result
 }
 
-// setDepths sets how many candidates each group has in the next cycle: those with
-// capacity and one more, or twice as many if all had capacity. Behind granted ones, and
-// those that can never have capacity, the group continues at once.
+// setDepths sets how many candidates each group has in the next cycle: the candidates
+// with capacity and one more, or twice as many if all had capacity. A candidate that can
+// never have capacity counts like one with capacity. If all had capacity and one was
+// granted, the group continues at once.
 func (s *Scheduler) setDepths(f *flight, outcomes []*model.Outcome) {
 	reaches := map[string]reach{}
 	for i, o := range outcomes {

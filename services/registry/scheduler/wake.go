@@ -7,10 +7,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// WakeCause is why a head became due.
+// WakeCause is the reason why a head became due.
 type WakeCause uint8
 
-// The causes. The first two delay the cycle, all others trigger it at once.
+// The first two causes come after a delay. All others trigger a cycle at once.
 const (
 	// WakeInventory: executors joined or changed, or a lease shrank.
 	WakeInventory WakeCause = iota
@@ -32,16 +32,16 @@ var wakeNames = [...]string{"inventory", "timer", "cancel", "success", "ready", 
 
 func (w WakeCause) String() string { return wakeNames[w] }
 
-// Counts are what a leader counts from its election on.
+// Counts holds what a leader counts from its election on.
 type Counts struct {
 	// Cycles counts the scheduling cycles, Candidates their candidates by result.
 	Cycles     uint64
 	Candidates [model.Later + 1]uint64
-	// WakeUps counts the cycles by cause. A cycle may have several causes.
+	// WakeUps counts the cycles by cause. A cycle may count for several causes.
 	WakeUps [wakeCauses]uint64
 }
 
-// InventoryChanged begins the debounce of a change that may have freed capacity.
+// InventoryChanged begins the debounce after a change that may have freed capacity.
 func (s *Scheduler) InventoryChanged(now time.Time) {
 	if s.wakeAt.IsZero() {
 		s.wakeAt = now.Add(s.config.Debounce)
@@ -51,8 +51,9 @@ func (s *Scheduler) InventoryChanged(now time.Time) {
 // Pause stops the debounce and the timer.
 func (s *Scheduler) Pause() { s.wakeAt, s.retryAt = time.Time{}, time.Time{} }
 
-// Tick ends the debounce and drives the timer, which runs while a reservation is pending
-// or the owner wants it. It reports whether the timer fired.
+// Tick ends the debounce when its time has come, and drives the timer. The timer runs
+// while a reservation is pending or the owner wants it to run. Tick reports whether the
+// timer fired.
 func (s *Scheduler) Tick(now time.Time, wanted bool) (fired bool) {
 	if !s.wakeAt.IsZero() && !now.Before(s.wakeAt) {
 		s.wakeAt = time.Time{}
@@ -82,7 +83,7 @@ func (s *Scheduler) Wake(cause WakeCause) {
 	s.causes[cause] = s.causes[cause] || len(s.groups) > 0
 }
 
-// makeDue lets the head of a group be tried at once.
+// makeDue makes the head of a group due, so that it triggers a cycle at once.
 func (s *Scheduler) makeDue(g *Group) {
 	if s.due[g.ID] == nil {
 		s.due[g.ID] = g

@@ -19,7 +19,7 @@ import (
 // back, acknowledgements included. On an existing connection one or two packets of a cut
 // direction still arrive before the sender waits for acknowledgements.
 type Namespaces struct {
-	tag string // distinguishes concurrent runs
+	tag uint16 // distinguishes concurrent runs
 
 	mu    sync.Mutex
 	hosts map[string]*host
@@ -38,7 +38,7 @@ var ErrNoNamespaces = errors.New("cannot create network namespaces: run as root 
 // NewNamespaces creates the bridge. The error wraps ErrNoNamespaces if that is not
 // permitted.
 func NewNamespaces(tag uint16) (*Namespaces, error) {
-	n := &Namespaces{tag: fmt.Sprintf("%04x", tag), hosts: map[string]*host{}, holes: map[[2]*host]bool{}}
+	n := &Namespaces{tag: tag, hosts: map[string]*host{}, holes: map[[2]*host]bool{}}
 	err := errors.Join(
 		ip("link", "add", n.bridge(), "type", "bridge"),
 		ip("address", "add", n.Here()+"/24", "dev", n.bridge()),
@@ -53,14 +53,12 @@ func NewNamespaces(tag uint16) (*Namespaces, error) {
 	return n, nil
 }
 
-func (n *Namespaces) bridge() string { return "berth" + n.tag }
+func (n *Namespaces) bridge() string { return fmt.Sprintf("berth%04x", n.tag) }
 
 // subnet returns the k-th address. If two concurrent runs have the same tag, the second one
 // fails to create its bridge.
 func (n *Namespaces) subnet(k int) string {
-	var high, low int
-	fmt.Sscanf(n.tag, "%02x%02x", &high, &low) //nolint:errcheck // NewNamespaces wrote four digits
-	return fmt.Sprintf("10.%d.%d.%d", 64+high%64, low, k)
+	return fmt.Sprintf("10.%d.%d.%d", 64+(n.tag>>8)%64, n.tag&0xff, k)
 }
 
 // Place returns the host of a process, which it creates. It is the Place of a fleet.
@@ -71,7 +69,7 @@ func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	if h == nil {
 		k := len(n.order) + 2
 		h = &host{
-			name: name, namespace: fmt.Sprintf("%s-%d", n.bridge(), k), cable: fmt.Sprintf("b%s-%d", n.tag, k),
+			name: name, namespace: fmt.Sprintf("%s-%d", n.bridge(), k), cable: fmt.Sprintf("b%04x-%d", n.tag, k),
 			address: n.subnet(k),
 		}
 		n.hosts[name], n.order = h, append(n.order, h)
@@ -117,7 +115,7 @@ func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	return set
 }
 
-// blackhole drops, or stops to drop, everything that one host sends to another.
+// blackhole drops everything that one host sends to another, or stops dropping it.
 func (n *Namespaces) blackhole(at, to *host, drop bool) {
 	hole := [2]*host{at, to}
 	if n.holes[hole] == drop {

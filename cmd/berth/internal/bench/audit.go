@@ -26,9 +26,9 @@ type Audit struct {
 // audit audits every revision since the world began and counts, for each phase, the
 // keys that Berth wrote.
 func (w *World) audit(ctx context.Context) error {
-	w.run.Say("auditing")
+	w.Say("auditing")
 	began := time.Now()
-	phases := w.run.Costs[w.measured:]
+	phases := w.Costs[w.measured:]
 	auditor, err := audit.Check(ctx, w.Etcd, w.Space, w.from, func(c store.Change) { countWrite(w.Space, phases, c) })
 	if err != nil {
 		return err
@@ -41,8 +41,8 @@ func (w *World) audit(ctx context.Context) error {
 	for _, v := range auditor.Violations() {
 		a.First = append(a.First, v.String())
 	}
-	w.run.Audits = append(w.run.Audits, a)
-	w.run.Say("%d violations up to revision %d, audited in %.1f s", a.Violations, a.Revision, a.Seconds)
+	w.Audits = append(w.Audits, a)
+	w.Say("%d violations up to revision %d, audited in %.1f s", a.Violations, a.Revision, a.Seconds)
 	return nil
 }
 
@@ -57,7 +57,7 @@ const (
 	writesOther       = "others"
 )
 
-// kindsOfRecords maps records to the kinds of keys. Every transaction of a service
+// kindsOfRecords maps kinds of records to the kinds of keys in the table. Every transaction of a service
 // changes its chain, so the number of chain writes is the number of transactions.
 var kindsOfRecords = map[model.Kind]string{
 	model.KindChain: writesTxn, model.KindReservation: writesReservation, model.KindStage: writesStage,

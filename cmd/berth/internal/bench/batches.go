@@ -3,8 +3,10 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/store"
 )
 
@@ -19,11 +21,11 @@ var batches = Workload{
 	Name:  "batches",
 	Shows: "batches, from the request until all workers are started",
 	Run: func(ctx context.Context, r *Run) error {
-		if err := r.World(ctx, setup{}, onOneMember); err != nil {
+		if err := r.World(ctx, fleet.Config{}, onOneMember); err != nil {
 			return err
 		}
 		r.addTxns()
-		return r.World(ctx, setup{members: 3}, onThreeMembers)
+		return r.World(ctx, fleet.Config{Etcd: 3}, onThreeMembers)
 	},
 }
 
@@ -33,105 +35,81 @@ const (
 	aloneSuffix = ", alone"
 )
 
-// aloneSizes are the sizes of the batches that are started one at a time.
-var aloneSizes = []int{1, 8, 64, 256}
-
 // onOneMember measures batches of every size.
 func onOneMember(ctx context.Context, w *World) error {
-	f, err := w.free(ctx)
-	if err != nil {
+	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
-	// The cost of heartbeats and renewals alone, which is no part of a batch.
-	if err := w.Measure(ctx, "idle, a second", func() (int, error) {
-		return idleSeconds,
-			store.Sleep(ctx, idleSeconds*time.Second)
+	// Heartbeats and renewals alone: their cost is not part of a batch.
+	if _, err := w.Measure(ctx, "idle, a second", func() (int, error) {
+		return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second)
 	}); err != nil {
 		return err
 	}
 	etcd := w.puts(batchCallers)
-	packed := f.batchesOf8(ofEight, etcd.name)
+	packed := w.batchesOf8(ofEight, etcd.name)
 	packed.target = &Target{Of: Median, AtLeast: 1000}
-	spread := f.batchesOf8("batches of 8, spread", etcd.name)
-	spread.do = f.start(8, true)
+	spread := w.batchesOf8("batches of 8, spread", etcd.name)
+	spread.do = w.starting(8, true)
 	if err := w.repeat(ctx, etcd, packed, spread); err != nil {
 		return err
 	}
-	if err := f.sizes(ctx, etcd.name); err != nil {
+	if err := w.startSizes(ctx, etcd.name); err != nil {
 		return err
 	}
-	// One at a time, so that no two batches share a transaction.
-	for _, size := range aloneSizes {
-		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.run.Sized(20, 3)},
-			f.start(size, false)); err != nil {
+	// The batches run one at a time, so that no two share a transaction.
+	for _, size := range []int{1, 8, 64, 256} {
+		if _, err := w.load(ctx, fmt.Sprint("batch of ", size, aloneSuffix), 1, bounds{most: w.Sized(20, 3)},
+			w.starting(size, false)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onThreeMembers measures batches of 8 where etcd acknowledges a write once two of three
-// members have it on disk. All members run on this machine.
+// onThreeMembers measures batches of 8 with three members of etcd on this machine. etcd
+// acknowledges a write once two of them have it on disk.
 func onThreeMembers(ctx context.Context, w *World) error {
-	f, err := w.free(ctx)
-	if err != nil {
+	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
 	etcd := w.puts(batchCallers)
 	etcd.name, etcd.against = puts64+", 3 members", puts64
-	packed := f.batchesOf8(ofEight+", 3 members", ofEight)
+	packed := w.batchesOf8(ofEight+", 3 members", ofEight)
 	packed.target = &Target{Of: Ratio, AtLeast: 0.6}
 	return w.repeat(ctx, etcd, packed)
 }
 
-// freeFleet is a fleet with free capacity for every batch of the workload.
-type freeFleet struct {
-	w      *World
-	starts *starts
-}
-
-func (w *World) free(ctx context.Context) (*freeFleet, error) {
-	if err := w.Simulate(ctx, "free", w.run.Sized(2000, 10), "slots=150"); err != nil {
-		return nil, err
-	}
-	f := &freeFleet{w: w, starts: newStarts()}
-	return f, w.tail(ctx, f.starts.observe)
-}
-
-// start returns an operation that requests a batch and waits until all its workers are
-// started.
-func (f *freeFleet) start(size int, spread bool) operation {
+// starting returns an operation that requests a batch and waits until all its workers
+// are started.
+func (w *World) starting(size int, spread bool) operation {
 	return func(ctx context.Context, caller, _ int) error {
-		b := Batch{Job: f.w.Job(caller), Stage: f.w.run.stage(), Workers: size, SKU: f.w.SKU("free"), Spread: spread}
-		_, err := f.w.start(ctx, f.starts, b)
+		b := Batch{Job: w.Job(caller), Stage: w.stage(), Workers: size, SKU: w.SKU("free"), Spread: spread}
+		_, _, err := w.start(ctx, b)
 		return err
 	}
 }
 
-func (f *freeFleet) batchesOf8(name, against string) series {
-	return series{name: name, callers: batchCallers, most: f.w.run.Sized(3000, 16), do: f.start(8, false),
+func (w *World) batchesOf8(name, against string) series {
+	return series{name: name, callers: batchCallers, most: w.Sized(3000, 16), do: w.starting(8, false),
 		against: against}
 }
 
-// sizes measures how many workers per second start, by the size of their batches.
+// startSizes measures the number of workers that start per second, by the size of batches.
 // Larger batches must start more.
-func (f *freeFleet) sizes(ctx context.Context, against string) error {
-	r := f.w.run
+func (w *World) startSizes(ctx context.Context, against string) error {
 	// The number of workers of one repeat is bounded so that capacity stays free.
-	workers := r.Sized(8000, 64)
+	workers := w.Sized(8000, 64)
 	for _, size := range []int{1, 10, 100, 1000} {
-		most := workers / size
-		if most == 0 {
-			break
-		}
+		most := max(1, workers/size)
 		s := series{
 			name: fmt.Sprintf("workers, %d a batch", size), callers: min(batchCallers, most), most: most, units: size,
-			do: f.start(size, false), against: against,
+			do: w.starting(size, false), against: against,
 		}
 		if size > 1 {
 			s.target = &Target{Of: Ratio, AtLeast: 1}
 		}
-		if err := f.w.repeat(ctx, s); err != nil {
+		if err := w.repeat(ctx, s); err != nil {
 			return err
 		}
 		against = s.name
@@ -142,27 +120,18 @@ func (f *freeFleet) sizes(ctx context.Context, against string) error {
 // addTxns adds the number of transactions of each batch that was started alone, which
 // the audit has counted.
 func (r *Run) addTxns() {
-	name := func(size int) string { return fmt.Sprintf("transactions, batch of %d", size) }
-	for _, size := range aloneSizes {
-		for _, c := range r.Costs {
-			if c.Phase != fmt.Sprint("batch of ", size, aloneSuffix) {
-				continue
-			}
-			f := Figure{Name: name(size), Samples: []float64{float64(c.Writes[writesTxn]) / float64(c.Operations)}}
-			if size != aloneSizes[0] {
-				f.Against, f.Target = name(aloneSizes[0]), &Target{Of: Ratio, AtMost: 1.1}
-			}
-			r.Add(f)
+	smallest := ""
+	for _, c := range r.Costs {
+		batch, alone := strings.CutSuffix(c.Phase, aloneSuffix)
+		if !alone {
+			continue
 		}
+		f := Figure{Name: "transactions, " + batch, Samples: []float64{float64(c.Writes[writesTxn]) / float64(c.Operations)}}
+		if smallest == "" {
+			smallest = f.Name
+		} else {
+			f.Against, f.Target = smallest, &Target{Of: Ratio, AtMost: 1.1}
+		}
+		r.Add(f)
 	}
-}
-
-// start requests a batch, waits until all its workers are started and returns when
-// that was seen.
-func (w *World) start(ctx context.Context, s *starts, b Batch) (time.Time, error) {
-	one := s.expect(b.Key(), b.Workers)
-	if err := w.Ask(ctx, b); err != nil {
-		return time.Time{}, err
-	}
-	return one.wait(ctx)
 }

@@ -197,7 +197,7 @@ func TestChoose(t *testing.T) {
 	if got := names(flags{only: []string{"latency", "raw-etcd"}}); got != "raw-etcd latency" {
 		t.Errorf("two: %s", got)
 	}
-	inRunning := names(flags{Cluster: running.Cluster{Gateways: []string{"a"}}})
+	inRunning := names(flags{Options: Options{Cluster: running.Cluster{Gateways: []string{"a"}}}})
 	for _, w := range Workloads {
 		if strings.Contains(inRunning, w.Name) != w.Anywhere {
 			t.Errorf("in a running cluster: %s", inRunning)

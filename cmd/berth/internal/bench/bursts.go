@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -18,35 +17,34 @@ var bursts = Workload{
 	Name:  "bursts",
 	Shows: "50,000 batches of 1 to 20 in bursts, slots for one in twenty",
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		r := w.run
-		plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
+		plan, workers := burstPlan(w, w.Sized(50_000, 20), min(1000, w.Sized(10_000, 4)))
 		slots := max(20, workers/20)
 		const each = 50
 		if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000"); err != nil {
 			return err
 		}
-		r.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)
+		w.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)
 		if err := w.repeat(ctx, w.puts(64)); err != nil {
 			return err
 		}
-		b := &backlog{batches: len(plan), queued: make(map[client.Key]time.Time, len(plan)), all: make(chan struct{})}
+		b := &backlog{queued: map[client.Key]time.Time{}, ended: make(chan time.Time, len(plan))}
 		if err := w.tail(ctx, b.observe); err != nil {
 			return err
 		}
-		err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
+		cost, err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
 		if err := errors.Join(err, w.stopTail()); err != nil {
 			return err
 		}
 		f := Figure{Name: "first request to last end", Unit: "s", Target: &Target{Of: Median, AtMost: 60}}
-		ended := int(b.ended.Load())
-		if ended == len(plan) {
+		if cost.Operations == len(plan) {
 			f.Samples = []float64{b.seconds}
 		} else {
-			r.Note("%d of %d batches ended within %v", ended, len(plan), burstsWithin)
+			w.Note("%d of %d batches ended within %v", cost.Operations, len(plan), burstsWithin)
 		}
-		r.Add(f)
-		r.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(ended) / b.seconds}, Against: puts64})
-		r.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
+		w.Add(f)
+		rate := float64(cost.Operations) / b.seconds
+		w.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{rate}, Against: puts64})
+		w.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
 		return nil
 	}),
 }
@@ -56,7 +54,7 @@ func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
 		b := Batch{
-			Job: w.Job(i % 200), Stage: w.run.stage(), Workers: 1 + random.IntN(20), SKU: w.SKU("few"),
+			Job: w.Job(i % 200), Stage: w.stage(), Workers: 1 + random.IntN(20), SKU: w.SKU("few"),
 			CPU: int64(1 + random.IntN(groups)), RunFor: time.Duration(1+random.IntN(50)) * time.Millisecond,
 		}
 		plan = append(plan, b)
@@ -65,16 +63,13 @@ func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	return plan, workers
 }
 
-// backlog follows the batches of a plan. Only observe uses the fields queued, waits and
-// last until the tail has stopped or all is closed.
+// backlog follows the batches of a plan. Only observe uses the fields queued and waits
+// until the tail has stopped.
 type backlog struct {
-	batches int
 	queued  map[client.Key]time.Time
 	waits   []float64
-	last    time.Time
-	all     chan struct{} // closed when all batches have ended
-	ended   atomic.Int64
-	seconds float64
+	ended   chan time.Time // when each batch ended
+	seconds float64        // until the last of them
 }
 
 func (b *backlog) observe(e *berthv1.Event, at time.Time) {
@@ -86,15 +81,12 @@ func (b *backlog) observe(e *berthv1.Event, at time.Time) {
 		b.waits = append(b.waits, millis(at.Sub(b.queued[key])))
 		delete(b.queued, key)
 	case berthv1.Event_RESERVATION_COMPLETED:
-		b.last = at
-		if b.ended.Add(1) == int64(b.batches) {
-			close(b.all)
-		}
+		b.ended <- at
 	}
 }
 
-// play requests the plan, a fiftieth of it each half second, and waits until all
-// batches have ended.
+// play requests a fiftieth of the plan each half second and waits until all batches have
+// ended. It returns the number of batches that ended in time.
 func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, error) {
 	const parts, callersOfBurst, every = 50, 64, 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(whole, burstsWithin)
@@ -108,19 +100,22 @@ func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, erro
 			return w.Ask(ctx, part[k])
 		})
 		if i%10 == 9 {
-			w.run.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, b.ended.Load())
+			w.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, len(b.ended))
 		}
 		return err
 	})
 	if err != nil && (ctx.Err() == nil || whole.Err() != nil) {
 		return 0, err
 	}
-	w.run.Note("the requests took %.1f s, at most %v", time.Since(began).Seconds(), burstsWithin)
-	select {
-	case <-b.all:
-		b.seconds = b.last.Sub(began).Seconds()
-	case <-ctx.Done():
-		b.seconds = time.Since(began).Seconds()
+	w.Note("the requests took %.1f s, at most %v", time.Since(began).Seconds(), burstsWithin)
+	for n := range plan {
+		select {
+		case at := <-b.ended:
+			b.seconds = at.Sub(began).Seconds()
+		case <-ctx.Done():
+			b.seconds = time.Since(began).Seconds()
+			return n + len(b.ended), nil
+		}
 	}
-	return int(b.ended.Load()), nil
+	return len(plan), nil
 }

@@ -1,41 +1,19 @@
 package bench
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"berth.dev/api/fault"
-	"berth.dev/cmd/berth/fleet"
-	"berth.dev/cmd/berth/internal/replay"
-	"berth.dev/cmd/berth/internal/running"
 )
 
 // flags of `berth bench`.
 type flags struct {
 	Options
-	output
-	running.Cluster
 	only []string
-}
-
-// output is where a command writes.
-type output struct{ json, dir string }
-
-func (o *output) flags(set *pflag.FlagSet, options *Options) {
-	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
-	set.StringVar(&o.dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
-	set.StringVar(&options.Profiles, "profiles", "",
-		"directory for processor profiles of the services, which cost some of what is measured")
 }
 
 const help = `Measure a Berth: named workloads, each with a baseline from the same run.
@@ -43,12 +21,12 @@ const help = `Measure a Berth: named workloads, each with a baseline from the sa
 By default each workload starts a Berth of its own on this machine and removes
 it at the end: etcd with fsync on, the services, a gateway and simulated
 executors, each a process of its own. --gateway, --agents-gateway and
---etcd-endpoints name a running cluster: only the workloads that use a small
-part of it run, what they requested is cancelled at the end, and their executors
-become LOST.
+--etcd-endpoints name a running cluster: then only the workloads that use a
+small part of it run. At the end the bench cancels their requests, and their
+executors become LOST.
 
-Every revision of etcd that a workload has written is audited. The exit code is
-0 if the audit finds no violation; a missed target does not change it.`
+The bench audits every revision of etcd that a workload has written. The exit
+code is 0 if the audit finds no violation; a missed target does not change it.`
 
 // Command is `berth bench`.
 func Command() *cobra.Command {
@@ -59,35 +37,47 @@ func Command() *cobra.Command {
 		Long:  help + "\n\n" + list(),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err := f.check(); err != nil {
+				return err
+			}
+			chosen, err := f.choose()
+			if err != nil {
+				return err
+			}
+			if len(f.Cluster.Gateways) > 0 {
+				if err := f.Cluster.Reach(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			f.Status = cmd.ErrOrStderr()
+			return runAll(cmd.Context(), chosen, f.Options, cmd.OutOrStdout())
 		},
 	}
 	set := cmd.Flags()
 	set.StringSliceVar(&f.only, "only", nil, "workloads to run (default: all)")
 	set.DurationVar(&f.Window, "window", 2*time.Second, "duration of one phase of steady load")
-	set.DurationVar(&f.Idle, "idle", time.Minute, "how long an idle cluster is measured")
-	set.StringVar(&f.Trace, "trace", "", "directory of a trace to play, as for berth replay")
-	set.IntVar(&f.Repeats, "repeat", 3, "how often each phase of steady load runs")
+	set.DurationVar(&f.Idle, "idle", time.Minute, "duration of the measurement of an idle cluster")
+	set.StringVar(&f.Trace, "trace", "", "directory of a trace to replay; see berth replay")
+	set.IntVar(&f.Repeats, "repeat", 3, "number of runs of each phase of steady load")
 	set.IntVar(&f.Replicas, "replicas", 1, "replicas of each service")
-	set.Float64Var(&f.Scale, "scale", 1, "factor for the sizes of workloads; targets are for 1")
-	f.output.flags(set, &f.Options)
-	f.Flags(set)
+	set.Float64Var(&f.Scale, "scale", 1, "factor for the sizes of workloads; targets apply only to 1")
+	f.outputFlags(set)
+	f.Cluster.Flags(set)
 	cmd.AddCommand(failoverCommand(), docsCommand())
 	return cmd
 }
 
 // list describes the workloads for the help.
 func list() string {
-	var b strings.Builder
-	b.WriteString("Workloads; * marks those for a running cluster too:")
+	text := "Workloads; * marks those for a running cluster too:"
 	for _, w := range Workloads {
 		mark := ' '
 		if w.Anywhere {
 			mark = '*'
 		}
-		fmt.Fprintf(&b, "\n  %-15s %c %s", w.Name, mark, w.Shows)
+		text += fmt.Sprintf("\n  %-15s %c %s", w.Name, mark, w.Shows)
 	}
-	return b.String()
+	return text
 }
 
 func (f *flags) check() error {
@@ -102,73 +92,25 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--replicas", "must be at least 1, got %d", f.Replicas)
 	case f.Scale <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--scale", "must be greater than 0, got %g", f.Scale)
-	case len(f.Gateways) > 0 && f.Profiles != "":
+	case len(f.Cluster.Gateways) > 0 && f.Profiles != "":
 		return fault.BadField(fault.ReasonInvalid, "--profiles", "cannot be used with --gateway")
 	}
-	return f.Check()
+	return f.Cluster.Check()
 }
 
 // choose returns the workloads to run.
 func (f *flags) choose() ([]Workload, error) {
-	var chosen []Workload
-	elsewhere := len(f.Gateways) > 0
+	inRunning := len(f.Cluster.Gateways) > 0
 	for _, name := range f.only {
-		if !slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Name == name }) {
-			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
-		}
-	}
-	for _, w := range Workloads {
-		named := slices.Contains(f.only, w.Name)
+		i := slices.IndexFunc(Workloads, func(w Workload) bool { return w.Name == name })
 		switch {
-		case named && elsewhere && !w.Anywhere:
-			return nil, fault.BadField(fault.ReasonInvalid, "--only", "workload %s cannot run in a running cluster", w.Name)
-		case named, len(f.only) == 0 && (w.Anywhere || !elsewhere):
-			chosen = append(chosen, w)
+		case i < 0:
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
+		case inRunning && !Workloads[i].Anywhere:
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "workload %s cannot run in a running cluster", name)
 		}
 	}
-	return chosen, nil
-}
-
-func (f *flags) run(ctx context.Context, out, status io.Writer) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	chosen, err := f.choose()
-	if err != nil {
-		return err
-	}
-	binary, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	f.Place = ownPlace(binary, f.dir, fleet.Config{LogLevel: "warn"})
-	if len(f.Gateways) > 0 {
-		if err := f.Reach(ctx); err != nil {
-			return err
-		}
-		f.Place = runningPlace(binary, f.Cluster)
-	}
-	for _, dir := range []string{f.dir, f.Profiles} {
-		if dir == "" {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
-		}
-	}
-	f.Status = status
-	report := newReport(f.Options)
-	var failed error // the other workloads run nevertheless
-	for _, w := range chosen {
-		result, err := run(ctx, w, f.Options)
-		report.Results = append(report.Results, result)
-		failed = errors.Join(failed, err)
-		if err := errors.Join(result.write(out), replay.Save(f.json, report)); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return cmp.Or(failed, report.violations())
+	return slices.DeleteFunc(slices.Clone(Workloads), func(w Workload) bool {
+		return len(f.only) > 0 && !slices.Contains(f.only, w.Name) || inRunning && !w.Anywhere
+	}), nil
 }

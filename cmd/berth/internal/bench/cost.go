@@ -42,13 +42,10 @@ type usage struct {
 // pids returns the processes of the world on this machine, by kind.
 func (w *World) pids() map[string][]int {
 	pids := map[string][]int{kindLoad: {os.Getpid()}}
-	for kind, list := range w.site.processes {
+	for kind, list := range w.processes {
 		for _, p := range list {
 			pids[kind] = append(pids[kind], p.Pid())
 		}
-	}
-	for _, p := range w.sims {
-		pids[kindSim] = append(pids[kindSim], p.Pid())
 	}
 	return pids
 }
@@ -88,8 +85,6 @@ func cost(phase string, operations int, from, to usage) Cost {
 		c.CPU[kind] = used - from.cpu[kind]
 		others -= c.CPU[kind]
 	}
-	if c.Seconds > 0 {
-		c.Others = max(0, others) / c.Seconds
-	}
+	c.Others = max(0, others) / c.Seconds
 	return c
 }

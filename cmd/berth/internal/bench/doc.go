@@ -15,18 +15,17 @@
 //
 // It promises:
 //
-//   - A figure that names a baseline was measured on the same machine, in the
-//     same run, within moments of the baseline. The ratio of the two is meaningful
-//     even on a noisy machine.
+//   - A figure and its baseline were measured on the same machine and in the same run,
+//     moments apart. Their ratio is meaningful even on a noisy machine.
 //   - A duration ends when a watch of etcd delivers the change, not when a poll
 //     finds it.
 //   - The costs of the load, of each service and of other processes on the machine are
 //     reported separately.
-//   - Executors without work and reservations that stay queued may be seeded: they are
-//     in etcd before the services start, and the audit begins after them.
+//   - Executors without work and reservations that stay queued may be seeded: the bench
+//     writes them to etcd before the services start. The audit begins after them.
 //   - If the history breaks a promise of Berth, the command fails. A missed target does
 //     not fail it, because targets depend on the machine.
 //
-// A workload is one file: a [Workload] with a name, a description and a function that
-// adds figures to a [Run], and its entry in [Workloads].
+// A workload is one file: a [Workload] with a name, a description, and a function that
+// adds figures to a [Run]. Its entry is in [Workloads].
 package bench

@@ -11,10 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/store"
 )
 
 const (
@@ -30,18 +28,18 @@ const (
 	rawTimeout = 300 * time.Millisecond
 )
 
-// The figures are named by what does not happen.
+// Names of figures. Each figure is a time in which something does not succeed.
 const (
 	noWrite    = "no write"
 	noGrant    = "no grant"
 	noDispatch = "no dispatch"
 	noStart    = "no start"
-	// noPut is about puts straight to etcd, whose own gap is subtracted.
+	// noPut is for puts directly to etcd. Their gap is subtracted from the other figures.
 	noPut = "no put to etcd"
 )
 
-// slowest is about all calls, including those of probes: a call that hangs while others
-// succeed is neither a gap nor an error.
+// slowest is the longest duration of all calls, including those of probes. A call that
+// hangs while others succeed causes neither a gap nor an error.
 const slowest = "slowest call"
 
 // measuredBy maps each service to its figures. The registry requests a grant and
@@ -51,17 +49,21 @@ var measuredBy = map[string][]string{
 	model.ServiceAssigner: {noDispatch, noStart},
 }
 
-// failing is a Berth under a steady load in which one kind of outage is made.
+// failing measures one kind of outage in a Berth under a steady load.
 type failing struct {
-	o                 *failoverOptions
-	outage            outage
-	executors, queued int
-	grants            int // per second
+	outage outage
+	rounds int
+	// size multiplies the numbers of executors and queued reservations.
+	size   int
+	grants int // per second
+	// figures are the results. Those of small, if it is not nil, are of the same outage
+	// with fewer executors and reservations, for comparison.
+	figures []Figure
+	small   *failing
 
 	w       *World
-	fleet   *fleet.Fleet
 	hosts   *wiring.Namespaces // nil unless the outage needs them
-	probing sync.WaitGroup
+	running sync.WaitGroup     // the load and the probes
 
 	passed map[string]*gaps // by figure
 	waits  waits
@@ -71,51 +73,41 @@ type failing struct {
 	mu     sync.Mutex
 	first  error             // the first error of a call
 	probes map[string]*probe // by stage
-	sent   int64             // probes
 }
 
-// begin must be called before any other method that uses the world.
-func (f *failing) begin(w *World) {
-	f.w, f.fleet, f.probes = w, w.site.fleet, map[string]*probe{}
-	f.passed = map[string]*gaps{noWrite: {}, noGrant: {}, noDispatch: {}, noStart: {}}
-	if f.outage.etcd {
-		f.passed[noPut] = &gaps{}
-	}
-}
-
-// probe is one upsert and one batch that are requested at the moment of an outage, so
-// that some call waits from then on whatever the load does.
+// probe is one upsert and one batch that are requested at the moment of an outage. It
+// measures the outage from that moment on, independently of the intervals of the load.
 type probe struct {
 	sent   time.Time
 	passed map[string]time.Time // by figure; the mutex of failing protects it
 }
 
-// took returns how long a probe took, or false if it has not succeeded.
+// took returns how long a probe took, or the time limit and false if it has not succeeded.
 func (f *failing) took(p *probe, what string) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := p.passed[what]
-	return at.Sub(p.sent), !at.IsZero()
+	if at, passed := p.passed[what]; passed {
+		return at.Sub(p.sent), true
+	}
+	return recoverWithin, false
 }
 
 // sendProbe sends a probe and does not wait for it.
 func (f *failing) sendProbe() *probe {
-	p, stage := &probe{sent: time.Now(), passed: map[string]time.Time{}}, f.w.run.stage()
+	p, stage := &probe{sent: time.Now(), passed: map[string]time.Time{}}, f.w.stage()
 	f.mu.Lock()
 	f.probes[stage] = p
-	f.sent++
-	order := f.sent
 	f.mu.Unlock()
-	f.probing.Go(func() {
-		if f.upsert(1001, "probe", order) {
+	f.running.Go(func() {
+		if f.upsert(1001, "probe", f.w.next()) {
 			f.markProbe(noWrite, stage)
 		}
 	})
-	f.probing.Go(func() { f.start(1002, stage) })
+	f.running.Go(func() { f.start(1002, stage) })
 	return p
 }
 
-// markProbe records that something of a probe has succeeded, if the stage is a probe's.
+// markProbe records a success of the probe with a stage. It ignores stages of the load.
 func (f *failing) markProbe(what, stage string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,36 +116,33 @@ func (f *failing) markProbe(what, stage string) {
 	}
 }
 
-// load sends calls until ctx is over, then waits for the calls in flight.
+// load starts the callers, which send calls until ctx ends. Wait for them with running.
 func (f *failing) load(ctx context.Context) {
-	var running sync.WaitGroup
-	running.Go(func() { f.observe(ctx) })
-	running.Go(func() {
+	f.running.Go(func() {
 		steadily(ctx, upsertsPerSecond, func(i int) {
 			if f.upsert(1000, fmt.Sprintf("s-%03d", i%200), int64(i+1)) {
 				f.passed[noWrite].mark()
 			}
 		})
 	})
-	running.Go(func() {
-		steadily(ctx, f.grants, func(i int) { f.start(2000+i%16, f.w.run.stage()) })
+	f.running.Go(func() {
+		steadily(ctx, f.grants, func(i int) { f.start(2000+i%16, f.w.stage()) })
 	})
 	if raw := f.passed[noPut]; raw != nil {
-		running.Go(func() {
+		f.running.Go(func() {
 			steadily(ctx, upsertsPerSecond, func(i int) {
 				ctx, cancel := context.WithTimeout(ctx, rawTimeout)
 				defer cancel()
-				if _, err := f.w.Etcd.Client().Put(ctx, fmt.Sprintf("%s%d", f.w.rawPrefix(), i%200), "raw"); err == nil {
+				if f.w.put(ctx, 0, i) == nil {
 					raw.mark()
 				}
 			})
 		})
 	}
-	running.Wait()
 }
 
-// steadily begins so many calls per second until ctx is over, whether or not earlier
-// ones have returned, and waits for all.
+// steadily begins rate calls per second until ctx ends, even if earlier ones have not
+// returned. Then it waits for all of them.
 func steadily(ctx context.Context, rate int, call func(i int)) {
 	_ = paced(ctx, math.MaxInt, time.Second/time.Duration(rate), func(_ context.Context, i int, _ time.Time) error {
 		call(i)
@@ -173,8 +162,8 @@ func (f *failing) start(job int, stage string) {
 	f.call(Batch{Job: f.w.Job(job), Stage: stage, Workers: 1, SKU: f.w.SKU("free"), RunFor: runFor}.Request())
 }
 
-// call requests a reservation with a caller's deadline and counts errors. Its duration
-// counts whether or not it succeeds.
+// call requests a reservation with a deadline and counts errors. The slowest call may be
+// one that fails.
 func (f *failing) call(request *berthv1.Reservation) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()
@@ -194,44 +183,31 @@ func (f *failing) call(request *berthv1.Reservation) bool {
 	return false
 }
 
-// observe marks grants, dispatches and starts when a watch of etcd delivers their
-// events. Those of a snapshot may be old, so that they count only for probes.
-func (f *failing) observe(ctx context.Context) {
-	figures := map[berthv1.Event_Kind]string{
-		berthv1.Event_RESERVATION_LEASED: noGrant, berthv1.Event_WORKER_ASSIGNED: noDispatch,
-		berthv1.Event_WORKER_STARTED: noStart, berthv1.Event_WORKER_RUNNING: noStart,
-	}
-	view := store.OpenView(f.w.Etcd, f.w.Space.Events()+f.w.Prefix)
-	defer view.Close()
-	for {
-		batch, err := view.Next(ctx)
-		if err != nil {
-			return
-		}
-		for e := range f.w.events(batch) {
-			what, counts := figures[e.GetKind()]
-			if !counts {
-				continue
-			}
-			if !batch.Reset {
-				f.passed[what].mark()
-			}
-			f.markProbe(what, e.GetStage())
-		}
+// eventFigures maps an event to the figure for which it is a success.
+var eventFigures = map[berthv1.Event_Kind]string{
+	berthv1.Event_RESERVATION_LEASED: noGrant, berthv1.Event_WORKER_ASSIGNED: noDispatch,
+	berthv1.Event_WORKER_STARTED: noStart, berthv1.Event_WORKER_RUNNING: noStart,
+}
+
+// observe marks grants, dispatches and starts.
+func (f *failing) observe(e *berthv1.Event, _ time.Time) {
+	if what, counts := eventFigures[e.GetKind()]; counts {
+		f.passed[what].mark()
+		f.markProbe(what, e.GetStage())
 	}
 }
 
-// settled waits until every call that was sent before a moment has ended: a call that
-// hangs belongs to the outage in which it was sent.
+// settled waits until all calls that were sent before a time have ended, because a call
+// that hangs belongs to the outage in which it was sent.
 func (f *failing) settled(ctx context.Context, sent time.Time) error {
-	return until(ctx, "a call has not ended", func(context.Context) bool { return f.waits.over(sent) })
+	return until(ctx, recoverWithin, "a call has not ended", func(context.Context) bool { return f.waits.over(sent) })
 }
 
-// flowing waits until something of each figure has succeeded after a moment, and until
-// every call that was sent before it has ended.
+// flowing waits until each figure has a success after a time, and until all calls that
+// were sent before it have ended.
 func (f *failing) flowing(ctx context.Context, after time.Time) error {
 	for what, g := range f.passed {
-		if err := until(ctx, what, func(context.Context) bool { return g.since(after) }); err != nil {
+		if err := until(ctx, recoverWithin, what, func(context.Context) bool { return g.since(after) }); err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,9 +14,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
-	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/cmd/berth/internal/running"
-	"berth.dev/pkg/leader"
 	"berth.dev/pkg/store"
 )
 
@@ -28,200 +24,169 @@ const (
 	upsertsPerSecond, grantsPerSecond, denseGrants = 20, 8, 20
 
 	failoverReplicas, failoverGateways, failoverMembers = 3, 2, 3
+
+	// failoverExecutors and failoverQueued are the numbers of simulated executors and of
+	// reservations that stay queued.
+	failoverExecutors, failoverQueued = 1000, 10_000
+	// killSpacing is the minimum time between two kills of one service's leader: a service
+	// permits three evictions per minute.
+	killSpacing = 20 * time.Second
 )
 
 const failoverHelp = `Measure how long Berth pauses while parts of it fail.
 
 Each kind of outage gets a Berth of its own on this machine: three members of
-etcd, three replicas of each service, two gateways and simulated executors. Each
-of these is a process. Many queued reservations are in etcd before the services
-start. Meanwhile callers send a steady load: upserts, and batches of
-one worker that are granted and started.
+etcd, three replicas of each service, two gateways, 1,000 simulated executors
+and 10,000 queued reservations. Callers send upserts, and batches of one worker
+that are granted and started. Each call has 10 s.
 
-At the moment of an outage one more upsert and one more batch are requested. A
-figure is how long these took; its baseline is the same shortly before. If an
-outage has many moments, or if the leader keeps working for a while, the figure
-is the longest time in which nothing of the load succeeded; for kills this is
-reported in addition. The slowest call of each outage is reported too. Callers
-give each call 10 s; their errors are counted. If an outage ends with a new
-process, its start is not part of the outage: how long it takes to read all
-records is a figure of its own.
+At the moment of an outage the bench requests one more upsert and one more
+batch. A figure is how long these took; its baseline is the same shortly before.
+If an outage has many moments, or if the leader keeps working for a while, the
+figure is the longest time in which nothing of the load succeeded; for kills
+this is reported in addition. Further figures are the slowest call, the errors
+of callers, and the time until a restarted process has read all records.
 
-Outages that cut hosts from each other need root and network namespaces.`
+Outages that cut hosts off from each other need root and network namespaces.`
 
-// failoverOptions are the flags of `berth bench failover`.
-type failoverOptions struct {
-	output
-	outages             []string
-	rounds, otherRounds int
-	spacing, ttl        time.Duration
-	executors, queued   int
-	growth              int
+// failoverFlags are the flags of `berth bench failover`.
+type failoverFlags struct {
+	Options
+	outages                     []string
+	rounds, otherRounds, growth int
 }
 
 func failoverCommand() *cobra.Command {
-	var o failoverOptions
-	options := Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas}
+	f := failoverFlags{Options: Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas}}
+	long := failoverHelp + "\n\nOutages:"
+	for _, one := range outages {
+		long += fmt.Sprintf("\n  %-10s %s", one.name, one.shows)
+	}
 	cmd := &cobra.Command{
 		Use:   "failover",
 		Short: "Measure how long Berth pauses while parts of it fail",
-		Long:  failoverHelp + "\n\n" + listOutages(),
+		Long:  long,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options.Status = cmd.ErrOrStderr()
-			return o.run(cmd.Context(), cmd.OutOrStdout(), options)
+			workloads, err := f.workloads()
+			if err != nil {
+				return err
+			}
+			f.Status = cmd.ErrOrStderr()
+			return runAll(cmd.Context(), workloads, f.Options, cmd.OutOrStdout())
 		},
 	}
 	set := cmd.Flags()
-	set.StringSliceVar(&o.outages, "outages", nil, "outages to measure (default: all)")
-	set.IntVar(&o.rounds, "rounds", 50, "how often each leader is killed")
-	set.IntVar(&o.otherRounds, "other-rounds", 10, "rounds of every other outage")
-	set.DurationVar(&o.spacing, "spacing", 20*time.Second,
-		"minimum time between two kills of one service's leader; a service permits three evictions per minute")
-	set.DurationVar(&o.ttl, "ttl", leader.DefaultTTL, "TTL of leadership")
-	set.IntVar(&o.executors, "executors", 1000, "simulated executors")
-	set.IntVar(&o.queued, "waiting", 10_000, "reservations that stay queued")
-	set.IntVar(&o.growth, "growth", 10, "measure kills again with so many times the executors and queued reservations; 0 does not")
-	o.flags(set, &options)
+	set.StringSliceVar(&f.outages, "outages", nil, "outages to measure (default: all)")
+	set.IntVar(&f.rounds, "rounds", 50, "number of kills of each leader")
+	set.IntVar(&f.otherRounds, "other-rounds", 10, "rounds of every other outage")
+	set.IntVar(&f.growth, "growth", 10, "factor for the numbers of executors and queued reservations of a second run of kills (0 or 1 omits it)")
+	f.outputFlags(set)
 	return cmd
 }
 
-func listOutages() string {
-	var b strings.Builder
-	b.WriteString("Outages:")
-	for _, one := range outages {
-		fmt.Fprintf(&b, "\n  %-10s %s", one.name, one.shows)
-	}
-	return b.String()
-}
-
-func (o *failoverOptions) check() error {
-	for _, n := range []struct {
-		flag         string
-		value, least int
-	}{{"--rounds", o.rounds, 1}, {"--other-rounds", o.otherRounds, 1}, {"--executors", o.executors, 1},
-		{"--waiting", o.queued, 0}, {"--growth", o.growth, 0}} {
-		if n.value < n.least {
-			return fault.BadField(fault.ReasonInvalid, n.flag, "must be at least %d, got %d", n.least, n.value)
+// workloads returns a workload for each chosen outage, and one more for the growth.
+func (f *failoverFlags) workloads() ([]Workload, error) {
+	for flag, n := range map[string]int{"--rounds": f.rounds, "--other-rounds": f.otherRounds} {
+		if n < 1 {
+			return nil, fault.BadField(fault.ReasonInvalid, flag, "must be at least 1, got %d", n)
 		}
 	}
-	for _, name := range o.outages {
+	for _, name := range f.outages {
 		if !slices.ContainsFunc(outages, func(one outage) bool { return one.name == name }) {
-			return fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help",
+			return nil, fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help",
 				name)
 		}
 	}
-	return nil
-}
-
-func (o *failoverOptions) run(ctx context.Context, out io.Writer, options Options) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	report := newReport(options)
-	measure := func(one outage, growth int, small *Result) (*Result, error) {
-		f := &failing{o: o, outage: one, executors: growth * o.executors, queued: growth * o.queued, grants: grantsPerSecond}
-		if one.all != nil || one.lingers {
-			f.grants = denseGrants
-		}
-		result, err := f.run(ctx, options, small)
-		report.Results = append(report.Results, result)
-		if err == nil {
-			err = result.write(out)
-		}
-		return result, err
-	}
+	var list []Workload
 	for _, one := range outages {
-		if len(o.outages) > 0 && !slices.Contains(o.outages, one.name) {
+		if len(f.outages) > 0 && !slices.Contains(f.outages, one.name) {
 			continue
 		}
-		result, err := measure(one, 1, nil)
-		if err == nil && one.often && o.growth > 1 {
-			_, err = measure(one, o.growth, result)
+		rounds := f.otherRounds
+		if one.often {
+			rounds = f.rounds
 		}
-		if err != nil {
-			return errors.Join(err, replay.Save(o.json, report))
+		small := &failing{outage: one, rounds: rounds, size: 1}
+		list = append(list, small.workload())
+		if one.often && f.growth > 1 {
+			list = append(list, (&failing{outage: one, rounds: rounds, size: f.growth, small: small}).workload())
 		}
 	}
-	return cmp.Or(replay.Save(o.json, report), report.violations())
+	return list, nil
 }
 
-// run measures the outage in a world of its own. small is the result of the same outage
-// with fewer executors and reservations, to compare with, or nil.
-func (f *failing) run(ctx context.Context, options Options, small *Result) (*Result, error) {
-	binary, err := os.Executable()
-	if err != nil {
-		return &Result{}, err
-	}
-	config := fleet.Config{Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info"}
+func (f *failing) workload() Workload {
+	shows := fmt.Sprintf("%s; %d executors, %d queued", f.outage.shows, f.size*failoverExecutors, f.size*failoverQueued)
+	return Workload{Name: f.outage.name, Shows: shows, Run: f.run}
+}
+
+// run measures the outage in a world of its own.
+func (f *failing) run(ctx context.Context, r *Run) error {
+	config := fleet.Config{Gateways: failoverGateways, Etcd: failoverMembers, LogLevel: "info",
+		Seed: seedQueued(f.size*failoverQueued, 100, "full")}
 	if f.outage.hosts {
-		if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err == nil {
-			config.Place = f.hosts.Place
-			defer f.hosts.Close()
-		}
-	}
-	options.Place = ownPlace(binary, f.o.dir, config)
-	shows := fmt.Sprintf("%s; %d executors, %d queued", f.outage.shows, f.executors, f.queued)
-	return run(ctx, Workload{Name: f.outage.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
+		hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
 		if errors.Is(err, wiring.ErrNoNamespaces) {
 			r.Note("not measured: %v", wiring.ErrNoNamespaces)
 			return nil
 		}
-		return r.World(ctx, setup{seed: seedQueued(f.queued, 100, "full")}, func(ctx context.Context, w *World) error {
-			return f.measure(ctx, w, small)
-		})
-	}}, options)
+		if err != nil {
+			return err
+		}
+		defer hosts.Close()
+		f.hosts, config.Place = hosts, hosts.Place
+	}
+	return r.World(ctx, config, f.measure)
 }
 
 // measure runs the rounds under load.
-func (f *failing) measure(ctx context.Context, w *World, small *Result) error {
-	f.begin(w)
-	sku := w.SKU("free")
-	if err := f.fleet.StartSim(ctx, sku, f.executors, 4); err != nil {
+func (f *failing) measure(ctx context.Context, w *World) error {
+	f.w, f.grants, f.probes = w, grantsPerSecond, map[string]*probe{}
+	if f.outage.all != nil || f.outage.lingers {
+		f.grants = denseGrants
+	}
+	f.passed = map[string]*gaps{noWrite: {}, noGrant: {}, noDispatch: {}, noStart: {}}
+	if f.outage.etcd {
+		f.passed[noPut] = &gaps{}
+	}
+	sku, executors := w.SKU("free"), f.size*failoverExecutors
+	if err := f.w.fleet.StartSim(ctx, sku, executors, 4); err != nil {
 		return err
 	}
-	if err := running.AwaitReady(ctx, w.Client, sku, f.executors, readyTimeout); err != nil {
+	if err := running.AwaitReady(ctx, w.Client, sku, executors, readyTimeout); err != nil {
 		return err
 	}
-	if err := patiently(ctx, readyTimeout, "the seeded reservations are not queued", func(ctx context.Context) bool {
+	if err := until(ctx, readyTimeout, "the seeded reservations are not queued", func(ctx context.Context) bool {
 		pending, err := w.Client.Pending(ctx)
 		n := int64(0)
 		for _, group := range pending.GetGroups() {
 			n += int64(group.GetReservations())
 		}
-		return err == nil && n >= int64(f.queued)
+		return err == nil && n >= int64(f.size*failoverQueued)
 	}); err != nil {
+		return err
+	}
+	if err := w.tail(ctx, f.observe); err != nil {
 		return err
 	}
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
-	loaded := make(chan struct{})
-	go func() { defer close(loaded); f.load(loading) }()
-	before := loadAverage()
-	s, err := f.rounds(ctx)
+	f.load(loading)
+	s, err := f.makeRounds(ctx)
 	stop()
-	<-loaded
-	f.probing.Wait()
+	f.running.Wait()
 	if err != nil {
 		return err
 	}
-	r := w.run
-	s.add(r, f, small)
-	r.Add(Figure{Name: "errors of callers", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}})
+	s.add(w.Run, f)
+	f.figures = w.Figures
+	w.Add(Figure{Name: "errors of callers", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}})
 	if f.first != nil {
-		r.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
+		w.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
 	}
-	r.Note("%d calls; load average of the machine %.2f before, %.2f after", f.calls.Load(), before, loadAverage())
+	w.Note("%d calls", f.calls.Load())
 	return nil
-}
-
-// loadAverage returns the load average of the last minute, or 0 if the kernel does not
-// report it.
-func loadAverage() float64 {
-	if load, err := proc.LoadAvg(); err == nil {
-		return load.Load1
-	}
-	return 0
 }
 
 // outageSamples are the figures of an outage, in the order of their first samples.
@@ -232,45 +197,38 @@ type outageSamples struct {
 	moved int
 }
 
-// Prefixes and suffixes of figures without a target: the load before the outage, the
-// longest time in which nothing of the load succeeded if the figure is the latency of a
-// probe, and the time until a restarted replica was ready.
+// Prefixes and suffixes of figures without a target.
 const (
-	calmPrefix  = "calm, "
-	loadPrefix  = "load, "
+	// calmPrefix is for the load before the outage.
+	calmPrefix = "calm, "
+	// loadPrefix is for the longest time in which nothing of the load succeeded, if the
+	// figure without the prefix is the latency of a probe.
+	loadPrefix = "load, "
+	// readySuffix is for the time until a restarted replica was ready.
 	readySuffix = ": ready again"
 )
 
-// targeted reports whether a figure has a target.
-func targeted(name string) bool {
-	return !strings.HasPrefix(name, calmPrefix) && !strings.HasPrefix(name, loadPrefix) &&
-		!strings.HasSuffix(name, readySuffix)
-}
-
-// note adds a sample.
-func (s *outageSamples) note(name string, d time.Duration) {
+// note adds a sample. A figure has a target if against names its baseline.
+func (s *outageSamples) note(name, against string, d time.Duration) {
 	i := slices.IndexFunc(s.figures, func(f Figure) bool { return f.Name == name })
 	if i < 0 {
 		i = len(s.figures)
-		s.figures = append(s.figures, Figure{Name: name, Unit: "ms"})
+		s.figures = append(s.figures, Figure{Name: name, Unit: "ms", Against: against})
 	}
 	s.figures[i].Samples = append(s.figures[i].Samples, millis(d))
 }
 
-// rounds makes the outage in all rounds, in one service after the other.
-func (f *failing) rounds(ctx context.Context) (s outageSamples, err error) {
-	n, services := f.o.otherRounds, fleet.Services
-	if f.outage.often {
-		n = f.o.rounds
-	}
+// makeRounds makes the outage in all rounds, in one service after another.
+func (f *failing) makeRounds(ctx context.Context) (s outageSamples, err error) {
+	services := fleet.Services
 	if f.outage.all != nil {
 		services = []string{""}
 	}
 	last := map[string]time.Time{}
-	for i := range n {
+	for i := range f.rounds {
 		for _, service := range services {
 			if f.outage.often {
-				if err := store.Sleep(ctx, time.Until(last[service].Add(f.o.spacing))); err != nil {
+				if err := store.Sleep(ctx, time.Until(last[service].Add(killSpacing))); err != nil {
 					return s, err
 				}
 			}
@@ -279,13 +237,7 @@ func (f *failing) rounds(ctx context.Context) (s outageSamples, err error) {
 				return s, err
 			}
 		}
-		var latest []string
-		for _, figure := range s.figures {
-			if targeted(figure.Name) {
-				latest = append(latest, fmt.Sprintf("%s %.0f ms", figure.Name, figure.Samples[len(figure.Samples)-1]))
-			}
-		}
-		f.w.run.Say("round %d of %d: %v", i+1, n, latest)
+		f.w.Say("round %d of %d", i+1, f.rounds)
 	}
 	return s, nil
 }
@@ -297,57 +249,48 @@ func (f *failing) round(ctx context.Context, s *outageSamples, service string) e
 		return err
 	}
 	one, calm := f.outage, time.Now()
-	f.waits.forget(calm)
 	before := f.sendProbe()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
 	}
-	etcd, _ := f.fleet.EtcdLeader(ctx)
-	strike, services, slow := f.strikeAll, fleet.Services, slowest
-	if one.all == nil {
-		strike, services, slow = f.strike, []string{service}, service+": "+slowest
+	etcd, _ := f.w.fleet.EtcdLeader(ctx)
+	services, slow := []string{service}, service+": "+slowest
+	if one.all != nil {
+		services, slow = fleet.Services, slowest
 	}
-	o, err := strike(ctx, service)
+	o, err := f.strike(ctx, service)
 	if err != nil {
 		return err
 	}
 	var own time.Duration
 	if raw := f.passed[noPut]; raw != nil {
 		own = raw.longest(o.began, o.ended)
-		s.note(calmPrefix+etcdGap, own)
+		s.note(calmPrefix+etcdGap, "", own)
 	}
 	for _, service := range services {
 		for _, what := range measuredBy[service] {
 			figure := service + ": " + what
-			usual, counts := f.passed[what].longest(calm, o.began), true
+			usual := f.passed[what].longest(calm, o.began)
 			took := max(0, f.passed[what].longest(o.began, o.ended)-own)
 			if o.probe != nil && !one.lingers {
 				if one.often {
-					s.note(loadPrefix+figure, took)
+					s.note(loadPrefix+figure, "", took)
 				}
-				usual, counts = f.took(before, what)
-				var passed bool
-				if took, passed = f.took(o.probe, what); !passed {
-					took = recoverWithin
-				}
+				usual, _ = f.took(before, what)
+				took, _ = f.took(o.probe, what)
 			}
-			if counts {
-				s.note(calmPrefix+figure, usual)
-			}
-			s.note(figure, took)
+			s.note(calmPrefix+figure, "", usual)
+			s.note(figure, calmPrefix+figure, took)
 		}
 	}
-	s.note(calmPrefix+slow, f.waits.slowest(calm, o.began))
-	s.note(slow, max(0, f.waits.slowest(o.began, o.ended)-own))
+	s.note(calmPrefix+slow, "", f.waits.slowest(calm, o.began))
+	s.note(slow, calmPrefix+slow, max(0, f.waits.slowest(o.began, o.ended)-own))
 	if one.restarts {
-		s.note(service+readySuffix, o.ready)
+		s.note(service+readySuffix, "", o.ready)
 	}
-	if now, _ := f.fleet.EtcdLeader(ctx); !one.etcd && now != etcd {
+	if now, _ := f.w.fleet.EtcdLeader(ctx); !one.etcd && now != etcd {
 		s.moved++
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.probes)
 	return nil
 }
 
@@ -359,26 +302,24 @@ type occurrence struct {
 	ready        time.Duration
 }
 
-// strikeAll makes an outage of all services.
-func (f *failing) strikeAll(ctx context.Context, _ string) (o occurrence, err error) {
-	o.began = time.Now()
-	if err = f.outage.all(ctx, f); err == nil {
-		err = f.settled(ctx, time.Now())
-	}
-	o.ended = time.Now()
-	return o, err
-}
-
 // etcdGap names the time without a put to etcd itself.
 const etcdGap = "etcd's own gap"
 
-// strike makes the outage in a leader and sends a probe at that moment. It waits until
-// the probe succeeds, for the settle time, and until all calls up to then have ended.
-// Then it ends the outage.
+// strike makes the outage. If the outage is one of a leader, strike sends a probe at that
+// moment. It waits until the probe succeeds, then for the settle time, then until all calls
+// have ended. Then it ends the outage.
 func (f *failing) strike(ctx context.Context, service string) (o occurrence, err error) {
+	if f.outage.all != nil {
+		o.began = time.Now()
+		if err = f.outage.all(ctx, f); err == nil {
+			err = f.settled(ctx, time.Now())
+		}
+		o.ended = time.Now()
+		return o, err
+	}
 	leading, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
-	p, _, err := f.fleet.Leader(leading, service)
+	p, _, err := f.w.fleet.Leader(leading, service)
 	if err != nil {
 		return o, err
 	}
@@ -390,7 +331,7 @@ func (f *failing) strike(ctx context.Context, service string) (o occurrence, err
 	o.probe = f.sendProbe()
 	for _, what := range measuredBy[service] {
 		// If the probe does not succeed, its figure is the time limit.
-		_ = until(ctx, "", func(context.Context) bool { _, passed := f.took(o.probe, what); return passed })
+		_ = until(ctx, recoverWithin, "", func(context.Context) bool { _, passed := f.took(o.probe, what); return passed })
 	}
 	if err := store.Sleep(ctx, settle); err != nil {
 		return o, err
@@ -408,30 +349,34 @@ func (f *failing) strike(ctx context.Context, service string) (o occurrence, err
 }
 
 // add adds the figures to the report.
-func (s *outageSamples) add(r *Run, f *failing, small *Result) {
-	loaded := false
+func (s *outageSamples) add(r *Run, f *failing) {
 	for _, figure := range s.figures {
-		loaded = loaded || strings.HasPrefix(figure.Name, loadPrefix)
-		if targeted(figure.Name) {
-			t := f.outage.target(f.o)
-			if small != nil {
-				for _, base := range small.Figures {
-					if base.Name == figure.Name {
-						t = Target{Of: Median, AtMost: 2 * base.Median, Max: new(2 * base.Max)}
-					}
-				}
-			}
-			if strings.HasSuffix(figure.Name, slowest) {
-				t = Target{Max: t.Max} // a median is for one call, and this is the slowest of many
-			}
-			figure.Against, figure.Target = calmPrefix+figure.Name, &t
+		if figure.Against != "" {
+			figure.Target = f.target(figure.Name)
 		}
 		r.Add(figure)
 	}
-	if loaded {
+	if f.outage.often {
 		r.Note("load: the longest time in which nothing of the load succeeded, including the interval of upserts, %v, or of batches, %v", time.Second/upsertsPerSecond, time.Second/time.Duration(f.grants))
 	}
 	if s.moved > 0 {
 		r.Note("etcd changed its leader during %d of the outages, which extends all etcd leases by a TTL", s.moved)
 	}
+}
+
+// target returns the target of a figure. With more executors and reservations it is
+// twice what was measured with fewer.
+func (f *failing) target(name string) *Target {
+	t := f.outage.target
+	if f.small != nil {
+		for _, base := range f.small.figures {
+			if base.Name == name {
+				t = Target{Of: Median, AtMost: 2 * base.Median, Max: new(2 * base.Max)}
+			}
+		}
+	}
+	if strings.HasSuffix(name, slowest) {
+		t = Target{Max: t.Max} // a median is for one call, and this is the slowest of many
+	}
+	return &t
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 )
 
@@ -23,16 +24,16 @@ func named(t *testing.T, name string) outage {
 // The longest time in which nothing of the load succeeded has no target.
 func TestFiguresOfAnOutage(t *testing.T) {
 	const figure, slow = "registry: " + noWrite, "registry: " + slowest
-	o := &failoverOptions{ttl: 5 * time.Second}
 	var hung outageSamples
 	for _, sample := range []struct {
-		name string
-		ms   time.Duration
+		name, against string
+		ms            time.Duration
 	}{
-		{calmPrefix + figure, 20}, {figure, 90}, {figure, 80}, {loadPrefix + figure, 130}, {calmPrefix + slow, 60},
-		{slow, 480}, {slow, 9000}, {"registry" + readySuffix, 1000},
+		{calmPrefix + figure, "", 20}, {figure, calmPrefix + figure, 90}, {figure, calmPrefix + figure, 80},
+		{loadPrefix + figure, "", 130}, {calmPrefix + slow, "", 60}, {slow, calmPrefix + slow, 480},
+		{slow, calmPrefix + slow, 9000}, {"registry" + readySuffix, "", 1000},
 	} {
-		hung.note(sample.name, sample.ms*time.Millisecond)
+		hung.note(sample.name, sample.against, sample.ms*time.Millisecond)
 	}
 	for _, tt := range []struct {
 		outage          string
@@ -46,14 +47,14 @@ func TestFiguresOfAnOutage(t *testing.T) {
 		{"cut", false, "max <= 6000: met", "max <= 6000: MISSED"},
 		{"etcd", false, "max <= 500: met", "max <= 500: MISSED"},
 	} {
-		var small *Result
+		f := &failing{outage: named(t, tt.outage), grants: grantsPerSecond}
 		if tt.small {
-			r := &Run{Options: Options{Scale: 1}}
-			hung.add(r, &failing{o: o, outage: named(t, "kill"), grants: grantsPerSecond}, nil)
-			small = &r.Result
+			small := &Run{Options: Options{Scale: 1}}
+			hung.add(small, f)
+			f.small = &failing{figures: small.Figures}
 		}
 		r := &Run{Options: Options{Scale: 1}}
-		hung.add(r, &failing{o: o, outage: named(t, tt.outage), grants: grantsPerSecond}, small)
+		hung.add(r, f)
 		var names []string
 		targets := map[string]string{}
 		for _, f := range r.Figures {
@@ -69,8 +70,40 @@ func TestFiguresOfAnOutage(t *testing.T) {
 		if targets[figure] != tt.target || targets[slow] != tt.slowest || len(targets) != 2 {
 			t.Errorf("%s: targets %q, want %q and %q", tt.outage, targets, tt.target, tt.slowest)
 		}
-		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "50ms") || !strings.Contains(r.Notes[0], "125ms") {
-			t.Errorf("%s: notes %q, want the intervals of the load", tt.outage, r.Notes)
+		if notes := strings.Join(r.Notes, ""); tt.outage != "kill" && notes != "" ||
+			tt.outage == "kill" && (!strings.Contains(notes, "50ms") || !strings.Contains(notes, "125ms")) {
+			t.Errorf("%s: notes %q, want the intervals of the load for kills only", tt.outage, r.Notes)
+		}
+	}
+}
+
+// Kills run again with more executors, after those with fewer.
+func TestFailoverWorkloads(t *testing.T) {
+	for _, tt := range []struct {
+		flags failoverFlags
+		want  string
+	}{
+		{failoverFlags{rounds: 1, otherRounds: 1, growth: 10},
+			"kill 1000, kill 10000, term 1000, rolling 1000, stop 1000, cut 1000, host 1000, etcd 1000"},
+		{failoverFlags{rounds: 1, otherRounds: 1, growth: 3, outages: []string{"etcd", "kill"}},
+			"kill 1000, kill 3000, etcd 1000"},
+		{failoverFlags{rounds: 1, otherRounds: 1, outages: []string{"kill"}}, "kill 1000"},
+		{failoverFlags{otherRounds: 1}, "--rounds"},
+		{failoverFlags{rounds: 1}, "--other-rounds"},
+		{failoverFlags{rounds: 1, otherRounds: 1, outages: []string{"none"}}, "--outages"},
+	} {
+		list, err := tt.flags.workloads()
+		var got []string
+		for _, w := range list {
+			_, sizes, _ := strings.Cut(w.Shows, "; ")
+			executors, _, _ := strings.Cut(sizes, " ")
+			got = append(got, w.Name+" "+executors)
+		}
+		if err != nil {
+			got = []string{fault.Of(err).Fields[0].Name}
+		}
+		if strings.Join(got, ", ") != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.flags, got, tt.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -17,13 +18,12 @@ var largeFleet = Workload{
 	Name:  "fleet",
 	Shows: "the inventory by fleet size: a batch of 100, memory, usage",
 	Run: func(ctx context.Context, r *Run) error {
-		smallest := map[string]string{}
-		for _, n := range []int{1000, 10_000, fleetSize} {
-			s := &sizedFleet{r: r, n: r.Sized(n, 10), largest: n == fleetSize, smallest: smallest}
+		for _, n := range []int{smallestFleet, 10_000, fleetSize} {
+			s := &sizedFleet{r: r, n: r.Sized(n, 10), largest: n == fleetSize}
 			if err := s.fitBatches(); err != nil {
 				return err
 			}
-			if err := r.World(ctx, setup{seed: seedExecutors("many", s.n)}, s.measure); err != nil {
+			if err := r.World(ctx, fleet.Config{Seed: seedExecutors("many", s.n)}, s.measure); err != nil {
 				return err
 			}
 		}
@@ -31,21 +31,23 @@ var largeFleet = Workload{
 	},
 }
 
+// smallestFleet is the size of the fleet that is the baseline of the larger ones.
+const smallestFleet = 1000
+
 // sizedFleet is a fleet of n executors. Targets are for the largest one.
 type sizedFleet struct {
 	r       *Run
 	n       int
 	largest bool
-	// smallest maps a subject to the figure of the smallest fleet, the baseline.
-	smallest map[string]string
 }
 
-// add adds a figure of the fleet; its target is a median of at most so much, or none if
-// that is 0.
+// add adds a figure of the fleet. Its baseline is the figure of the smallest fleet. Its
+// target is a median of at most atMost, or none if that is 0.
 func (s *sizedFleet) add(what, unit string, samples []float64, atMost float64) {
-	f := Figure{Name: fmt.Sprintf("%s, %d executors", what, s.n), Unit: unit, Samples: samples, Against: s.smallest[what]}
-	if f.Against == "" {
-		s.smallest[what] = f.Name
+	name := func(n int) string { return fmt.Sprintf("%s, %d executors", what, n) }
+	f := Figure{Name: name(s.n), Unit: unit, Samples: samples}
+	if smallest := s.r.Sized(smallestFleet, 10); s.n > smallest {
+		f.Against = name(smallest)
 	}
 	if s.largest && atMost > 0 {
 		f.Target = &Target{Of: Median, AtMost: atMost}
@@ -112,12 +114,9 @@ func (s *sizedFleet) measure(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range []struct {
-		service string
-		atMost  float64
-	}{{model.ServiceExecutorState, 600}, {model.ServiceRegistry, 0}, {model.ServiceAssigner, 0},
-		{model.ServiceGateway, 0}} {
-		s.add("memory of "+m.service, "MB", []float64{u.memory[m.service]}, m.atMost)
+	atMost := map[string]float64{model.ServiceExecutorState: 600}
+	for _, service := range services {
+		s.add("memory of "+service, "MB", []float64{u.memory[service]}, atMost[service])
 	}
 	return nil
 }

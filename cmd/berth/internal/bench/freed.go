@@ -14,15 +14,24 @@ var freedToLeased = Workload{
 	Shows:    "end of the last worker until the queue head is leased",
 	Anywhere: true,
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		r := w.run
 		const size = 4
-		running, queued, samples := r.Sized(50, 3), r.Sized(400, 8), r.Sized(300, 4)
+		running, queued, samples := w.Sized(50, 3), w.Sized(400, 8), w.Sized(300, 4)
 		if err := w.Simulate(ctx, "full", running*size/2, "slots=2", "cpu=1000"); err != nil {
 			return err
 		}
-		f := &freed{size: size, evicted: map[client.Key]int{}, leased: make(chan sighting, 1024),
-			emptied: make(chan sighting, 1024)}
-		if err := w.tail(ctx, f.observe); err != nil {
+		leased, emptied := make(chan sighting, 1024), make(chan sighting, 1024)
+		evicted := map[client.Key]int{} // workers by batch
+		if err := w.tail(ctx, func(e *berthv1.Event, at time.Time) {
+			key := keyOf(e)
+			switch e.GetKind() {
+			case berthv1.Event_RESERVATION_LEASED:
+				leased <- sighting{key, at}
+			case berthv1.Event_WORKER_EVICTED:
+				if evicted[key] += int(e.GetCount()); evicted[key] == size {
+					emptied <- sighting{key, at}
+				}
+			}
+		}); err != nil {
 			return err
 		}
 		// The lower bound of any implementation on etcd: the release is durable before
@@ -40,28 +49,28 @@ var freedToLeased = Workload{
 		// The running batches and the queued ones belong to the same 8 groups.
 		var holders []client.Key // batches with a lease, oldest first
 		for i := range running + queued {
-			b := Batch{Job: w.Job(i % 8), Stage: r.stage(), Workers: size, SKU: w.SKU("full"), CPU: int64(1 + i%8)}
+			b := Batch{Job: w.Job(i % 8), Stage: w.stage(), Workers: size, SKU: w.SKU("full"), CPU: int64(1 + i%8)}
 			if err := w.Ask(ctx, b); err != nil {
 				return err
 			}
 			if i < running {
-				if _, err := receive(ctx, f.leased); err != nil {
+				if _, err := receive(ctx, leased); err != nil {
 					return err
 				}
 				holders = append(holders, b.Key())
 			}
 		}
 		var took []float64
-		err = w.Measure(ctx, "cancel a batch, grant the head", func() (int, error) {
+		_, err = w.Measure(ctx, "cancel a batch, grant the head", func() (int, error) {
 			for i := range min(samples, queued) {
 				if _, err := w.Client.Cancel(ctx, holders[i]); err != nil {
 					return 0, err
 				}
-				empty, err := receive(ctx, f.emptied)
+				empty, err := receive(ctx, emptied)
 				if err != nil {
 					return 0, err
 				}
-				granted, err := receive(ctx, f.leased)
+				granted, err := receive(ctx, leased)
 				if err != nil {
 					return 0, err
 				}
@@ -77,8 +86,8 @@ var freedToLeased = Workload{
 		if err != nil {
 			return err
 		}
-		r.Add(Figure{Name: puts, Unit: "ms", Samples: floor.Took})
-		r.Add(Figure{
+		w.Add(Figure{Name: puts, Unit: "ms", Samples: floor.Took})
+		w.Add(Figure{
 			Name: "freed to leased", Unit: "ms", Samples: took, Against: puts,
 			Target: &Target{Of: Median, AtMost: 100},
 		})
@@ -86,29 +95,10 @@ var freedToLeased = Workload{
 	}),
 }
 
-// freed reports when a batch was leased and when its last worker was evicted.
-type freed struct {
-	size            int
-	evicted         map[client.Key]int // workers by batch; only observe uses it
-	leased, emptied chan sighting
-}
-
 // sighting is a change of a batch and the time at which it was seen.
 type sighting struct {
 	key client.Key
 	at  time.Time
-}
-
-func (f *freed) observe(e *berthv1.Event, at time.Time) {
-	key := keyOf(e)
-	switch e.GetKind() {
-	case berthv1.Event_RESERVATION_LEASED:
-		f.leased <- sighting{key, at}
-	case berthv1.Event_WORKER_EVICTED:
-		if f.evicted[key] += int(e.GetCount()); f.evicted[key] == f.size {
-			f.emptied <- sighting{key, at}
-		}
-	}
 }
 
 func receive(ctx context.Context, from <-chan sighting) (sighting, error) {

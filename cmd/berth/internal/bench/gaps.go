@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// gaps records the moments at which something succeeded.
+// gaps records the times of successes.
 type gaps struct {
 	mu sync.Mutex
-	at []time.Time // rising
+	at []time.Time // in ascending order
 }
 
 // mark records a success now.
@@ -19,7 +19,7 @@ func (g *gaps) mark() {
 	g.at = append(g.at, time.Now())
 }
 
-// since reports whether something succeeded after a moment.
+// since reports whether there is a success after t.
 func (g *gaps) since(t time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *waits) begin() (ended func()) {
 	}
 }
 
-// over reports whether all calls that were sent before a moment have ended.
+// over reports whether all calls that were sent before a time have ended.
 func (w *waits) over(sent time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,11 +85,4 @@ func (w *waits) slowest(from, to time.Time) time.Duration {
 		}
 	}
 	return longest
-}
-
-// forget drops the calls that ended before a moment.
-func (w *waits) forget(before time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = slices.DeleteFunc(w.all, func(one *wait) bool { return !one.ended.IsZero() && one.ended.Before(before) })
 }

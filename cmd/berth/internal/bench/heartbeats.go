@@ -23,27 +23,24 @@ import (
 var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, heartbeat, and are killed at once",
-	Run: inWorld(func(ctx context.Context, w *World) error {
-		return measureHeartbeats(ctx, w,
-			w.run.Sized(10_000, 10))
-	}),
+	Run:   inWorld(measureHeartbeats),
 }
 
 const (
-	// heartbeatWindow is long enough for four heartbeats of every executor, idleWindow
-	// is how long the services are measured without any.
+	// heartbeatWindow is the time of four heartbeats of every executor, idleWindow the
+	// duration of the measurement without executors.
 	heartbeatWindow = 4 * executorstate.HeartbeatEvery
 	idleWindow      = 2 * executorstate.HeartbeatEvery
-	// fleetSize is the largest fleet that Berth is made for.
+	// fleetSize is the largest fleet that Berth is designed for.
 	fleetSize = 100_000
 	// findingTimeout bounds the time until a mass loss is reported.
 	findingTimeout = 30 * time.Second
 )
 
-// measureHeartbeats measures n executors of one process from their start to their loss.
-func measureHeartbeats(ctx context.Context, w *World, n int) error {
-	r := w.run
-	idle, err := w.cost(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
+// measureHeartbeats measures executors of one process from their start to their loss.
+func measureHeartbeats(ctx context.Context, w *World) error {
+	n := w.Sized(10_000, 10)
+	idle, err := w.Measure(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
 	if err != nil {
 		return err
 	}
@@ -56,53 +53,44 @@ func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	defer p.watch.Close()
 
 	began := time.Now()
-	var (
-		joined time.Time
-		failed error
-		done   = make(chan struct{})
-	)
-	go func() {
-		defer close(done)
-		joined, failed = p.await(ctx, n)
-	}()
-	if err := w.Simulate(ctx, "many", n, "slots=4"); err != nil {
+	if err := w.startSim(ctx, "many", n, "slots=4"); err != nil {
 		return err
 	}
-	if <-done; failed != nil {
-		return failed
+	joined, err := p.await(ctx, n)
+	if err != nil {
+		return err
 	}
-	r.Add(Figure{Name: "join, until all are READY", Unit: "s", Samples: []float64{joined.Sub(began).Seconds()}})
+	w.Add(Figure{Name: "join, until all are READY", Unit: "s", Samples: []float64{joined.Sub(began).Seconds()}})
 
 	if err := w.heartbeatCost(ctx, n, idle); err != nil {
 		return err
 	}
 
-	sim := w.sims[len(w.sims)-1]
+	sim := w.processes[kindSim][0]
 	began = time.Now()
-	r.Say("kill -9 of %d executors", n)
+	w.Say("kill -9 of %d executors", n)
 	sim.Kill()
 	unreachable, err := p.await(ctx, 0)
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{unreachable.Sub(began).Seconds()}})
-	err = patiently(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
+	w.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{unreachable.Sub(began).Seconds()}})
+	err = until(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
 		answer, _ := w.Client.Findings(ctx) // retried after an error
 		return slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool { return f.GetKind() == "MASS_LOSS" })
 	})
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, MASS_LOSS is told", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
+	w.Add(Figure{Name: "killed, MASS_LOSS is reported", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
 	return nil
 }
 
 // heartbeatCost measures the cost of the heartbeats of n executors beyond the cost of
 // the services without them.
 func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
-	r := w.run
 	var count, late float64
-	busy, err := w.cost(ctx, "a heartbeat", func() (int, error) {
+	busy, err := w.Measure(ctx, "a heartbeat", func() (int, error) {
 		fromCount, fromLate, err := w.heartbeats(ctx)
 		if err != nil {
 			return 0, err
@@ -122,12 +110,12 @@ func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 			heartbeatWindow)
 	}
 	rate := count / busy.Seconds
-	r.Add(Figure{Name: "heartbeats", Unit: "/s", Samples: []float64{rate}})
-	r.Add(Figure{Name: "lateness, mean", Unit: "ms", Samples: []float64{1000 * late / count}})
-	r.Note("processors for 1,000 heartbeats a second:")
-	r.Note("  %s", processors(idle, busy, 1000/rate))
-	r.Note("processors for %d executors, %.0f heartbeats a second:", fleetSize, rate*fleetSize/float64(n))
-	r.Note("  %s", processors(idle, busy, fleetSize/float64(n)))
+	w.Add(Figure{Name: "heartbeats", Unit: "/s", Samples: []float64{rate}})
+	w.Add(Figure{Name: "lateness, mean", Unit: "ms", Samples: []float64{1000 * late / count}})
+	w.Note("processors for 1,000 heartbeats a second:")
+	w.Note("  %s", processors(idle, busy, 1000/rate))
+	w.Note("processors for %d executors, %.0f heartbeats a second:", fleetSize, rate*fleetSize/float64(n))
+	w.Note("  %s", processors(idle, busy, fleetSize/float64(n)))
 	return nil
 }
 
@@ -145,14 +133,6 @@ func processors(idle, busy Cost, factor float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// cost measures a phase and returns its cost.
-func (w *World) cost(ctx context.Context, phase string, do func() (int, error)) (Cost, error) {
-	if err := w.Measure(ctx, phase, do); err != nil {
-		return Cost{}, err
-	}
-	return w.run.Costs[len(w.run.Costs)-1], nil
-}
-
 // presences follows the presence records of executors by a watch.
 type presences struct {
 	watch store.Watch
@@ -161,6 +141,8 @@ type presences struct {
 
 // await waits until n executors are present and returns when that was seen.
 func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
 	for at = time.Now(); len(p.keys) != n; at = time.Now() {
 		batch, err := p.watch.Next(ctx)
 		if err != nil {
@@ -181,7 +163,7 @@ func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) 
 // heartbeats returns how many heartbeats all replicas of executor-state have received,
 // without the first of each stream, and the sum of their lateness in seconds.
 func (w *World) heartbeats(ctx context.Context) (count, late float64, err error) {
-	for _, p := range w.site.processes[model.ServiceExecutorState] {
+	for _, p := range w.processes[model.ServiceExecutorState] {
 		text, err := get(ctx, p, "/metrics")
 		if err != nil {
 			return 0, 0, err

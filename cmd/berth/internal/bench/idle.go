@@ -10,7 +10,7 @@ import (
 
 const (
 	// settleFor is the time between the last executor's registration and the measurement,
-	// emptyFor how long a cluster without executors is measured.
+	// emptyFor the duration of the measurement without executors.
 	settleFor = 15 * time.Second
 	emptyFor  = 5 * time.Second
 	// lookEvery is the interval between two samples.
@@ -24,35 +24,34 @@ var idle = Workload{
 	Name:  "idle",
 	Shows: "10,000 executors without work: processors and memory",
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		r := w.run
 		empty, err := w.sampleIdle(ctx, "no executors, a second", emptyFor)
 		if err != nil {
 			return err
 		}
-		if err := w.Simulate(ctx, "many", r.Sized(10_000, 10), "slots=4"); err != nil {
+		if err := w.Simulate(ctx, "many", w.Sized(10_000, 10), "slots=4"); err != nil {
 			return err
 		}
 		if err := store.Sleep(ctx, settleFor); err != nil {
 			return err
 		}
-		full, err := w.sampleIdle(ctx, "idle, a second", r.Idle)
+		full, err := w.sampleIdle(ctx, "idle, a second", w.Idle)
 		if err != nil {
 			return err
 		}
 		const none, all, etcd, first = "no executors: ", "idle: ", "processors of etcd", "memory, first third"
 		third := len(full.memory) / 3
-		r.Add(Figure{Name: none + "processors", Samples: empty.services})
-		r.Add(Figure{Name: all + "processors", Samples: full.services, Against: none + "processors",
+		w.Add(Figure{Name: none + "processors", Samples: empty.services})
+		w.Add(Figure{Name: all + "processors", Samples: full.services, Against: none + "processors",
 			Target: &Target{Of: Median, AtMost: 0.1}})
-		r.Add(Figure{Name: none + etcd, Samples: empty.etcd})
-		r.Add(Figure{Name: all + etcd, Samples: full.etcd, Against: none + etcd})
-		r.Add(Figure{Name: none + "memory", Unit: "MB", Samples: empty.memory})
-		r.Add(Figure{Name: all + first, Unit: "MB", Samples: full.memory[:third], Against: none + "memory"})
-		r.Add(Figure{
+		w.Add(Figure{Name: none + etcd, Samples: empty.etcd})
+		w.Add(Figure{Name: all + etcd, Samples: full.etcd, Against: none + etcd})
+		w.Add(Figure{Name: none + "memory", Unit: "MB", Samples: empty.memory})
+		w.Add(Figure{Name: all + first, Unit: "MB", Samples: full.memory[:third], Against: none + "memory"})
+		w.Add(Figure{
 			Name: all + "memory, last third", Unit: "MB", Samples: full.memory[len(full.memory)-third:],
 			Against: all + first, Target: &Target{Of: Ratio, AtMost: 1.05},
 		})
-		r.Note("processors and memory are those of registry, executor-state, assigner and gateway together")
+		w.Note("processors and memory are those of registry, executor-state, assigner and gateway together")
 		return nil
 	}),
 }
@@ -62,7 +61,7 @@ var idle = Workload{
 type idleSamples struct{ services, etcd, memory []float64 }
 
 func (w *World) sampleIdle(ctx context.Context, phase string, window time.Duration) (s idleSamples, err error) {
-	err = w.Measure(ctx, phase, func() (int, error) {
+	_, err = w.Measure(ctx, phase, func() (int, error) {
 		last, err := measureUsage(w.pids())
 		if err != nil {
 			return 0, err

@@ -10,14 +10,9 @@ var latency = Workload{
 	Shows:    "100 batches of 8 per second, until all workers are started",
 	Anywhere: true,
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		r := w.run
 		const interval = 10 * time.Millisecond
-		n := r.Sized(1500, 20)
-		if err := w.Simulate(ctx, "free", r.Sized(200, 4), "slots=80"); err != nil {
-			return err
-		}
-		starts := newStarts()
-		if err := w.tail(ctx, starts.observe); err != nil {
+		n := w.Sized(1500, 20)
+		if err := w.freeFleet(ctx, w.Sized(200, 4), "slots=80"); err != nil {
 			return err
 		}
 		// The lower bound of any implementation on etcd: the reservation, its lease, the
@@ -35,13 +30,14 @@ var latency = Workload{
 		}
 		const figure, baseline = "batches of 8, 100/s", "4 puts in a row, 100/s"
 		started, err := w.paced(ctx, figure, n, interval, func(ctx context.Context, i int) (time.Time, error) {
-			return w.start(ctx, starts, Batch{Job: w.Job(i % 64), Stage: r.stage(), Workers: 8, SKU: w.SKU("free")})
+			_, started, err := w.start(ctx, Batch{Job: w.Job(i % 64), Stage: w.stage(), Workers: 8, SKU: w.SKU("free")})
+			return started, err
 		})
 		if err != nil {
 			return err
 		}
-		r.Add(Figure{Name: baseline, Unit: "ms", Samples: floor})
-		r.Add(Figure{Name: figure, Unit: "ms", Samples: started, Against: baseline,
+		w.Add(Figure{Name: baseline, Unit: "ms", Samples: floor})
+		w.Add(Figure{Name: figure, Unit: "ms", Samples: started, Against: baseline,
 			Target: &Target{Of: Median, AtMost: 10, P99: new(50.0)}})
 		return nil
 	}),

@@ -5,12 +5,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"berth.dev/pkg/store"
 )
 
 // operation is one operation of a caller; i counts the operations of all callers.
 type operation func(ctx context.Context, caller, i int) error
 
-// load is what callers did.
+// load is the result of callers.
 type load struct {
 	// Took holds the durations of the operations in milliseconds; those of one caller
 	// are in order.
@@ -21,8 +23,8 @@ type load struct {
 // Rate returns the number of operations per second.
 func (l load) Rate() float64 { return float64(len(l.Took)) / l.Seconds }
 
-// bounds end a load: no operation begins once the time is over, or once so many have
-// begun. Zero is unbounded.
+// bounds end a load: no operation begins after the time has elapsed, or after most
+// operations have begun. Zero is unbounded.
 type bounds struct {
 	time time.Duration
 	most int
@@ -63,25 +65,19 @@ func callers(ctx context.Context, n int, until bounds, do operation) (load, erro
 	return l, context.Cause(ctx)
 }
 
-// paced begins n operations, one per interval, whether or not earlier ones have
-// returned. Each gets the time at which it was due: an operation that starts late
-// because the system is behind has waited since then.
+// paced begins n operations, one per interval, even if earlier ones have not returned.
+// Each gets the time at which it was due: the duration of an operation that starts late
+// because the system is slow begins at that time.
 func paced(ctx context.Context, n int, interval time.Duration,
 	do func(ctx context.Context, i int, due time.Time) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var working sync.WaitGroup
 	began := time.Now()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for i := range n {
 		due := began.Add(time.Duration(i) * interval)
-		timer.Reset(time.Until(due))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			working.Wait()
-			return context.Cause(ctx)
+		if store.Sleep(ctx, time.Until(due)) != nil {
+			break
 		}
 		working.Go(func() {
 			if err := do(ctx, i, due); err != nil {
@@ -95,7 +91,7 @@ func paced(ctx context.Context, n int, interval time.Duration,
 
 // load measures a phase of calls.
 func (w *World) load(ctx context.Context, phase string, n int, until bounds, do operation) (l load, err error) {
-	err = w.Measure(ctx, phase, func() (int, error) {
+	_, err = w.Measure(ctx, phase, func() (int, error) {
 		var err error
 		l, err = callers(ctx, n, until, do)
 		return len(l.Took), err
@@ -103,12 +99,12 @@ func (w *World) load(ctx context.Context, phase string, n int, until bounds, do 
 	return l, err
 }
 
-// paced measures a phase of n operations, one per interval, and returns how long each
-// took since it was due, until the time that do returns.
+// paced measures a phase of n operations, one per interval. It returns the times in
+// milliseconds from when each was due until the time that do returns.
 func (w *World) paced(ctx context.Context, phase string, n int, interval time.Duration,
 	do func(ctx context.Context, i int) (time.Time, error)) ([]float64, error) {
 	took := make([]float64, n)
-	err := w.Measure(ctx, phase, func() (int, error) {
+	_, err := w.Measure(ctx, phase, func() (int, error) {
 		return n, paced(ctx, n, interval, func(ctx context.Context, i int, due time.Time) error {
 			done, err := do(ctx, i)
 			took[i] = millis(done.Sub(due))
@@ -122,26 +118,25 @@ func (w *World) paced(ctx context.Context, phase string, n int, interval time.Du
 type series struct {
 	name    string
 	callers int
-	// most bounds the operations of one repeat; 0 leaves that to the window.
+	// most bounds the operations of one repeat; 0 means that only the window bounds them.
 	most int
 	// against is the name of the series that is the baseline.
 	against string
-	// units is how many things one operation does; default 1.
+	// units is the number of units of work of one operation; default 1.
 	units int
 	// target is the target of the rate.
 	target *Target
 	do     operation
 }
 
-// repeat runs the series in turns, so that all of them share whatever else the machine
-// does meanwhile. It adds two figures for each: its rate, with one sample per repeat,
-// and the duration of an operation.
+// repeat runs the series in turns, so that other load on the machine affects all of them.
+// It adds two figures for each: its rate, with one sample per repeat, and the duration of
+// an operation.
 func (w *World) repeat(ctx context.Context, all ...series) error {
-	r := w.run
 	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
-	for range r.Repeats {
+	for range w.Repeats {
 		for i, s := range all {
-			l, err := w.load(ctx, s.name, s.callers, bounds{time: r.Window, most: s.most}, s.do)
+			l, err := w.load(ctx, s.name, s.callers, bounds{time: w.Window, most: s.most}, s.do)
 			if err != nil {
 				return err
 			}
@@ -150,10 +145,10 @@ func (w *World) repeat(ctx context.Context, all ...series) error {
 		}
 	}
 	for i, s := range all {
-		r.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i], Target: s.target})
+		w.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i], Target: s.target})
 	}
 	for i, s := range all {
-		r.Add(Figure{Name: s.name, Unit: "ms", Against: s.against, Samples: took[i]})
+		w.Add(Figure{Name: s.name, Unit: "ms", Against: s.against, Samples: took[i]})
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestStarts(t *testing.T) {
 		{"assigned is not started", 1, []event{{berthv1.Event_WORKER_ASSIGNED, []int32{0}, 1}}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newStarts()
+			s := starts{batches: map[client.Key]*start{}}
 			key := client.Key{Job: "j", Stage: "s", Name: "main"}
 			one := s.expect(key, tt.workers)
 			begun := time.Now()

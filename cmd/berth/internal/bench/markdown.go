@@ -87,10 +87,17 @@ func (f *Figure) measured() string {
 // markdown writes the figures, costs and audits of a workload.
 func (r *Result) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, "\n### `%s`: %s\n\n", r.Workload, r.Shows)
-	markdown(b, r.figures())
-	if rows := r.costs(); len(rows) > 0 {
+	figures := r.figures()
+	figures[0] = append(figures[0], "baseline")
+	for i, f := range r.Figures {
+		figures[i+1] = append(figures[i+1], f.Against)
+	}
+	markdown(b, figures)
+	if processors, keys := r.costs(); len(keys) > 0 {
 		fmt.Fprint(b, "\n<details><summary>Processor time (ms) and keys written per operation</summary>\n\n")
-		markdown(b, rows)
+		markdown(b, processors)
+		fmt.Fprintln(b)
+		markdown(b, keys)
 		fmt.Fprint(b, "\n</details>\n\n")
 	}
 	for _, note := range r.Notes {

@@ -10,6 +10,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/pkg/leader"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -17,16 +18,16 @@ import (
 // outage is a kind of fault.
 type outage struct {
 	name, shows string
-	// target is the target of every figure of the outage. If Of is empty, only Max
-	// counts.
-	target func(o *failoverOptions) Target
+	// target is the target of every figure of the outage.
+	target Target
 	// often is set if the outage gets as many rounds as kills.
 	often bool
 	// hosts is set if each process must be on a host of its own.
 	hosts bool
-	// etcd is set if the fault is etcd's, so that etcd's own gap is subtracted.
+	// etcd is set if the fault is one of etcd. The gap of puts to etcd itself is then
+	// subtracted.
 	etcd bool
-	// lingers is set if the leader keeps working for a while: it may still answer a
+	// lingers is set if the leader keeps working for a while, so that it may still answer a
 	// request that is sent at the moment of the outage.
 	lingers bool
 	// restarts is set if a new process ends the outage. Reading all records is then not
@@ -43,7 +44,7 @@ type outage struct {
 // outages in the order in which they run.
 var outages = []outage{
 	{name: "kill", shows: "kill -9 of the leader's process", often: true, restarts: true, strike: kill,
-		target: func(*failoverOptions) Target { return Target{Of: Median, AtMost: 100, Max: new(500.0)} }},
+		target: Target{Of: Median, AtMost: 100, Max: new(500.0)}},
 	{name: "term", shows: "SIGTERM to the leader", lingers: true, restarts: true, strike: terminate, target: orderly},
 	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
 	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
@@ -51,16 +52,19 @@ var outages = []outage{
 		target: byTTL},
 	{name: "host", shows: "the leader's host cut off from all", hosts: true, strike: unplug, target: byTTL},
 	{name: "etcd", shows: "kill -9 of etcd's leader, beyond etcd's own gap", etcd: true, all: killEtcdLeader,
-		target: func(*failoverOptions) Target { return Target{Max: new(500.0)} }},
+		target: Target{Max: new(500.0)}},
 }
 
-func orderly(*failoverOptions) Target { return Target{Max: new(300.0)} }
-
-func byTTL(o *failoverOptions) Target { return Target{Max: new(millis(o.ttl + time.Second))} }
+// orderly is the target of restarts. byTTL is the target of outages that end when the
+// leader's etcd lease expires.
+var (
+	orderly = Target{Max: new(300.0)}
+	byTTL   = Target{Max: new(millis(leader.DefaultTTL + time.Second))}
+)
 
 func kill(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
 	// Kill waits until the process has exited, which may take the kernel a while.
-	return func() error { p.Kill(); return f.fleet.Restart(ctx, p) }, p.Signal(syscall.SIGKILL)
+	return func() error { p.Kill(); return f.w.fleet.Restart(ctx, p) }, p.Signal(syscall.SIGKILL)
 }
 
 func terminate(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
@@ -72,15 +76,15 @@ func (f *failing) restart(ctx context.Context, p *child.Process) error {
 	if err := p.Stop(ctx); err != nil {
 		return err
 	}
-	return f.fleet.Restart(ctx, p)
+	return f.w.fleet.Restart(ctx, p)
 }
 
 func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, error) {
 	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 }
 
-// cutFromEtcd cuts one link after another, each with a command of its own. The leader
-// keeps working over the others, on a busy machine for seconds.
+// cutFromEtcd cuts one link after another, each with a command of its own. Until the last
+// one is cut, on a busy machine for seconds, the leader works over the others.
 func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error, error) {
 	between := func(from, to string) bool { return from == p.Name && strings.HasPrefix(to, "etcd-") }
 	if f.hosts.Set(between, wiring.Condition{There: true, Back: true}) == 0 {
@@ -102,7 +106,7 @@ func unplug(_ context.Context, f *failing, p *child.Process) (func() error, erro
 func rolling(ctx context.Context, f *failing) error {
 	for _, service := range fleet.Services {
 		for i := range failoverReplicas {
-			p := f.fleet.Replica(service, i)
+			p := f.w.fleet.Replica(service, i)
 			if err := f.restart(ctx, p); err != nil {
 				return err
 			}
@@ -115,16 +119,16 @@ func rolling(ctx context.Context, f *failing) error {
 }
 
 func killEtcdLeader(ctx context.Context, f *failing) error {
-	i, err := f.fleet.EtcdLeader(ctx)
+	i, err := f.w.fleet.EtcdLeader(ctx)
 	if err != nil {
 		return err
 	}
-	f.fleet.Member(i).Kill()
+	f.w.fleet.Member(i).Kill()
 	began := time.Now()
 	if err := f.flowing(ctx, began); err != nil {
 		return err
 	}
-	if err := f.fleet.Restart(ctx, f.fleet.Member(i)); err != nil {
+	if err := f.w.fleet.Restart(ctx, f.w.fleet.Member(i)); err != nil {
 		return err
 	}
 	return store.Sleep(ctx, settle)
@@ -133,7 +137,7 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 // ready waits until a replica follows etcd again. A restarted replica reads all records
 // first.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
-	return patiently(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
+	return until(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
 		_, err := get(ctx, p, "/readyz")
 		return err == nil
 	})
@@ -142,13 +146,9 @@ func (f *failing) ready(ctx context.Context, p *child.Process) error {
 // recoverWithin bounds the recovery from an outage.
 const recoverWithin = 30 * time.Second
 
-// until polls a condition that gives no signal, for recoverWithin.
-func until(ctx context.Context, missing string, done func(context.Context) bool) error {
-	return patiently(ctx, recoverWithin, missing, done)
-}
-
-// patiently polls a condition with a limit.
-func patiently(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
+// until polls until done returns true, for at most limit. Use it only for conditions that
+// give no signal.
+func until(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !done(ctx) {

@@ -34,7 +34,7 @@ func (r *Report) charts() map[string]chart.Chart {
 	sizes := []float64{1000, 10_000, fleetSize}
 	charts := map[string]chart.Chart{
 		"latency.svg": {
-			Title: "How long it takes: share of all that was done within",
+			Title: "Latency: share of operations completed within a time",
 			X:     chart.Axis{Label: "milliseconds", Log: true}, Y: chart.Axis{Label: "percent", To: 100},
 			Lines: []chart.Line{
 				r.distribution("latency", "batches of 8, 100/s", false), r.distribution("latency", "4 puts in a row, 100/s", true),
@@ -51,7 +51,7 @@ func (r *Report) charts() map[string]chart.Chart {
 			},
 		},
 		"fleet-size.svg": {
-			Title: "What the inventory takes, by the size of the fleet",
+			Title: "Latency of the inventory, by the size of the fleet",
 			X:     chart.Axis{Label: "executors", Log: true}, Y: chart.Axis{Label: "milliseconds, median", Log: true},
 			Lines: []chart.Line{
 				r.over("fleet", "fit a batch of 100, in the core", "ms", "fit 100, %d executors", sizes),
@@ -63,9 +63,9 @@ func (r *Report) charts() map[string]chart.Chart {
 		"waiting.svg": {
 			Title: "Slowdown by reservations queued in 1,000 other groups",
 			X:     chart.Axis{Label: "reservations queued in other groups", Log: true},
-			Y:     chart.Axis{Label: "times as long as with none", To: 2},
+			Y:     chart.Axis{Label: "latency relative to none queued", To: 2},
 			Lines: []chart.Line{
-				{Name: "with none", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}},
+				{Name: "none queued", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}},
 				r.slowdown("upsert"), r.slowdown("grant"), r.slowdown("explain"), r.slowdown("pending view"),
 			},
 		},

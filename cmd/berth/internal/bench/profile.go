@@ -14,29 +14,29 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// profileSeconds is the length of one profile. The rest of a workload that is shorter is
-// not profiled.
+// profileSeconds is the duration of one profile. The last part of a workload is not
+// profiled if it is shorter.
 const profileSeconds = 5
 
 // profile writes processor profiles of every service, one after the other, until stop is
 // called. `go tool pprof` merges them.
 func (w *World) profile(ctx context.Context) (stop func()) {
-	if w.run.Profiles == "" {
+	if w.Profiles == "" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, service := range services {
-		for i, p := range w.site.processes[service] {
+		for i, p := range w.processes[service] {
 			running.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.run.Workload, service, i, len(w.run.Audits), n)
+					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.Workload, service, i, len(w.Audits), n)
 					text, err := get(ctx, p, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
 					if err == nil {
-						err = os.WriteFile(filepath.Join(w.run.Profiles, name), text, 0o600)
+						err = os.WriteFile(filepath.Join(w.Profiles, name), text, 0o600)
 					}
-					if err != nil && ctx.Err() == nil { // a killed process comes back
-						w.run.Say("no profile of %s: %v", p.Name, err)
+					if err != nil && ctx.Err() == nil { // the process may restart
+						w.Say("no profile of %s: %v", p.Name, err)
 						_ = store.Sleep(ctx, time.Second)
 					}
 				}

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -15,7 +14,7 @@ var rawEtcd = Workload{
 	Shows:    "puts of the size of a reservation, straight to etcd",
 	Anywhere: true,
 	Run: inWorld(func(ctx context.Context, w *World) error {
-		w.run.Note("a reservation's record is %d bytes", len(w.record))
+		w.Note("a reservation's record is %d bytes", len(w.record))
 		for _, n := range []int{1, 64, 256} {
 			if err := w.repeat(ctx, w.puts(n)); err != nil {
 				return err
@@ -55,28 +54,10 @@ func (w *World) readRecord(ctx context.Context) error {
 
 // put is an operation: one put of a new key.
 func (w *World) put(ctx context.Context, caller, i int) error {
-	key := fmt.Sprintf("%s%d/s-%06d/main/%d", w.rawPrefix(), caller, i, w.run.next())
+	key := fmt.Sprintf("%s%d/s-%06d/main/%d", w.rawPrefix(), caller, i, w.next())
 	_, err := w.Etcd.Client().Put(ctx, key, string(w.record))
 	return err
 }
 
-// rawPrefix returns the prefix of the keys of raw puts. No Berth uses it.
+// rawPrefix returns the prefix of the keys of raw puts, which Berth itself never uses.
 func (w *World) rawPrefix() string { return "/berth-bench/" + w.Prefix + "/" }
-
-// clear deletes the keys of raw puts.
-func (w *World) clear(ctx context.Context) error {
-	keys, _, err := store.Range(ctx, w.Etcd, w.rawPrefix())
-	if err != nil {
-		return err
-	}
-	for chunk := range slices.Chunk(keys, store.MaxTxnOps) {
-		var txn store.Txn
-		for _, kv := range chunk {
-			txn.Then = append(txn.Then, store.Delete(kv.Key))
-		}
-		if _, err := w.Etcd.Txn(ctx, txn); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// Report is everything that was measured, and on which machine.
+// Report is all results, and the machine on which they were measured.
 type Report struct {
 	Version  string    `json:"version"`
 	Began    time.Time `json:"began"`

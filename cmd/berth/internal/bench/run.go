@@ -1,12 +1,22 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/replay"
+	"berth.dev/cmd/berth/internal/running"
 )
 
 // Workload is a named set of measurements.
@@ -14,8 +24,8 @@ type Workload struct {
 	Name string
 	// Shows describes the workload in one line.
 	Shows string
-	// Anywhere is set for workloads that may run against a cluster that has other work:
-	// they use only a small part of one.
+	// Anywhere is set for workloads that use only a small part of a cluster, and so may run
+	// in a cluster that has other work.
 	Anywhere bool
 	// Run measures and adds figures to its run.
 	Run func(ctx context.Context, r *Run) error
@@ -23,7 +33,7 @@ type Workload struct {
 
 // inWorld returns a workload's Run that measures in one world.
 func inWorld(do func(ctx context.Context, w *World) error) func(ctx context.Context, r *Run) error {
-	return func(ctx context.Context, r *Run) error { return r.World(ctx, setup{}, do) }
+	return func(ctx context.Context, r *Run) error { return r.World(ctx, fleet.Config{}, do) }
 }
 
 // Workloads are all workloads, in the order in which they run.
@@ -33,24 +43,36 @@ var Workloads = []Workload{
 
 // Options of a benchmark.
 type Options struct {
-	// Window is the duration of one phase of steady load, Repeats how often each phase
-	// runs.
+	// Window is the duration of one phase of steady load, Repeats the number of its runs.
 	Window  time.Duration
 	Repeats int
-	// Scale multiplies the sizes of workloads. Targets are for 1.
+	// Scale multiplies the sizes of workloads. Targets apply only to 1.
 	Scale float64
 	// Replicas of each service.
 	Replicas int
-	// Idle is how long an idle cluster is measured, Trace the directory of a trace to
-	// play; none if empty.
+	// Idle is the duration of the measurement of an idle cluster, Trace the directory of a
+	// trace to replay; none if empty.
 	Idle  time.Duration
 	Trace string
+	// JSON is the file that gets the report with every sample; none if empty.
+	JSON string
+	// Dir is the directory for the data of etcd; default that for temporary files.
+	Dir string
 	// Profiles is a directory for processor profiles of the services; none if empty.
 	Profiles string
-	// Place makes the site of each world.
-	Place Place
+	// Cluster is the running cluster to measure. Without addresses, each world starts a
+	// Berth of its own.
+	Cluster running.Cluster
 	// Status gets the progress.
 	Status io.Writer
+}
+
+// outputFlags adds the flags that name files and directories.
+func (o *Options) outputFlags(set *pflag.FlagSet) {
+	set.StringVar(&o.JSON, "json", "", "file to write every sample to, as JSON")
+	set.StringVar(&o.Dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
+	set.StringVar(&o.Profiles, "profiles", "",
+		"directory for processor profiles of the services; profiling changes the results a little")
 }
 
 // Result is what one workload measured.
@@ -72,15 +94,30 @@ type Run struct {
 	Result
 	began time.Time
 	count atomic.Int64
-	setup setup
 }
 
-// setup is what a workload changes about its world.
-type setup struct {
-	// members of etcd; default 1.
-	members int
-	// seed fills etcd before the services start; see [fleet.Config].
-	seed seed
+// runAll runs workloads one after the other. It prints the result of each to out and
+// saves the report after each. If a workload fails, the next ones still run.
+func runAll(ctx context.Context, workloads []Workload, o Options, out io.Writer) error {
+	for _, dir := range []string{o.Dir, o.Profiles} {
+		if err := os.MkdirAll(cmp.Or(dir, "."), 0o750); err != nil {
+			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
+		}
+	}
+	report := newReport(o)
+	var failed error
+	for _, w := range workloads {
+		result, err := run(ctx, w, o)
+		report.Results = append(report.Results, result)
+		failed = errors.Join(failed, err)
+		if err := errors.Join(result.write(out), replay.Save(o.JSON, report)); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return cmp.Or(failed, report.violations())
 }
 
 // run runs a workload.
@@ -91,7 +128,7 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", w.Name, err)
-		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // later lines are of errors that followed
+		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // later lines are consequences
 	}
 	return &r.Result, err
 }
@@ -106,11 +143,11 @@ func (r *Run) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Sized returns a size of the workload multiplied by the scale, at least least.
+// Sized returns n multiplied by the scale, or least if that is more.
 func (r *Run) Sized(n, least int) int { return max(least, int(float64(n)*r.Scale)) }
 
-// Add adds a figure. Its baseline, if it names one, must have been added before. A
-// figure of a scaled workload has no target.
+// Add adds a figure. If it names a baseline, that must have been added before. A figure
+// of a scaled workload has no target.
 func (r *Run) Add(f Figure) {
 	f.Summary = Summarize(f.Samples)
 	for _, base := range r.Figures {
@@ -127,7 +164,7 @@ func (r *Run) Add(f Figure) {
 	r.Figures = append(r.Figures, f)
 }
 
-// next returns a number that the run has not used.
+// next returns a number that no earlier call has returned.
 func (r *Run) next() int64 { return r.count.Add(1) }
 
 // stage returns the name of a new stage.

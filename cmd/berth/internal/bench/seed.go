@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// seedTTL is how long seeded executors are present without heartbeats. It is longer
-	// than any workload.
+	// seedTTL is the time for which seeded executors are present without heartbeats. It is
+	// longer than any workload.
 	seedTTL = time.Hour
-	// seedWriters is the number of concurrent seed transactions.
-	seedWriters = 16
+	// seedWriters is the number of concurrent seed transactions, seedTries bounds how often
+	// each of them is sent.
+	seedWriters, seedTries = 16, 5
 	// seedIncarnation is the incarnation of seeded executors. It is below that of any
 	// agent that registers, because those are revisions.
 	seedIncarnation = 1
@@ -28,37 +29,36 @@ const (
 	seedTerm = 1
 )
 
-// A seed writes records straight to etcd, before the services start.
+// seed writes records straight to etcd, before the services start.
 type seed func(ctx context.Context, etcd []string) error
 
-// seedExecutors writes n READY executors of an SKU, as executor-state would have. They
-// have no agents, so that a fleet of any size costs no processor time for heartbeats.
+// seedExecutors writes n READY executors of an SKU, as executor-state would have
+// written them. They have no agents, so that a fleet of any size costs no processor time for heartbeats.
 func seedExecutors(sku string, n int) seed {
 	now := time.Now()
-	return seedEach(n, 2, func(i int) ([]model.Record, error) {
+	return seedEach(n, func(i int) ([2]model.Record, error) {
 		e := seededExecutor(sku, i, now)
-		return []model.Record{e, &model.Live{ID: e.ID, Incarnation: e.Incarnation}}, nil
+		return [2]model.Record{e, &model.Live{ID: e.ID, Incarnation: e.Incarnation}}, nil
 	})
 }
 
-// seedQueued writes n queued reservations of so many groups, as the registry would
-// have. They are those of [World.queue], without the time that the calls take.
+// seedQueued writes n queued reservations of a number of groups, as the registry would
+// have written them. They equal those of [World.queue], but no calls are necessary.
 func seedQueued(n, groups int, sku string) seed {
 	now := time.Now()
-	return seedEach(n, 2, func(i int) ([]model.Record, error) {
+	return seedEach(n, func(i int) ([2]model.Record, error) {
 		b := queuedBatch(ownPrefix+strconv.Itoa(i%queuedJobs), fmt.Sprintf("w-%06d", i), ownPrefix+sku, i%groups)
 		upsert, err := wire.UpsertOf(&berthv1.UpsertReservationRequest{Reservation: b.Request()})
 		if err != nil {
-			return nil, err
+			return [2]model.Record{}, err
 		}
 		upsert.Spec.MaxAttempts = model.DefaultAttempts
 		upsert.Spec.Constraints.Resources = upsert.Spec.Constraints.Resources.WithSlots()
 		workers := model.WorkerSet{{Last: int32(b.Workers) - 1, Number: 1}}
-		return []model.Record{
+		return [2]model.Record{
 			&model.Reservation{
 				Key: upsert.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: upsert.Spec,
-				Workers: workers,
-				Place:   int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
+				Workers: workers, Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
 				Requests: []model.RequestMark{{ID: fmt.Sprintf("seed-%d", i), Change: model.Created}},
 			},
 			&model.Stage{Job: b.Job, Stage: b.Stage, Numbers: workers},
@@ -66,12 +66,9 @@ func seedQueued(n, groups int, sku string) seed {
 	})
 }
 
-// seedEach writes the records of n items, so many of each. Presence records are on an
-// etcd lease of their own.
-func seedEach(n, records int, of func(i int) ([]model.Record, error)) seed {
-	if n == 0 {
-		return nil // callers would not be bounded
-	}
+// seedEach writes two records of each of n items; n must be positive. Presence records
+// have an etcd lease.
+func seedEach(n int, of func(i int) ([2]model.Record, error)) seed {
 	return func(ctx context.Context, etcd []string) error {
 		s, err := store.Dial(store.DialConfig{Endpoints: etcd})
 		if err != nil {
@@ -82,9 +79,10 @@ func seedEach(n, records int, of func(i int) ([]model.Record, error)) seed {
 		if err != nil {
 			return err
 		}
-		each, space := store.MaxTxnOps/records, keyspace.New("default")
+		each, space := store.MaxTxnOps/2, keyspace.New("default")
 		_, err = callers(ctx, seedWriters, bounds{most: (n + each - 1) / each}, func(ctx context.Context, _, part int) error {
 			var txn store.Txn
+			var err error
 			for i := part * each; i < min((part+1)*each, n); i++ {
 				list, err := of(i)
 				if err != nil {
@@ -102,10 +100,12 @@ func seedEach(n, records int, of func(i int) ([]model.Record, error)) seed {
 					txn.Then = append(txn.Then, op)
 				}
 			}
-			return retry(ctx, func() error { // the puts are idempotent
-				_, err := s.Txn(ctx, txn)
-				return err
-			})
+			for range seedTries { // the puts are idempotent, and on a busy machine one call may time out
+				if _, err = s.Txn(ctx, txn); err == nil || ctx.Err() != nil {
+					break
+				}
+			}
+			return err
 		})
 		return err
 	}

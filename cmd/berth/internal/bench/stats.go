@@ -48,15 +48,13 @@ type Figure struct {
 // Of is the part of a figure that a target bounds.
 type Of string
 
-// The parts.
+// The parts of a figure.
 const (
 	Median Of = "median"
-	P99    Of = "p99"
 	Ratio  Of = "ratio"
 )
 
-// Target bounds a figure: one part of it is at most or at least so much, if that is
-// not 0.
+// Target bounds a figure. AtMost and AtLeast bound one part of it, unless they are 0.
 type Target struct {
 	Of      Of      `json:"of,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`
@@ -70,7 +68,7 @@ type Target struct {
 
 // evaluate sets Met. A figure without samples misses its target.
 func (t *Target) evaluate(f *Figure) {
-	got := map[Of]float64{Median: f.Median, P99: f.P99, Ratio: f.Ratio}[t.Of]
+	got := map[Of]float64{Median: f.Median, Ratio: f.Ratio}[t.Of]
 	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && (t.P99 == nil || f.P99 <= *t.P99) &&
 		(t.Max == nil || f.Max <= *t.Max)
 }

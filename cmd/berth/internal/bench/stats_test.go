@@ -70,7 +70,7 @@ func TestAddEvaluatesTargets(t *testing.T) {
 	r.Add(Figure{Name: "ours", Unit: "ms", Samples: []float64{6, 5, 50}, Against: "base",
 		Target: &Target{Of: Ratio, AtMost: 1.5}})
 	r.Add(Figure{Name: "slow", Unit: "ms", Samples: []float64{6, 5, 50}, Against: "base",
-		Target: &Target{Of: P99, AtMost: 49}})
+		Target: &Target{P99: new(49.0)}})
 	r.Add(Figure{Name: "never", Unit: "s", Target: &Target{Of: Median, AtMost: 60}})
 	if f := r.Figures[2]; f.Ratio != 1.5 || !f.Target.Met {
 		t.Errorf("%+v %+v", f, f.Target)

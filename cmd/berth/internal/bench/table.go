@@ -3,6 +3,8 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -12,8 +14,8 @@ import (
 // costKinds are the columns of the table of processor times.
 var costKinds = []struct{ kind, title string }{
 	{"etcd", "etcd"}, {model.ServiceRegistry, "reg."}, {model.ServiceExecutorState, "ex-st."},
-	{model.ServiceAssigner, "assig."},
-	{model.ServiceGateway, "gatew."}, {kindSim, "sim"}, {kindLoad, "load"},
+	{model.ServiceAssigner, "assig."}, {model.ServiceGateway, "gatew."}, {kindSim, "sim"},
+	{kindLoad, "load"},
 }
 
 // writeKinds are the columns of the table of written keys.
@@ -21,37 +23,32 @@ var writeKinds = []string{writesTxn, writesReservation, writesStage, writesLease
 
 // write prints a result in at most 80 columns.
 func (r *Result) write(out io.Writer) error {
-	figures, processors := r.figures(), r.costs()
-	var targets, keys [][]string
-	for i, row := range figures {
-		figures[i] = append([]string{cut(row[0], 28)}, row[1:8]...)
-	}
+	var targets [][]string
 	for _, f := range r.Figures {
 		if f.Target != nil {
-			targets = append(targets, []string{cut(f.Name, 28), f.Target.String(), f.Target.verdict()})
+			targets = append(targets, []string{f.Name, f.Target.String(), f.Target.verdict()})
 		}
 	}
-	split := 2 + len(costKinds)
-	for i, row := range processors {
-		phase := cut(row[0], 22)
-		keys = append(keys, append([]string{phase}, row[split:]...))
-		processors[i] = append([]string{phase}, row[1:split]...)
-	}
+	processors, keys := r.costs()
 	if len(processors) > 0 {
-		processors[0][0], keys[0][0] = "processor ms each", "keys written each"
 		for i, k := range costKinds {
 			processors[0][i+1] = k.title
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	fmt.Fprintf(w, "\n%s: %s\n", r.Workload, r.Shows)
-	for _, rows := range [][][]string{figures, targets, processors, keys} {
-		for _, row := range rows {
+	for _, table := range []struct {
+		rows  [][]string
+		width int // of the first column
+	}{{r.figures(), 28}, {targets, 28}, {processors, 22}, {keys, 22}} {
+		if len(table.rows) == 0 {
+			continue
+		}
+		for _, row := range table.rows {
+			row[0] = cut(row[0], table.width)
 			fmt.Fprintf(w, "  %s\n", strings.TrimRight(strings.Join(row, "\t"), "\t"))
 		}
-		if len(rows) > 0 {
-			fmt.Fprintln(w) // ends the columns of the table
-		}
+		fmt.Fprintln(w) // ends the columns of the table
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(w, "  %s\n", note)
@@ -71,15 +68,13 @@ func (r *Result) write(out io.Writer) error {
 
 // figures returns the rows of the table of figures, the header first.
 func (r *Result) figures() [][]string {
-	rows := [][]string{{"figure", "unit", "n", "median", "p99", "min", "max", "ratio", "baseline"}}
+	rows := [][]string{{"figure", "unit", "n", "median", "p99", "min", "max", "ratio"}}
 	for _, f := range r.Figures {
-		row := []string{f.Name, f.Unit, fmt.Sprint(f.N), number(f.Median), number(f.P99), number(f.Min), number(f.Max),
-			number(f.Ratio), f.Against}
-		if f.Against == "" {
-			row[7] = ""
-		}
+		row := []string{f.Name, f.Unit, fmt.Sprint(f.N), number(f.Median), number(f.P99), number(f.Min), number(f.Max), ""}
 		if f.N == 0 {
 			clear(row[3:])
+		} else if f.Against != "" {
+			row[7] = number(f.Ratio)
 		}
 		rows = append(rows, row)
 	}
@@ -111,14 +106,15 @@ func (r *Result) phases() []*Cost {
 	return phases
 }
 
-// costs returns the rows of the table of costs per operation, the header first:
-// processor time in ms, then written keys. It is empty without a phase.
-func (r *Result) costs() (rows [][]string) {
-	head := []string{"phase"}
+// costs returns the rows of the tables of processor time and of written keys per
+// operation, the headers first. Both are empty without a phase.
+func (r *Result) costs() (processors, keys [][]string) {
+	head := []string{"processor ms each"}
 	for _, k := range costKinds {
 		head = append(head, k.kind)
 	}
-	rows = [][]string{append(append(append(head, "other"), writeKinds...), "kB")}
+	processors = [][]string{append(head, "other")}
+	keys = [][]string{slices.Concat([]string{"keys written each"}, writeKinds, []string{"kB"})}
 	for _, p := range r.phases() {
 		if p.Operations == 0 {
 			continue
@@ -132,36 +128,35 @@ func (r *Result) costs() (rows [][]string) {
 			}
 			row = append(row, text)
 		}
-		row = append(row, fmt.Sprintf("%.2f", p.Others))
+		processors = append(processors, append(row, fmt.Sprintf("%.2f", p.Others)))
+		row = []string{p.Phase}
 		for _, kind := range writeKinds {
 			row = append(row, each(float64(p.Writes[kind])))
 		}
-		rows = append(rows, append(row, each(float64(p.Bytes)/1000)))
+		keys = append(keys, append(row, each(float64(p.Bytes)/1000)))
 	}
-	if len(rows) == 1 {
-		return nil
+	if len(keys) == 1 {
+		return nil, nil
 	}
-	return rows
+	return processors, keys
 }
 
-// number formats a value with three significant digits if it has at most six characters
-// then.
+// number formats a value with about three significant digits in at most six characters. It
+// never drops digits before the decimal point, except that millions get the unit M.
 func number(v float64) string {
 	switch {
 	case v == 0:
 		return "0"
-	case v < 0.01:
-		return fmt.Sprintf("%.4f", v)
-	case v < 1:
-		return fmt.Sprintf("%.3f", v)
-	case v < 10:
-		return fmt.Sprintf("%.2f", v)
-	case v < 100:
-		return fmt.Sprintf("%.1f", v)
-	case v < 1e6:
-		return fmt.Sprintf("%.0f", v)
+	case v >= 1e6:
+		return fmt.Sprintf("%.1fM", v/1e6)
 	}
-	return fmt.Sprintf("%.1fM", v/1e6)
+	decimals := 0
+	for _, limit := range []float64{100, 10, 1, 0.01} {
+		if v < limit {
+			decimals++
+		}
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
 // cut shortens a text to n characters.

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"iter"
 	"sync"
 	"time"
 
@@ -10,12 +9,11 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
-	"berth.dev/pkg/store"
 )
 
 // tail calls observe with every event of the world, in the order of the changes that
-// they report, and the time at which etcd's watch delivered it. It ends with stopTail
-// or with the world.
+// they report, and the time at which etcd's watch delivered it. stopTail stops it, at the
+// latest at the end of the world.
 func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time.Time)) error {
 	from, err := w.revision(ctx)
 	if err != nil {
@@ -36,8 +34,12 @@ func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time
 				return
 			}
 			at := time.Now()
-			for e := range w.events(batch) {
-				observe(e, at)
+			for _, change := range batch.Changes {
+				key, ok := w.Space.ParseEvent(change.Key)
+				e := &berthv1.Event{}
+				if !change.Deleted && ok && key.Segment != 0 && proto.Unmarshal(change.Value, e) == nil {
+					observe(e, at)
+				}
 			}
 		}
 	}()
@@ -45,30 +47,14 @@ func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time
 	return nil
 }
 
-// events returns the events that a batch of changes has added.
-func (w *World) events(batch store.Batch) iter.Seq[*berthv1.Event] {
-	return func(yield func(*berthv1.Event) bool) {
-		for _, change := range batch.Changes {
-			key, ok := w.Space.ParseEvent(change.Key)
-			e := &berthv1.Event{}
-			if change.Deleted || !ok || key.Segment == 0 || proto.Unmarshal(change.Value, e) != nil {
-				continue
-			}
-			if !yield(e) {
-				return
-			}
-		}
-	}
-}
-
-// starts reports when the executors have acknowledged every worker of a batch: STARTING,
-// or a later state if that one was skipped.
+// starts reports when the executors have acknowledged every worker of a batch: when each
+// has reached STARTING or a later state.
 type starts struct {
 	mu      sync.Mutex
 	batches map[client.Key]*start
 }
 
-// start is a batch whose workers are not all started.
+// start is a batch that waits for the start of its workers.
 type start struct {
 	workers int
 	leased  time.Time
@@ -79,8 +65,6 @@ type start struct {
 	done    chan struct{}
 	at      time.Time // set before done is closed
 }
-
-func newStarts() *starts { return &starts{batches: map[client.Key]*start{}} }
 
 // expect must be called before the batch is requested.
 func (s *starts) expect(key client.Key, workers int) *start {
@@ -118,12 +102,25 @@ func (s *starts) observe(e *berthv1.Event, at time.Time) {
 	}
 }
 
-// wait waits until all workers are acknowledged and returns when that was seen.
-func (one *start) wait(ctx context.Context) (time.Time, error) {
+// freeFleet adds executors with free capacity for every batch of the workload; see start.
+func (w *World) freeFleet(ctx context.Context, n int, resources string) error {
+	if err := w.Simulate(ctx, "free", n, resources); err != nil {
+		return err
+	}
+	return w.tail(ctx, w.starts.observe)
+}
+
+// start requests a batch and waits until all its workers are started. It returns when
+// the lease and the last start were seen.
+func (w *World) start(ctx context.Context, b Batch) (leased, started time.Time, err error) {
+	one := w.starts.expect(b.Key(), b.Workers)
+	if err := w.Ask(ctx, b); err != nil {
+		return leased, started, err
+	}
 	select {
 	case <-one.done:
-		return one.at, nil
+		return one.leased, one.at, nil
 	case <-ctx.Done():
-		return time.Time{}, context.Cause(ctx)
+		return leased, started, context.Cause(ctx)
 	}
 }

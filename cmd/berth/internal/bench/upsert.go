@@ -11,7 +11,7 @@ var upsert = Workload{
 	Anywhere: true,
 	Run: inWorld(func(ctx context.Context, w *World) error {
 		ask := func(ctx context.Context, caller, _ int) error {
-			return w.Ask(ctx, Batch{Job: w.Job(caller), Stage: w.run.stage(), Workers: 8, SKU: w.SKU("none")})
+			return w.Ask(ctx, Batch{Job: w.Job(caller), Stage: w.stage(), Workers: 8, SKU: w.SKU("none")})
 		}
 		for _, n := range []int{64, 256} {
 			ratio := 0.5

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"berth.dev/client"
+	"berth.dev/cmd/berth/fleet"
 )
 
 var waiting = Workload{
@@ -16,9 +17,9 @@ var waiting = Workload{
 	Shows: "cost of 100,000 queued reservations for others; explain",
 	Run: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
-			seed := setup{seed: seedExecutors("full", r.Sized(10_000, 10))}
-			err := r.World(ctx, seed, func(ctx context.Context, w *World) error {
-				b := &besideQueued{w: w, groups: groups, starts: newStarts(), baselines: map[string]string{}}
+			config := fleet.Config{Seed: seedExecutors("full", r.Sized(10_000, 10))}
+			err := r.World(ctx, config, func(ctx context.Context, w *World) error {
+				b := &isolation{w: w, groups: groups}
 				return b.measure(ctx)
 			})
 			if err != nil {
@@ -29,34 +30,26 @@ var waiting = Workload{
 	},
 }
 
-// One operation is measured for at most eachWithin, once there are minSamples samples:
-// slow operations get fewer samples.
+// The measurement of an operation ends after eachWithin if it has minSamples samples, so
+// that slow operations get fewer samples.
 const (
 	eachWithin = 5 * time.Second
 	minSamples = 20
 )
 
-// besideQueued measures two groups, one whose batches start and one whose batches stay
-// queued, while reservations are queued in other groups.
-type besideQueued struct {
+// isolation measures whether queued reservations of other groups slow down two groups: one
+// whose batches start, and one whose batches stay queued.
+type isolation struct {
 	w      *World
 	groups int // the number of other groups
-	starts *starts
 	// queued are the reservations of the group that stays queued, others those of the
 	// other groups.
 	queued, others []client.Key
-	// baselines maps an operation to its figure when the other groups were empty.
-	baselines map[string]string
 }
 
-// measure repeats the measurements while more and more reservations are queued in the
-// other groups.
-func (b *besideQueued) measure(ctx context.Context) error {
-	r := b.w.run
-	if err := b.w.Simulate(ctx, "free", r.Sized(500, 4), "slots=10"); err != nil {
-		return err
-	}
-	if err := b.w.tail(ctx, b.starts.observe); err != nil {
+// measure repeats the measurements with more and more reservations in the other groups.
+func (b *isolation) measure(ctx context.Context) error {
+	if err := b.w.freeFleet(ctx, b.w.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
 	sizes := []int{0, 10_000, 100_000}
@@ -65,7 +58,7 @@ func (b *besideQueued) measure(ctx context.Context) error {
 		sizes = []int{0, b.groups, 10_000, 100_000}
 	}
 	for _, size := range sizes {
-		if more := r.Sized(size, 0) - len(b.others); more > 0 {
+		if more := b.w.Sized(size, 0) - len(b.others); more > 0 {
 			keys, err := b.w.queue(ctx, more, b.groups, "full")
 			if err != nil {
 				return err
@@ -81,10 +74,10 @@ func (b *besideQueued) measure(ctx context.Context) error {
 
 // operations measures operations that do not depend on the other groups, and the view
 // of all pending groups.
-func (b *besideQueued) operations(ctx context.Context) error {
-	w, n := b.w, b.w.run.Sized(200, 5)
+func (b *isolation) operations(ctx context.Context) error {
+	w, n := b.w, b.w.Sized(200, 5)
 	if err := b.each(ctx, "upsert", n, func(int) (time.Time, error) {
-		batch := Batch{Job: w.Job(100), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("none")}
+		batch := Batch{Job: w.Job(100), Stage: w.stage(), Workers: 1, SKU: w.SKU("none")}
 		b.queued = append(b.queued, batch.Key())
 		err := w.Ask(ctx, batch)
 		return time.Now(), err
@@ -92,13 +85,8 @@ func (b *besideQueued) operations(ctx context.Context) error {
 		return err
 	}
 	if err := b.each(ctx, "grant", n, func(int) (time.Time, error) {
-		batch := Batch{Job: w.Job(101), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("free")}
-		one := b.starts.expect(batch.Key(), batch.Workers)
-		if err := w.Ask(ctx, batch); err != nil {
-			return time.Time{}, err
-		}
-		_, err := one.wait(ctx)
-		return one.leased, err
+		leased, _, err := w.start(ctx, Batch{Job: w.Job(101), Stage: w.stage(), Workers: 1, SKU: w.SKU("free")})
+		return leased, err
 	}); err != nil {
 		return err
 	}
@@ -114,46 +102,43 @@ func (b *besideQueued) operations(ctx context.Context) error {
 	})
 }
 
-// each runs one operation after another, and adds how long each took until the time
-// that do returns.
-func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
-	name := fmt.Sprintf("%s, %d in %s", what, len(b.others), plural(b.groups, "group"))
-	var took []float64
-	err := b.w.Measure(ctx, name, func() (int, error) {
+// each runs operations one after another and adds a figure of their durations. An
+// operation ends at the time that do returns.
+func (b *isolation) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
+	name := func(n int) string { return fmt.Sprintf("%s, %d in %s", what, n, plural(b.groups, "group")) }
+	f := Figure{Name: name(len(b.others)), Unit: "ms"}
+	_, err := b.w.Measure(ctx, f.Name, func() (int, error) {
 		for i, began := 0, time.Now(); i < n && (i < minSamples || time.Since(began) < eachWithin); i++ {
 			begun := time.Now()
 			done, err := do(i)
 			if err != nil {
 				return i, err
 			}
-			took = append(took, millis(done.Sub(begun)))
+			f.Samples = append(f.Samples, millis(done.Sub(begun)))
 		}
-		return len(took), nil
+		return len(f.Samples), nil
 	})
 	if err != nil {
 		return err
 	}
-	f := Figure{Name: name, Unit: "ms", Samples: took, Against: b.baselines[what]}
-	if f.Against == "" {
-		b.baselines[what] = name
-	} else {
-		f.Target = &Target{Of: Ratio, AtMost: 1.5}
+	if len(b.others) > 0 {
+		f.Against, f.Target = name(0), &Target{Of: Ratio, AtMost: 1.5}
 	}
-	b.w.run.Add(f)
+	b.w.Add(f)
 	return nil
 }
 
 // explainAny measures the explanation of a random queued reservation; the baseline is a
 // read of the same.
-func (b *besideQueued) explainAny(ctx context.Context) error {
+func (b *isolation) explainAny(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(1, 2)) // the same reservations in every run
-	w, n := b.w, b.w.run.Sized(1000, 10)
+	w, n := b.w, b.w.Sized(1000, 10)
 	name := func(what string) string { return fmt.Sprintf("%s any, %s", what, plural(b.groups, "group")) }
 	measure := func(what string, target *Target, against string, call func(context.Context, client.Key) error) error {
 		l, err := w.load(ctx, name(what), 1, bounds{most: n}, func(ctx context.Context, _, _ int) error {
 			return call(ctx, b.others[random.IntN(len(b.others))])
 		})
-		w.run.Add(Figure{Name: name(what), Unit: "ms", Samples: l.Took, Target: target, Against: against})
+		w.Add(Figure{Name: name(what), Unit: "ms", Samples: l.Took, Target: target, Against: against})
 		return err
 	}
 	if err := measure("get", nil, "", func(ctx context.Context, key client.Key) error {
@@ -162,23 +147,23 @@ func (b *besideQueued) explainAny(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return measure("explain", &Target{Of: P99, AtMost: 100}, name("get"), func(ctx context.Context, key client.Key) error {
+	return measure("explain", &Target{P99: new(100.0)}, name("get"), func(ctx context.Context, key client.Key) error {
 		_, err := w.Client.Explain(ctx, key)
 		return err
 	})
 }
 
-// queue requests n reservations in so many groups and returns their keys. No executor
+// queue requests n reservations in a number of groups and returns their keys. No executor
 // of the SKU is large enough for them.
 func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
 	keys := make([]client.Key, n)
 	l, err := w.load(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), 256, bounds{most: n},
 		func(ctx context.Context, _, i int) error {
-			b := queuedBatch(w.Job(i%queuedJobs), w.run.stage(), w.SKU(sku), i%groups)
+			b := queuedBatch(w.Job(i%queuedJobs), w.stage(), w.SKU(sku), i%groups)
 			keys[i] = b.Key()
 			return w.Ask(ctx, b)
 		})
-	w.run.Say("%d reservations queued at %.0f a second", n, l.Rate())
+	w.Say("%d reservations queued at %.0f a second", n, l.Rate())
 	return keys, err
 }
 

@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,20 +14,23 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
 
 const (
-	// readyTimeout bounds how long executors take to become READY, stopTimeout how long
-	// they take to stop.
+	// readyTimeout bounds the time until executors are READY, stopTimeout the time until
+	// they have stopped.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
-	// maxTries bounds how often an idempotent request to etcd is sent.
-	maxTries = 5
 )
+
+// ownPrefix is the prefix of a world with a Berth of its own.
+const ownPrefix = "b-"
 
 // World is a Berth for one workload, or for a part of one.
 type World struct {
@@ -34,40 +40,57 @@ type World struct {
 	// Prefix begins the name of every job and executor.
 	Prefix string
 
-	run  *Run
-	site *site
-	sims []*child.Process
-	from int64 // the audit begins after this revision
+	*Run
+	// binary and dir are for the processes that the world starts.
+	binary, dir string
+	cluster     running.Cluster
+	// fleet is nil in a running cluster.
+	fleet *fleet.Fleet
+	// processes are the child processes by kind.
+	processes map[string][]*child.Process
+	from      int64 // the audit begins after this revision
 	// record is the value that Berth writes for a reservation.
 	record []byte
+	starts starts
 	// stopTail ends the tail, if there is one.
 	stopTail func() error
 	// measured is the number of phases that the run had before this world.
 	measured int
-
-	mu   sync.Mutex
-	jobs map[string]bool
+	jobs     sync.Map // names of jobs
 }
 
 // World calls do with a new world. If do succeeds, it audits every revision that the
 // world has written, except the seed, which no service wrote.
-func (r *Run) World(ctx context.Context, s setup, do func(ctx context.Context, w *World) error) (err error) {
+func (r *Run) World(ctx context.Context, config fleet.Config, do func(context.Context, *World) error) (err error) {
 	r.Say("starting")
-	r.setup = s
-	site, err := r.Place(ctx, r)
-	if err != nil {
+	w := &World{Run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
+		starts: starts{batches: map[client.Key]*start{}}, stopTail: func() error { return nil }}
+	if w.binary, err = os.Executable(); err != nil {
 		return err
 	}
-	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs),
-		jobs: map[string]bool{}, stopTail: func() error { return nil }}
-	defer func() { err = errors.Join(err, w.close()) }()
-	if w.Client, err = client.Dial(site.gateways); err != nil {
+	if w.dir, err = os.MkdirTemp(r.Dir, "berth-bench-"); err != nil {
 		return err
 	}
-	if w.Etcd, err = store.Dial(store.DialConfig{Endpoints: site.etcd}); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(w.dir)) }()
+	if len(r.Cluster.Gateways) > 0 {
+		w.Prefix = "bench-" + strings.ToLower(rand.Text()[:8]) + "-"
+	} else {
+		if err := w.startBerth(ctx, config); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, w.fleet.Close()) }()
+	}
+	w.Space = keyspace.New(w.cluster.Name)
+	if w.Client, err = client.Dial(w.cluster.Gateways); err != nil {
 		return err
 	}
-	if site.fleet == nil || s.seed != nil {
+	defer w.Client.Close()
+	if w.Etcd, err = store.Dial(store.DialConfig{Endpoints: w.cluster.Etcd}); err != nil {
+		return err
+	}
+	defer w.Etcd.Close()
+	defer func() { err = errors.Join(err, w.leave()) }()
+	if w.fleet == nil || config.Seed != nil {
 		if w.from, err = w.revision(ctx); err != nil {
 			return err
 		}
@@ -87,6 +110,22 @@ func (r *Run) World(ctx context.Context, s setup, do func(ctx context.Context, w
 	return w.audit(ctx)
 }
 
+// startBerth starts a Berth with every part a process of its own.
+func (w *World) startBerth(ctx context.Context, config fleet.Config) (err error) {
+	config.Binary, config.Dir, config.Replicas = w.binary, w.dir, w.Replicas
+	config.Etcd, config.LogLevel = max(1, config.Etcd), cmp.Or(config.LogLevel, "warn")
+	if w.Profiles != "" {
+		config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
+	}
+	if w.fleet, err = fleet.Start(ctx, config); err != nil {
+		return err
+	}
+	w.Prefix, w.processes = ownPrefix, w.fleet.Processes()
+	w.cluster = running.Cluster{Name: "default", Gateways: w.fleet.Gateways(),
+		AgentsGateways: w.fleet.AgentsGateways(), Etcd: w.fleet.Etcd()}
+	return nil
+}
+
 // awaitLeaders waits until every service has a leader.
 func (w *World) awaitLeaders(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -101,58 +140,57 @@ func (w *World) awaitLeaders(ctx context.Context) error {
 	return err
 }
 
-// close ends the world. In a running cluster it cancels the jobs of the world and
-// deletes its raw keys.
-func (w *World) close() error {
+// leave stops the simulated executors. Before that, in a running cluster, it cancels the
+// jobs of the world and deletes its raw keys.
+func (w *World) leave() error {
 	var all []error
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if w.site.fleet == nil && w.Etcd != nil {
-		for job := range w.jobs {
-			_, err := w.Client.CancelJob(ctx, job)
+	if w.fleet == nil {
+		for job := range w.jobs.Range {
+			_, err := w.Client.CancelJob(ctx, job.(string))
 			all = append(all, err)
 		}
-		all = append(all, w.clear(ctx))
+		raw := store.DeleteRange(w.rawPrefix(), w.rawPrefix()+":") // a digit follows the prefix
+		_, err := w.Etcd.Txn(ctx, store.Txn{Then: []store.Op{raw}})
+		all = append(all, err)
 	}
-	for _, sim := range w.sims {
+	for _, sim := range w.processes[kindSim] {
 		all = append(all, sim.Stop(ctx))
 	}
-	if w.Etcd != nil {
-		all = append(all, w.Etcd.Close())
-	}
-	if w.Client != nil {
-		all = append(all, w.Client.Close())
-	}
-	return errors.Join(append(all, w.site.close())...)
+	return errors.Join(all...)
 }
 
 // SKU returns the SKU of the simulated executors with a name; see Simulate.
 func (w *World) SKU(name string) string { return w.Prefix + name }
 
-// Simulate adds n simulated executors of an SKU in a process of their own, with
-// resources as name=quantity, and waits until all are READY.
+// startSim starts a process with n simulated executors of an SKU, with resources as
+// name=quantity.
+func (w *World) startSim(ctx context.Context, name string, n int, resources ...string) error {
+	sim := child.New("sim-"+name, w.binary, w.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
+		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways",
+		strings.Join(w.cluster.AgentsGateways, ","), "--log-level", "warn")
+	w.processes[kindSim] = append(w.processes[kindSim], sim)
+	return sim.Start(ctx, "--listen")
+}
+
+// Simulate adds n simulated executors as startSim does, and waits until all are READY.
 func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
 	began := time.Now()
-	sim := child.New("sim-"+name, w.site.binary, w.site.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
-		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways",
-		strings.Join(w.site.agentsGateways, ","), "--log-level", "warn")
-	w.sims = append(w.sims, sim)
-	if err := sim.Start(ctx, "--listen"); err != nil {
+	if err := w.startSim(ctx, name, n, resources...); err != nil {
 		return err
 	}
 	if err := running.AwaitReady(ctx, w.Client, w.SKU(name), n, readyTimeout); err != nil {
 		return err
 	}
-	w.run.Say("%d executors with %s are READY after %.1f s", n, strings.Join(resources, ","), time.Since(began).Seconds())
+	w.Say("%d executors with %s are READY after %.1f s", n, strings.Join(resources, ","), time.Since(began).Seconds())
 	return nil
 }
 
 // Job returns the name of the n-th job of the world.
 func (w *World) Job(n int) string {
 	job := w.Prefix + strconv.Itoa(n)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.jobs[job] = true
+	w.jobs.Store(job, nil)
 	return job
 }
 
@@ -163,52 +201,40 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 }
 
 // revision returns the current revision of etcd.
-func (w *World) revision(ctx context.Context) (revision int64, err error) {
-	err = retry(ctx, func() error {
-		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "a", To: "b", Limit: 1})
-		revision = page.Revision
-		return err
-	})
-	return revision, err
-}
-
-// retry sends an idempotent request to etcd until it succeeds, at most maxTries times:
-// on a busy machine one call may time out.
-func retry(ctx context.Context, send func() error) (err error) {
-	for range maxTries {
-		if err = send(); err == nil || ctx.Err() != nil {
-			break
-		}
+func (w *World) revision(ctx context.Context) (int64, error) {
+	answer, err := w.Etcd.Client().Get(ctx, "berth")
+	if err != nil {
+		return 0, err
 	}
-	return err
+	return answer.Header.Revision, nil
 }
 
-// Measure runs a phase and records the processor time that it used. do returns the
-// number of operations.
-func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) error {
-	w.run.Say("%s", phase)
+// Measure runs a phase. It records and returns the cost of the phase. do returns the number
+// of operations.
+func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) (c Cost, err error) {
+	w.Say("%s", phase)
 	pids := w.pids()
 	first, err := w.revision(ctx)
 	if err != nil {
-		return err
+		return c, err
 	}
 	from, err := measureUsage(pids)
 	if err != nil {
-		return err
+		return c, err
 	}
 	operations, err := do()
 	if err != nil {
-		return fmt.Errorf("%s: %w", phase, err)
+		return c, fmt.Errorf("%s: %w", phase, err)
 	}
 	to, err := measureUsage(pids)
 	if err != nil {
-		return err
+		return c, err
 	}
-	c := cost(phase, operations, from, to)
+	c = cost(phase, operations, from, to)
 	c.from = first
 	if c.to, err = w.revision(ctx); err != nil {
-		return err
+		return c, err
 	}
-	w.run.Costs = append(w.run.Costs, c)
-	return nil
+	w.Costs = append(w.Costs, c)
+	return c, nil
 }

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/wire"
 )
 
 // attributesHelp is the help of --attributes.
@@ -50,10 +50,8 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 			if err != nil {
 				return err
 			}
-			body := &berthv1.DisableExecutorsRequest{RequestId: request, Selector: chosen, Reason: reason}
-			if !expire.IsZero() {
-				body.ExpireTime = timestamppb.New(expire)
-			}
+			body := &berthv1.DisableExecutorsRequest{RequestId: request, Selector: chosen, Reason: reason,
+				ExpireTime: wire.Timestamp(expire)}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				answer, err := c.Disable(ctx, body)
 				if err != nil {

@@ -1,18 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 )
 
 // defaultDeadline is how long drain --wait waits: long enough for graceful stops.
@@ -41,16 +43,11 @@ code 3); the others are drained.`,
 			if err != nil {
 				return err
 			}
-			body := &berthv1.DrainExecutorRequest{Reason: reason}
-			if !expire.IsZero() {
-				body.ExpireTime = timestamppb.New(expire)
-			}
+			body := &berthv1.DrainExecutorRequest{Reason: reason, ExpireTime: wire.Timestamp(expire)}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				drained, rejected := a.drainEach(ctx, c, ids, body)
 				if wait {
-					over := time.NewTimer(deadline)
-					defer over.Stop()
-					if err := a.untilEmpty(ctx, c, drained, over.C); err != nil {
+					if err := a.untilEmpty(ctx, c, drained, deadline); err != nil {
 						return err
 					}
 				}
@@ -92,22 +89,19 @@ func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.Drai
 	return c.Drain(ctx, body)
 }
 
-// untilEmpty polls executors until no worker is left on any, and prints each change.
+// untilEmpty polls executors until no worker is left on any, and prints each change. It starts no
+// poll after the deadline.
 func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor,
-	over <-chan time.Time) error {
-	tick := time.NewTicker(a.every)
-	defer tick.Stop()
+	deadline time.Duration) error {
+	waiting, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
 	for {
 		drained = slices.DeleteFunc(drained, func(e *berthv1.Executor) bool { return e.GetWorkers() == 0 })
 		if len(drained) == 0 {
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-over:
-			return notDrained(drained)
-		case <-ctx.Done():
-			return ctx.Err()
+		if store.Sleep(waiting, a.every) != nil {
+			return cmp.Or(ctx.Err(), notDrained(drained))
 		}
 		for i, e := range drained {
 			left, err := a.readExecutor(ctx, c, e.GetId())

@@ -51,7 +51,7 @@ type fake struct {
 	skus         []*berthv1.Sku
 	pools        []*berthv1.Pool
 	found        []*berthv1.Finding
-	// blind: executor-state does not answer.
+	// blind reports whether executor-state does not answer.
 	blind bool
 	// refused gets an element when GetUsage fails because the registry is not ready.
 	refused  chan struct{}

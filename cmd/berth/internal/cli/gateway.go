@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -31,23 +32,15 @@ func (a *app) calls(cmd *cobra.Command) *cobra.Command {
 
 // callsWithin is calls with another default timeout.
 func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
-	address := a.Env("BERTH_GATEWAY")
-	if address == "" {
-		address = defaultGateway
-	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.flags.gateway, "gateway", address,
+	flags.StringVar(&a.flags.gateway, "gateway", cmp.Or(a.Env("BERTH_GATEWAY"), defaultGateway),
 		"gateway addresses, HOST:PORT[,HOST:PORT…] or http:// URLs; or set BERTH_GATEWAY")
 	flags.DurationVar(&timeout, "timeout", timeout, usage)
-	prior := cmd.PersistentPreRunE
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if timeout <= 0 {
 			return badUsage(cmd, "--timeout must be longer than 0, got %v", timeout)
 		}
 		a.flags.timeout = timeout
-		if prior != nil {
-			return prior(cmd, args)
-		}
 		return nil
 	}
 	return cmd

@@ -73,10 +73,10 @@ func (a *app) get() *cobra.Command {
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
 		a.getUsage(&flags),
-		a.getSKUs(&flags),
-		a.getPools(&flags),
-		a.getLeaders(&flags),
-		a.getFindings(&flags),
+		a.kind(&flags, skus, "skus", "List SKUs", "sku"),
+		a.kind(&flags, pools, "pools", "List pools", "pool"),
+		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
+		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),
 	)
 	return cmd
 }
@@ -87,9 +87,9 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		if flags.watch {
 			return a.watch(ctx, c, flags.output, v)
 		}
-		asking, cancel := a.limited(ctx)
+		limited, cancel := a.limited(ctx)
 		defer cancel()
-		m, err := v.fetch(asking, c)
+		m, err := v.fetch(limited, c)
 		if err != nil {
 			return err
 		}

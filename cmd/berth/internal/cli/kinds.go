@@ -98,22 +98,10 @@ knows only a part of the pending workers.`
 	return cmd
 }
 
-func (a *app) getSKUs(flags *getFlags) *cobra.Command {
-	v := viewOf("No SKUs.", (*client.Client).SKUs, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)
-	return a.kind(flags, v, "skus", "List SKUs", "sku")
-}
-
-func (a *app) getPools(flags *getFlags) *cobra.Command {
-	v := viewOf("No pools.", (*client.Client).Pools, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
-	return a.kind(flags, v, "pools", "List pools", "pool")
-}
-
-func (a *app) getLeaders(flags *getFlags) *cobra.Command {
-	v := viewOf("No services.", (*client.Client).Leaders, (*berthv1.ListLeadersAnswer).GetServices, show.Leaders)
-	return a.kind(flags, v, "leaders", "List the leader and the replicas of each service", "leader")
-}
-
-func (a *app) getFindings(flags *getFlags) *cobra.Command {
-	v := viewOf("No findings.", (*client.Client).Findings, (*berthv1.ListFindingsAnswer).GetFindings, show.Findings)
-	return a.kind(flags, v, "findings", "List problems that an operator should know about", "finding")
-}
+// The views of the objects that have no filters.
+var (
+	skus     = viewOf("No SKUs.", (*client.Client).SKUs, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)
+	pools    = viewOf("No pools.", (*client.Client).Pools, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
+	leaders  = viewOf("No services.", (*client.Client).Leaders, (*berthv1.ListLeadersAnswer).GetServices, show.Leaders)
+	findings = viewOf("No findings.", (*client.Client).Findings, (*berthv1.ListFindingsAnswer).GetFindings, show.Findings)
+)

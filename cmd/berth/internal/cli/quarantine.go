@@ -25,7 +25,7 @@ func (a *app) clearQuarantine() *cobra.Command {
 QUARANTINED) if it was asked to stop, should have stopped already, and the executor has
 not confirmed that. The workers become LOST, and their capacity is free at once.
 
-This is dangerous: Berth relies on you that the workers do not run. A worker that does
+This is dangerous: Berth does not check whether the workers run. A worker that does
 run keeps its resources while others are placed on the executor, and runs together
 with its replacement, until its agent is reachable and stops it. First make sure that
 the host is off or the processes are dead. Without --yes the command only lists the

@@ -11,9 +11,10 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/store"
 )
 
-// successorPoll is the interval of polls for the successor of a leader that resigned, which
+// successorPoll is the interval of polls for the successor of a leader that resigned. A successor
 // leads after some tens of milliseconds.
 const successorPoll = 20 * time.Millisecond
 
@@ -72,16 +73,12 @@ func leadership(ctx context.Context, c *client.Client, service string) (*berthv1
 
 // successor waits until a service has a leader in a later term.
 func successor(ctx context.Context, c *client.Client, service string, term int64) (*berthv1.ServiceLeadership, error) {
-	tick := time.NewTicker(successorPoll)
-	defer tick.Stop()
 	for {
 		now, err := leadership(ctx, c, service)
 		if err != nil || now.GetTerm() > term {
 			return now, err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if store.Sleep(ctx, successorPoll) != nil {
 			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader yet", service)
 		}
 	}

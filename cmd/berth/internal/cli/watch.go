@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/store"
 )
 
 // clearScreen moves the cursor home and clears the terminal.
@@ -20,13 +20,11 @@ const clearScreen = "\x1b[H\x1b[2J"
 // bounds the first call. Later, watch waits until an outage is over, and prints a notice. It
 // also waits for a registry that is not ready.
 func (a *app) watch(ctx context.Context, c *client.Client, output string, v view) error {
-	tick := time.NewTicker(a.every)
-	defer tick.Stop()
 	screen := screen{app: a, view: v, output: output}
-	looking, cancel := a.limited(ctx)
+	callCtx, cancel := a.limited(ctx)
 	defer cancel()
 	for {
-		m, err := v.fetch(looking, c)
+		m, err := v.fetch(callCtx, c)
 		switch {
 		case err == nil:
 			err = screen.show(m)
@@ -39,12 +37,10 @@ func (a *app) watch(ctx context.Context, c *client.Client, output string, v view
 		if err != nil {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if store.Sleep(ctx, a.every) != nil {
 			return nil
 		}
-		looking = ctx
+		callCtx = ctx
 	}
 }
 
@@ -53,16 +49,16 @@ type screen struct {
 	*app
 	view   view
 	output string
-	// before is the last answer, without the fields that are not compared. waits: a notice
-	// was printed since.
-	before []byte
-	waits  bool
+	// last is the last answer, without the fields that are not compared.
+	last []byte
+	// noticed reports whether a notice was printed since the last answer.
+	noticed bool
 }
 
 // show writes an answer that differs from the last. It overwrites a table on a terminal, even if
 // only an age has changed. Otherwise it appends the answer, and ignores ages.
 func (s *screen) show(m proto.Message) error {
-	s.waits = false
+	s.noticed = false
 	drawing := s.Terminal && (s.output == "table" || s.output == "wide")
 	text, err := s.view.render(m, s.output, s.Now())
 	if err != nil {
@@ -77,27 +73,27 @@ func (s *screen) show(m proto.Message) error {
 			return err
 		}
 	}
-	if bytes.Equal(look, s.before) {
+	if bytes.Equal(look, s.last) {
 		return nil
 	}
 	switch {
 	case drawing:
 		text = append([]byte(clearScreen), text...)
-	case s.before == nil:
+	case s.last == nil:
 	case s.output == "yaml":
 		text = append([]byte("---\n"), text...)
 	case s.output != "json":
 		text = append([]byte("\n"), text...)
 	}
-	s.before = look
+	s.last = look
 	_, err = s.Out.Write(text)
 	return err
 }
 
 // wait prints once why there is no answer.
 func (s *screen) wait(err error) {
-	if !s.waits {
+	if !s.noticed {
 		fmt.Fprintf(s.Err, "berth: %s; waiting\n", sentence(err))
 	}
-	s.waits = true
+	s.noticed = true
 }

@@ -133,48 +133,39 @@ func (config Config) registry(service process.Service) registry.Config {
 
 func (c *Cluster) start(config Config) error {
 	service := config.service(c.etcd.Endpoint())
-	replicas := map[string]func(context.Context, func(process.Addresses)) error{
-		"registry": func(ctx context.Context, bound func(process.Addresses)) error {
-			return registry.Run(ctx, config.registry(service), bound)
-		},
-		"executor-state": func(ctx context.Context, bound func(process.Addresses)) error {
-			config := executorstate.Defaults()
-			config.Service = service
-			return executorstate.Run(ctx, config, bound)
-		},
-		"assigner": func(ctx context.Context, bound func(process.Addresses)) error {
-			config := assigner.Defaults()
-			config.Service = service
-			return assigner.Run(ctx, config, bound)
-		},
-	}
+	inventory := executorstate.Defaults()
+	inventory.Service = service
+	dispatch := assigner.Defaults()
+	dispatch.Service = service
 	front := gateway.DefaultConfig()
 	front.Listen, front.AgentsListen, front.InternalListen = config.Listen, config.AgentsListen, config.InternalListen
 	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = service.Etcd, config.LogFormat, config.LogLevel,
 		config.Tracing
-	for name, part := range map[string]*[]string{
-		"registry": &front.Registry, "executor-state": &front.ExecutorState, "assigner": &front.Assigner,
-	} {
-		addresses, err := c.run(name, replicas[name])
-		if err != nil {
-			return err
-		}
-		*part = []string{addresses.Listen}
+
+	bound, err := run(c, "registry", registry.Run, config.registry(service))
+	if err != nil {
+		return err
 	}
-	addresses, err := c.run("gateway", func(ctx context.Context, bound func(process.Addresses)) error {
-		return gateway.Run(ctx, front, bound)
-	})
-	c.gateway = addresses
+	front.Registry = []string{bound.Listen}
+	if bound, err = run(c, "executor-state", executorstate.Run, inventory); err != nil {
+		return err
+	}
+	front.ExecutorState = []string{bound.Listen}
+	if bound, err = run(c, "assigner", assigner.Run, dispatch); err != nil {
+		return err
+	}
+	front.Assigner = []string{bound.Listen}
+	c.gateway, err = run(c, "gateway", gateway.Run, front)
 	return err
 }
 
 // run starts a part and waits until it listens. It returns its addresses.
-func (c *Cluster) run(name string, part func(context.Context, func(process.Addresses)) error) (process.Addresses,
-	error) {
+func run[C any](c *Cluster, name string, part func(context.Context, C, func(process.Addresses)) error,
+	config C) (process.Addresses, error) {
 	bound := make(chan process.Addresses, 1)
 	failed := make(chan error, 1)
 	c.group.Go(name, func(ctx context.Context) error {
-		err := part(ctx, func(a process.Addresses) { bound <- a })
+		err := part(ctx, config, func(a process.Addresses) { bound <- a })
 		failed <- err
 		return err
 	})

@@ -10,7 +10,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -76,7 +75,12 @@ func run(ctx context.Context, out io.Writer, docs, dir string) (err error) {
 	if err := os.MkdirAll(d.work, 0o750); err != nil {
 		return err
 	}
-	if err := d.up(ctx); err != nil {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d.say("starting etcd, 2 replicas of each of 3 services, a gateway and %d agents with %d slots each", agents, slots)
+	if d.fleet, err = fleet.Start(ctx, fleet.Config{Binary: binary, Dir: d.dir}); err != nil {
 		return err
 	}
 	defer func() {
@@ -84,6 +88,10 @@ func run(ctx context.Context, out io.Writer, docs, dir string) (err error) {
 			err = closing
 		}
 	}()
+	d.client = d.fleet.Client()
+	if err := d.startAgents(ctx); err != nil {
+		return err
+	}
 	if err := d.run(ctx); err != nil {
 		return err
 	}
@@ -102,9 +110,8 @@ type demo struct {
 
 	fleet  *fleet.Fleet
 	client *client.Client
-	// acked are the acknowledged requests, and batches is their number.
+	// acked are the batches whose requests were acknowledged.
 	acked     []client.Key
-	batches   int
 	failovers []failover
 }
 
@@ -113,24 +120,16 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "%6.2fs  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (d *demo) up(ctx context.Context) error {
-	binary, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	d.say("starting etcd, 2 replicas of each of 3 services, a gateway and %d agents with %d slots each", agents, slots)
-	if d.fleet, err = fleet.Start(ctx, fleet.Config{Binary: binary, Dir: d.dir}); err != nil {
-		return err
-	}
-	d.client = d.fleet.Client()
+// startAgents starts the agents and waits until they are ready.
+func (d *demo) startAgents(ctx context.Context) error {
 	for i := range agents {
 		if err := d.fleet.StartAgent(ctx, fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: slots,
 			SKU: "small"}); err != nil {
-			return errors.Join(err, d.fleet.Close())
+			return err
 		}
 	}
 	if err := running.AwaitReady(ctx, d.client, "", agents, within); err != nil {
-		return errors.Join(err, d.fleet.Close())
+		return err
 	}
 	d.say("all %d agents are ready; REST and gRPC: http://%s", agents, d.fleet.Gateway())
 	return nil
@@ -226,7 +225,6 @@ func (d *demo) request(ctx context.Context, r *berthv1.Reservation,
 	}
 	r.Uid = answer.GetUid()
 	d.acked = append(d.acked, client.KeyOf(r))
-	d.batches++
 	if len(until) == 0 {
 		return answer, nil
 	}
@@ -267,10 +265,8 @@ func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 		if answer.GetState() != berthv1.Reservation_QUEUED && answer.GetState() != berthv1.Reservation_LEASING {
 			return fmt.Errorf("%s is %s instead of pending", client.KeyOf(r), answer.GetState())
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := store.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -28,13 +28,13 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.known(ctx, service); err != nil {
+	if err := d.awaitFastFailover(ctx, service); err != nil {
 		return err
 	}
 	// Without constraints it is in another group than the pending batch, and does not queue
 	// behind it.
-	proof := d.batch("probe", service, 1, "true")
-	proof.Constraints = nil
+	probe := d.batch("probe", service, 1, "true")
+	probe.Constraints = nil
 	until := map[string][]berthv1.Reservation_State{
 		model.ServiceExecutorState: {berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE,
 			berthv1.Reservation_COMPLETED},
@@ -43,7 +43,7 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	d.say("kill -9 %s, which leads %s (term %d)", leader.Name, service, term)
 	killed := time.Now()
 	leader.Kill()
-	if _, err := d.request(ctx, proof, until...); err != nil {
+	if _, err := d.request(ctx, probe, until...); err != nil {
 		return err
 	}
 	gap := time.Since(killed)
@@ -60,16 +60,16 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err := d.fleet.Restart(ctx, leader); err != nil {
 		return err
 	}
-	_, err = d.client.WaitFor(ctx, client.KeyOf(proof), berthv1.Reservation_COMPLETED)
+	_, err = d.client.WaitFor(ctx, client.KeyOf(probe), berthv1.Reservation_COMPLETED)
 	return err
 }
 
-// fastFailover is how long a leader must have led for a fast failover: standbys do not replace a
-// leader at once that they have known for less than a second.
+// fastFailover is how long a leader must have led for a fast failover: a standby replaces a dead
+// leader at once only if it has known the leader for a second.
 const fastFailover = 1250 * time.Millisecond
 
-// known waits until the leader of a service has led for fastFailover.
-func (d *demo) known(ctx context.Context, service string) error {
+// awaitFastFailover waits until the leader of a service has led for fastFailover.
+func (d *demo) awaitFastFailover(ctx context.Context, service string) error {
 	answer, err := d.client.Leaders(ctx)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (d *demo) report(ctx context.Context) error {
 	fmt.Fprintln(d.out)
 	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	row := func(what string, value any) { fmt.Fprintf(table, "  %s\t%v\n", what, value) }
-	row("batches requested", d.batches)
+	row("batches requested", len(d.acked))
 	row("batches granted as a whole", granted)
 	for _, t := range d.failovers {
 		row("failover of "+t.service, fmt.Sprintf("%v  (%s → %s)", t.gap.Round(time.Millisecond), t.from, t.to))
@@ -128,7 +128,7 @@ func (d *demo) report(ctx context.Context) error {
 	for _, v := range violations {
 		fmt.Fprintf(d.out, "  violation: %+v\n", v)
 	}
-	if granted != d.batches || twice > 0 || lost > 0 || len(violations) > 0 {
+	if granted != len(d.acked) || twice > 0 || lost > 0 || len(violations) > 0 {
 		return fault.New(fault.Internal, fault.ReasonInternal, "a check failed; see the table")
 	}
 	fmt.Fprintln(d.out, "\nAll checks passed.")

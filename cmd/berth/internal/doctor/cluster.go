@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,17 +25,16 @@ const (
 func gateways(list []Gateway) []Check {
 	var checks []Check
 	for _, g := range list {
-		if g.Called != "" {
-			checks = append(checks, fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s",
-				g.Address, g.Called, g.Error))
-			continue
+		check := ok("gateway", "%s answers", g.Address)
+		switch {
+		case g.Called != "":
+			check = fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s", g.Address,
+				g.Called, g.Error)
+		case g.Error != "":
+			check = fail("gateway", "start it and check its log, or set another one with --gateway", "%s does not answer: %s",
+				g.Address, g.Error)
 		}
-		if g.Error != "" {
-			checks = append(checks, fail("gateway", "start it and check its log, or set another one with --gateway",
-				"%s does not answer: %s", g.Address, g.Error))
-			continue
-		}
-		checks = append(checks, ok("gateway", "%s answers", g.Address))
+		checks = append(checks, check)
 	}
 	return checks
 }
@@ -160,33 +160,26 @@ func some(list []string) []string {
 func clocks(f Facts) []Check {
 	var off []string
 	compared := 0
-	var by time.Time // the clock of the gateway that listed the replicas
-	for _, g := range f.Gateways {
-		if g.Now.IsZero() {
-			continue
-		}
-		if by.IsZero() {
-			by = g.Now
-		}
+	compare := func(name string, now time.Time, other string, earliest, latest time.Time) {
 		compared++
 		switch {
-		case g.Now.Before(g.Asked.Add(-skewed)):
-			off = append(off, fmt.Sprintf("%s is %v behind this host", g.Address, g.Asked.Sub(g.Now).Round(time.Second)))
-		case g.Now.After(g.Answered.Add(skewed)):
-			off = append(off, fmt.Sprintf("%s is %v ahead of this host", g.Address, g.Now.Sub(g.Answered).Round(time.Second)))
+		case now.Before(earliest.Add(-skewed)):
+			off = append(off, fmt.Sprintf("%s is %v behind %s", name, earliest.Sub(now).Round(time.Second), other))
+		case now.After(latest.Add(skewed)):
+			off = append(off, fmt.Sprintf("%s is %v ahead of %s", name, now.Sub(latest).Round(time.Second), other))
+		}
+	}
+	var by time.Time // the clock of the gateway that listed the replicas
+	for _, g := range f.Gateways {
+		if !g.Now.IsZero() {
+			by = cmp.Or(by, g.Now)
+			compare(g.Address, g.Now, "this host", g.Asked, g.Answered)
 		}
 	}
 	for _, s := range f.Services {
 		for _, r := range s.GetReplicas() {
-			if r.GetNow() == nil || by.IsZero() {
-				continue
-			}
-			compared++
-			switch d := r.GetNow().AsTime().Sub(by); {
-			case d > skewed:
-				off = append(off, fmt.Sprintf("%s is %v ahead of the gateway", r.GetId(), d.Round(time.Second)))
-			case d < -skewed:
-				off = append(off, fmt.Sprintf("%s is %v behind the gateway", r.GetId(), -d.Round(time.Second)))
+			if r.GetNow() != nil && !by.IsZero() {
+				compare(r.GetId(), r.GetNow().AsTime(), "the gateway", by, by)
 			}
 		}
 	}

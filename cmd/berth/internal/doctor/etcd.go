@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coreos/go-semver/semver"
 	"github.com/dustin/go-humanize"
 
 	"berth.dev/pkg/leader"
@@ -19,10 +19,10 @@ const (
 	// quota, and a defragmentation needs space and time before that.
 	nearlyFull, full = 80, 95
 	// slow is the interval of etcd's own heartbeats. If reads take tooSlow, no leader is
-	// elected at the default TTL: a candidate waits for a third of the TTL for its etcd
-	// lease, which needs a write and so takes longer than a read. A leader continues until a
-	// renewal takes half of the TTL: it renews each sixth, and trusts the last successful
-	// renewal for two thirds.
+	// elected at the default TTL: a candidate waits for its etcd lease for a third of the TTL,
+	// and granting a lease needs a write, which takes longer than a read. A leader continues
+	// until a renewal takes half of the TTL: it renews after each sixth of the TTL, and trusts
+	// the last successful renewal for two thirds.
 	slow, tooSlow = 100 * time.Millisecond, leader.DefaultTTL / 3
 	// lagging is the number of log entries by which a member may be behind.
 	lagging = 5000
@@ -188,16 +188,11 @@ func etcdVersions(list []store.Member) Check {
 	return ok("etcd versions", "all members are %s", all[0])
 }
 
-// older reports whether a version is older than the oldest supported one.
+// older reports whether a version is older than the oldest supported one. A version that cannot be
+// read is.
 func older(version string) bool {
-	number := func(v string) int {
-		major, rest, _ := strings.Cut(v, ".")
-		minor, _, _ := strings.Cut(rest, ".")
-		a, _ := strconv.Atoi(major)
-		b, _ := strconv.Atoi(minor)
-		return 1000*a + b
-	}
-	return number(version) < number(oldest)
+	v, err := semver.NewVersion(version)
+	return err != nil || v.LessThan(*semver.New(oldest + ".0"))
 }
 
 func compaction(h *store.Health) Check {

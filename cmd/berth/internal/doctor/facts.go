@@ -17,20 +17,21 @@ type Facts struct {
 	// Listeners are the gateways' listeners for agents and services. Listeners at default
 	// addresses are missing if they do not answer.
 	Listeners []Listener
-	// Answered: a gateway answered. Otherwise Services, Findings and Ready are not known.
+	// Answered reports whether a gateway answered. Otherwise Services, Findings and Ready are
+	// not known.
 	Answered bool
 	Services []*berthv1.ServiceLeadership
 	Findings []*berthv1.Finding
 	// FindingsError and ReadyError are the errors of the calls for Findings and Ready.
 	FindingsError, ReadyError string
-	// Ready: the registry is ready.
+	// Ready reports whether the registry is ready.
 	Ready bool
 	// Etcd is nil if --etcd-endpoints is not set.
 	Etcd *store.Health
-	// TLS: the certificates of servers were checked.
+	// TLS reports whether the certificates of servers were checked.
 	TLS          bool
 	Certificates []Certificate
-	// Clock is the time at which they were checked, by the clock of this host.
+	// Clock is the time of that check, by the clock of this host.
 	Clock time.Time
 }
 
@@ -42,8 +43,8 @@ type Gateway struct {
 	Error, Called string
 	// Unreachable reports whether it could not be called or did not answer in time.
 	Unreachable bool
-	// Asked and Answered are the clock of this host before and after the call, and Now is the
-	// clock of the gateway in between; zero if the gateway is too old to report it.
+	// Asked and Answered are the clock of this host before and after the call. Now is the clock
+	// of the gateway in between; zero if the gateway is too old to report it.
 	Asked, Answered, Now time.Time
 }
 
@@ -54,10 +55,10 @@ type Listener struct {
 	Want string
 	// Serves is the option of the listener that answers; if it is empty, Error is the reason.
 	Serves, Error string
-	// Loopback: only this host can reach the address.
+	// Loopback reports whether only this host can reach the address.
 	Loopback bool
-	// Clear: it answers without TLS. Anonymous: it answers with TLS, to callers without a
-	// certificate.
+	// Clear reports whether it answers without TLS, and Anonymous whether it answers with TLS
+	// to callers without a certificate.
 	Clear, Anonymous bool
 }
 

@@ -71,7 +71,7 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	add := func(want string, addresses ...string) {
 		for _, address := range addresses {
 			host, _, _ := net.SplitHostPort(address)
-			list = append(list, Listener{Address: address, Want: want, Loopback: loopback(host)})
+			list = append(list, Listener{Address: address, Want: want, Loopback: rpc.Loopback(host)})
 		}
 	}
 	add(agentsListen, gateways.Agents...)
@@ -101,7 +101,7 @@ func withPort(gateways []string, standard string) []string {
 			continue
 		}
 		addresses = append(addresses, net.JoinHostPort(host, port))
-		if !loopback(host) {
+		if !rpc.Loopback(host) {
 			continue
 		}
 		own, _ := net.InterfaceAddrs() // none if they are not known
@@ -150,9 +150,4 @@ func serves(ctx context.Context, patience time.Duration, address string, securit
 	}
 	f := rpc.FromStatus(err)
 	return f.Meta[rpc.MetaCalled], messageOf(f)
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

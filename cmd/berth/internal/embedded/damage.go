@@ -23,15 +23,12 @@ var errInUse = errors.New("another process uses the database")
 // without applying them. For a directory without data it returns nil.
 func verify(dir string) error {
 	database, log := datadir.ToBackendFileName(dir), datadir.ToWALDir(dir)
-	var applied, logged uint64
-	if err := guarded(func() (err error) {
-		applied, err = appliedIndex(database,
-			wal.Exist(log))
-		return err
-	}); err != nil {
+	applied, err := guarded(func() (uint64, error) { return appliedIndex(database, wal.Exist(log)) })
+	if err != nil {
 		return fmt.Errorf("%s: %w", database, err)
 	}
-	if err := guarded(func() (err error) { logged, err = loggedIndex(log); return err }); err != nil {
+	logged, err := guarded(func() (uint64, error) { return loggedIndex(log) })
+	if err != nil {
 		return fmt.Errorf("%s: %w", log, err)
 	}
 	if logged < applied {
@@ -105,9 +102,9 @@ func loggedIndex(dir string) (uint64, error) {
 	return from.GetIndex(), nil
 }
 
-// guarded returns the error of fn, or an error for its panic. A panic includes reading
+// guarded returns the result of fn, or an error for its panic. A panic includes reading
 // mapped memory that the file does not have.
-func guarded(fn func() error) (err error) {
+func guarded[T any](fn func() (T, error)) (result T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if what := recover(); what != nil {

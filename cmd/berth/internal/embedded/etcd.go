@@ -90,9 +90,7 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	}
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{filepath.Join(dir, "etcd.log")}
-	var server *embed.Etcd
-	err := verify(config.Dir)
-	if err != nil {
+	if err := verify(config.Dir); err != nil {
 		action := "restore a backup of its data or delete the directory"
 		if errors.Is(err, errInUse) {
 			action = "stop the process that uses it"
@@ -100,7 +98,8 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %v: %s",
 			config.Dir, err, action)
 	}
-	if err = guarded(func() (err error) { server, err = embed.StartEtcd(config); return err }); err != nil {
+	server, err := guarded(func() (*embed.Etcd, error) { return embed.StartEtcd(config) })
+	if err != nil {
 		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s",
 			config.Dir).Because(err)
 	}

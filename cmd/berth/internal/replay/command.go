@@ -17,23 +17,13 @@ import (
 	"berth.dev/client"
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/cmd/berth/audit"
+	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 )
-
-// Cluster is a running Berth.
-type Cluster interface {
-	// Gateway returns the address of the gateway, host:port.
-	Gateway() string
-	// AgentsGateway returns the address of the gateway for agents, host:port.
-	AgentsGateway() string
-	// Etcd returns the endpoints of its etcd.
-	Etcd() []string
-	Close() error
-}
 
 // flags of the command.
 type flags struct {
@@ -68,8 +58,8 @@ minutes, choose another --prefix, because it remembers worker numbers that long.
 Every revision of etcd is audited: used <= capacity, all or none, no worker
 twice, order. The command fails if there is a violation.`
 
-// Command is `berth replay`. It calls start if the flags name no cluster.
-func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
+// Command returns `berth replay`.
+func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "replay DIR",
@@ -77,7 +67,7 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 		Long:  help,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), args[0], start, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	set := cmd.Flags()
@@ -86,7 +76,7 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace per second; 0 is as fast as possible")
 	set.IntVar(&f.concurrency, "concurrency", 64, "maximum number of concurrent calls")
 	set.DurationVar(&f.settle, "settle", 10*time.Second,
-		"how long nothing must change at the end, while batches are pending")
+		"time without a change after which the replay ends, although batches are pending")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "prefix of the name of every job")
 	f.Flags(set)
@@ -107,8 +97,7 @@ func (f *flags) check() error {
 	return f.Check()
 }
 
-func (f *flags) run(ctx context.Context, dir string, start func(context.Context) (Cluster, error), out,
-	status io.Writer) error {
+func (f *flags) run(ctx context.Context, dir string, out, status io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -121,20 +110,20 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 		return err
 	}
 	plan := NewPlan(instances, f.prefix, f.limit)
-	cluster := f.Cluster
+	target := f.Cluster
 	if len(f.Gateways) > 0 {
-		if err := cluster.Reach(ctx); err != nil {
+		if err := target.Reach(ctx); err != nil {
 			return err
 		}
 	} else {
-		c, err := start(ctx)
+		c, err := cluster.Start(ctx, cluster.Config{Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn"})
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		cluster.Gateways, cluster.AgentsGateways, cluster.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()}, c.Etcd()
+		target.Gateways, target.AgentsGateways, target.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()}, c.Etcd()
 	}
-	report, err := f.replay(ctx, nodes, plan, cluster, status)
+	report, err := f.replay(ctx, nodes, plan, target, status)
 	if err != nil {
 		return err
 	}
@@ -154,14 +143,14 @@ func Broken(n int) error {
 
 // replay runs the plan on a cluster with the nodes as its executors. In a running cluster
 // it cancels the jobs at the end.
-func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster running.Cluster,
+func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, target running.Cluster,
 	status io.Writer) (*Report, error) {
-	c, err := client.Dial(cluster.Gateways)
+	c, err := client.Dial(target.Gateways)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	etcd, err := store.Dial(store.DialConfig{Endpoints: cluster.Etcd})
+	etcd, err := store.Dial(store.DialConfig{Endpoints: target.Etcd})
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +160,11 @@ func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster ru
 	var auditors sync.WaitGroup
 	defer auditors.Wait()
 	defer stopAuditing()
-	auditor := audit.Follow(etcd, keyspace.New(cluster.Name))
+	auditor := audit.Follow(etcd, keyspace.New(target.Name))
 	auditors.Go(func() { auditor.Run(auditing) })
 
-	fmt.Fprintf(status, "registering %d executors with %s\n", len(nodes), strings.Join(cluster.AgentsGateways, ","))
-	h, err := simulate(ctx, nodes, cluster.AgentsGateways)
+	fmt.Fprintf(status, "registering %d executors with %s\n", len(nodes), strings.Join(target.AgentsGateways, ","))
+	h, err := simulate(ctx, nodes, target.AgentsGateways)
 	if err != nil {
 		return nil, err
 	}

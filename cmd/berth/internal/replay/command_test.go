@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"testing"
 
 	"berth.dev/api/rpc"
-	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/testkit/porttest"
 )
 
@@ -30,9 +28,7 @@ app_2,CN,2,2,3,
 `,
 	})
 	file := filepath.Join(t.TempDir(), "report.json")
-	cmd := Command(func(ctx context.Context) (Cluster, error) {
-		return cluster.Start(ctx, cluster.Config{Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "error"})
-	})
+	cmd := Command()
 	cmd.SetArgs([]string{dir, "--settle", "2s", "--report", file})
 	var out, status strings.Builder
 	cmd.SetOut(&out)
@@ -66,7 +62,7 @@ func TestReplayWithoutCluster(t *testing.T) {
 		instancesFile: "app_name,role,cpu_request,gpu_request,creation_time,deletion_time\napp_1,CN,4,0,,10\n",
 	})
 	dead := porttest.Hold(t)
-	cmd := Command(nil)
+	cmd := Command()
 	cmd.SetArgs([]string{dir, "--gateway", dead, "--agents-gateway", dead, "--etcd-endpoints", dead, "--timeout", "100ms"})
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)

@@ -38,6 +38,7 @@ func FuzzTrace(f *testing.F) {
 		hosts, err := ReadNodes(dir, 0)
 		if err != nil {
 			refused(nodesFile, err)
+			hosts = nil
 		}
 		for _, n := range hosts {
 			for name, amount := range n.Resources {

@@ -34,8 +34,8 @@ type version struct {
 // outcome is everything about one batch.
 type outcome struct {
 	batch *Batch
-	// versions are in order of their events. Those before uid are of an earlier run. Berth
-	// itself adds versions after uid when it queues a refused batch again.
+	// versions are in order of their events. Those before uid belong to an earlier run.
+	// Berth itself adds versions after uid when it requeues a refused batch.
 	versions []*version
 	uid      string
 	acked    time.Time
@@ -44,15 +44,13 @@ type outcome struct {
 
 // outcomes is everything about all batches. It is safe for concurrent use.
 type outcomes struct {
-	now func() time.Time
-
 	mu    sync.Mutex
 	byKey map[client.Key]*outcome
 	order []*outcome
 }
 
-func newOutcomes(p *Plan, now func() time.Time) *outcomes {
-	o := &outcomes{now: now, byKey: map[client.Key]*outcome{}}
+func newOutcomes(p *Plan) *outcomes {
+	o := &outcomes{byKey: map[client.Key]*outcome{}}
 	for _, b := range p.Batches {
 		one := &outcome{batch: b}
 		o.byKey[b.Key] = one
@@ -66,7 +64,7 @@ func (o *outcomes) acked(b *Batch, uid string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one := o.byKey[b.Key]
-	one.uid, one.acked = uid, o.now()
+	one.uid, one.acked = uid, time.Now()
 }
 
 // cancelled records that a batch was cancelled.
@@ -87,7 +85,7 @@ func (o *outcomes) observe(e *berthv1.Event) {
 	v := one.version(e.GetUid())
 	switch e.GetKind() {
 	case berthv1.Event_RESERVATION_LEASED:
-		v.leased = o.now()
+		v.leased = time.Now()
 	case berthv1.Event_WORKER_RUNNING:
 		v.running += int(e.GetCount())
 	case berthv1.Event_RESERVATION_CANCELLED:

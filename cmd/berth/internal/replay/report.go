@@ -43,12 +43,7 @@ type Report struct {
 
 	// The remaining fields are the results of the audit. With more than one snapshot the
 	// auditor missed a part of the history.
-	Revision       int64             `json:"revision"`
-	Snapshots      int               `json:"snapshots"`
-	LeasesGranted  int               `json:"leasesGranted"`
-	WorkersLeased  int               `json:"workersLeased"`
-	WorkersRunning int               `json:"workersRunning"`
-	StartedTwice   int               `json:"startedTwice"`
+	audit.Stats
 	ViolationCount int               `json:"violationCount"`
 	Violations     []audit.Violation `json:"violations"`
 }
@@ -85,7 +80,7 @@ func percentiles(list []time.Duration) Percentiles {
 }
 
 // report returns the result of the run.
-func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, error) {
+func (r *runner) report(ctx context.Context, requested time.Duration) (*Report, error) {
 	t := r.outcomes.tally()
 	waitingFor, err := r.waitingFor(ctx, t.waiting)
 	if err != nil {
@@ -95,15 +90,12 @@ func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, erro
 		Batches: len(r.plan.Batches), Workers: r.plan.Workers(),
 		Granted: t.count[Granted], Waiting: t.count[Waiting], Withdrawn: t.count[Withdrawn], Ended: t.count[Ended],
 		Cancelled: t.cancelled, WaitingFor: waitingFor, Wait: percentiles(t.waits),
-		AskedSeconds: asked.Seconds(), Seconds: time.Since(r.begun).Seconds(),
+		AskedSeconds: requested.Seconds(), Seconds: time.Since(r.begun).Seconds(),
 		Violations: []audit.Violation{},
 	}
 	r.auditor.Look(func(a *audit.Auditor) {
-		s := a.Stats()
-		report.Revision, report.Snapshots = s.Revision, s.Snapshots
-		report.LeasesGranted, report.WorkersLeased = s.LeasesGranted, s.WorkersLeased
-		report.WorkersRunning, report.StartedTwice = s.WorkersRunning, s.StartedTwice
 		left := a.Quiesced()
+		report.Stats = a.Stats()
 		report.ViolationCount = a.Count() + len(left)
 		report.Violations = append(append(report.Violations, a.Violations()...), left...)
 	})
@@ -170,7 +162,7 @@ func (r *Report) Write(out io.Writer) error {
 		r.LeasesGranted, r.WorkersLeased, r.WorkersRunning, r.StartedTwice, r.Revision)
 	row("violations", "%d", r.ViolationCount)
 	for _, v := range r.Violations {
-		row("", "revision %d: %s: %s", v.Revision, v.Rule, v.Message)
+		row("", "%s", v)
 	}
 	return w.Flush()
 }

@@ -38,7 +38,7 @@ func TestReportText(t *testing.T) {
 		Executors: 3, Batches: 5, Workers: 40, Granted: 2, Waiting: 2, Withdrawn: 1, Cancelled: 2,
 		WaitingFor: []WaitingFor{{"INSUFFICIENT_CAPACITY", "8 needed, 3 fit now", 2, 16, "a/CN/0"}},
 		Wait:       Percentiles{1, 2, 3, 4}, AskedSeconds: 1.25, Seconds: 10,
-		Revision: 77, Snapshots: 1, LeasesGranted: 2, WorkersLeased: 20, WorkersRunning: 19,
+		Stats:          audit.Stats{Revision: 77, Snapshots: 1, LeasesGranted: 2, WorkersLeased: 20, WorkersRunning: 19},
 		ViolationCount: 1, Violations: []audit.Violation{{Revision: 42, Rule: audit.RuleCapacity,
 			Message: "executor a: cpu used 2 of 1"}},
 	}
@@ -68,7 +68,7 @@ func TestReportJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{`"batches":0`, `"granted":0`, `"waiting":0`, `"violations":[]`,
+	for _, field := range []string{`"batches":0`, `"granted":0`, `"waiting":0`, `"violations":[]`, `"leasesGranted":0`,
 		`"waitMillis":{"p50":0`} {
 		if !strings.Contains(string(text), field) {
 			t.Errorf("no %s in %s", field, text)

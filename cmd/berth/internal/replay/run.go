@@ -35,8 +35,8 @@ type Options struct {
 	Speedup float64
 	// Concurrency bounds the concurrent calls.
 	Concurrency int
-	// Settle is how long nothing must change after all requests before the run ends with
-	// pending batches.
+	// Settle is the time without a change after which the run ends, although batches are
+	// pending.
 	Settle time.Duration
 	// Progress is called regularly.
 	Progress func(Progress)
@@ -68,7 +68,7 @@ type runner struct {
 func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Options) (*Report, error) {
 	r := &runner{
 		api: api, auditor: auditor, plan: plan, options: options,
-		outcomes: newOutcomes(plan, time.Now), begun: time.Now(),
+		outcomes: newOutcomes(plan), begun: time.Now(),
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	var following sync.WaitGroup
@@ -82,11 +82,11 @@ func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Opti
 	if err := r.act(ctx, fail); err != nil {
 		return nil, err
 	}
-	asked := time.Since(r.begun)
+	requested := time.Since(r.begun)
 	if err := r.settle(ctx); err != nil {
 		return nil, err
 	}
-	return r.report(ctx, asked)
+	return r.report(ctx, requested)
 }
 
 // follow records the events of a job.
@@ -163,7 +163,7 @@ func (r *runner) due(ctx context.Context, action Action) {
 	_ = store.Sleep(ctx, time.Until(at)) // the error is that of ctx
 }
 
-// do executes one action, unless the run is over.
+// do executes one action, unless ctx has ended.
 func (r *runner) do(ctx context.Context, action Action) error {
 	if ctx.Err() != nil {
 		return nil

@@ -296,7 +296,7 @@ func TestRunCancelled(t *testing.T) {
 // refused dispatch.
 func TestOutcomes(t *testing.T) {
 	p := NewPlan([]Instance{instance("a", 1, 0, never)}, "", 0)
-	o := newOutcomes(p, time.Now)
+	o := newOutcomes(p)
 	observe := func(uid string, kind berthv1.Event_Kind) {
 		o.observe(&berthv1.Event{Kind: kind, Job: "a", Stage: "CN", Reservation: "0", Uid: uid, Count: 1})
 	}
@@ -325,7 +325,7 @@ func TestOutcomes(t *testing.T) {
 	observe("u2", berthv1.Event_RESERVATION_CANCELLED)
 	want(Granted, 0)
 
-	o = newOutcomes(p, time.Now)
+	o = newOutcomes(p)
 	o.acked(p.Batches[0], "u1")
 	observe("u1", berthv1.Event_RESERVATION_EXPIRED)
 	want(Ended, 0)

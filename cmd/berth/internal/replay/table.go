@@ -3,6 +3,7 @@ package replay
 import (
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -21,12 +22,14 @@ type table struct {
 	columns map[string]int
 	fields  []string
 	reader  *csv.Reader
+	// err is the first error of the header or of a row.
+	err error
 }
 
 // readTable calls take for each row of a file. The header must have the required columns
 // and may have the optional ones, in any order. Unknown columns are an error, because they
 // may change the meaning of others.
-func readTable(dir, file string, required, optional []string, take func(*table) error) error {
+func readTable(dir, file string, required, optional []string, take func(*table)) error {
 	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s: %v", file, errors.Unwrap(err)).Because(err)
@@ -40,16 +43,16 @@ func readTable(dir, file string, required, optional []string, take func(*table) 
 	}
 	for i, name := range header {
 		if _, twice := t.columns[name]; twice || !slices.Contains(required, name) && !slices.Contains(optional, name) {
-			return t.wrong(name, "is unknown or not unique")
+			t.wrong(name, "is unknown or not unique")
 		}
 		t.columns[name] = i
 	}
 	for _, name := range required {
 		if _, there := t.columns[name]; !there {
-			return t.wrong(name, "is missing")
+			t.wrong(name, "is missing")
 		}
 	}
-	for {
+	for t.err == nil {
 		t.fields, err = t.reader.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -58,17 +61,17 @@ func readTable(dir, file string, required, optional []string, take func(*table) 
 			return t.broken(err)
 		}
 		t.line, _ = t.reader.FieldPos(0)
-		if err := take(t); err != nil {
-			return err
-		}
+		take(t)
 	}
+	return t.err
 }
 
-// wrong returns an error about a column.
-func (t *table) wrong(column, format string, args ...any) error {
-	f := fault.New(fault.Invalid, fault.ReasonInvalid, format, args...)
-	f.Message = t.file + ":" + strconv.Itoa(t.line) + ": column " + column + ": " + f.Message
-	return f
+// wrong records an error about a column, unless there is one already.
+func (t *table) wrong(column, format string, args ...any) {
+	if t.err == nil {
+		t.err = fault.New(fault.Invalid, fault.ReasonInvalid, "%s:%d: column %s: %s", t.file, t.line, column,
+			fmt.Sprintf(format, args...))
+	}
 }
 
 // broken returns the error of a file that is not CSV.
@@ -97,29 +100,29 @@ func (t *table) text(column string) string {
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // name returns a value that must be a name in Berth.
-func (t *table) name(column string) (string, error) {
+func (t *table) name(column string) string {
 	s := t.text(column)
 	if !namePattern.MatchString(s) {
-		return "", t.wrong(column, "must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got %q", s)
+		t.wrong(column, "must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got %q", s)
 	}
-	return s, nil
+	return s
 }
 
 // amount returns a value multiplied by a unit, or missing if the value is empty. Fractions
 // are an error if whole is set, and rounded otherwise.
-func (t *table) amount(column string, unit float64, missing int64, whole bool) (int64, error) {
+func (t *table) amount(column string, unit float64, missing int64, whole bool) int64 {
 	s := t.text(column)
 	if s == "" {
-		return missing, nil
+		return missing
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	switch v *= unit; {
 	case err != nil || math.IsNaN(v) || v < 0 || v > maxAmount:
-		return 0, t.wrong(column, "must be a number from 0 to 2^40 base units, got %q", s)
+		t.wrong(column, "must be a number from 0 to 2^40 base units, got %q", s)
 	case whole && v != math.Trunc(v):
-		return 0, t.wrong(column, "must be a whole number, got %q", s)
+		t.wrong(column, "must be a whole number, got %q", s)
 	}
-	return int64(math.Round(v)), nil
+	return int64(math.Round(v))
 }
 
 // maxAmount prevents overflow in sums over all instances.

@@ -1,6 +1,10 @@
 package replay
 
-import "berth.dev/pkg/resource"
+import (
+	"maps"
+
+	"berth.dev/pkg/resource"
+)
 
 // The files of a trace, and their columns.
 const (
@@ -44,31 +48,21 @@ type Instance struct {
 func ReadNodes(dir string, limit int) ([]Node, error) {
 	var nodes []Node
 	seen := map[string]bool{}
-	err := readTable(dir, nodesFile, nodeColumns, optionalNodeColumns, func(t *table) error {
+	err := readTable(dir, nodesFile, nodeColumns, optionalNodeColumns, func(t *table) {
 		if limit > 0 && len(nodes) == limit {
-			return nil
+			return
 		}
-		name, err := t.name("node_name")
-		if err != nil {
-			return err
+		n := Node{Name: t.name("node_name")}
+		if seen[n.Name] {
+			t.wrong("node_name", "must be unique, got %q twice", n.Name)
 		}
-		if seen[name] {
-			return t.wrong("node_name", "must be unique, got %q twice", name)
+		seen[n.Name] = true
+		if t.text("gpu_model") != "" {
+			n.Model = t.name("gpu_model")
 		}
-		seen[name] = true
-		model := t.text("gpu_model")
-		if model != "" {
-			if model, err = t.name("gpu_model"); err != nil {
-				return err
-			}
-		}
-		resources, err := cpuAndGPU(t, "cpu_num", "gpu_capacity_num")
-		if err != nil {
-			return err
-		}
-		resources[resource.Slots] = nodeSlots
-		nodes = append(nodes, Node{Name: name, Model: model, Resources: resources})
-		return nil
+		n.Resources = cpuAndGPU(t, "cpu_num", "gpu_capacity_num")
+		n.Resources[resource.Slots] = nodeSlots
+		nodes = append(nodes, n)
 	})
 	return nodes, err
 }
@@ -76,45 +70,21 @@ func ReadNodes(dir string, limit int) ([]Node, error) {
 // ReadInstances reads instances.csv.
 func ReadInstances(dir string) ([]Instance, error) {
 	var instances []Instance
-	err := readTable(dir, instancesFile, instanceColumns, optionalInstanceColumns, func(t *table) error {
-		var i Instance
-		var err error
-		if i.App, err = t.name("app_name"); err != nil {
-			return err
-		}
-		if i.Role, err = t.name("role"); err != nil {
-			return err
-		}
-		if i.Each, err = cpuAndGPU(t, "cpu_request", "gpu_request"); err != nil {
-			return err
-		}
-		if i.Created, err = t.amount("creation_time", 1, never, false); err != nil {
-			return err
-		}
-		if i.Deleted, err = t.amount("deletion_time", 1, never, false); err != nil {
-			return err
-		}
-		instances = append(instances, i)
-		return nil
+	err := readTable(dir, instancesFile, instanceColumns, optionalInstanceColumns, func(t *table) {
+		instances = append(instances, Instance{
+			App:     t.name("app_name"),
+			Role:    t.name("role"),
+			Each:    cpuAndGPU(t, "cpu_request", "gpu_request"),
+			Created: t.amount("creation_time", 1, never, false),
+			Deleted: t.amount("deletion_time", 1, never, false),
+		})
 	})
 	return instances, err
 }
 
 // cpuAndGPU reads cores and cards in base units and omits amounts of 0.
-func cpuAndGPU(t *table, cpu, gpu string) (resource.Vector, error) {
-	v := resource.Vector{}
-	for _, r := range []struct {
-		name, column string
-		unit         float64
-		whole        bool
-	}{{"cpu", cpu, 1000, false}, {"gpu", gpu, 1, true}} {
-		amount, err := t.amount(r.column, r.unit, 0, r.whole)
-		if err != nil {
-			return nil, err
-		}
-		if amount > 0 {
-			v[r.name] = amount
-		}
-	}
-	return v, nil
+func cpuAndGPU(t *table, cpu, gpu string) resource.Vector {
+	v := resource.Vector{"cpu": t.amount(cpu, 1000, 0, false), "gpu": t.amount(gpu, 1, 0, true)}
+	maps.DeleteFunc(v, func(_ string, amount int64) bool { return amount == 0 })
+	return v
 }

@@ -104,11 +104,8 @@ after earlier restores, unless the clock is behind that of an earlier restore.`,
 		"moment of the restore, as 2006-01-02T15:04:05Z, the same for all members (default for a single member: now)")
 	flags.Uint64Var(&raise.By, "bump-revision", 0,
 		"raise the snapshot's revision by this number instead of --at: more than all histories since the backup have written, including those of other restores")
-	for _, name := range []string{"snapshot", "data-dir"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // there is no such flag
-		}
-	}
+	_ = cmd.MarkFlagRequired("snapshot") // fails only for an unknown flag
+	_ = cmd.MarkFlagRequired("data-dir")
 	return cmd
 }
 

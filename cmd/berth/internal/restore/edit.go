@@ -58,11 +58,11 @@ func verified(file, to string) error {
 	return nil
 }
 
-// edit deletes from a database the records that must not come back, of all clusters
-// in it, and returns the names of the clusters: leaders, the mark that the registry is
-// ready, and the presence of executors, so that a READY executor is one whose agent has
-// reported its workers since the restore. It deletes through etcd's own storage, in the
-// order of the keys: equal databases stay equal.
+// edit deletes the records of all clusters in a database that must not come back, and
+// returns the names of the clusters. It deletes the leaders, the mark that the registry is
+// ready, and the presence of executors: an executor becomes READY only after its agent has
+// reported its workers since the restore. It deletes through etcd's own storage and in the
+// order of the keys, so that equal databases stay equal.
 func edit(ctx context.Context, database string) (clusters []string, err error) {
 	// Opening a file that is not a database panics.
 	defer func() {

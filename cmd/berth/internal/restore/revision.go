@@ -7,9 +7,9 @@ import (
 )
 
 // zero is the moment of revision 0: after a restore the revision is the number of
-// microseconds since then. etcd writes far less than a million times per second, so that a
-// history stays below the revision of the current moment, and a later restore of any
-// snapshot begins above all of it.
+// microseconds since then. etcd writes far less than a million times per second. A history
+// therefore stays below the revision of the current moment, and a later restore of any
+// snapshot begins above the whole history.
 var zero = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 const (

@@ -1,4 +1,5 @@
-// Executor-state runs one replica of the inventory of executors.
+// Executor-state runs one replica of the inventory of executors, which grants leases only
+// out of free capacity.
 package main
 
 import (

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// leaderCheckInterval is how often a stream checks that its member of etcd still leads.
+	// leaderCheckInterval is how often a stream checks that its etcd member still leads.
 	leaderCheckInterval = 10 * time.Second
-	// statusTimeout is how long a member may take to answer which member leads.
+	// statusTimeout is how long a member may take to answer whether it leads.
 	statusTimeout = 500 * time.Millisecond
 )
 
-// leadingMember returns the endpoint of the member of etcd that leads. Any other member
-// forwards each renewal to it in a separate call, which costs etcd several times as much as
-// the renewal. It returns an empty endpoint, for any member, if the leader is unknown or there
-// is only one endpoint.
+// leadingMember returns the endpoint of the etcd member that leads. Any other member
+// forwards each renewal to the leader in a separate call, which costs etcd several times
+// as much as the renewal. leadingMember returns an empty endpoint, which means any
+// member, if the leader is unknown or there is only one endpoint.
 func leadingMember(ctx context.Context, client *clientv3.Client) string {
 	endpoints := client.Endpoints()
 	if len(endpoints) < 2 {
@@ -35,8 +35,8 @@ func leadingMember(ctx context.Context, client *clientv3.Client) string {
 	return ""
 }
 
-// dial returns a connection to an endpoint, or to any member for an empty one. Done releases
-// it.
+// dial returns a connection to an endpoint, or to any member if the endpoint is empty.
+// done releases the connection.
 func dial(client *clientv3.Client, endpoint string) (conn *grpc.ClientConn, done func()) {
 	if endpoint != "" {
 		if own, err := client.Dial(endpoint); err == nil {
@@ -46,8 +46,8 @@ func dial(client *clientv3.Client, endpoint string) (conn *grpc.ClientConn, done
 	return client.ActiveConnection(), func() {}
 }
 
-// watchLeader closes moved once another member than the one at the endpoint leads. It returns
-// then, or when ctx ends.
+// watchLeader closes moved and returns once a member other than the one at the endpoint
+// leads. It also returns when ctx ends.
 func watchLeader(ctx context.Context, client *clientv3.Client, endpoint string, interval time.Duration,
 	moved chan<- struct{}) {
 	tick := time.NewTicker(interval)

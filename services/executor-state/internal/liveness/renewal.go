@@ -9,11 +9,11 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// renewal is the renewal of some etcd leases.
+// renewal is a request to renew some etcd leases.
 type renewal struct {
-	ctx    context.Context // of the caller
+	ctx    context.Context // the context of the caller
 	leases []int64
-	// done is closed when all of them are answered.
+	// done is closed when all leases are answered.
 	done chan struct{}
 
 	mu   sync.Mutex
@@ -29,7 +29,7 @@ func newRenewal(ctx context.Context, leases []int64) *renewal {
 	return n
 }
 
-// answer records the result of one of them.
+// answer records the result for the lease with index i.
 func (n *renewal) answer(i int, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -39,7 +39,8 @@ func (n *renewal) answer(i int, err error) {
 	}
 }
 
-// outcome returns the result of each; missing is the result of those without an answer.
+// outcome returns the result for each lease; missing is the result for leases without an
+// answer.
 func (n *renewal) outcome(missing error) []error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,14 +53,14 @@ func (n *renewal) outcome(missing error) []error {
 	return errs
 }
 
-// pending are the renewals that were sent over a stream and have no answer yet.
+// pending holds the renewals that were sent over a stream and have no answer yet.
 type pending struct {
 	mu      sync.Mutex
 	byLease map[int64][]place
-	since   time.Time // of the last progress
+	since   time.Time // the time of the last progress
 }
 
-// place is a lease of a renewal, which receives an answer.
+// place is one lease of a renewal, which receives an answer.
 type place struct {
 	of *renewal
 	i  int

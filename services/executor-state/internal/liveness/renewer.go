@@ -1,11 +1,11 @@
-// Package liveness renews the etcd leases of executors.
+// Package liveness renews the etcd leases of executors, and returns for each renewal
+// etcd's own answer to it. An expired etcd lease is an error, although etcd answers it
+// with a TTL of 0 and no error.
 //
-// It promises that many renewals share few streams to etcd, which for a hundred thousand etcd
-// leases costs a tenth of one stream each. The streams go to the leading member of etcd if it
-// is known, because any other member forwards each renewal. Renewals of one call are sent
-// together, so that they share system calls here and in etcd. The result of a renewal is etcd's
-// answer to that renewal. An expired etcd lease is an error, although etcd answers it with a TTL
-// of 0 and no error.
+// Many renewals share few streams to etcd. For a hundred thousand etcd leases this costs a
+// tenth of what a stream for each lease would cost. The streams go to the etcd member that
+// leads, if the renewer knows it, because any other member forwards each renewal. Renewals
+// of one call are sent together, so that they share system calls here and in etcd.
 package liveness
 
 import (
@@ -25,11 +25,11 @@ import (
 const (
 	streams = 2
 	queued  = 64
-	// maxRenewal is how many etcd leases are renewed at a time over one stream. Further ones
-	// use another stream meanwhile.
+	// maxRenewal is how many etcd leases are renewed at a time over one stream. Further
+	// leases use another stream meanwhile.
 	maxRenewal = 512
-	// answerTimeout ends a stream without answers, because another one may reach a member
-	// of etcd that answers.
+	// answerTimeout ends a stream without answers, because another stream may reach an etcd
+	// member that answers.
 	answerTimeout = 3 * time.Second
 	reopenPause   = 100 * time.Millisecond
 )
@@ -45,13 +45,13 @@ type Renewer struct {
 	requests chan *renewal
 }
 
-// NewRenewer returns a renewer; Run runs it.
+// NewRenewer returns a renewer. Run runs it.
 func NewRenewer(client *clientv3.Client) *Renewer {
 	return &Renewer{client: client, requests: make(chan *renewal, queued)}
 }
 
-// Renew renews etcd leases and waits for etcd's answers, until ctx ends. It returns the result
-// of each: store.ErrLeaseNotFound if it has expired.
+// Renew renews etcd leases and waits for etcd's answers, until ctx ends. It returns the
+// result for each lease: store.ErrLeaseNotFound if the lease has expired.
 func (r *Renewer) Renew(ctx context.Context, leases []int64) []error {
 	var parts []*renewal
 	for part := range slices.Chunk(leases, maxRenewal) {
@@ -73,7 +73,7 @@ func (r *Renewer) Renew(ctx context.Context, leases []int64) []error {
 	return outcome
 }
 
-// Run keeps the streams until ctx ends.
+// Run opens the streams, and opens them again when they end, until ctx ends.
 func (r *Renewer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for range streams {
@@ -88,15 +88,16 @@ func (r *Renewer) Run(ctx context.Context) error {
 	return nil
 }
 
-// stream sends renewals over one stream until it ends, or until another member of etcd leads.
+// stream sends renewals over one stream until the stream ends, or until another etcd
+// member leads.
 func (r *Renewer) stream(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	endpoint := leadingMember(ctx, r.client)
 	conn, done := dial(r.client, endpoint)
 	defer done()
-	// A member of etcd that knows no leader, or loses it, ends the stream. The next one goes
-	// to another member.
+	// An etcd member that knows no leader, or loses its leader, ends the stream. The next
+	// stream goes to another member.
 	s, err := pb.NewLeaseClient(conn).LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
 	if err != nil {
 		return

@@ -1,4 +1,5 @@
-// Registry runs one replica of the reservation queue.
+// Registry runs one replica of the registry, which queues reservations and never loses an
+// acknowledged one.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 // Point is one value over another.
 type Point struct{ X, Y float64 }
 
-// Line is points, in order of X.
+// Line is a list of points in order of X.
 type Line struct {
 	Name   string
 	Points []Point
@@ -36,7 +36,7 @@ type Axis struct {
 	To float64
 }
 
-// Chart is lines over two axes.
+// Chart has lines over two axes.
 type Chart struct {
 	Title string
 	X, Y  Axis

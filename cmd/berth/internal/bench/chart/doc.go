@@ -1,5 +1,5 @@
-// Package chart draws lines over two axes as SVG, for documents that are read in
-// light and in dark: colours and letters are the reader's, nothing is embedded.
+// Package chart draws lines over two axes as SVG, for light and dark documents: it uses
+// the reader's colors and fonts and embeds nothing.
 //
 //	Chart{Lines} ──▶ axes: range, ticks ──▶ template ──▶ SVG
 //

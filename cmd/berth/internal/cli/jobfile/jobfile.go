@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -30,7 +31,7 @@ type Document struct {
 	Warnings []string
 }
 
-// firstOutput is the number of the first output field.
+// firstOutput is the number of the first output field of a reservation.
 const firstOutput protoreflect.FieldNumber = 50
 
 // Parse reads all documents of a file. Errors are Invalid and contain the name and the place. A
@@ -106,35 +107,27 @@ func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 		return document, err
 	}
 	reader.printed = find(root, "updatedAt") >= 0 // an output field
+	var m proto.Message
+	required := []protoreflect.Name{"name"}
 	switch kind {
 	case kindSKU:
 		document.SKU = &berthv1.Sku{}
-		if err := reader.into(root, document.SKU); err != nil {
-			return document, err
-		}
-		document.SKU.UpdatedAt = nil
-		document.warn("resources", document.SKU.Resources)
-		return document, reader.require("name", document.SKU.Name)
+		m = document.SKU
 	case kindPool:
 		document.Pool = &berthv1.Pool{}
-		if err := reader.into(root, document.Pool); err != nil {
-			return document, err
-		}
-		document.Pool.UpdatedAt = nil
-		return document, reader.require("name", document.Pool.Name)
+		m = document.Pool
+	default:
+		document.Reservation = &berthv1.Reservation{}
+		m = document.Reservation
+		required = []protoreflect.Name{"job", "stage"}
 	}
-	r := &berthv1.Reservation{}
-	document.Reservation = r
-	if err := reader.into(root, r); err != nil {
+	if err := reader.into(root, m); err != nil {
 		return document, err
 	}
-	document.UID = r.Uid
-	strip(r)
-	document.warn("constraints.resources", r.GetConstraints().GetResources())
-	if err := reader.require("job", r.Job); err != nil {
-		return document, err
-	}
-	return document, reader.require("stage", r.Stage)
+	document.strip(m.ProtoReflect())
+	document.warn("resources", document.SKU.GetResources())
+	document.warn("constraints.resources", document.Reservation.GetConstraints().GetResources())
+	return document, reader.require(m.ProtoReflect(), required)
 }
 
 // warn adds warnings about amounts that are probably too small.
@@ -146,18 +139,19 @@ func (d *Document) warn(field string, resources map[string]int64) {
 	}
 }
 
-// strip removes the output fields. From a reservation that Berth printed, it also removes the
-// request ID, which would turn an edit into a retry, and the count if it lists workers.
-func strip(r *berthv1.Reservation) {
-	m := r.ProtoReflect()
-	printed := r.Uid != ""
-	fields := m.Descriptor().Fields()
-	for i := range fields.Len() {
-		if fields.Get(i).Number() >= firstOutput {
-			m.Clear(fields.Get(i))
+// strip removes the output fields from the document's message. From a reservation that Berth
+// printed, it also removes the request ID, which would turn an edit into a retry, and the count if
+// it lists workers.
+func (d *Document) strip(m protoreflect.Message) {
+	r := d.Reservation
+	d.UID = r.GetUid()
+	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if fd.Number() >= firstOutput || fd.Name() == "updated_at" {
+			m.Clear(fd)
 		}
-	}
-	if !printed {
+		return true
+	})
+	if d.UID == "" {
 		return
 	}
 	r.RequestId = nil

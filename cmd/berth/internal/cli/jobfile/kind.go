@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/api/fault"
 )
@@ -43,11 +44,13 @@ func find(node *yaml.Node, key string) int {
 }
 
 // require rejects a document without a required field.
-func (r *reader) require(field, value string) error {
-	if value != "" {
-		return nil
+func (r *reader) require(m protoreflect.Message, required []protoreflect.Name) error {
+	for _, field := range required {
+		if !m.Has(m.Descriptor().Fields().ByName(field)) {
+			f := invalid(r.place, "%s is missing", field)
+			f.Fields = []fault.Field{{Name: string(field), Problem: "is required"}}
+			return f
+		}
 	}
-	f := invalid(r.place, "%s is missing", field)
-	f.Fields = []fault.Field{{Name: field, Problem: "is required"}}
-	return f
+	return nil
 }

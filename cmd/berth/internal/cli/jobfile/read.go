@@ -38,7 +38,7 @@ type reader struct {
 
 // resolve returns a copy of a node without aliases and merges (`<<`). A key of a
 // mapping replaces a merged one. Keys, and scalars other than numbers, truth values
-// and null, are strings: YAML's dates are not Berth's.
+// and null, are strings, because Berth does not use YAML's dates.
 func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, error) {
 	r.nodes++
 	if depth >= maxDepth || r.nodes > maxNodes {
@@ -181,8 +181,8 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 	return value, nil
 }
 
-// plain returns the JSON value of a resolved node. The yaml package would compare each key of a
-// mapping with all others.
+// plain returns the JSON value of a resolved node. It does not use Decode for mappings, which
+// compares each key with all others.
 func plain(node *yaml.Node) (value any) {
 	switch node.Kind {
 	case yaml.MappingNode:

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
 )
 
 // Describe returns the details of a reservation: its request, state, workers and last events.
@@ -125,18 +126,17 @@ func requested(r *berthv1.Reservation) string {
 
 // workerRuns formats runs of consecutive indexes with one number: `0-3 number 1, 7 number 2`.
 func workerRuns(list []*berthv1.WorkerID) string {
+	ids := make([]model.WorkerID, len(list))
+	for i, id := range list {
+		ids[i] = model.WorkerID{Index: id.GetIndex(), Number: id.GetNumber()}
+	}
 	var parts []string
-	for i := 0; i < len(list); {
-		j := i + 1
-		for j < len(list) && list[j].GetIndex() == list[j-1].GetIndex()+1 && list[j].GetNumber() == list[i].GetNumber() {
-			j++
+	for _, run := range model.WorkerSetOf(ids) {
+		indexes := fmt.Sprint(run.First)
+		if run.Last > run.First {
+			indexes += fmt.Sprintf("-%d", run.Last)
 		}
-		run := fmt.Sprint(list[i].GetIndex())
-		if j > i+1 {
-			run += fmt.Sprintf("-%d", list[j-1].GetIndex())
-		}
-		parts = append(parts, fmt.Sprintf("%s number %d", run, list[i].GetNumber()))
-		i = j
+		parts = append(parts, fmt.Sprintf("%s number %d", indexes, run.Number))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -26,12 +26,11 @@ func Counted(what, done string, count int, one, none string) string {
 
 // Resigned returns the line about the old and the new leader.
 func Resigned(answer *berthv1.ResignAnswer, next *berthv1.ServiceLeadership) string {
+	ended := fmt.Sprintf("%s resigned term %d", answer.GetReplica(), answer.GetTerm())
 	if answer.GetReplica() == "" {
-		return fmt.Sprintf("%s: term %d had already ended; %s leads in term %d", answer.GetService(), answer.GetTerm(),
-			next.GetLeader(), next.GetTerm())
+		ended = fmt.Sprintf("term %d had already ended", answer.GetTerm())
 	}
-	return fmt.Sprintf("%s: %s resigned term %d; %s leads in term %d", answer.GetService(), answer.GetReplica(),
-		answer.GetTerm(), next.GetLeader(), next.GetTerm())
+	return fmt.Sprintf("%s: %s; %s leads in term %d", answer.GetService(), ended, next.GetLeader(), next.GetTerm())
 }
 
 // Ready returns the line about when the registry became ready.

@@ -13,42 +13,38 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// compact returns the JSON of the REST API, which includes fields with default values.
-func compact(m proto.Message) ([]byte, error) {
-	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	// protojson varies its spaces on purpose.
-	var b bytes.Buffer
-	err = json.Compact(&b, text)
-	return b.Bytes(), err
-}
+// encoding is the JSON of the REST API, which includes fields with default values. Its spaces vary
+// on purpose.
+var encoding = protojson.MarshalOptions{EmitDefaultValues: true}
 
 // JSONLine returns the JSON of the REST API on one line.
 func JSONLine(m proto.Message) ([]byte, error) {
-	text, err := compact(m)
-	return append(text, '\n'), err
+	text, err := encoding.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = json.Compact(&b, text)
+	b.WriteByte('\n')
+	return b.Bytes(), err
 }
 
 // JSON returns the JSON of the REST API, indented.
 func JSON(m proto.Message) ([]byte, error) {
-	text, err := compact(m)
+	text, err := encoding.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return nil, err
-	}
+	err = json.Indent(&b, text, "", "  ")
 	b.WriteByte('\n')
-	return b.Bytes(), nil
+	return b.Bytes(), err
 }
 
 // YAML returns the same document as JSON, in the same order. Resources have suffixes (`cpu:
 // 2000m`, `memory: 4Gi`), so the text means the same in a job file and to REST.
 func YAML(m proto.Message) ([]byte, error) {
-	text, err := compact(m)
+	text, err := encoding.Marshal(m)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,9 @@ const textWidth = 80
 // Explain returns why a reservation is pending: sentences, and then the checks that unsuitable
 // executors fail.
 func Explain(e *berthv1.Explanation, now time.Time) string {
-	if e.GetPosition() == 0 {
-		return paragraph(notPending(e))
+	if r := e.GetReservation(); e.GetPosition() == 0 {
+		return paragraph(fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()),
+			because(e.GetReason(), e.GetMessage())))
 	}
 	text := paragraph(fits(e)+" "+position(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
 	if name := e.GetScarcestResource(); name != "" {
@@ -46,13 +47,6 @@ func avoidedUntil(list []*berthv1.AvoidedExecutor, now time.Time) string {
 		names = append(names, fmt.Sprintf("%s until %s", a.GetExecutor(), clock(a.GetUntil().AsTime(), now)))
 	}
 	return strings.Join(names, ", ")
-}
-
-// notPending returns the sentence about a reservation that is not queued.
-func notPending(e *berthv1.Explanation) string {
-	r := e.GetReservation()
-	return fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()),
-		because(e.GetReason(), e.GetMessage()))
 }
 
 // fits returns the sentence about the workers that fit now. An explanation without the revision

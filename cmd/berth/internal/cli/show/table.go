@@ -1,8 +1,10 @@
 package show
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 )
 
 // Table is aligned text: a header and rows. Another table may follow below.
@@ -16,8 +18,12 @@ type Table struct {
 	below *Table
 }
 
-// columnGap separates columns.
-const columnGap = "  "
+const (
+	// columnGap separates columns.
+	columnGap = "  "
+	// emptyCell is a dash, so that tools that split lines at spaces can count columns.
+	emptyCell = "-"
+)
 
 func table(head ...string) *Table { return &Table{head: head} }
 
@@ -71,39 +77,26 @@ func (t *Table) text(indent string) string {
 	if t.Empty() {
 		return ""
 	}
-	widths := make([]int, len(t.head))
-	lines := append([][]string{t.head}, t.rows...)
-	for _, line := range lines {
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, len(columnGap), ' ', 0)
+	for _, line := range append([][]string{t.head}, t.rows...) {
+		cells := make([]string, len(line))
 		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(orDash(cell)))
+			cells[i] = cmp.Or(oneLine(cell), emptyCell)
 		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
+	_ = w.Flush() // a Builder does not fail
 	var b strings.Builder
-	for at, line := range lines {
-		var row strings.Builder
-		row.WriteString(indent)
-		for i, cell := range line {
-			cell = orDash(cell)
-			row.WriteString(cell)
-			row.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
-			row.WriteString(columnGap)
-		}
-		b.WriteString(strings.TrimRight(row.String(), " "))
-		b.WriteByte('\n')
-		for _, note := range t.notes[at-1] {
+	at := -1 // the header
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(indent + strings.TrimRight(line, " \n") + "\n")
+		for _, note := range t.notes[at] {
 			b.WriteString(indented(indent+columnGap, note))
 		}
+		at++
 	}
 	return b.String()
-}
-
-// orDash returns a cell on one line. An empty cell is a dash, so that tools that split lines at
-// spaces can count columns.
-func orDash(cell string) string {
-	if cell == "" {
-		return "-"
-	}
-	return oneLine(cell)
 }
 
 // oneLine replaces each control character by a space.

@@ -74,17 +74,15 @@ func amount(resource string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// size formats a number of bytes in the largest unit that is not above it.
 func size(n int64) string {
-	for _, unit := range []struct {
-		bytes int64
-		name  string
-	}{{1 << 50, "Pi"}, {1 << 40, "Ti"}, {1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
-		if n >= unit.bytes {
-			text := strconv.FormatFloat(float64(n)/float64(unit.bytes), 'f', 1, 64)
-			return strings.TrimSuffix(text, ".0") + unit.name
-		}
+	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}
+	amount := float64(n)
+	for amount >= 1024 && len(units) > 1 {
+		amount /= 1024
+		units = units[1:]
 	}
-	return strconv.FormatInt(n, 10)
+	return strings.TrimSuffix(strconv.FormatFloat(amount, 'f', 1, 64), ".0") + units[0]
 }
 
 // resources formats amounts in the order of their names.
