@@ -27,10 +27,10 @@ import (
 	"berth.dev/testkit/agenttest"
 )
 
-// deadline bounds a stranger's call.
+// deadline bounds a rogue client's call.
 const deadline = 20 * time.Second
 
-// call makes one call of a stranger and returns its error as Berth reads it.
+// call makes one call of a rogue client and returns its error as Berth reads it.
 func (w *target) call(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(w.ctx, deadline)
 	defer cancel()
@@ -55,7 +55,7 @@ func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error 
 	})
 }
 
-// A stranger sends a scheduling cycle with a term or a cycle number that is higher
+// A rogue client sends a scheduling cycle with a term or a cycle number that is higher
 // than any real one.
 func TestHighestTermA1(t *testing.T) {
 	w := attack(t)
@@ -91,7 +91,7 @@ func TestHighestTermA1(t *testing.T) {
 			err := w.call(func(ctx context.Context) error {
 				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx,
 					&controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
-						{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "stranger", Mod: 1, Lease: 1},
+						{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "rogue", Mod: 1, Lease: 1},
 					}})
 				return err
 			})
@@ -105,7 +105,7 @@ func TestHighestTermA1(t *testing.T) {
 	}
 }
 
-// A stranger acts for an executor that is not its own.
+// A rogue client acts for an executor that is not its own.
 func TestForeignExecutorA2(t *testing.T) {
 	w := attack(t)
 	host, err := w.client.Executor(w.ctx, "host")
@@ -177,7 +177,7 @@ func TestForeignExecutorA2(t *testing.T) {
 	}
 }
 
-// heartbeat sends one heartbeat of a stranger and returns the error of the stream, or nil
+// heartbeat sends one heartbeat of a rogue client and returns the error of the stream, or nil
 // if the heartbeat is answered.
 func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.HeartbeatRequest) error {
 	return w.call(func(ctx context.Context) error {
@@ -215,7 +215,7 @@ func (w *target) workerOn(executor string) *berthv1.Assignment {
 	return nil
 }
 
-// A stranger calls an agent itself, with the highest term.
+// A rogue client calls an agent itself, with the highest term.
 func TestForeignRequestsToAgentA4(t *testing.T) {
 	w := attack(t)
 	host, err := w.client.Executor(w.ctx, "host")
@@ -492,7 +492,7 @@ func TestLyingAgentA3(t *testing.T) {
 	}
 }
 
-// Reports of very many workers do not affect others: those of a stranger are not decoded,
+// Reports of very many workers do not affect others: those of a rogue client are not decoded,
 // and a registered agent can invent only a bounded number of workers.
 func TestLargeReportsA3(t *testing.T) {
 	w := attack(t)
@@ -502,10 +502,10 @@ func TestLargeReportsA3(t *testing.T) {
 	for i := range workers {
 		workers[i] = &controlv1.WorkerReport{}
 	}
-	var strangers sync.WaitGroup
+	var rogueCalls sync.WaitGroup
 	for i := range 20 {
 		conn := w.rogueClient(address)
-		strangers.Go(func() {
+		rogueCalls.Go(func() {
 			if err := w.heartbeat(conn, &controlv1.HeartbeatRequest{
 				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess",
 				Report: &controlv1.ExecutorReport{Complete: true, Workers: workers},
@@ -531,7 +531,7 @@ func TestLargeReportsA3(t *testing.T) {
 	if kind := fault.Of(rpc.FromStatus(err)).Kind; kind != fault.Exhausted && kind != fault.Unavailable {
 		t.Errorf("the stream of an agent with 160000 workers ended with %v", err)
 	}
-	strangers.Wait()
+	rogueCalls.Wait()
 	for e, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{}) {
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,10 @@
-// Package attack tests real processes against hostile peers: strangers on every
+// Package attack tests real processes against hostile peers: rogue clients on every
 // listener of a gateway, agents that lie, values in etcd that no service wrote, and
 // floods.
 //
-//	stranger ──▶ public   ┐
-//	stranger ──▶ agents   ├ gateway ──▶ services ──▶ etcd ◀── stranger
-//	stranger ──▶ internal ┘                │
+//	rogue client ──▶ public   ┐
+//	rogue client ──▶ agents   ├ gateway ──▶ services ──▶ etcd ◀── rogue client
+//	rogue client ──▶ internal ┘                │
 //	                       lying agent ◀───┘
 //
 // After each attack the same promises hold: no process has restarted, the workers of
