@@ -1,4 +1,4 @@
-// Package flood loads a listener like a rogue client who wants it to stop serving others: with
+// Package flood loads a listener like a rogue client that tries to stop its service: with
 // connections, requests and streams that never end.
 //
 // Floods use raw HTTP/1 and HTTP/2, because client libraries respect limits.
