@@ -5,7 +5,7 @@
 //	rogue client ──▶ public   ┐
 //	rogue client ──▶ agents   ├ gateway ──▶ services ──▶ etcd ◀── rogue client
 //	rogue client ──▶ internal ┘                │
-//	                       lying agent ◀───┘
+//	                           lying agent ◀───┘
 //
 // After each attack the same promises hold: no process has restarted, the workers of
 // every other executor keep running, a new gang is leased and started, and the history in
