@@ -40,7 +40,8 @@ func (p *eventHistory) now() state      { return p.states[len(p.states)-1] }
 func (p *eventHistory) revision() int64 { return int64(len(p.events)) }
 
 // addEvent adds an event and the state after it.
-func (p *eventHistory) addEvent(kind berthv1.Event_Kind, uid string, change func(state), workers ...*berthv1.EventWorker) {
+func (p *eventHistory) addEvent(kind berthv1.Event_Kind, uid string, change func(state),
+	workers ...*berthv1.EventWorker) {
 	after := state{maps.Clone(p.now().versions), maps.Clone(p.now().workers)}
 	change(after)
 	event := eventOf(p.revision()+1, kind, uid, workers...)

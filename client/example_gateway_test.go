@@ -80,7 +80,8 @@ type grantingGateway struct {
 	changed      chan struct{}
 }
 
-func (g *grantingGateway) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
+func (g *grantingGateway) UpsertReservation(_ context.Context,
+	q *berthv1.UpsertReservationRequest) (*berthv1.Reservation,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +132,8 @@ func (g *grantingGateway) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, 
 	g.changed = make(chan struct{})
 }
 
-func (g *grantingGateway) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
+func (g *grantingGateway) CancelReservation(_ context.Context,
+	q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,7 +151,8 @@ func (g *grantingGateway) CancelReservation(_ context.Context, q *berthv1.Cancel
 	return answer, nil
 }
 
-func (g *grantingGateway) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+func (g *grantingGateway) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation,
+	error) {
 	return &berthv1.Reservation{Job: q.GetJob(), Stage: q.GetStage(), Name: q.GetName(),
 		State: berthv1.Reservation_ACTIVE}, nil
 }
@@ -167,7 +170,8 @@ func (g *grantingGateway) ListReservations(context.Context,
 	return answer, nil
 }
 
-func (g *grantingGateway) ListAssignments(context.Context, *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
+func (g *grantingGateway) ListAssignments(context.Context,
+	*berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,7 +179,8 @@ func (g *grantingGateway) ListAssignments(context.Context, *berthv1.ListAssignme
 	return &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: fmt.Sprint(revision)}, nil
 }
 
-func (g *grantingGateway) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+func (g *grantingGateway) WatchEvents(q *berthv1.WatchEventsRequest,
+	stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	next := 0
 	fmt.Sscan(q.GetSince(), &next) //nolint:errcheck // empty at first
 	for {

@@ -75,7 +75,8 @@ func runFaults(t *testing.T, o Options) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
 	defer cancel()
-	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, requestedParts().clock.played(), t.Logf
+	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, requestedParts().clock.played(),
+		t.Logf
 	report, err := Run(ctx, o)
 	if err != nil {
 		t.Errorf("run failed: %v", err)

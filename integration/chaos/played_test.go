@@ -27,10 +27,11 @@ func TestPartsLeftOut(t *testing.T) {
 		{"without the clock", true, false, permit, 30 * time.Second, []string{
 			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the clock",
 		}},
-		{"nothing is requested", false, false, func() error { t.Error("everything is played"); return nil }, time.Minute, []string{
-			"namespaces: not requested (-namespaces): no cable cuts and blackhole routes",
-			"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the clock",
-		}},
+		{"nothing is requested", false, false, func() error { t.Error("everything is played"); return nil }, time.Minute,
+			[]string{
+				"namespaces: not requested (-namespaces): no cable cuts and blackhole routes",
+				"clock: not requested (CHAOS_CLOCK=1, -clock): no steps of the clock",
+			}},
 	} {
 		p := newParts(c.namespaces, c.clock)
 		p.namespaces.permitted, p.clock.permitted = c.permitted, c.permitted

@@ -75,7 +75,8 @@ func (r *reader) addViolation(format string, args ...any) {
 func (r *reader) check(ctx context.Context, stored []string) []string {
 	for {
 		r.mu.Lock()
-		behind, moved := len(stored) > 0 && (len(r.seen) == 0 || compareCursors(r.seen[len(r.seen)-1], stored[len(stored)-1]) < 0),
+		behind, moved := len(stored) > 0 && (len(r.seen) == 0 ||
+			compareCursors(r.seen[len(r.seen)-1], stored[len(stored)-1]) < 0),
 			r.moved
 		r.mu.Unlock()
 		if !behind {

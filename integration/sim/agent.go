@@ -178,7 +178,8 @@ func (a *agent) call(what, service string, request any, done func(any, error)) {
 		return
 	}
 	callGeneration := a.callGeneration
-	a.w.call(a.id+": "+what, service, func() bool { return a.callGeneration == callGeneration && !a.partitioned }, request, done)
+	a.w.call(a.id+": "+what, service, func() bool { return a.callGeneration == callGeneration && !a.partitioned },
+		request, done)
 }
 
 func (a *agent) turn() {
@@ -228,7 +229,8 @@ func (a *agent) busy() bool {
 		return true
 	case a.superseded && a.incarnation == 0:
 		return false
-	case a.incarnation == 0 || a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3 || a.lease != 0 && a.announcedOrphans != a.doubtful():
+	case a.incarnation == 0 || a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3 || a.lease != 0 &&
+		a.announcedOrphans != a.doubtful():
 		return !a.calling
 	}
 	return (a.dirty || a.complete) && !a.reporting && !a.superseded

@@ -17,7 +17,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 		cycle := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
 		for _, e := range a.Candidates {
 			if e.Unchanged {
-				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Unchanged: true})
+				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group,
+					Unchanged: true})
 				continue
 			}
 			cycle.Candidates = append(cycle.Candidates, model.Candidate{

@@ -183,7 +183,8 @@ func (p *interleaving) enabled() []event {
 			}
 			if r.behind() && r.asked() {
 				onOldView = append(onOldView, event{
-					name: name + " with an outdated view", of: name, run: p.turn(service, r, true), onOldView: service == model.ServiceRegistry,
+					name: name + " with an outdated view", of: name, run: p.turn(service, r, true),
+					onOldView: service == model.ServiceRegistry,
 				})
 			}
 		}

@@ -59,7 +59,8 @@ func hostWithSlots(id string, slots int64) Host {
 // cancel ends as promise 6 of the registry says: nothing of the batch is started after the
 // acknowledgement, and every executor is free in the end.
 func TestCancelRacesGrant(t *testing.T) {
-	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1), hostWithSlots("host-1", 1)}})
+	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1),
+		hostWithSlots("host-1", 1)}})
 	cancelled := e.play("cancelled", next(base, "cancel"))
 	e.play("decided on an old view", eachOnOldView(base, "cancel"))
 	once := e.play("one deviation", deviating(cancelled))
@@ -93,7 +94,8 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 func TestRequeueAgainstEverything(t *testing.T) {
 	refuses := hostWithSlots("host-1", 1)
 	refuses.Allow = []string{}
-	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1), refuses, hostWithSlots("host-2", 2)}})
+	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1), refuses,
+		hostWithSlots("host-2", 2)}})
 	calls := []string{"cancel", "cancel-job", "lower", "cancel-worker", "cancel-requeue", "resend", "replace"}
 	alone := e.play("one call", next(base, calls...))
 	e.play("one call, decided on an old view", eachOnOldView(base, calls...))

@@ -170,7 +170,8 @@ func TestConflictIsDecidedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.wantReceived("put a", "put b", "get b", "abandoned", "changed gate g", "nil", "put a", "put b", "get b", "committed 1")
+	r.wantReceived("put a", "put b", "get b", "abandoned", "changed gate g", "nil", "put a", "put b", "get b",
+		"committed 1")
 	if len(replies) != 3 || replies[0].Value != "shut" || replies[1].Value != nil || replies[2].Token != 1 {
 		t.Errorf("replies %+v", replies)
 	}

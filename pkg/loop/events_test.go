@@ -186,7 +186,8 @@ func (s *eventRig) matches() {
 	for service, w := range s.drivers {
 		w.follow()
 		if n, b, counted := w.driver.EventIndex().Total(); n != total || b != bytes || !counted {
-			s.t.Errorf("%s counts %d events of %d bytes (complete: %v), the store has %d of %d bytes", service, n, b, counted, total, bytes)
+			s.t.Errorf("%s counts %d events of %d bytes (complete: %v), the store has %d of %d bytes", service, n, b, counted,
+				total, bytes)
 		}
 	}
 }
@@ -439,7 +440,8 @@ func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 		w.writeEvents("j", 2)
 	}
 	w.writeEvents("last", 3)
-	late := &writer{eventRig: s, service: model.ServiceAssigner, view: store.OpenView(s.fake, space.Prefix(), space.Events())}
+	late := &writer{eventRig: s, service: model.ServiceAssigner,
+		view: store.OpenView(s.fake, space.Prefix(), space.Events())}
 	t.Cleanup(late.view.Close)
 	late.driver = loop.NewDriver(newToy(), late.service, space, small, func() time.Time { return s.now })
 	late.follow()

@@ -172,7 +172,8 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 		// An operator clears it: it is tried again.
 		deletePoison(t, s)
 		wantQuarantined(t, leader)
-		if _, err := leader.Do(t.Context(), poisonRequest{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) || len(poison(t, s)) != 1 {
+		if _, err := leader.Do(t.Context(), poisonRequest{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) ||
+			len(poison(t, s)) != 1 {
 			t.Errorf("after the quarantine was cleared: %v", err)
 		}
 	})
@@ -188,7 +189,8 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 		putGate(t, s, "g", nil)
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
-		if received := received(t, a); !slices.Contains(received, "held gate g") || slices.Contains(received, "changed gate g") {
+		if received := received(t, a); !slices.Contains(received, "held gate g") ||
+			slices.Contains(received, "changed gate g") {
 			t.Errorf("the core got %q", received)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonRecord ||
@@ -249,7 +251,8 @@ func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 		putGate(t, s, "g", nil)
 		a.awaitLead(t, false)
 		a.awaitLead(t, true)
-		if received := received(t, a); !slices.Contains(received, "held gate g") || !slices.Contains(received, "changed gate g") {
+		if received := received(t, a); !slices.Contains(received, "held gate g") ||
+			!slices.Contains(received, "changed gate g") {
 			t.Errorf("the core got %q, want the record both quarantined and changed", received)
 		}
 		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonWork {
@@ -272,7 +275,8 @@ func TestAnotherVersionTriesAgain(t *testing.T) {
 		a.end()
 		b := runAs(t, s, "b", "v2", newToy, nil)
 		b.awaitLead(t, true)
-		if received := received(t, b); !slices.Contains(received, "changed gate g") || slices.Contains(received, "held gate g") {
+		if received := received(t, b); !slices.Contains(received, "changed gate g") ||
+			slices.Contains(received, "held gate g") {
 			t.Errorf("the core got %q", received)
 		}
 		wantQuarantined(t, b)

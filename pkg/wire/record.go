@@ -146,7 +146,8 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		return &model.Executor{
 			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
 			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
-			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(), Returning: m.GetReturning(), Orphans: m.GetOrphans(),
+			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(), Returning: m.GetReturning(),
+			Orphans:    m.GetOrphans(),
 			SecretHash: string(m.GetSecretHash()), SupersededWorkers: m.GetSupersededWorkers(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),

@@ -89,8 +89,9 @@ func records() []model.Record {
 		&model.Disable{
 			ID: "d-1", IDs: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}, Reason: "repair", ExpireAt: at(13),
 			CreatedAt: at(12),
-			EndedAt:   at(14), Drain: true, Claim: true, Enable: true, Undone: 3, ReportedThrough: "host-1/1a-2", ReportedAll: true,
-			Call: 1 << 63,
+			EndedAt:   at(14), Drain: true, Claim: true, Enable: true, Undone: 3, ReportedThrough: "host-1/1a-2",
+			ReportedAll: true,
+			Call:        1 << 63,
 		},
 		&model.Forgotten{Ordinal: 9, Incarnation: 44},
 		&model.Refusal{Executor: "host-1", Incarnation: 44, Since: at(4), Reason: "PERMISSION_DENIED", Message: "no"},

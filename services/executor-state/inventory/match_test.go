@@ -36,7 +36,8 @@ type simpleMatcher struct {
 }
 
 func newSimpleMatcher(c *Core, k constraint.Constraints, n int) *simpleMatcher {
-	o := &simpleMatcher{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{},
+	o := &simpleMatcher{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{},
+		taken:   map[*host]int64{},
 		domains: map[string]int64{}}
 	others := 0
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
