@@ -31,5 +31,4 @@
 //
 // concurrency.Election of the etcd client promises neither the first nor the last of
 // these.
-//
 package leader

@@ -77,7 +77,7 @@ func (p Priority) Equal(o Priority) bool {
 	return p.Order == nil || *p.Order == *o.Order
 }
 
-// Batch is the batch mode: it says whether workers may start without the other workers of
+// Batch is the batch mode. It decides if workers may start without the other workers of
 // their batch.
 type Batch uint8
 

@@ -1,4 +1,5 @@
-// Package resource is arithmetic on integer resource vectors.
+// Package resource computes with integer resource vectors and never overflows: sums
+// saturate.
 //
 // A Vector maps the name of a resource to an amount in base units: `cpu` in thousandths of a core,
 // `memory` and `disk` in bytes, any other name in ones. Every name is permitted; a missing name means

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Fake is an etcd in memory, with revisions, etcd leases, watches, compaction and the limits of
-// a transaction. A hook makes any call fail in any way in which a real call fails. Fake starts
-// no goroutine. A simulator drives it from a single goroutine with its own clock and the
-// TryNext methods.
+// Fake is an etcd in memory, with revisions, etcd leases, watches, compaction and the
+// limits of a transaction. A hook can make any call fail in every way in which a real
+// call can fail. Fake starts no goroutine. A simulator can drive it from a single
+// goroutine with its own clock and the TryNext methods.
 type Fake struct {
 	cfg FakeConfig
 
@@ -28,21 +28,22 @@ type Fake struct {
 	delayed   []Txn // by ApplyLater
 	alarms    []string
 	broken    int64         // counts BreakWatches
-	moved     chan struct{} // closed and replaced on news for watches
+	moved     chan struct{} // closed and replaced when watches must check again
 }
 
-// FakeConfig are the properties of a Fake; the zero value is a working one.
+// FakeConfig configures a Fake. The zero value is ready to use.
 type FakeConfig struct {
 	// Clock decides when etcd leases expire; time.Now by default. With the default clock a
-	// waiting watch sees them expire in time. With another clock they expire at the next
-	// call or Tick.
+	// waiting watch receives the expiry in time. With another clock leases expire at the
+	// next call or Tick.
 	Clock func() time.Time
 	// MinTTL is the shortest TTL of an etcd lease; 2 s by default, as in etcd.
 	MinTTL time.Duration
 	// WatchRevisions is the maximum number of revisions in one batch of a watch; 1,000 by
 	// default, as in etcd.
 	WatchRevisions int
-	// Hook decides about every call. It runs without locks: it may block or use the Fake.
+	// Hook decides the outcome of every call. The Fake holds no lock while Hook runs, so
+	// Hook may block or use the Fake.
 	Hook func(ctx context.Context, call Call) Outcome
 }
 
@@ -163,7 +164,7 @@ func (f *Fake) apply(ops []Op) {
 	f.wake()
 }
 
-// singly replaces the delete of a range by deletes of its keys.
+// singly replaces the delete of a range with deletes of the keys in the range.
 func (f *Fake) singly(ops []Op) []Op {
 	if !slices.ContainsFunc(ops, func(op Op) bool { return op.End != "" }) {
 		return ops

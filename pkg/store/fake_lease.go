@@ -75,8 +75,8 @@ func (f *Fake) Alarms(ctx context.Context) ([]string, error) {
 	return slices.Clone(f.alarms), nil
 }
 
-// Tick ends the etcd leases that have expired. Every call does so first. A simulator calls Tick
-// when time passes without calls.
+// Tick ends the etcd leases that have expired. Every call of the Store does the same
+// first. A simulator calls Tick when time passes without calls.
 func (f *Fake) Tick() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,8 @@ func (f *Fake) expire() {
 	}
 }
 
-// nextExpiry returns the etcd lease that expires first; 0 and no time if there is none.
+// nextExpiry returns the etcd lease that expires first and its deadline. It returns 0 and
+// the zero time if there are no leases.
 func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
 	for i, l := range f.leases {
 		if id == 0 || l.deadline.Before(deadline) || l.deadline.Equal(deadline) && i < id {

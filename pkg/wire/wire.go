@@ -1,9 +1,10 @@
-// Package wire converts between the types of pkg/model and protobuf. It is the only
-// place where generated types and domain types meet.
+// Package wire decodes a stored record only if the record is safe to calculate with, and
+// never panics on any input. It converts between the types of pkg/model and the generated
+// protobuf types, and no other package converts them.
 //
-// Decode reads what Encode writes, in this version and in every later one, since fields
-// are only added. A request with a field that Berth does not support yet is refused
-// with an error that names the field.
+// Decode reads everything that Encode wrote, in this version or in an earlier one,
+// because versions only add fields. A request with a field that Berth does not support
+// yet is refused with an error that names the field.
 package wire
 
 import (
