@@ -34,7 +34,7 @@ const (
 )
 
 // MaxEventWorkers is the maximum number of workers that one event lists. An event about
-// more workers only contains their count.
+// more workers lists none or only some of them, and contains their count.
 const MaxEventWorkers = 256
 
 // JobEvent is one event in the stream of a job. The transaction that stores the change

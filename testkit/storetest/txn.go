@@ -85,8 +85,8 @@ func testDeleteOfNothing(t *testing.T, s Subject) {
 	}
 }
 
-// A range delete removes all keys before its end in one revision, with or without an etcd
-// lease. Keys outside the range stay.
+// The delete of a range removes all keys of the range in one revision, with and without
+// an etcd lease. Keys outside the range stay.
 func testDeleteRange(t *testing.T, s Subject) {
 	lease, err := s.Grant(patient(t), time.Minute)
 	if err != nil {

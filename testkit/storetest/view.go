@@ -12,7 +12,7 @@ import (
 // nudge is the pause between two progress requests.
 const nudge = 10 * time.Millisecond
 
-// next pulls a batch from a view.
+// next returns the next batch of a view.
 func next(t *testing.T, v *store.View) store.Batch {
 	t.Helper()
 	b, err := v.Next(patient(t))
@@ -68,8 +68,8 @@ func testViewCompacted(t *testing.T, s Subject) {
 	}
 }
 
-// deaf opens its first watch only when Next is called, so that a compaction comes before
-// it.
+// deaf is a store that opens its first watch only when Next is called, so that a
+// compaction can happen before the watch.
 type deaf struct {
 	store.Store
 	opened int

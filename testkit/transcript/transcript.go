@@ -1,8 +1,9 @@
-// Package transcript runs tests whose files are commands and their output.
+// Package transcript runs tests whose files contain commands and their complete expected
+// output.
 //
-// It promises that a file is the whole expectation: playing it must reproduce it. With
-// the flag -rewrite, the new output replaces the file, and you review the diff. The player
-// defines the commands and the form of their output.
+// A test passes only if playing a file reproduces the whole file. With the flag -rewrite,
+// the new output replaces the file, and you review the diff. The play function defines
+// the commands and the form of their output.
 package transcript
 
 import (
@@ -17,8 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into the transcripts")
 
-// Run plays every file *.txt in testdata and its folders, each in a subtest. play returns
-// the text with the current output.
+// Run plays every file *.txt in testdata and its subdirectories, each file in a subtest.
+// play returns the text with the current output of its commands.
 func Run(t *testing.T, play func(t *testing.T, text string) string) {
 	t.Helper()
 	files, err := find("testdata")
@@ -46,7 +47,7 @@ func Run(t *testing.T, play func(t *testing.T, text string) string) {
 	}
 }
 
-// find lists the transcripts under a folder, in order.
+// find returns the transcripts in a directory and its subdirectories, in order.
 func find(root string) (files []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".txt" {
@@ -57,8 +58,8 @@ func find(root string) (files []string, err error) {
 	return files, err
 }
 
-// firstDifference names the first line that differs, and shows what the whole
-// has become.
+// firstDifference describes the first line that differs and contains the whole new text.
+// It returns "" if the texts are equal.
 func firstDifference(want, got string) string {
 	if want == got {
 		return ""
@@ -66,8 +67,8 @@ func firstDifference(want, got string) string {
 	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(wants), len(gots)) {
 		if wants[i] != gots[i] {
-			return fmt.Sprintf("line %d:\nwant %q\n got %q\nthe whole:\n%s", i+1, wants[i], gots[i], got)
+			return fmt.Sprintf("line %d:\nwant %q\n got %q\nthe whole output:\n%s", i+1, wants[i], gots[i], got)
 		}
 	}
-	return fmt.Sprintf("it has %d lines, and had %d; the whole:\n%s", len(gots), len(wants), got)
+	return fmt.Sprintf("the output has %d lines, the file has %d; the whole output:\n%s", len(gots), len(wants), got)
 }
