@@ -17,9 +17,9 @@ import (
 )
 
 // maxAnswer is the maximum size of an answer in bytes. The gateway joins the findings of
-// three services, and those of each service may have 16 MiB. Gateways of earlier versions
-// do not limit the size of a page: a page of 1,000 reservations with the largest payload
-// has 64 MiB.
+// three services, and the findings of each service may have 16 MiB. Gateways of earlier
+// versions do not limit the size of a page: a page of 1,000 reservations with the largest
+// payload has 64 MiB.
 const maxAnswer = 96 << 20
 
 // silence is the time after which a gateway that does not answer counts as down. Then the

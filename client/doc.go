@@ -1,6 +1,7 @@
-// Package client repeats every call until it has a definite answer, and never misses a
-// change of a job. It is the Go library for job services: it reserves gangs of workers,
-// follows their state, and reads the same information as operators.
+// Package client repeats every call until it has a definite answer or the time for the
+// call is over, and misses no change of a job that it watches. It is the Go library for
+// job services: it reserves gangs of workers, follows their state, and reads the same
+// information as operators.
 //
 // It promises:
 //

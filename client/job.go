@@ -121,7 +121,7 @@ func (j *Job) Revision() int64 {
 	return j.revision
 }
 
-// Versions returns the versions of all reservations, in order of stage, name and age.
+// Versions returns the versions of all reservations, in order of stage, name and epoch.
 func (j *Job) Versions() []Version {
 	j.mu.RLock()
 	defer j.mu.RUnlock()

@@ -93,7 +93,7 @@ type listing struct {
 	cursor      string
 }
 
-// reached lowers the revision and the cursor to those of another page, if these are
+// reached sets revision and cursor to the values of another page, if its revision is
 // lower.
 func (l *listing) reached(revision int64, cursor string) {
 	if l.cursor == "" || revision < l.revision {

@@ -3,7 +3,8 @@
 // Berth. Code returns such an error where the reason is known. Only the outermost layer
 // converts the kind to a gRPC code, an HTTP status or an exit code of the command line.
 //
-// The package only imports the standard library, so that the pure cores can use it.
+// The package imports only the standard library, so that the cores, which do no I/O, can
+// use it.
 package fault
 
 import (
@@ -21,7 +22,7 @@ type Kind uint8
 const (
 	// Internal is a defect of Berth itself.
 	Internal Kind = iota
-	// Invalid input: the same call never succeeds.
+	// Invalid means that the input is invalid. The same call never succeeds.
 	Invalid
 	// NotFound means that the named object does not exist.
 	NotFound
@@ -36,7 +37,8 @@ const (
 	// Unavailable means that the call may or may not have been applied. The caller should
 	// repeat the call: every call is idempotent.
 	Unavailable
-	// Exhausted means that a limit is reached.
+	// Exhausted means that a limit was reached, for example of queued requests or of the
+	// size of a message.
 	Exhausted
 	// Denied means that the caller may not do this, with any parameters.
 	Denied

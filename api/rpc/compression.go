@@ -32,7 +32,7 @@ func uncompressed(ctx context.Context) error {
 // RefuseCompressed returns an option that makes a client refuse compressed answers. Dial
 // includes this option.
 func RefuseCompressed() grpc.DialOption {
-	return grpc.WithDecompressor(refusal{}) //nolint:staticcheck // a registered compressor would be that of the whole process
+	return grpc.WithDecompressor(refusal{}) //nolint:staticcheck // registering one would affect the whole process
 }
 
 // refusal is a grpc.Decompressor for gzip, the only encoding that gRPC includes.

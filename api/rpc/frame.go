@@ -77,7 +77,7 @@ func moreFields(message []byte, n int) bool {
 	for ; len(message) > 0 && n >= 0; n-- {
 		_, _, length := protowire.ConsumeField(message)
 		if length < 0 {
-			return false // decoding it returns the error
+			return false // the decoder returns the error
 		}
 		message = message[length:]
 	}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Limits and deadlines of servers and clients.
+// The limits of messages and the default deadline of calls.
 const (
 	// PeerMessageLimit is the maximum size of a message between Berth's own processes, in
 	// bytes. The largest messages are scheduling cycles, with the heads of all queues, and

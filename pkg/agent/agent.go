@@ -57,7 +57,7 @@ type Config struct {
 	// StartTimeout is the time after which the agent begins the next queued start although a
 	// slow one has not finished, 30 s by default.
 	StartTimeout time.Duration
-	// TombstoneAge is the minimum time that tombstones are kept, 24 h by default.
+	// TombstoneAge is the minimum age at which the agent drops a tombstone, 24 h by default.
 	TombstoneAge time.Duration
 	// Log is slog.Default() by default.
 	Log *slog.Logger
@@ -122,8 +122,9 @@ type worker struct {
 // defaultGrace is the grace period of a task without stop_grace.
 const defaultGrace = 10 * time.Second
 
-// New returns an agent that has read its tombstones and adopted the workers of its
-// predecessor. It accepts requests once Run has registered it. Close must be called.
+// New returns an agent that has read its tombstones and adopted the workers of the
+// previous agent. The agent accepts requests once Run has registered it. The caller must
+// call Close.
 func New(cfg Config) (*Agent, error) {
 	if !model.ValidName(cfg.ID, 253) {
 		return nil, fmt.Errorf("agent: %q is not an executor ID", cfg.ID)

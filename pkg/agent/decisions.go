@@ -11,8 +11,8 @@ import (
 // for a real host. It is not safe for concurrent use.
 type Decisions struct{ ledger *ledger }
 
-// NewDecisions returns the decisions of an executor that has received no request yet and
-// registers with a nonce.
+// NewDecisions returns the Decisions of an executor that has received no request yet.
+// nonce is the nonce of the executor's registrations.
 func NewDecisions(executor, nonce string) *Decisions {
 	return &Decisions{newLedger(executor, nonce, defaultTombstoneAge)}
 }
@@ -21,7 +21,8 @@ func NewDecisions(executor, nonce string) *Decisions {
 // *fault.Error with reason PERMISSION_DENIED.
 func (d *Decisions) Permit(nonce string) error { return d.ledger.permit(nonce) }
 
-// Begin starts an incarnation. From then on requests of a lower term are refused.
+// Begin starts an incarnation. From then on Submit and Stop refuse requests of a lower
+// term.
 func (d *Decisions) Begin(incarnation, term int64) { d.ledger.begin(incarnation, term) }
 
 // Submit decides on a start request. If start is true, the caller must start the worker,

@@ -109,7 +109,8 @@ func (f *Functions) Close() error {
 // cancelHandle is the handle of a worker that is a function.
 type cancelHandle context.CancelFunc
 
-// Stop implements Handle. A function cannot be killed after the grace.
+// Stop implements Handle. It ignores the grace period, because a function cannot be
+// killed.
 func (cancel cancelHandle) Stop(time.Duration) error {
 	cancel()
 	return nil

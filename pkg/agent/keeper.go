@@ -26,9 +26,9 @@ const keeperVariable = "BERTH_AGENT_KEEPER"
 // unreachable os.File.
 const eventsFD = 3
 
-// ShimMain makes the process the keeper of one worker if it was started as a keeper, and
-// then does not return. Programs that use Process must call it first in main, tests in
-// TestMain.
+// ShimMain runs the keeper of one worker if the driver started this process as a keeper;
+// then it does not return. Otherwise it does nothing. A program that uses Process must
+// call ShimMain at the start of main, and a test at the start of TestMain.
 //
 // Because a keeper stands between agent and worker, the agent and the worker can exit
 // independently. The keeper runs in the worker's directory and uses relative paths.
@@ -149,7 +149,7 @@ func (k *keeper) announce() error {
 	return err
 }
 
-// readControl reads stop requests: each line is a grace in nanoseconds.
+// readControl reads stop requests. Each line is a grace period in nanoseconds.
 func (k *keeper) readControl(control *os.File) {
 	for scan := bufio.NewScanner(control); scan.Scan(); {
 		if ns, err := strconv.ParseInt(strings.TrimSpace(scan.Text()), 10, 64); err == nil {

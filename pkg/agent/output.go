@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// logLimit bounds each output stream of a worker.
+// logLimit limits the files of each output stream of a worker.
 type logLimit struct {
 	// MaxBytes is the maximum size of a file. Keep is the maximum number of files of a
 	// stream, including the current file.

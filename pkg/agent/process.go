@@ -84,7 +84,7 @@ type Process struct {
 	expiry  *time.Timer
 }
 
-// NewProcess returns a driver. It does not create the directory yet.
+// NewProcess returns a driver for processes. It does not create the directory.
 func NewProcess(cfg ProcessConfig) (*Process, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("agent: Dir is required for processes")
@@ -196,7 +196,7 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, err
 	if err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	defer pipe.Close() //nolint:errcheck // the keeper has a copy
+	defer pipe.Close() //nolint:errcheck // the keeper has its own copy
 	cmd := &exec.Cmd{
 		// /proc/self/exe instead of the path, because a newer version may have replaced the
 		// file.

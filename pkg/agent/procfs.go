@@ -137,7 +137,7 @@ func hasEnviron(pid int, variables []string) bool {
 	return !slices.ContainsFunc(variables, func(v string) bool { return !slices.Contains(entries, v) })
 }
 
-// processes returns the processes for which match returns true.
+// processes returns the IDs of the processes for which match returns true.
 func processes(match func(pid int, s stat) bool) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

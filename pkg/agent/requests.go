@@ -150,7 +150,8 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 	}
 }
 
-// forbid promises that a worker without an entry is never started. a.mu must be locked.
+// forbid makes a tombstone durable for a worker without an entry, so that the worker is
+// never started, and returns the answer to the stop request. a.mu must be locked.
 func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
 	t := tombstone{id, a.cfg.now()}
 	if !a.ledger.hasTombstone(id) {

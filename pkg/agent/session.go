@@ -41,7 +41,7 @@ const (
 	// the reconnects: a replica that exits breaks the streams of very many agents at once,
 	// while other replicas take over its work.
 	returnWithin = 5
-	// registerTimeout bounds one attempt to register.
+	// registerTimeout is the timeout of one attempt to register.
 	registerTimeout = 10 * time.Second
 	// window is the flow-control window for bytes from the gateway to an agent. Without a
 	// fixed window gRPC estimates the window, and each estimate costs the gateway a ping for

@@ -44,7 +44,7 @@ const (
 	filePayload   = "payload"
 )
 
-// plan is worker.json: the process that the keeper starts.
+// plan is the content of worker.json. It describes the process that the keeper starts.
 type plan struct {
 	Spec Spec
 	// Path, Env and Dir are the program, environment and working directory of the process.

@@ -103,7 +103,7 @@ func (c Constraints) Group() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Check is a constraint that an executor does not meet.
+// Check is a constraint that an executor does not satisfy.
 type Check struct {
 	// Name names the constraint, for example "sku", "attributes.zone", "pools" or "avoid".
 	Name       string
@@ -127,7 +127,7 @@ func (c Constraints) Matcher() Matcher {
 	return Matcher{c, slices.Sorted(maps.Keys(c.Attributes))}
 }
 
-// Match returns the same as Constraints.Match.
+// Match returns the same result as Constraints.Match.
 func (m Matcher) Match(h Host) (ok bool, failed Check) {
 	c := m.constraints
 	if c.SKU != "" && !strings.EqualFold(c.SKU, h.SKU) {

@@ -20,7 +20,7 @@ const nodeSize = 512
 // most one node. An iterator is valid as long as the set does not change.
 type Ordered[T any] struct {
 	compare func(a, b T) int
-	nodes   [][]T // none is empty, except the only node of an empty set
+	nodes   [][]T // no node is empty, except the only node of an empty set
 	size    int
 }
 

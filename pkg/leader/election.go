@@ -36,7 +36,7 @@ type Config struct {
 	// considers dead, for example whether the replica's view is current. If MayEvict is nil,
 	// it may.
 	MayEvict func() bool
-	// Log is optional.
+	// Log may be nil.
 	Log *slog.Logger
 }
 

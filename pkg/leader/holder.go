@@ -24,7 +24,7 @@ type Candidate struct {
 	Version string
 }
 
-// Holder is the leader.
+// Holder is the replica that holds the leader key.
 type Holder struct {
 	Candidate
 	// Term is the create revision of the key.

@@ -55,10 +55,10 @@ func (l *Leadership) Err() error { return context.Cause(l.session.ctx) }
 // immediately after the process was frozen, because it reads the clock.
 func (l *Leadership) Valid() bool { return l.session.valid() }
 
-// Since returns when the leadership began.
+// Since returns the time at which the leadership began.
 func (l *Leadership) Since() time.Time { return l.since }
 
-// Renewed returns when the last successful renewal was sent.
+// Renewed returns the time at which the last successful renewal was sent.
 func (l *Leadership) Renewed() time.Time { return l.session.lastRenewed() }
 
 // Resign ends the leadership and deletes the key, so that another replica can win at

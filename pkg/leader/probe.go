@@ -34,7 +34,7 @@ const (
 // listener looks dead too. A wrong verdict is safe and costs only a failover; see the
 // package comment.
 type Probe struct {
-	// Dial connects; net.Dialer by default.
+	// Dial connects to an address. The default is net.Dialer.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Identify returns the ID and Instance of the candidate at an address. If Identify is
 	// nil, any process that accepts a connection counts as the leader.

@@ -133,7 +133,7 @@ func (n *session) renew(sent time.Time) {
 	}
 }
 
-// deadline returns when the session expires.
+// deadline returns the time at which the session expires.
 func (n *session) deadline() time.Time { return n.renewed.Add(n.lease.TTL * 2 / 3) }
 
 func (n *session) lastRenewed() time.Time {

@@ -1,5 +1,5 @@
-// Package loop answers a request only after the decision behind the answer is durable,
-// and only while this replica leads. All three services use the package: it is the shell
+// Package loop sends the reply to a request only after the decision behind the reply is
+// durable in the term of this leader. All three services use the package: it is the shell
 // around the pure decisions of their cores.
 //
 //	requests ──▶ inbox ─┐                       ┌─▶ replies, once durable

@@ -40,7 +40,7 @@ type Driver[C model.Core] struct {
 	space   keyspace.Space
 	now     func() time.Time
 	limits  EventLimits
-	// progress is called before each step and for each change.
+	// progress is called before each step of the core and for each change of the view.
 	progress func()
 
 	// revision is the revision that the view has reached.
@@ -96,7 +96,7 @@ func (d *Driver[C]) EventIndex() *EventIndex { return d.index }
 // Chain returns the value of the service's chain key in the view.
 func (d *Driver[C]) Chain() []byte { return d.chain }
 
-// leaderEntry is the record in a leader key and its term.
+// leaderEntry is the record in a leader key and the term of the leader.
 type leaderEntry struct {
 	record *model.Leader
 	term   int64
@@ -216,7 +216,7 @@ type Leading struct {
 	// if the term is over.
 	Confirm func(ctx context.Context) error
 	// Durable, if set, receives the job events of an effect once the events are durable. The
-	// token is that of the request that caused the effect, or 0.
+	// token is the token of the request that caused the effect, or 0.
 	Durable func(token uint64, revision int64, events []model.JobEvent)
 }
 

@@ -93,7 +93,7 @@ type Panic struct {
 func (l *Loop[C]) Guard(peer string, fn func()) (returned bool) {
 	defer func() {
 		what := recover()
-		// After runtime.Goexit there is nothing to recover.
+		// After runtime.Goexit, recover returns nil.
 		if !returned && what != nil {
 			l.panics.add(peer, clip(fmt.Sprint(what), maxPanic), string(debug.Stack()))
 		}

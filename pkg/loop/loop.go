@@ -97,7 +97,7 @@ type Loop[C model.Core] struct {
 type item[C model.Core] struct {
 	ctx     context.Context
 	request any
-	// first, if set, is given to the core before the request.
+	// first, if set, is an event that the core receives before the request.
 	first   model.Event
 	event   model.Event
 	term    int64
@@ -105,7 +105,7 @@ type item[C model.Core] struct {
 	confirm bool
 	// anywhere allows a standby to answer the read.
 	anywhere bool
-	// resign is the term to end.
+	// resign is the term to end, or 0.
 	resign int64
 	// claimed decides between the loop and the caller: the loop sets it before it calls
 	// read, and the caller before it leaves. Only the first of the two succeeds.
@@ -324,7 +324,7 @@ func (l *Loop[C]) Run(ctx context.Context) {
 		}
 		switch {
 		case errors.Is(err, errResignRequested):
-			pause = longestPause // so that a standby wins, even one that has just started
+			pause = longestPause // so that a standby wins, even if it has just started
 		case time.Since(began) > longestPause:
 			pause = shortestPause
 		}

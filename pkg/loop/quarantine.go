@@ -19,7 +19,7 @@ type Quarantined struct {
 	Object  string
 	Since   time.Time
 	Message string
-	// Action states the consequence and how to end the quarantine.
+	// Action says what the consequence is and how an operator can end the quarantine.
 	Action string
 }
 

@@ -24,7 +24,7 @@ type tenure[C model.Core] struct {
 	term       *Term
 	waiting    map[uint64]item[C] // requests without an answer, by token
 	lastToken  uint64
-	reads      []item[C] // of the current round
+	reads      []item[C] // reads of the current round
 	resigning  []item[C] // requests to end the term
 	background sync.WaitGroup
 }

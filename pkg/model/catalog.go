@@ -41,7 +41,7 @@ const KeepDisable = 10 * time.Minute
 // Disable is the record of one request to take executors out of allocation. It applies to
 // the executors with one of IDs or with all Attributes, until EndedAt is set.
 type Disable struct {
-	// ID is the id of the request.
+	// ID is the ID of the request.
 	ID         string
 	IDs        []string
 	Attributes map[string]string

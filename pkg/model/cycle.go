@@ -19,7 +19,8 @@ type Cycle struct {
 // From returns the service that sends cycles, and its term.
 func (c Cycle) From() (service string, term int64) { return ServiceRegistry, c.Term }
 
-// Known returns the newest revision that the registry knew when it started the cycle.
+// Known returns the newest revision in the cycle. The store had reached this revision
+// when the registry started the cycle.
 func (c Cycle) Known() int64 {
 	newest := c.Cut
 	for i := range c.Candidates {
@@ -44,12 +45,12 @@ type Candidate struct {
 	Unchanged bool
 }
 
-// Result is the decision of executor-state about a candidate. The numbers are those of
-// the control API.
+// Result is the decision of executor-state about a candidate. The numbers are equal to
+// the numbers in the control API.
 type Result uint8
 
 const (
-	// ResultUnset is no decision.
+	// ResultUnset means that there is no decision.
 	ResultUnset Result = iota
 	// Granted means that executor-state has leased executors for all workers, and the lease
 	// is durable.

@@ -9,7 +9,7 @@ import (
 // EventKind is the kind of a job event.
 type EventKind uint8
 
-// The kinds; the numbers are those of the API.
+// The kinds of job events. The numbers are equal to the numbers in the API.
 const (
 	EventReservationQueued    EventKind = 1
 	EventReservationLeased    EventKind = 2

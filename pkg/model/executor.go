@@ -119,7 +119,7 @@ const LeaseChunkSize = 1024
 type LeaseChunk struct {
 	UID   string
 	Chunk int32
-	// Chunks and Total are the numbers of chunks and workers when the lease was
+	// Chunks and Total are the numbers of chunks and workers of the lease when it was
 	// granted.
 	Chunks, Total int32
 	Key           Key

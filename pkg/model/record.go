@@ -9,7 +9,7 @@ import (
 // Kind is a kind of record.
 type Kind uint8
 
-// The kinds of records, each with the one service that writes it.
+// The kinds of records, each with the only service that writes it.
 const (
 	KindUnset       Kind = iota
 	KindLeader           // the winner of an election; a standby may delete it
@@ -50,7 +50,7 @@ const OtherFindings = "findings"
 // comparable.
 type Ref struct {
 	Kind Kind
-	// Key is set for reservations (all of it) and stages (job and stage).
+	// Key is set for reservations and stages. For stages it has no Name.
 	Key Key
 	// ID is the UID of reservations, leases and tasks; the ID of executors, refusals
 	// and requests to disable; the name of SKUs and pools; the service of leaders and
@@ -122,7 +122,7 @@ func (r *Refusal) Ref() Ref { return RefusalRef(r.Executor) }
 // RefusalRef returns the Ref of an executor's refusal.
 func RefusalRef(executor string) Ref { return Ref{Kind: KindRefusal, ID: executor} }
 
-// Leader is the record of the leader of a service. The key's create revision is the
+// Leader is the record of the leader of a service. The create revision of its key is the
 // term.
 type Leader struct {
 	Service string
@@ -135,5 +135,5 @@ type Leader struct {
 // Ref implements Record.
 func (l *Leader) Ref() Ref { return LeaderRef(l.Service) }
 
-// LeaderRef returns the Ref of a service's election key.
+// LeaderRef returns the Ref of a service's leader key.
 func LeaderRef(service string) Ref { return Ref{Kind: KindLeader, ID: service} }

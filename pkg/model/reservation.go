@@ -11,7 +11,7 @@ import (
 // other services and are never stored.
 type State uint8
 
-// The states.
+// The states of a reservation.
 const (
 	StateUnset State = iota
 	Queued
@@ -37,7 +37,7 @@ func (s State) Terminal() bool { return s >= Completed }
 // Change is the effect of an upsert.
 type Change uint8
 
-// The changes.
+// The effects of an upsert.
 const (
 	ChangeUnset Change = iota
 	Created
@@ -53,7 +53,7 @@ func (c Change) String() string { return changeNames[c] }
 // Class is the priority class of a reservation.
 type Class uint8
 
-// The classes, most urgent first.
+// The priority classes, the most urgent first.
 const (
 	ClassUnset Class = iota
 	ClassReplace
@@ -81,7 +81,8 @@ func (p Priority) Equal(o Priority) bool {
 // their batch.
 type Batch uint8
 
-// The modes; the numbers are those of the API. BatchUnset stands for the cluster's mode.
+// The batch modes. The numbers are equal to the numbers in the API. BatchUnset stands for
+// the cluster's mode.
 const (
 	BatchUnset Batch = iota
 	BatchStrict
@@ -91,10 +92,10 @@ const (
 // Start says what happens to a batch if one worker cannot be started.
 type Start uint8
 
-// The start modes; the numbers are those of the API.
+// The start modes. The numbers are equal to the numbers in the API.
 const (
 	StartUnset Start = iota
-	// StartProgressive: the other workers start.
+	// StartProgressive: the other workers of the batch start.
 	StartProgressive
 	// StartTogether: all workers are stopped, and the batch is queued again.
 	StartTogether
@@ -103,20 +104,20 @@ const (
 // OnFailure says what happens to a worker that no attempt could start.
 type OnFailure uint8
 
-// The modes; the numbers are those of the API.
+// The modes. The numbers are equal to the numbers in the API.
 const (
 	OnFailureUnset OnFailure = iota
 	// OnFailureRequeue: only that worker is queued again, before all versions that are not
 	// requeued.
 	OnFailureRequeue
-	// OnFailureNotify: an event reports it.
+	// OnFailureNotify: an event reports the failure.
 	OnFailureNotify
 )
 
 // Origin says why a version was queued.
 type Origin uint8
 
-// The origins; the numbers are those of the record.
+// The origins. The numbers are equal to the numbers in the record.
 const (
 	// OriginRequested: a job service requested it.
 	OriginRequested Origin = iota
@@ -136,7 +137,7 @@ type Task struct {
 	StopGrace time.Duration
 }
 
-// Spec is the request of a reservation without its workers.
+// Spec is the request for a reservation, without the workers.
 type Spec struct {
 	TargetSize   int32
 	Constraints  constraint.Constraints
@@ -216,7 +217,8 @@ type Reservation struct {
 	// WorkerCounts has the number of workers in each final state. It remains after the task
 	// is deleted.
 	WorkerCounts map[string]int32
-	// Trace is the trace of the request; versions that derive from this one inherit it.
+	// Trace is the trace of the request. Versions that derive from this version inherit the
+	// trace.
 	Trace Trace
 
 	// Epoch and Mod are the create and mod revisions of the key. They are 0 until the record
@@ -295,6 +297,6 @@ type IdleRequest struct {
 	ID string
 	// UID is the uid of the version that an upsert found. It is empty for a cancel.
 	UID string
-	// Call is a fingerprint of the request, as in RequestMark.
+	// Call has the same meaning as in RequestMark.
 	Call uint64
 }

@@ -14,6 +14,6 @@ type Upsert struct {
 	IfEpoch int64
 	// Trace is the trace of the call and of the version that the call creates.
 	Trace Trace
-	// Fingerprint covers all fields except Trace; the registry computes it.
+	// Fingerprint is a checksum of all fields except Trace. The registry computes it.
 	Fingerprint uint64
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Key is the name of a reservation; all its versions share it.
+// Key is the name of a reservation. All versions of the reservation have the same key.
 type Key struct {
 	Job, Stage, Name string
 }

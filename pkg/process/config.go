@@ -124,7 +124,7 @@ func CheckCluster(name string) error {
 	return nil
 }
 
-// decoded matches the option in an error of the decoder.
+// decoded matches the name of the option in an error of the decoder.
 var decoded = regexp.MustCompile(`'([a-z-]+)' `)
 
 // maxCluster is the maximum length of a cluster name, in bytes.

@@ -14,7 +14,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// Command returns the command that runs a process: it loads the configuration and calls run.
+// Command returns a command that loads the configuration of a process and calls run.
 func Command[C any](use, short string, defaults C, run func(ctx context.Context, config C) error) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{

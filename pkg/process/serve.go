@@ -15,7 +15,7 @@ func HTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 }
 
-// ServeHTTP returns a group member that serves until the server is shut down.
+// ServeHTTP returns a function for Group.Go that serves until the server is shut down.
 func ServeHTTP(server *http.Server, l net.Listener) func(context.Context) error {
 	return func(context.Context) error {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

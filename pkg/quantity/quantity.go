@@ -2,9 +2,10 @@
 // the notation of Kubernetes: `cpu: 2`, `cpu: 500m`, `memory: 4Gi`.
 //
 // Berth counts in base units: `cpu` in thousandths of a core, `memory` and `disk` in
-// bytes, any other name in ones. A quantity without a suffix is in cores, bytes or ones.
-// Parse returns the exact number of base units or an error, never a rounded or clipped
-// number. Parse(name, String(name, n)) is n for every n that Parse can return.
+// bytes, any other resource in whole units. A quantity without a suffix is in cores,
+// bytes or whole units. Parse returns the exact number of base units or an error, never a
+// rounded or clipped number. Parse(name, String(name, n)) is n for every n that Parse can
+// return.
 package quantity
 
 import (
@@ -35,9 +36,9 @@ const (
 	milli = 1000
 )
 
-// syntax is the syntax that Parse accepts. It permits at most six digits after the point, because the
-// library rounds beyond nanos, and at most two digits in the exponent, because the library computes
-// every power of ten.
+// syntax is the syntax that Parse accepts. It permits at most six digits after the point,
+// because the library rounds digits after the ninth. It permits at most two digits in the
+// exponent, because the library computes the whole power of ten.
 var syntax = regexp.MustCompile(`^([0-9]{1,24}(\.[0-9]{0,6})?|\.[0-9]{1,6})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE]\+?[0-9]{1,2})?$`)
 
 // Parse returns the number of base units of a quantity of a resource. The error describes
@@ -48,7 +49,7 @@ func Parse(name, text string) (int64, error) { return parse(name, text, inUnits)
 type plain bool
 
 const (
-	inUnits     plain = false // cores, bytes or ones
+	inUnits     plain = false // cores, bytes or whole units
 	inBaseUnits plain = true
 )
 
@@ -113,7 +114,8 @@ func String(name string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Doubt returns a warning if an amount, in base units, is too small to be intended; otherwise nil.
+// Doubt returns a warning if an amount, in base units, is so small that it is probably a
+// mistake. Otherwise it returns nil.
 func Doubt(name string, n int64) error {
 	switch {
 	case name == CPU && n > 0 && n < 10:
@@ -140,8 +142,8 @@ func Base(name, text string) (int64, error) {
 	return n, nil
 }
 
-// NotBase returns the error for a value that is neither a whole number of base units nor a quantity with
-// a suffix. It contains got unchanged.
+// NotBase returns the error for a value that is neither a whole number of base units nor
+// a quantity with a suffix. The error contains got unchanged.
 func NotBase(name, got string) error {
 	switch name {
 	case CPU, Memory, Disk:
@@ -168,7 +170,7 @@ func (number plain) unit(name string) string {
 	case name == Memory, name == Disk:
 		return "bytes"
 	}
-	return "ones"
+	return "units"
 }
 
 func (number plain) example(name string) string {

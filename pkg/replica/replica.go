@@ -57,7 +57,7 @@ type Replica struct {
 	// Server serves calls. Services must be registered before Run.
 	Server *rpc.Server
 
-	instance  string // unique to this process
+	instance  string // ID that is unique for each process
 	clientTLS *tls.Config
 	ports     *process.Listeners
 	address   string // the address at which others reach this process

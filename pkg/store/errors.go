@@ -32,7 +32,7 @@ var (
 	ErrLeaseNotFound = errors.New("store: etcd lease not found")
 	// ErrTooLarge: the transaction has more operations or bytes than etcd accepts.
 	ErrTooLarge = errors.New("store: transaction too large")
-	// ErrInvalid: etcd never accepts this request, for example one that puts a key twice.
+	// ErrInvalid: etcd never accepts this request, for example because it puts a key twice.
 	ErrInvalid = errors.New("store: invalid request")
 	// ErrNoStream: this etcd, or its client, does not support streams. The caller must read
 	// pages.

@@ -20,14 +20,14 @@ type Fake struct {
 	revision  int64
 	compacted int64
 	keys      map[string][]version
-	names     []string // of keys; sorted, except if unsorted is set
+	names     []string // the keys of the map keys; sorted, unless unsorted is set
 	unsorted  bool
 	leases    map[int64]*fakeLease
 	lastLease int64
 	history   []Revision
-	delayed   []Txn // by ApplyLater
+	delayed   []Txn // transactions that ApplyLater delays
 	alarms    []string
-	broken    int64         // counts BreakWatches
+	broken    int64         // number of calls of BreakWatches
 	moved     chan struct{} // closed and replaced when watches must check again
 }
 
@@ -128,7 +128,8 @@ func (f *Fake) txn(txn Txn) (TxnResult, error) {
 	return TxnResult{Succeeded: true, Revision: f.revision}, nil
 }
 
-// apply applies operations as one revision, if they change anything.
+// apply applies operations in one new revision. If they change nothing, the revision
+// stays the same.
 func (f *Fake) apply(ops []Op) {
 	next := f.revision + 1
 	var changes []Change

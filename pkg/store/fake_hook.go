@@ -45,7 +45,7 @@ type Outcome struct {
 	Err error
 }
 
-// Apply decides whether and when a write happens.
+// Apply decides if and when a write happens.
 type Apply uint8
 
 // The values of Apply.
@@ -82,7 +82,7 @@ func Full() Outcome { return Outcome{ApplyNever, ambiguous(ErrFull)} }
 // error is that of Full.
 func Fills() Outcome { return Outcome{ApplyNow, ambiguous(ErrFull)} }
 
-// SetHook replaces the hook of the configuration; nil removes it.
+// SetHook replaces the hook of the configuration. A nil hook removes it.
 func (f *Fake) SetHook(hook func(ctx context.Context, call Call) Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +155,7 @@ func (f *Fake) SetAlarms(alarms ...string) {
 	f.alarms = alarms
 }
 
-// Revision returns the store's present revision.
+// Revision returns the current revision of the store.
 func (f *Fake) Revision() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,7 +23,7 @@ func (f *Fake) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// etcd counts whole seconds.
+	// etcd rounds a TTL up to whole seconds.
 	ttl = max((ttl + time.Second - 1).Truncate(time.Second), f.cfg.MinTTL)
 	f.lastLease++
 	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: f.now().Add(ttl), keys: map[string]struct{}{}}
@@ -125,7 +125,7 @@ func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
 	return id, deadline
 }
 
-// end removes an etcd lease and, in one revision, its keys.
+// end removes an etcd lease, and deletes its keys in one revision.
 func (f *Fake) end(id int64) {
 	var ops []Op
 	for _, key := range slices.Sorted(maps.Keys(f.leases[id].keys)) {

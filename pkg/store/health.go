@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// probes is the number of reads whose median is the latency.
+// probes is the number of reads from which Inspect takes the median.
 const probes = 5
 
 // probeKey is never written.
@@ -66,8 +66,8 @@ func withScheme(endpoint string) string {
 	return "http://" + endpoint
 }
 
-// Inspect queries every endpoint and every member, each with the given timeout. It never
-// fails: a member that does not answer is part of the result.
+// Inspect queries every endpoint and every member, each with the given timeout. It
+// returns no error: a member that does not answer is part of the result.
 func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	var h Health
 	found := e.statuses(ctx, each, e.members.all) // also excluded members

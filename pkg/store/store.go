@@ -170,13 +170,13 @@ type Batch struct {
 type Store interface {
 	// Txn executes one transaction.
 	Txn(ctx context.Context, txn Txn) (TxnResult, error)
-	// Get reads one key, linearizably: it sees every write that was answered before.
+	// Get reads one key linearizably: it sees every write that was answered before the call.
 	Get(ctx context.Context, key string) (KV, bool, error)
 	// Page reads part of a range, linearizably if the request has no revision. It returns
 	// ErrCompacted if the revision was compacted. Range reads all pages.
 	Page(ctx context.Context, req PageRequest) (Page, error)
-	// Watch delivers the changes of the keys under prefix from a revision on. It returns
-	// without waiting for etcd. The caller must close the watch.
+	// Watch returns a watch that delivers the changes of the keys under prefix, starting at
+	// a revision. It does not wait for etcd. The caller must close the watch.
 	Watch(prefix string, from int64) Watch
 	// Grant grants an etcd lease with a TTL of at least ttl.
 	Grant(ctx context.Context, ttl time.Duration) (Lease, error)

@@ -34,8 +34,8 @@ type View struct {
 
 	mu       sync.Mutex
 	watch    Watch              // nil until the next snapshot
-	wake     context.CancelFunc // ends the present wait for the watch
-	revision int64              // delivered
+	wake     context.CancelFunc // ends the current wait for the watch
+	revision int64              // the revision that Next has delivered
 	wanted   int64              // a caller waits for this revision
 	known    int64              // the store is known to have reached this revision
 	heard    time.Time          // last useful response of this watch; zero before the first

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The well-known messages that the API takes as one JSON value.
+// The well-known messages that are a single value in JSON.
 const (
 	DurationName  protoreflect.FullName = "google.protobuf.Duration"
 	TimestampName protoreflect.FullName = "google.protobuf.Timestamp"

@@ -84,7 +84,7 @@ func check(ref model.Ref, record model.Record) error {
 	return c.err
 }
 
-// checks keeps the first error.
+// checks collects the results of checks and stores the first error.
 type checks struct{ err error }
 
 func (c *checks) that(holds bool, format string, args ...any) {

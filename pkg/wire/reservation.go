@@ -56,7 +56,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 			"must be at least 1, since the first attempt counts")
 	}
 	if int(u.Count) == len(r.GetWorkers()) {
-		u.Count = 0 // without workers it is 0 as well
+		u.Count = 0 // without a list of workers the count is 0 here too
 	}
 	for _, w := range r.GetWorkers() {
 		u.Workers = append(u.Workers, model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()})
@@ -170,7 +170,7 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// Spec converts a spec.
+// Spec converts the key and the spec of a reservation to protobuf.
 func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	return &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Name: key.Name,
@@ -189,7 +189,7 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	}
 }
 
-// Task converts a task.
+// Task converts a task to protobuf.
 func Task(t model.Task) *berthv1.Task {
 	return &berthv1.Task{
 		Command: t.Command, Args: t.Args, Env: t.Env, Payload: t.Payload,
@@ -197,7 +197,7 @@ func Task(t model.Task) *berthv1.Task {
 	}
 }
 
-// Constraints converts constraints.
+// Constraints converts constraints to protobuf. It omits AvoidFailed.
 func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	m := &berthv1.Constraints{
 		Resources: c.Resources, Sku: c.SKU, Attributes: c.Attributes, Pools: c.Pools, Role: c.Role,
@@ -209,7 +209,7 @@ func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	return m
 }
 
-// ConstraintsOf converts constraints back.
+// ConstraintsOf converts constraints from protobuf.
 func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	return constraint.Constraints{
 		Resources: m.GetResources(), SKU: m.GetSku(), Attributes: m.GetAttributes(), Pools: m.GetPools(), Role: m.GetRole(),

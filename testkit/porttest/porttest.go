@@ -1,5 +1,6 @@
-// Package porttest reserves ports that no other process gets until the test ends: for a
-// server that restarts at the same address, and for an address without a listener.
+// Package porttest reserves ports, which the kernel assigns to no other process until the
+// test ends. Tests use them for a server that restarts at the same address, and for an
+// address without a listener.
 package porttest
 
 import (

@@ -196,7 +196,7 @@ func testLeaseExpires(t *testing.T, s Subject) {
 			t.Fatal(err)
 		}
 		put, err = s.Txn(all, store.Txn{Then: []store.Op{{Key: "a", Lease: lease.ID}}})
-		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // it may have expired
+		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // the lease may have expired
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package berthv1 has the messages and services of Berth's public API, which changes only
+// Package berthv1 has the messages and services of Berth's public API, and changes only
 // by added fields and calls. Clients of every earlier version of the API keep working.
 //
 // The sources are the .proto files in this directory. Berth serves the API over gRPC and

@@ -263,7 +263,8 @@ type ListAssignmentsRequest struct {
 	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Executor string                 `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
 	State    Assignment_State       `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000, 100 by default.
+	// PageSize is the maximum number of assignments in a page, 1 to 1,000. The default is
+	// 100.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields

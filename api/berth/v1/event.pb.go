@@ -144,7 +144,7 @@ type Event struct {
 	Workers []*EventWorker `protobuf:"bytes,9,rep,name=workers,proto3" json:"workers,omitempty"`
 	TraceId *string        `protobuf:"bytes,10,opt,name=trace_id,json=traceId,proto3,oneof" json:"trace_id,omitempty"`
 	Count   int32          `protobuf:"varint,11,opt,name=count,proto3" json:"count,omitempty"`
-	// Reason is the reason of the event, from the list of reasons.
+	// Reason is the reason for the change, from the list of reasons.
 	Reason        *string `protobuf:"bytes,12,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	Message       *string `protobuf:"bytes,13,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields

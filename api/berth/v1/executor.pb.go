@@ -307,7 +307,8 @@ type DisableMark struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// ExpireTime is unset for a request that does not expire.
+	// ExpireTime is the time at which the request expires. It is unset if the request does
+	// not expire.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -741,7 +742,7 @@ func (x *DrainExecutorRequest) GetExpireTime() *timestamppb.Timestamp {
 type ListIdleExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Max is 1 to 1,000, 100 by default.
+	// Max is the maximum number of executors in the answer, 1 to 1,000. The default is 100.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -926,7 +927,7 @@ type ClaimForScaleDownRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Sku       string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Max is 1 to 1,000.
+	// Max is the maximum number of executors to claim, 1 to 1,000.
 	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
 	// ExpireTime is the time at which the claim ends for executors that were not removed
 	// until then. The default is one hour from now.
@@ -1883,11 +1884,12 @@ type SkuUsage struct {
 	Leased      int32 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
 	Running     int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
 	Unavailable int32 `protobuf:"varint,6,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	// Disabled executors are also in one of the other counts.
+	// Disabled is the number of disabled executors. Each of them is also in one of the
+	// other counts.
 	Disabled            int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	PendingReservations int32 `protobuf:"varint,8,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
 	PendingWorkers      int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
-	// PendingExecutors is the number of executors of the SKU's specification that the
+	// PendingExecutors is the number of executors with the SKU's specification that all
 	// reservations without a lease need.
 	PendingExecutors int32           `protobuf:"varint,10,opt,name=pending_executors,json=pendingExecutors,proto3" json:"pending_executors,omitempty"`
 	PendingBatches   []*PendingBatch `protobuf:"bytes,11,rep,name=pending_batches,json=pendingBatches,proto3" json:"pending_batches,omitempty"`
@@ -2074,7 +2076,7 @@ func (x *PendingBatch) GetCount() int32 {
 	return 0
 }
 
-// UnmappedDemand is demand that fits no SKU.
+// UnmappedDemand is the demand of a group of reservations whose workers fit no SKU.
 type UnmappedDemand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -2164,7 +2166,8 @@ type ListExecutorsRequest struct {
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	Pool  string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
 	State Executor_State         `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000, 100 by default.
+	// PageSize is the maximum number of executors in a page, 1 to 1,000. The default is
+	// 100.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields

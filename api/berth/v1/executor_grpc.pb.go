@@ -32,7 +32,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Executors is the inventory. The leader of executor-state serves it.
+// Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsClient interface {
 	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsAnswer, error)
 	GetExecutor(ctx context.Context, in *GetExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
@@ -134,7 +134,7 @@ func (c *executorsClient) ClaimForScaleDown(ctx context.Context, in *ClaimForSca
 // All implementations must embed UnimplementedExecutorsServer
 // for forward compatibility.
 //
-// Executors is the inventory. The leader of executor-state serves it.
+// Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsServer interface {
 	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsAnswer, error)
 	GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error)
@@ -385,7 +385,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Catalog has the named SKUs and pools. The leader of executor-state serves it.
+// Catalog reads and changes the named SKUs and pools. The leader of executor-state serves
+// it.
 type CatalogClient interface {
 	ListSkus(ctx context.Context, in *ListSkusRequest, opts ...grpc.CallOption) (*ListSkusAnswer, error)
 	GetSku(ctx context.Context, in *GetSkuRequest, opts ...grpc.CallOption) (*Sku, error)
@@ -491,7 +492,8 @@ func (c *catalogClient) DeletePool(ctx context.Context, in *DeletePoolRequest, o
 // All implementations must embed UnimplementedCatalogServer
 // for forward compatibility.
 //
-// Catalog has the named SKUs and pools. The leader of executor-state serves it.
+// Catalog reads and changes the named SKUs and pools. The leader of executor-state serves
+// it.
 type CatalogServer interface {
 	ListSkus(context.Context, *ListSkusRequest) (*ListSkusAnswer, error)
 	GetSku(context.Context, *GetSkuRequest) (*Sku, error)

@@ -185,7 +185,7 @@ type Start int32
 const (
 	// START_UNSPECIFIED stands for PROGRESSIVE.
 	Start_START_UNSPECIFIED Start = 0
-	// PROGRESSIVE: the other workers start.
+	// PROGRESSIVE: the other workers of the batch start.
 	Start_PROGRESSIVE Start = 1
 	// TOGETHER: all workers are stopped, and the gang is queued again.
 	Start_TOGETHER Start = 2
@@ -503,8 +503,8 @@ type Reservation struct {
 	// QueueTimeout is how long the reservation may be pending before it expires.
 	QueueTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
 	Labels       map[string]string    `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// RequestId identifies the call: a repeat returns the first result. 1 to 128 of
-	// [A-Za-z0-9._-].
+	// RequestId identifies the call: a repeat returns the first result. It has 1 to 128
+	// characters of [A-Za-z0-9._-].
 	RequestId *string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
 	// IfEpoch, if set, restricts the call to the version with this epoch.
 	IfEpoch *int64 `protobuf:"varint,17,opt,name=if_epoch,json=ifEpoch,proto3,oneof" json:"if_epoch,omitempty"`
@@ -536,7 +536,7 @@ type Reservation struct {
 	WorkerCounts map[string]int32 `protobuf:"bytes,57,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Change is set in the answer to an upsert.
 	Change *UpsertReservationRequest_Change `protobuf:"varint,58,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change,oneof" json:"change,omitempty"`
-	// Message is the reason in a sentence.
+	// Message describes the reason in a sentence.
 	Message *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// Parent is the UID of the version whose workers this version queues again, or of which
 	// it is a part.
@@ -981,9 +981,10 @@ func (x *WorkerID) GetNumber() int32 {
 // Every group is one strict queue.
 type Constraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resources is the amount of each resource that one worker needs, in base units: `cpu`
-	// in thousandths of a core, `memory` and `disk` in bytes, any other name in ones. A
-	// worker needs 1 of `slots` by default.
+	// Resources is the amount of each resource that one worker needs, in base units. The
+	// base unit of `cpu` is a thousandth of a core, the base unit of `memory` and `disk` is
+	// a byte, and any other resource is counted in whole units. A worker needs 1 of `slots`
+	// by default.
 	Resources map[string]int64 `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Sku       string           `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Attributes has the required attributes of the executor, ignoring case.
@@ -1654,7 +1655,8 @@ type ListReservationsRequest struct {
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	State Reservation_State      `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000, 100 by default.
+	// PageSize is the maximum number of reservations in a page, 1 to 1,000. The default is
+	// 100.
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Versions, if set, lists every stored version of each reservation with its workers,
@@ -1966,7 +1968,7 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 	return 0
 }
 
-// PendingGroup is one strict queue.
+// PendingGroup describes one group and its queue.
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id is an opaque ID. It is the same for equal constraints.
@@ -1978,7 +1980,7 @@ type PendingGroup struct {
 	HeadAge      *durationpb.Duration `protobuf:"bytes,6,opt,name=head_age,json=headAge,proto3" json:"head_age,omitempty"`
 	// Reason is the reason why the head of the queue is pending, from the list of reasons.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Message is the reason in a sentence.
+	// Message describes the reason in a sentence.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// Avoided has the executors that the head of the queue avoids for a limited time.
 	Avoided       []*AvoidedExecutor `protobuf:"bytes,9,rep,name=avoided,proto3" json:"avoided,omitempty"`
@@ -2648,12 +2650,13 @@ func (x *Explanation) GetScarcestResource() string {
 	return ""
 }
 
-// FailedCheck is the first check that a class of executors fails.
+// FailedCheck is the first check that a number of executors with the same values fail.
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu" if an
-	// idle executor would be too small, "state", "quarantined", "disabled", "draining",
-	// or "free.cpu" if too little is free.
+	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu", "state",
+	// "quarantined", "disabled", "draining" or "free.cpu". "capacity.cpu" means that even
+	// an idle executor would be too small, and "free.cpu" that too little of the capacity
+	// is free.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	Want  string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
 	Have  string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`

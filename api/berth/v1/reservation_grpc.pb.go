@@ -34,7 +34,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Reservations is the queue of requests for gangs of workers. The leader of the
+// Reservations requests, changes, cancels and lists gangs of workers. The leader of the
 // registry serves it. Every call may be repeated.
 type ReservationsClient interface {
 	// UpsertReservation requests a gang of workers, or changes such a request. The call
@@ -171,7 +171,7 @@ func (c *reservationsClient) MarkReady(ctx context.Context, in *MarkReadyRequest
 // All implementations must embed UnimplementedReservationsServer
 // for forward compatibility.
 //
-// Reservations is the queue of requests for gangs of workers. The leader of the
+// Reservations requests, changes, cancels and lists gangs of workers. The leader of the
 // registry serves it. Every call may be repeated.
 type ReservationsServer interface {
 	// UpsertReservation requests a gang of workers, or changes such a request. The call

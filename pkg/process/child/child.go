@@ -24,7 +24,8 @@ import (
 
 // Process is a child process, which may be running or not.
 type Process struct {
-	// Name identifies the child; its log is Dir/Name.log.
+	// Name identifies the child. The child's log is the file Name.log in the directory
+	// passed to New.
 	Name string
 
 	binary, dir string
@@ -179,7 +180,7 @@ func (p *Process) Signal(signal os.Signal) error {
 	return p.cmd.Process.Signal(signal)
 }
 
-// Kill ends the child at once, like kill -9, and waits until it has exited.
+// Kill kills the child with SIGKILL and waits until the child has exited.
 func (p *Process) Kill() {
 	if p.Signal(syscall.SIGKILL) == nil || p.Pid() != 0 {
 		<-p.Ended()

@@ -1119,7 +1119,7 @@ func (x *SubmitTaskAnswer) GetSequence() int64 {
 
 type SubmitTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Term is the assigner's term, as in SubmitTaskRequest.
+	// Term has the same meaning as in SubmitTaskRequest.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	// Job, stage, epoch and uid are common to all workers.
 	Job           string         `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`

@@ -28,7 +28,7 @@ type CandidateOutcome_Result int32
 const (
 	CandidateOutcome_RESULT_UNSPECIFIED CandidateOutcome_Result = 0
 	CandidateOutcome_GRANTED            CandidateOutcome_Result = 1
-	// NO_FIT: not all of its workers fit now.
+	// NO_FIT: not all workers of the reservation fit now.
 	CandidateOutcome_NO_FIT CandidateOutcome_Result = 2
 	// STALE: the reservation has changed since the registry decided on it.
 	CandidateOutcome_STALE CandidateOutcome_Result = 3
@@ -245,7 +245,7 @@ type CycleRequest struct {
 	// cycle.
 	Cut        int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	Candidates []*Candidate `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// Trace is the W3C traceparent of the cycle; empty without tracing.
+	// Trace is the W3C traceparent of the cycle. It is empty without tracing.
 	Trace         string `protobuf:"bytes,5,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

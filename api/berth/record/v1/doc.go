@@ -1,4 +1,4 @@
-// Package recordv1 has the records that Berth stores in etcd, which change only by added
+// Package recordv1 has the records that Berth stores in etcd, and changes only by added
 // fields. So old and new replicas can read each other's records.
 //
 // The source is record.proto in this directory. pkg/keyspace defines the keys of the

@@ -365,8 +365,8 @@ type Reservation struct {
 	LatestTarget *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
 	// Failed has the executors on which earlier rounds failed.
 	Failed []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
-	// Trace is the W3C traceparent of the request; versions that derive from this one
-	// inherit it.
+	// Trace is the W3C traceparent of the request. Versions that derive from this version
+	// inherit the traceparent.
 	Trace         string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,7 +801,7 @@ type StageRequest struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Uid is the uid of the version that an upsert found. It is empty for a cancel.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Call is a fingerprint of the request, as in RequestMark.
+	// Call has the same meaning as in RequestMark.
 	Call          uint64 `protobuf:"fixed64,3,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1325,7 +1325,8 @@ type Disable struct {
 	// number of these requests.
 	Enable bool  `protobuf:"varint,11,opt,name=enable,proto3" json:"enable,omitempty"`
 	Undone int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
-	// Call is a fingerprint of the call.
+	// Call is a fingerprint of the call. It distinguishes a repeat of the call from another
+	// call with the same ID.
 	Call          uint64 `protobuf:"fixed64,13,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
