@@ -15,7 +15,7 @@ import (
 // ErrSuperseded is the error that Run returns if another agent has taken the executor's
 // ID. Run returns it once the workers of this agent have ended.
 var ErrSuperseded = fault.New(fault.Precondition, fault.ReasonOtherAgent,
-	"another agent has taken this ID: this one accepts no requests; stop one of the two, and if this one is to stay, start it again")
+	"another agent has taken this ID, so this agent accepts no requests; stop one of the two agents; to keep this agent, restart it")
 
 // maxSecret is the maximum length of a secret, in bytes.
 const maxSecret = 256

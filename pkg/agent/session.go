@@ -26,7 +26,8 @@ const (
 	// third of the default time to live of an executor's presence.
 	defaultEvery = 5 * time.Second
 	// The shortest and the longest time between heartbeats that the agent accepts from the
-	// control plane. The shortest prevents a flood of heartbeats.
+	// control plane. The shortest prevents a flood of heartbeats. The longest prevents that
+	// an agent is silent for longer than any time to live of a presence.
 	shortestEvery, longestEvery = time.Millisecond, time.Hour
 	// maxUnanswered is the number of unanswered heartbeats after which the agent closes a
 	// stream. A broken connection ends the stream earlier; this limit is for a connection
@@ -43,9 +44,9 @@ const (
 	returnWithin = 5
 	// registerTimeout is the timeout of one attempt to register.
 	registerTimeout = 10 * time.Second
-	// window is the flow-control window for bytes from the gateway to an agent. Without a
-	// fixed window gRPC estimates the window, and each estimate costs the gateway a ping for
-	// each answer.
+	// window is the flow-control window for bytes from the gateway to an agent. The window
+	// is fixed, because otherwise gRPC would estimate the window, and the gateway would send
+	// a ping for each answer.
 	window = 256 << 10
 )
 
@@ -164,7 +165,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // refusedFor has the log lines for refused registrations.
 var refusedFor = map[fault.Reason]string{
-	fault.ReasonOtherAgent:       "the ID belongs to another agent: this one is refused until the executor is LOST; stop the wrong one",
+	fault.ReasonOtherAgent:       "the ID belongs to another agent, so this agent is refused until the executor is LOST; stop the wrong agent",
 	fault.ReasonOtherIncarnation: ErrSuperseded.Message,
 }
 

@@ -76,7 +76,7 @@ func (a *Agent) startNext() {
 func (a *Agent) start(s *start) {
 	id := s.spec.identity()
 	late := time.AfterFunc(a.cfg.StartTimeout, func() {
-		a.log.Warn("a start takes long: beginning the next one", "worker", id.Worker, "epoch", id.Epoch)
+		a.log.Warn("a start takes too long: beginning the next queued start", "worker", id.Worker, "epoch", id.Epoch)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.freeStarts++

@@ -71,7 +71,7 @@ func (p *panics) list() []Panic {
 	var list []Panic
 	for key, o := range p.all {
 		list = append(list, Panic{Peer: key.peer, Since: o.first,
-			Message: fmt.Sprintf("its handler panicked (count %d): %s", o.n, key.what)})
+			Message: fmt.Sprintf("the handler of its messages panicked (count %d): %s", o.n, key.what)})
 	}
 	slices.SortFunc(list, func(a, b Panic) int {
 		return cmp.Or(cmp.Compare(a.Peer, b.Peer),

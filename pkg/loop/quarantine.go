@@ -68,7 +68,7 @@ func (d *Driver[C]) listQuarantine() {
 	if more := len(q.unreadable) - maxListed; more > 0 {
 		q.list = append(q.list, Quarantined{
 			Object: "records", Since: q.unreadable[0].Since, Message: fmt.Sprintf("%d more records cannot be read", more),
-			Action: "They are quarantined like the listed records. They are listed once those are repaired or deleted.",
+			Action: "These records are quarantined like the listed ones. To see them, repair or delete the listed records.",
 		})
 	}
 }

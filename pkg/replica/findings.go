@@ -54,7 +54,7 @@ func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.
 		add(Found{
 			Kind: kind, Object: model.OtherFindings, Since: since[kind],
 			Message: fmt.Sprintf("%d more of this kind", count[kind]-maxFindings),
-			Action:  "They are handled like those that are listed, and are listed once those have ended. The metric findings of the " + service + " counts all of them.",
+			Action:  "Berth handles these findings like the listed ones, and lists them once listed findings have ended. The metric findings of the " + service + " counts all of them.",
 		})
 	}
 	for _, f := range answer.Findings {

@@ -197,17 +197,17 @@ func Lies() []Lie {
 		}},
 	}
 	for name, o := range map[string]*controlv1.SubmitOutcome{
-		"no state":                    {},
-		"a failure of code 0":         {Failure: ok},
-		"a failure that is no status": {Failure: []byte{0xff, 0xff, 0xff}},
-		"a state of no name":          {State: 4711},
-		"a state that wraps":          {State: 256 + berthv1.Assignment_RUNNING},
-		"a negative state":            {State: -1},
-		"ASSIGNED":                    {State: berthv1.Assignment_ASSIGNED},
-		"LOST":                        {State: berthv1.Assignment_LOST},
-		"a negative sequence":         {State: berthv1.Assignment_RUNNING, Sequence: -1},
-		"the highest sequence":        {State: berthv1.Assignment_RUNNING, Sequence: math.MaxInt64},
-		"RUNNING with an exit code":   {State: berthv1.Assignment_RUNNING, ExitCode: &code},
+		"no state":                       {},
+		"a failure of code 0":            {Failure: ok},
+		"a failure that is not a status": {Failure: []byte{0xff, 0xff, 0xff}},
+		"an unknown state":               {State: 4711},
+		"a state that wraps":             {State: 256 + berthv1.Assignment_RUNNING},
+		"a negative state":               {State: -1},
+		"ASSIGNED":                       {State: berthv1.Assignment_ASSIGNED},
+		"LOST":                           {State: berthv1.Assignment_LOST},
+		"a negative sequence":            {State: berthv1.Assignment_RUNNING, Sequence: -1},
+		"the highest sequence":           {State: berthv1.Assignment_RUNNING, Sequence: math.MaxInt64},
+		"RUNNING with an exit code":      {State: berthv1.Assignment_RUNNING, ExitCode: &code},
 	} {
 		list = append(list, Lie{name, Script{
 			Submit: func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
