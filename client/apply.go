@@ -26,9 +26,9 @@ var eventStates = map[berthv1.Event_Kind]berthv1.Reservation_State{
 
 // apply applies one event and reports whether the state is complete after the event. If
 // it returns false, the caller must list the state. There are two reasons. An event about
-// many workers may contain only their count. After an event that a version was replaced,
-// the event about its successor follows at the same revision, and until then the worker
-// indexes of the version would seem to be free.
+// many workers may contain only their count. If a version was replaced, the event about
+// its successor follows at the same revision. Until then the worker indexes of the
+// version would seem to be free.
 //
 // An event that the last list already includes changes nothing.
 func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {

@@ -52,9 +52,13 @@ func (e *Election) evict(ctx context.Context, h Holder) bool {
 }
 
 // tryEvict makes one attempt to delete the key, if the key still has that term. It sends
-// the transaction only if this replica waits for that term to end, its own etcd lease is
-// alive, it has seen the leader for evictAge, MayEvict returns true, etcd reports no
-// alarm, and this replica has evicted fewer than evictLimit leaders within evictWindow.
+// the transaction only if all of these conditions are true:
+//
+//   - This replica waits for that term to end, and its own etcd lease is alive.
+//   - It has seen the leader for evictAge.
+//   - MayEvict returns true, and etcd reports no alarm.
+//   - It has evicted fewer than evictLimit leaders within evictWindow.
+//
 // Otherwise it returns an error of the store or an error that wraps ErrNotEvicted.
 func (e *Election) tryEvict(ctx context.Context, term int64) error {
 	e.mu.Lock()

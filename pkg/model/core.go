@@ -65,8 +65,8 @@ type Abandoned struct{}
 // record exists but the core does not receive it, because the record cannot be decoded or
 // because it made the core panic. Or the core receives the record, but a decision about
 // the record made the core panic. In both cases the core must not free capacity that the
-// record may use and must not start anything for the record, whatever else the core knows
-// about the same object.
+// record may use, and must not start anything for the record. This holds whatever else
+// the core knows about the same object.
 //
 // A core receives Quarantined only while it does not lead. The quarantine applies for the
 // life of the core: if the set of quarantined records changes, the loop builds a new

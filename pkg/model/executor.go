@@ -41,9 +41,9 @@ type Executor struct {
 	// from the requests to drain, and stored so that the assigner can read it.
 	Draining bool
 	// Unreported has the IDs of requests to disable that began to apply to the executor only
-	// after they were made, and about which not all jobs with workers on the executor have
-	// an event yet. ReportedThrough is the UID of the last lease whose job has the event
-	// about the first of these requests.
+	// after they were made. It has only the requests about which some job with workers on
+	// the executor has no event yet. ReportedThrough is the UID of the last lease whose job
+	// has the event about the first of these requests.
 	Unreported      []string
 	ReportedThrough string
 	// Lost is set when the executor's workers became LOST. Since is the time of that change.

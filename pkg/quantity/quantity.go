@@ -126,8 +126,8 @@ func Doubt(name string, n int64) error {
 	return nil
 }
 
-// Base returns the number of base units of a value in the REST API, in which plain
-// numbers are in base units and a text with a suffix is a quantity.
+// Base returns the number of base units of a value in the REST API. There a plain number
+// is in base units, and a text with a suffix is a quantity.
 func Base(name, text string) (int64, error) {
 	if HasSuffix(text) {
 		return parse(name, text, inBaseUnits)

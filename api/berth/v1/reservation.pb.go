@@ -981,10 +981,9 @@ func (x *WorkerID) GetNumber() int32 {
 // Every group is one strict queue.
 type Constraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resources is the amount of each resource that one worker needs, in base units. The
-	// base unit of `cpu` is a thousandth of a core, the base unit of `memory` and `disk` is
-	// a byte, and any other resource is counted in whole units. A worker needs 1 of `slots`
-	// by default.
+	// Resources is the amount of each resource that one worker needs, in base units. Base
+	// units are thousandths of a core for `cpu`, bytes for `memory` and `disk`, and whole
+	// units for any other resource. A worker needs 1 of `slots` by default.
 	Resources map[string]int64 `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Sku       string           `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Attributes has the required attributes of the executor, ignoring case.

@@ -882,9 +882,9 @@ type Executor struct {
 	// Former has the nonces of earlier registrations, newest first.
 	Former []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
 	// Unreported has the IDs of requests to disable that began to apply to the executor
-	// only after they were made, and about which not all jobs with workers on the executor
-	// have an event yet. ReportedThrough is the UID of the last lease whose job has the
-	// event about the first of these requests.
+	// only after they were made. It has only the requests about which some job with workers
+	// on the executor has no event yet. ReportedThrough is the UID of the last lease whose
+	// job has the event about the first of these requests.
 	Unreported      []string `protobuf:"bytes,17,rep,name=unreported,proto3" json:"unreported,omitempty"`
 	ReportedThrough string   `protobuf:"bytes,18,opt,name=reported_through,json=reportedThrough,proto3" json:"reported_through,omitempty"`
 	// Returning is set if the executor has registered after it was LOST and may still run
