@@ -10,7 +10,8 @@ func newJob(name string) *Job {
 	return &Job{name: name, versions: map[string]*version{}, stages: map[string]*stage{}}
 }
 
-// eventStates has the state of a reservation after each kind of event.
+// eventStates maps each kind of event about a reservation to the state of the reservation
+// after the event.
 var eventStates = map[berthv1.Event_Kind]berthv1.Reservation_State{
 	berthv1.Event_RESERVATION_QUEUED:    berthv1.Reservation_QUEUED,
 	berthv1.Event_RESERVATION_REQUEUED:  berthv1.Reservation_QUEUED,
@@ -23,12 +24,13 @@ var eventStates = map[berthv1.Event_Kind]berthv1.Reservation_State{
 	berthv1.Event_RESERVATION_FAILED:    berthv1.Reservation_FAILED,
 }
 
-// apply applies one event. It reports whether the state is complete after it, or must
-// be listed: an event about many workers may only have their count. After an event that
-// a version is replaced, the event about its successor follows at the same revision.
-// Until then its indexes only seem to be free.
+// apply applies one event and reports whether the state is complete after the event. If
+// it returns false, the caller must list the state. There are two reasons. An event about
+// many workers may contain only their count. If a version was replaced, the event about
+// its successor follows at the same revision. Until then the worker indexes of the
+// version would seem to be free.
 //
-// An event that a list already covers changes nothing.
+// An event that the last list already includes changes nothing.
 func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -66,8 +68,9 @@ func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 	return len(e.GetWorkers()) == int(e.GetCount())
 }
 
-// replace replaces the state with a listing. A version or a worker in the listing may
-// be newer than its revision. The events about that still follow, and change nothing.
+// replace replaces the state with a listing. A version or a worker in the listing may be
+// newer than the revision of the listing. The events about this newer state still follow,
+// and change nothing.
 func (j *Job) replace(l *listing, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,14 +111,14 @@ func (j *Job) replace(l *listing, now time.Time) {
 	}
 }
 
-// keep adds to a new listing what the old state had in addition: an earlier list may
-// have been newer than this one, and lists do not have the ends of workers of an ended
-// version.
+// keep adds to a new listing what only the old state contains. This is necessary for two
+// reasons: an earlier list may have been newer than this list, and lists do not contain
+// the ends of the workers of an ended version.
 func (j *Job) keep(before *version) {
 	v := j.versions[before.UID]
-	newer := before.Epoch > j.listed // than the list, which may not have it
+	newer := before.Epoch > j.listed // newer than the list, which may not contain it
 	if v == nil && !newer {
-		return // the server has dropped it
+		return // the server has deleted it
 	}
 	if v == nil {
 		v = j.version(before.UID, before.Key)
@@ -131,7 +134,8 @@ func (j *Job) keep(before *version) {
 	}
 }
 
-// version returns a version, and creates it as QUEUED if there is none.
+// version returns the version with the uid. If it does not exist, version creates it as
+// QUEUED.
 func (j *Job) version(uid string, key Key) *version {
 	v := j.versions[uid]
 	if v == nil {
@@ -141,10 +145,10 @@ func (j *Job) version(uid string, key Key) *version {
 	return v
 }
 
-// worker returns a worker that a version names, and creates it if there is none. A
-// worker belongs to the newest version that names it, since a version that replaces
-// another, and a part of one, name its workers again. For an older version it returns
-// nil.
+// worker returns a worker that a version names. If the worker does not exist, it creates
+// the worker. A worker belongs to the newest version that names it, because a version
+// that replaces another version, or is a part of it, names the same workers again. If a
+// newer version names the worker, it returns nil.
 func (j *Job) worker(v *version, index, number int32) *worker {
 	s := j.raise(v.Stage, index, number)
 	at := workerID{index, number}
@@ -165,8 +169,8 @@ func (j *Job) worker(v *version, index, number int32) *worker {
 	return w
 }
 
-// advance sets the state of a worker of a version, unless its state is already further:
-// lists and events overlap.
+// advance sets the state of a worker of a version. It never sets the worker back to an
+// earlier state, because lists and events overlap.
 func (j *Job) advance(v *version, to Worker) {
 	w := j.worker(v, to.Index, to.Number)
 	if w == nil {
@@ -178,16 +182,17 @@ func (j *Job) advance(v *version, to Worker) {
 	}
 }
 
-// follows reports whether a worker may get from one state to another. Lists may skip
-// states in between. The states are in order.
+// follows reports whether a worker may change from one state to another. It relies on the
+// order of the states. Lists may skip states in between.
 func follows(was, next berthv1.Assignment_State) bool {
 	return next > was && !terminal(was)
 }
 
-// terminal reports whether a worker in that state has ended.
+// terminal reports whether a worker in this state has ended.
 func terminal(s berthv1.Assignment_State) bool { return s >= berthv1.Assignment_COMPLETED }
 
-// raise raises the highest number of a worker index, and returns its stage.
+// raise raises the highest number of a worker index to number, if it is lower, and
+// returns the stage.
 func (j *Job) raise(name string, index, number int32) *stage {
 	s := j.stages[name]
 	if s == nil {
@@ -198,7 +203,7 @@ func (j *Job) raise(name string, index, number int32) *stage {
 	return s
 }
 
-// forget drops the versions that ended longer than KeepEnded ago, with their workers.
+// forget drops the versions that ended more than KeepEnded ago, with their workers.
 func (j *Job) forget(now time.Time) {
 	for len(j.ended) > 0 && now.Sub(j.ended[0].at) > KeepEnded {
 		v := j.ended[0].version

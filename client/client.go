@@ -16,19 +16,19 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// maxAnswer bounds one answer, in bytes. The gateway joins the findings of three
-// services, each of which may have 16 MiB. Gateways of earlier versions do not bound
-// the bytes of a page: one of 1,000 reservations with the largest payload each has 64
-// MiB.
+// maxAnswer is the maximum size of an answer in bytes. The gateway joins the findings of
+// three services, and the findings of each service may have 16 MiB. Gateways of earlier
+// versions do not limit the size of a page: a page of 1,000 reservations with the largest
+// payload has 64 MiB.
 const maxAnswer = 96 << 20
 
-// silence is the time after which a gateway that answers nothing counts as down. Calls
-// to it are then repeated at another gateway. It is well below the usual deadlines of
-// callers.
+// silence is the time after which a gateway that does not answer counts as down. Then the
+// client repeats the calls to this gateway at another gateway. The time is well below the
+// usual deadlines of callers.
 const silence = 4 * time.Second
 
-// Client is a client of the gateways of one cluster. It is safe for concurrent use; one
-// is enough for a process.
+// Client is a client of the gateways of one cluster. It is safe for concurrent use, so
+// one client is enough for a process.
 type Client struct {
 	addresses []string
 	closed    chan struct{}
@@ -55,33 +55,34 @@ type options struct {
 	onRetry func(error)
 }
 
-// WithTLS encrypts the connections. Without it they are in plain text, which is
-// sufficient for loopback and for service meshes that encrypt.
+// WithTLS returns an option that encrypts the connections. Without it the connections are
+// in plain text, which is sufficient on loopback and in a service mesh that encrypts.
 func WithTLS(config *tls.Config) Option {
 	return func(o *options) { o.rpc.TLS = config }
 }
 
-// WithOnRetry calls f with the error of each failed attempt that will be repeated, on
-// the goroutine of the call.
+// WithOnRetry returns an option that calls f with the error of each failed attempt that
+// the client will repeat. It calls f on the goroutine of the call.
 func WithOnRetry(f func(err error)) Option {
 	return func(o *options) { o.onRetry = f }
 }
 
-// WithStatsHandler passes every call to a stats handler, except the probes for gateways
-// that do not answer. For tracing, use the client handler of OpenTelemetry's otelgrpc
-// with the propagator propagation.TraceContext. It makes a span for every call and
-// propagates the trace. A reservation keeps the trace of its upsert to its end.
+// WithStatsHandler returns an option that passes every call to a stats handler, except
+// the probes that detect silent gateways. For tracing, use the client handler of
+// OpenTelemetry's otelgrpc with the propagator propagation.TraceContext. This handler
+// creates a span for every call and propagates the trace. A reservation keeps the trace
+// of its upsert until its end.
 func WithStatsHandler(handler stats.Handler) Option {
 	return func(o *options) { o.rpc.Stats = handler }
 }
 
-// WithDialOptions adds gRPC options, such as interceptors.
+// WithDialOptions returns an option that adds gRPC options, such as interceptors.
 func WithDialOptions(more ...grpc.DialOption) Option {
 	return func(o *options) { o.rpc.More = append(o.rpc.More, more...) }
 }
 
-// Addresses returns the gateways as host:port. It also accepts URLs: `http://`, and
-// with TLS `https://`. The error is Invalid.
+// Addresses returns the addresses of gateways as host:port. It also accepts URLs that
+// start with `http://`, or with TLS `https://`. The error is Invalid.
 func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 	if len(gateways) == 0 {
 		return nil, fault.BadField(fault.ReasonRequired, "gateway", "is required: host:port or http://host:port")
@@ -111,11 +112,11 @@ func Addresses(gateways []string, security *tls.Config) ([]string, error) {
 }
 
 // Dial returns a client of the gateways at the given addresses, each host:port or a URL
-// that Addresses accepts. It does not wait for a connection, so that gateways may start
-// later. The error is Invalid for an empty list or a bad address.
+// that Addresses accepts. Dial does not wait for a connection, so the gateways may start
+// later. The error is Invalid for an empty list or an invalid address.
 func Dial(addresses []string, opts ...Option) (*Client, error) {
-	// Attempts fail fast, so that the call uses its deadline for repeats, which OnRetry
-	// reports, and not for one silent attempt.
+	// Attempts fail fast, so that a call uses its deadline for several attempts, which
+	// OnRetry reports, and not for one attempt that waits.
 	o := options{
 		rpc:     rpc.DialOptions{FailFast: true, Silence: silence, MaxMessage: maxAnswer},
 		onRetry: func(error) {},
@@ -154,5 +155,5 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 }
 
 // Close closes the connections. Calls and streams in progress end with an error of kind
-// Unavailable. Closing twice is harmless.
+// Unavailable. Close may be called more than once.
 func (c *Client) Close() error { return c.close() }

@@ -1,33 +1,35 @@
-// Package client is the Go library for job services. It reserves gangs of workers,
-// follows their state, and reads what operators read.
+// Package client repeats every call until it has a definite answer or the time for the
+// call is over, and misses no change of a job that it watches. It is the Go library for
+// job services: it reserves gangs of workers, follows their state, and reads the same
+// information as operators.
 //
-// The package promises:
+// It promises:
 //
-//   - Every call is repeated while no gateway answers, with growing pauses,
-//     until the caller's context ends. A failover or the restart of a gateway
-//     is a pause and not an error. A call with a request ID is repeated for at
-//     most five minutes, since the registry does not keep the ID forever.
-//   - Every call that changes something carries a request ID, so that a repeat
-//     has no further effect: the ID of the message, or else a new one. Calls
-//     that put into the catalog need none, since they are idempotent. To repeat
-//     a call across restarts of your process, set the request ID yourself.
-//   - Every error is a [*fault.Error]. Only kind Unavailable leaves open whether
-//     the call took effect. The client returns it once the context has ended or
-//     those five minutes have passed. It wraps the context's error, or
-//     [context.DeadlineExceeded]. The one exception has the reason
-//     REGISTRY_NOT_READY: the client returns it at once.
-//   - A stream of events resumes behind the last event: it misses no event and
-//     repeats none.
-//   - A Watch maintains the state of a job, from a list and the events after it.
-//     The state never goes back, and the Watch continues even if events are no
-//     longer kept.
+//   - While no gateway answers, the client repeats every call, with growing pauses, until
+//     the caller's context ends. So a failover or a restart of a gateway delays a call
+//     but is not an error. The client repeats a call with a request ID for at most five
+//     minutes, because the registry stores the ID only for a limited time.
+//   - Every call that changes something has a request ID, so that a repeat has no further
+//     effect. It is the request ID in the message, or a new ID if the message has none.
+//     Calls that put a SKU or a pool need no request ID, because they are idempotent. To
+//     repeat a call after a restart of your process, set the request ID yourself.
+//   - Every error is a [*fault.Error]. Only after an error of kind Unavailable the call
+//     may have taken effect. The client returns such an error once the context has ended
+//     or the five minutes have passed. The error wraps the context's error or
+//     [context.DeadlineExceeded]. There is one exception: the client returns an error
+//     with reason REGISTRY_NOT_READY at once.
+//   - A stream of events resumes after the last event: it misses no event and repeats
+//     none.
+//   - A Watch maintains the state of a job, from a list and the events after it. The
+//     state never goes back. If events were deleted before the Watch received them, the
+//     Watch lists the state again and continues.
 //
 // A job service is a loop over [Client.Watch]. It compares the state with the wanted
 // state, and calls [Client.Reserve] and [Client.CancelWorkers] for the difference. The
 // example of Watch is such a loop, and examples/jobservice is a whole program.
 //
-// The messages are those of berth.v1, the documented API. This package never changes
-// messages of the caller.
+// The messages are the messages of berth.v1, the documented API. This package never
+// changes a message of the caller.
 //
 //	job service ── Client ──┬── gateway   any of them answers any call
 //	                        ├── gateway

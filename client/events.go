@@ -11,15 +11,16 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Events returns the events of a job in order: those behind the cursor `since`, or from
-// the oldest kept event if it is empty, then each as it happens. If a gateway is lost,
-// it reconnects and continues behind the last event.
+// Events returns the events of a job in order: first the events after the cursor since,
+// and then each new event. If since is empty, it starts with the oldest event that still
+// exists. If the connection to a gateway is lost, it reconnects and continues after the
+// last event.
 //
-// The sequence has no end of its own. It ends without an error when ctx ends. It ends
-// with an error of kind Unavailable when the client is closed, and with any definite
-// error. That is OutOfRange with reason EVENTS_COMPACTED if `since` is older than the
-// kept events. Its Meta has the cursor to continue from; list the reservations for the
-// state in between.
+// The sequence ends without an error when ctx ends. It ends with an error of kind
+// Unavailable when the client is closed, and with any definite error. If events after
+// since were deleted, the error is OutOfRange with reason EVENTS_COMPACTED. The Meta of
+// this error has the cursor from which the caller can continue. The caller must then list
+// the reservations to learn the state.
 func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
 		cursor, started := since, time.Now()
@@ -48,7 +49,8 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 }
 
 // stream reads the events of one connection. It returns nil if yield returns false. A
-// server only ends a stream when it stops, which is Unavailable too.
+// server ends a stream only when the server stops; then stream returns an error of kind
+// Unavailable.
 func (c *Client) stream(ctx context.Context, job, since string, yield func(*berthv1.Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,8 +72,9 @@ func (c *Client) stream(ctx context.Context, job, since string, yield func(*bert
 	}
 }
 
-// resumable reports whether the stream continues elsewhere: the gateway was lost, or it
-// dropped a reader that fell behind.
+// resumable reports whether the client can continue the stream over another connection:
+// the connection to the gateway was lost, or the gateway dropped this reader because it
+// was too slow.
 func resumable(f *fault.Error) bool {
 	return f.Kind == fault.Unavailable || f.Reason == fault.ReasonSlowReader
 }

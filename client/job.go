@@ -10,33 +10,34 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// KeepEnded is how long the client and the server keep an ended version and its
+// KeepEnded is how long the client and the registry keep an ended version and its
 // workers.
 const KeepEnded = 10 * time.Minute
 
-// Job is the state of a job that Watch maintains: the versions of its reservations, and
-// their workers from the request on. In the body of a loop over Watch, it has the state
-// of the current change. At any other time, and on any goroutine, it has the newest
-// state.
+// Job is the state of a job, which Watch maintains. It contains the versions of the job's
+// reservations and their workers, including workers that are still queued. In the body of
+// a loop over Watch, a Job has the state of the current change. Outside the loop and on
+// other goroutines it has the newest state.
 //
-// A Job has every version that has not ended. It drops an ended version and its workers
-// after ten minutes. It keeps the highest number of each worker index, for as long as
+// A Job contains every version that has not ended. It drops an ended version and its
+// workers after ten minutes. It keeps the highest number of each worker index as long as
 // the job has a reservation.
 type Job struct {
 	name string
 
 	mu sync.RWMutex
-	// revision is the revision of the last event or list, listed that of the last list.
+	// revision is the revision of the last event or list. listed is the revision of the last
+	// list.
 	revision, listed int64
 	versions         map[string]*version
-	// stages has the workers, each in the newest version that names it, and the highest
-	// number of each worker index.
+	// stages has the workers and the highest number of each worker index, by stage. Each
+	// worker belongs to the newest version that names it.
 	stages map[string]*stage
 	// ended has the ended versions, in order of their ends.
 	ended []ended
 }
 
-// workerID is a worker index and the number of one of its workers.
+// workerID identifies a worker of a stage.
 type workerID struct{ index, number int32 }
 
 type version struct {
@@ -63,35 +64,36 @@ type ended struct {
 type Version struct {
 	Key
 	UID string
-	// Epoch is the revision that accepted it.
+	// Epoch is the revision that accepted the version.
 	Epoch int64
-	// State is one of QUEUED, ASSIGNING, ACTIVE, CANCELLING or an end. A candidate in a
-	// running cycle is QUEUED.
+	// State is QUEUED, ASSIGNING, ACTIVE, CANCELLING or a final state. A version that is a
+	// candidate in the current scheduling cycle is QUEUED, not LEASING.
 	State berthv1.Reservation_State
-	// Reason and Message say why it ended.
+	// Reason and Message say why the version ended.
 	Reason, Message string
 }
 
-// Worker is one worker of the job, including those that are queued with their batch.
+// Worker is one worker of the job. It may still be queued with its batch.
 type Worker struct {
-	// Key and UID are those of the newest version that names it.
+	// Key and UID identify the newest version that names the worker.
 	Key
 	UID string
-	// Index is its index in the stage; the number rises each time the index is reused.
+	// Index is the worker index in the stage. Number rises each time the index is used
+	// again.
 	Index, Number int32
-	// State is unspecified until the worker has an executor, and if only its end is
-	// known.
+	// State is unspecified until the worker has an executor. It is also unspecified if the
+	// worker has ended and its final state is not known.
 	State    berthv1.Assignment_State
 	Executor string
-	// Since is when it entered its state.
+	// Since is the time at which the worker entered its state.
 	Since time.Time
-	// Reason and Message say why it ended; ExitCode is that of its process.
+	// Reason and Message say why the worker ended. ExitCode is the exit code of its process.
 	Reason, Message string
 	ExitCode        *int32
-	// Requeued: it could not be started, and Berth queues its index again, with the
-	// next number. The job service must not replace it.
+	// Requeued is set if Berth queues the worker index again with the next number, because
+	// the worker could not be started. The job service must not replace such a worker.
 	Requeued bool
-	// Ended: it does not run and is never started again.
+	// Ended is set if the worker does not run and is never started again.
 	Ended bool
 }
 
@@ -112,14 +114,14 @@ func (w Worker) String() string {
 // Name returns the name of the job.
 func (j *Job) Name() string { return j.name }
 
-// Revision returns a revision that the state has reached.
+// Revision returns the revision of the last event or list that the state includes.
 func (j *Job) Revision() int64 {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return j.revision
 }
 
-// Versions returns the versions of all reservations, in order of stage, name and age.
+// Versions returns the versions of all reservations, in order of stage, name and epoch.
 func (j *Job) Versions() []Version {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -150,12 +152,13 @@ func (j *Job) Workers(stage string) []Worker {
 	return list
 }
 
-// NewestWorkers returns the newest worker of each index of a stage that was ever used,
-// by index: the one with the highest number. If the job has dropped that worker, only
-// its index, number and Ended are set.
+// NewestWorkers returns the worker with the highest number of each index of a stage that
+// was ever used, by index. If the Job has dropped this worker, only its key, index,
+// number and Ended are set.
 //
-// An index that is not in the result is free for number 1. An index whose worker has
-// ended and is not Requeued is free for the next number.
+// If an index is not in the result, the next number to request is 1. If the worker of an
+// index has ended and is not Requeued, the next number to request is the number of this
+// worker plus 1.
 func (j *Job) NewestWorkers(stage string) map[int32]Worker {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -174,9 +177,9 @@ func (j *Job) NewestWorkers(stage string) map[int32]Worker {
 	return workers
 }
 
-// shown returns a worker with the effects of its version's end. If the version has
-// ended, the worker has ended too, even if its end was not reported, and Berth does not
-// queue it again.
+// shown returns the worker as callers see it. If its version has ended, the worker has
+// ended too, even if no event reported its end, and Berth does not queue the worker
+// again.
 func (w *worker) shown() Worker {
 	shown := w.Worker
 	if shown.Ended = terminal(w.State); Ended(w.version.State) {

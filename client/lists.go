@@ -9,8 +9,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Assignments returns the assignments that the request selects. It reads the next page
-// when the loop gets there. It ends at the first error.
+// Assignments returns the assignments that the request selects. It reads each page only
+// when the loop needs it. The sequence ends at the first error.
 func (c *Client) Assignments(ctx context.Context,
 	request *berthv1.ListAssignmentsRequest) iter.Seq2[*berthv1.Assignment, error] {
 	return items(request, func(q *berthv1.ListAssignmentsRequest, token string) ([]*berthv1.Assignment, string, error) {
@@ -26,12 +26,13 @@ func (c *Client) AssignmentsPage(ctx context.Context,
 	return invoke(ctx, c, c.assignments.ListAssignments, request)
 }
 
-// ClearQuarantine declares that workers of an executor do not run, although their stop
-// is overdue (the finding QUARANTINED). They become LOST, and their capacity is free at
-// once. If the operator is wrong, they run on in addition to the workers that are
-// placed there next. The workers are identified by their assignments, as listed.
-// ClearQuarantine returns how many workers this call made LOST. Workers that have ended
-// since are no error. If any of them is not quarantined, the call refuses all.
+// ClearQuarantine declares that workers of an executor do not run, although their stop is
+// overdue (the finding QUARANTINED). The workers become LOST, and their capacity is free
+// at once. If the operator is wrong, the workers continue to run in addition to new
+// workers on the same executor. The assignments identify the workers; use the assignments
+// of a list. ClearQuarantine returns the number of workers that this call made LOST. A
+// worker that has ended in the meantime is not an error. If any of the workers is not
+// quarantined, the call changes nothing and returns an error.
 func (c *Client) ClearQuarantine(ctx context.Context, executor string, workers ...*berthv1.Assignment) (int, error) {
 	q := &berthv1.ClearQuarantineRequest{Executor: executor, RequestId: requestID()}
 	for _, w := range workers {
@@ -48,28 +49,29 @@ func (c *Client) Leaders(ctx context.Context) (*berthv1.ListLeadersAnswer, error
 	return invoke(ctx, c, c.leaders.ListLeaders, &berthv1.ListLeadersRequest{})
 }
 
-// Resign makes the leader of a service give up its term, so that a standby leads at
-// once. The call may be repeated, since it names the term: if that term is already
-// over, the answer has no replica. The error is Invalid for an unknown service, and
-// Unavailable while the service has no leader.
+// Resign makes the leader of a service give up its term, so that a standby leads at once.
+// The call may be repeated, because it names the term. If that term is already over, the
+// answer has no replica. The error is Invalid for an unknown service, and Unavailable
+// while the service has no leader.
 func (c *Client) Resign(ctx context.Context, service string, term int64) (*berthv1.ResignAnswer, error) {
 	return invoke(ctx, c, c.leaders.Resign, &berthv1.ResignRequest{Service: service, Term: term})
 }
 
-// Findings lists the problems that an operator should know, the oldest first. A service
-// that does not answer is itself a finding, of kind SERVICE_UNAVAILABLE.
+// Findings lists the problems that an operator should know, the oldest first. If a
+// service does not answer, the list has a finding of kind SERVICE_UNAVAILABLE about this
+// service.
 func (c *Client) Findings(ctx context.Context) (*berthv1.ListFindingsAnswer, error) {
 	return invoke(ctx, c, c.findings.ListFindings, &berthv1.ListFindingsRequest{})
 }
 
-// paged is a request for a page of a list.
+// paged is a request for one page of a list.
 type paged interface {
 	proto.Message
 	GetPageToken() string
 }
 
-// items joins pages, from the page that the request names. fetch gets a copy of the
-// request, so that the caller's request does not change.
+// items returns the items of the page that the request names and of all later pages.
+// fetch receives a copy of the request, so that the caller's request does not change.
 func items[Q paged, T any](request Q, fetch func(q Q, token string) ([]T, string, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T

@@ -13,7 +13,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Key names a reservation. An empty name means `main`.
+// Key is the name of a reservation. An empty Name stands for `main`.
 type Key struct {
 	Job, Stage, Name string
 }
@@ -30,7 +30,8 @@ func KeyOf(r *berthv1.Reservation) Key {
 // requestID returns 130 random bits.
 func requestID() string { return rand.Text() }
 
-// identified returns a copy of the request that has a request ID.
+// identified returns a copy of the request. If the request has no request ID, the copy
+// gets a new one.
 func identified[Q interface {
 	proto.Message
 	GetRequestId() string
@@ -44,11 +45,11 @@ func identified[Q interface {
 }
 
 // Reserve requests a gang of workers, or changes such a request. It returns once the
-// request is durable; the `change` in the answer is the effect of the call. The call
-// honors the message's `requestId` and `ifEpoch`.
+// request is durable. `change` in the answer is the effect of the call. Reserve uses
+// `requestId` and `ifEpoch` of the message.
 //
-// The error is Invalid with the invalid fields, or Conflict if `ifEpoch` names another
-// version or a worker ID was used before.
+// For an invalid message the error is Invalid and names the invalid fields. The error is
+// Conflict if `ifEpoch` names another version or a worker ID was used before.
 func (c *Client) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error) {
 	body := proto.CloneOf(r)
 	request := &berthv1.UpsertReservationRequest{
@@ -61,15 +62,15 @@ func (c *Client) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.
 }
 
 // Get reads the newest version of a reservation with its workers. The error is NotFound
-// if there is none.
+// if the reservation does not exist.
 func (c *Client) Get(ctx context.Context, key Key) (*berthv1.Reservation, error) {
 	return invoke(ctx, c, c.reservations.GetReservation,
 		&berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})
 }
 
-// Cancel ends every live version of a reservation and returns their number. Once it
-// returns, no worker of them is started any more; running workers are stopped. It
-// succeeds if the reservation does not exist.
+// Cancel cancels every live version of a reservation and returns the number of these
+// versions. Once Cancel has returned, Berth starts no more of their workers and stops the
+// running ones. Cancel succeeds if the reservation does not exist.
 func (c *Client) Cancel(ctx context.Context, key Key) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelReservation, &berthv1.CancelReservationRequest{
 		Job: key.Job, Stage: key.Stage, Name: key.name(), RequestId: requestID(),
@@ -86,18 +87,19 @@ func (c *Client) CancelVersion(ctx context.Context, key Key, epoch int64) (int, 
 	return int(answer.GetCancelled()), err
 }
 
-// CancelJob ends every reservation of a job and returns their number.
+// CancelJob cancels every reservation of a job and returns the number of these
+// reservations.
 func (c *Client) CancelJob(ctx context.Context, job string) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelJob,
 		&berthv1.CancelJobRequest{Job: job, RequestId: requestID()})
 	return int(answer.GetCancelled()), err
 }
 
-// CancelWorkers removes individual workers of a stage, whether they are queued, leased
-// or running. It returns how many of them this call removes; workers that do not exist
-// are no error. Once it returns, none of them is started any more. A worker that was
-// queued again after a failed start is also removed under the number of the worker that
-// failed.
+// CancelWorkers removes individual workers of a stage, whether they are queued, leased or
+// running. It returns the number of workers that this call removes. A worker that does
+// not exist is not an error. Once the call has returned, Berth starts none of these
+// workers. If a worker was queued again after a failed start, the number of the failed
+// worker also removes the queued one.
 func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers ...*berthv1.WorkerID) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelWorkers, &berthv1.CancelWorkersRequest{
 		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
@@ -105,9 +107,9 @@ func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers .
 	return int(answer.GetCancelled()), err
 }
 
-// List returns the reservations that the request selects, ordered by job, stage and
-// name. It reads the next page when the loop gets there. It leaves out their `workers`:
-// `count` is the number. It ends at the first error.
+// List returns the reservations that the request selects, ordered by job, stage and name.
+// The reservations have `count` but not `workers`. List reads each page only when the
+// loop needs it. The sequence ends at the first error.
 func (c *Client) List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation,
 	error] {
 	return items(request, func(q *berthv1.ListReservationsRequest, token string) ([]*berthv1.Reservation, string, error) {
@@ -123,24 +125,24 @@ func (c *Client) ListPage(ctx context.Context,
 	return invoke(ctx, c, c.reservations.ListReservations, request)
 }
 
-// Pending lists the queue: one row for each group, with the reason why its head is
-// pending. Until the registry is ready, the error is Unavailable with reason
+// Pending lists all queues: one row for each group, with the reason why the head of its
+// queue is pending. Until the registry is ready, the error is Unavailable with reason
 // REGISTRY_NOT_READY.
 func (c *Client) Pending(ctx context.Context) (*berthv1.ListPendingAnswer, error) {
 	return invoke(ctx, c, c.reservations.ListPending, &berthv1.ListPendingRequest{})
 }
 
-// Explain returns the reason why a reservation is pending, and what would let it
-// proceed. If executor-state does not answer, the explanation has no executorRevision
-// and nothing about capacity. The error is NotFound if there is no such reservation.
+// Explain returns why a reservation is pending and what it waits for. If executor-state
+// does not answer, the explanation has no executorRevision and no information about
+// capacity. The error is NotFound if the reservation does not exist.
 func (c *Client) Explain(ctx context.Context, key Key) (*berthv1.Explanation, error) {
 	return invoke(ctx, c, c.explanations.ExplainReservation,
 		&berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})
 }
 
-// MarkReady declares that all job services have repeated their requests, and returns
-// when the registry became ready. It is needed once in a cluster's life, and after a
-// restore. Repeating it changes nothing.
+// MarkReady declares that all job services have repeated their requests, and returns the
+// time at which the registry became ready. It is needed once for a new cluster, and after
+// a restore. A repeat of the call changes nothing.
 func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 	answer, err := invoke(ctx, c, c.reservations.MarkReady, &berthv1.MarkReadyRequest{RequestId: requestID()})
 	if err != nil {
@@ -149,14 +151,14 @@ func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 	return answer.GetReadySince().AsTime(), nil
 }
 
-// FlushJob cancels all queued reservations of a job and returns their number.
-// Dispatched reservations stay.
+// FlushJob cancels all queued reservations of a job and returns the number of these
+// reservations. It does not cancel dispatched reservations.
 func (c *Client) FlushJob(ctx context.Context, job string) (int, error) {
 	return c.flush(ctx, &berthv1.FlushReservationsRequest{Job: job})
 }
 
-// FlushGroup cancels all queued reservations of a group, given by its ID in the pending
-// view, and returns their number.
+// FlushGroup cancels all queued reservations of a group and returns the number of these
+// reservations. group is the ID of the group in the answer of Pending.
 func (c *Client) FlushGroup(ctx context.Context, group string) (int, error) {
 	return c.flush(ctx, &berthv1.FlushReservationsRequest{Group: group})
 }

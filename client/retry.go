@@ -16,14 +16,15 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// backoff is the pause before the next attempt. It doubles from first to most. Jitter
-// takes off up to half of it, so that many clients do not stay in step.
+// backoff configures the pause before the next attempt. The pause doubles each time, from
+// first up to most. Random jitter shortens each pause by up to half, so that many clients
+// do not stay synchronized.
 type backoff struct {
 	first, most time.Duration
 }
 
-// defaultBackoff is short, since a failover takes some milliseconds, and gateways shed
-// load on their own.
+// defaultBackoff has short pauses, because a failover takes only some milliseconds, and
+// gateways protect themselves against overload.
 var defaultBackoff = backoff{first: 50 * time.Millisecond, most: 2 * time.Second}
 
 func (b backoff) pause(attempt int) time.Duration {
@@ -34,7 +35,8 @@ func (b backoff) pause(attempt int) time.Duration {
 	return d - rand.N(d/2+1) //nolint:gosec // a pause is not a secret
 }
 
-// wait pauses before the next attempt and reports whether there is one.
+// wait waits before the next attempt. It returns false if there must be no further
+// attempt, because ctx has ended or the client was closed.
 func (c *Client) wait(ctx context.Context, attempt int) bool {
 	timer := time.NewTimer(c.backoff.pause(attempt))
 	defer timer.Stop()
@@ -47,14 +49,16 @@ func (c *Client) wait(ctx context.Context, attempt int) bool {
 	return false
 }
 
-// silent matches gRPC's error for an address that accepts a connection and sends
-// nothing until gRPC closes it.
+// silent matches gRPC's error for an address that accepts a connection and sends nothing
+// until gRPC closes the connection.
 var silent = regexp.MustCompile(`connection error: desc = "error reading server preface: read tcp \S+->(\S+): use of closed network connection"`)
 
-// unconnected is gRPC's error for a call whose deadline passes while it connects.
+// unconnected is gRPC's error for a call whose deadline passes while gRPC is still
+// connecting.
 const unconnected = "context deadline exceeded while waiting for connections to become ready"
 
-// faultOf returns the fault in the error of a call.
+// faultOf converts the error of a call to a fault.Error, with a message that callers
+// understand.
 func faultOf(err error) *fault.Error {
 	f := rpc.FromStatus(err)
 	if f.Message == unconnected {
@@ -64,13 +68,14 @@ func faultOf(err error) *fault.Error {
 	return f
 }
 
-// maxRepeat is how long a call is repeated under one request ID. The registry forgets
-// the ID KeepEnded after the result of the call has ended, and would take a later copy
-// for a new call. A gateway may delay the last copy for as long again.
+// maxRepeat is how long the client repeats a call with the same request ID. The registry
+// deletes the ID KeepEnded after the result of the call has ended, and would then treat a
+// repeat as a new call. maxRepeat is only half of KeepEnded, because a gateway may delay
+// the last repeat for the same time.
 const maxRepeat = KeepEnded / 2
 
-// invoke makes one call and repeats it while its outcome is open: until its context
-// ends, and with a request ID for maxRepeat at most.
+// invoke makes one call and repeats the call while its outcome is unknown, until ctx
+// ends. It repeats a call with a request ID for at most maxRepeat.
 func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error),
 	request Q) (A, error) {
 	started := time.Now()
@@ -90,7 +95,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}
-		// An attempt that the context cut short says less than the one before.
+		// If the context ended an attempt early, the error of the previous attempt says more.
 		cut := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded
 		if last == nil || !cut {
 			last = f
@@ -104,8 +109,8 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 	}
 }
 
-// gaveUp returns the error of a call whose outcome is open when its context ends or its
-// client is closed.
+// gaveUp returns the error of a call whose outcome is unknown when ctx ends or the client
+// is closed.
 func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Time) *fault.Error {
 	gateways := strings.Join(c.addresses, ", ")
 	message := "the client was closed"

@@ -10,19 +10,20 @@ import (
 	"berth.dev/api/fault"
 )
 
-// waitPoll is how often WaitFor reads if no event wakes it. It bounds the delay if an
-// event is missing.
+// waitPoll is the interval at which WaitFor reads the reservation if no event wakes it.
+// It limits the delay if the stream of events has ended.
 const waitPoll = 5 * time.Second
 
-// WaitFor waits until the newest version of a reservation is in one of the given
-// states, and returns it. Events of the job wake it.
+// WaitFor waits until the newest version of a reservation is in one of the given states,
+// and returns this version. It reads the reservation after each event of the job.
 //
-// The error is NotFound if there is no such reservation. It is Precondition, with the
-// reservation, if that has ended in another state. It is Unavailable, with the
-// reservation if it could be read, if ctx ends first.
+// The error is NotFound if the reservation does not exist. If the reservation has ended
+// in another state, WaitFor returns the reservation and an error of kind Precondition. If
+// ctx ends first, the error is of kind Unavailable, and WaitFor also returns the
+// reservation if it could read it.
 func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reservation_State) (*berthv1.Reservation,
 	error) {
-	// The first read covers all events before this list.
+	// The first Get below reads the effects of all events before the cursor of this list.
 	now, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: 1})
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range c.Events(watching, key.Job, now.GetCursor()) { //nolint:errcheck // after an error the poll below finds the change
+		for range c.Events(watching, key.Job, now.GetCursor()) { //nolint:errcheck // after an error the poll finds every change
 			select {
 			case woken <- struct{}{}:
 			default:

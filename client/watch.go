@@ -11,22 +11,22 @@ import (
 
 // Change is one step of a Watch.
 type Change struct {
-	// Event is the event. It is nil if the state was listed: at the start, and again if
-	// the events in between are no longer kept.
+	// Event is the event. It is nil if Watch listed the state: at the start, and each time
+	// that events were deleted before Watch received them.
 	Event *berthv1.Event
-	// Job is the state after the event. It is the same Job at every step.
+	// Job is the state after the event. Every Change of a Watch has the same Job.
 	Job *Job
 }
 
-// Watch follows a job: it lists the state, then returns every event with the state
-// after it. It reconnects when a gateway is lost. It misses nothing between the list
-// and the first event, and the state never goes back.
+// Watch follows a job: it lists the state, and then returns every event with the state
+// after the event. It reconnects when the connection to a gateway is lost. It misses no
+// change between the list and the first event, and the state never goes back.
 //
-// If the loop was slow and the next events are no longer kept, Watch lists the state
-// again and returns a Change without an event. The state includes the missed events.
+// If the loop is so slow that the next events were deleted, Watch lists the state again
+// and returns a Change without an event. The state includes the missed events.
 //
-// It ends without an error when ctx ends. It ends with an error of kind Unavailable
-// when the client is closed, and with any definite error, such as Invalid for a bad
+// Watch ends without an error when ctx ends. It ends with an error of kind Unavailable
+// when the client is closed, and with any definite error, such as Invalid for an invalid
 // name.
 func (c *Client) Watch(ctx context.Context, job string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
@@ -56,8 +56,9 @@ func (c *Client) Watch(ctx context.Context, job string) iter.Seq2[Change, error]
 	}
 }
 
-// follow lists the state and yields every change after that, until it fails or yield
-// returns false; then more is false.
+// follow lists the state and yields every change after the list. It returns an error and
+// true if the list or the stream fails. It returns false if yield returned false or ctx
+// has ended.
 func (c *Client) follow(ctx context.Context, state *Job, yield func(Change) bool) (more bool, err error) {
 	cursor, err := c.listJob(ctx, state)
 	if err != nil {
@@ -82,8 +83,8 @@ func (c *Client) follow(ctx context.Context, state *Job, yield func(Change) bool
 	return false, nil
 }
 
-// listing is the state of a job as two services list it, page by page, with the lowest
-// revision and cursor of the pages.
+// listing is the state of a job as registry and assigner list it, page by page. revision
+// and cursor are the lowest of all pages.
 type listing struct {
 	versions    []*berthv1.Reservation
 	stages      []*berthv1.StageWorkers
@@ -92,15 +93,16 @@ type listing struct {
 	cursor      string
 }
 
-// reached lowers the revision and cursor to those of one more page.
+// reached sets revision and cursor to the values of another page, if its revision is
+// lower.
 func (l *listing) reached(revision int64, cursor string) {
 	if l.cursor == "" || revision < l.revision {
 		l.revision, l.cursor = revision, cursor
 	}
 }
 
-// listJob lists the state of a job and returns the cursor for its next events. Lists
-// may lag: it repeats a list that is older than the state.
+// listJob lists the state of a job and returns the cursor for the next events. If a list
+// is older than the state that the Job already has, it lists again.
 func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err error) {
 	started := time.Now()
 	for attempt := 0; ; attempt++ {
@@ -113,7 +115,7 @@ func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err erro
 			job.replace(l, time.Now())
 			return l.cursor, nil
 		}
-		behind := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the lists are of revision %d, and %d is known",
+		behind := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the lists have revision %d, but revision %d is known",
 			l.revision, known)
 		c.onRetry(behind)
 		if !c.wait(ctx, attempt) {
@@ -122,7 +124,8 @@ func (c *Client) listJob(ctx context.Context, job *Job) (cursor string, err erro
 	}
 }
 
-// versionsPage is the number of versions in a page. Each may have 50,000 workers.
+// versionsPage is the number of versions in a page. It is low because each version may
+// have 50,000 workers.
 const versionsPage = 100
 
 func (c *Client) readJob(ctx context.Context, job string) (*listing, error) {

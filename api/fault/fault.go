@@ -1,8 +1,10 @@
-// Package fault has Berth's one error type. Code returns it where the reason is known.
-// Only the outermost layer renders it: the gRPC code, the HTTP status and the exit code
-// of the command line derive from its kind.
+// Package fault gives every error a kind that tells the caller whether the call may have
+// taken effect, and a reason that is never renamed. It defines the only error type of
+// Berth. Code returns such an error where the reason is known. Only the outermost layer
+// converts the kind to a gRPC code, an HTTP status or an exit code of the command line.
 //
-// The package only imports the standard library, so that the pure cores can use it.
+// The package imports only the standard library, so that the cores, which do no I/O, can
+// use it.
 package fault
 
 import (
@@ -12,32 +14,33 @@ import (
 	"strings"
 )
 
-// Kind is the meaning of an error for the caller.
+// Kind says what an error means for the caller.
 type Kind uint8
 
-// The kinds. Only Unavailable leaves open whether the call took effect; with every
-// other kind it did not.
+// The kinds of errors. After an error of kind Unavailable the call may have taken effect.
+// After an error of any other kind it did not.
 const (
 	// Internal is a defect of Berth itself.
 	Internal Kind = iota
-	// Invalid input: the same call never succeeds.
+	// Invalid means that the input is invalid. The same call never succeeds.
 	Invalid
 	// NotFound means that the named object does not exist.
 	NotFound
-	// Conflict means that the request contradicts the current state: read it again,
-	// then decide.
+	// Conflict means that the request contradicts the current state. The caller should read
+	// the state again and then decide.
 	Conflict
-	// Precondition means that the system's state does not allow the request; it is not
-	// the caller's mistake.
+	// Precondition means that the state of the system does not allow the request. It is not
+	// a mistake of the caller.
 	Precondition
-	// OutOfRange means that a cursor or page is no longer kept.
+	// OutOfRange means that a cursor or page token refers to data that was deleted.
 	OutOfRange
-	// Unavailable means that the call may or may not have been applied: repeat it,
-	// every call is idempotent.
+	// Unavailable means that the call may or may not have been applied. The caller should
+	// repeat the call: every call is idempotent.
 	Unavailable
-	// Exhausted means that a limit is reached.
+	// Exhausted means that a limit was reached, for example of queued requests or of the
+	// size of a message.
 	Exhausted
-	// Denied means that the caller may not do this, whatever it sends.
+	// Denied means that the caller may not do this, with any parameters.
 	Denied
 )
 
@@ -46,35 +49,35 @@ var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "pre
 
 func (k Kind) String() string { return kindNames[k] }
 
-// Field is an invalid field of a request, by its name in JSON.
+// Field is an invalid field of a request. Name is its name in JSON.
 type Field struct {
 	Name, Problem string
 }
 
-// MetaNewestCycle is the key in Error.Meta of a LOWER_CYCLE refusal for the highest
-// cycle number that executor-state has seen.
+// MetaNewestCycle is the key in Error.Meta of the highest cycle number that
+// executor-state has seen. Errors with the reason LOWER_CYCLE have it.
 const MetaNewestCycle = "newestCycle"
 
-// Error is the error type.
+// Error is the only error type of Berth.
 type Error struct {
 	Kind   Kind
 	Reason Reason
-	// Message is a text for a person.
+	// Message describes the error for people.
 	Message string
-	// Fields are the invalid fields of an Invalid error.
+	// Fields has the invalid fields of an error of kind Invalid.
 	Fields []Field
-	// Meta is machine-readable detail, such as the address of the leader.
+	// Meta has machine-readable details, such as the address of the leader.
 	Meta map[string]string
-	// Cause is not sent to callers.
+	// Cause is the error that caused this one. It is not sent to callers.
 	Cause error
 }
 
-// New returns an error of a kind with a reason of the list.
+// New returns an error with a kind, a reason and a formatted message.
 func New(kind Kind, reason Reason, format string, args ...any) *Error {
 	return &Error{Kind: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// BadField returns an Invalid error for one field of a request.
+// BadField returns an error of kind Invalid for one field of a request.
 func BadField(reason Reason, field, format string, args ...any) *Error {
 	problem := fmt.Sprintf(format, args...)
 	return &Error{
@@ -113,7 +116,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Of returns the Error in a chain; any other error becomes an Internal one.
+// Of returns the first *Error in the chain of err. If the chain has none, Of returns an
+// error of kind Internal with the message of err.
 func Of(err error) *Error {
 	if err == nil {
 		return nil
@@ -125,7 +129,7 @@ func Of(err error) *Error {
 	return &Error{Kind: Internal, Reason: ReasonInternal, Message: err.Error()}
 }
 
-// Is reports whether err has the reason.
+// Is reports whether the chain of err has an *Error with the reason.
 func Is(err error, reason Reason) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == reason

@@ -1,10 +1,11 @@
 package fault
 
-// Reason is a stable identifier of the reason of an error or state. It is in ErrorInfo,
-// in the pending view, in explain, in events and in records. A reason is never renamed.
+// Reason is a stable identifier for the reason of an error or a state. It occurs in
+// ErrorInfo, in lists of pending groups, in explanations, in events and in records. A
+// reason is never renamed.
 type Reason string
 
-// Domain is the domain of ErrorInfo for every reason.
+// Domain is the domain in ErrorInfo of every reason.
 const Domain = "berth"
 
 // Reasons of errors.

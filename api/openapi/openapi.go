@@ -1,4 +1,5 @@
-// Package openapi holds the description of the REST interface.
+// Package openapi provides a description of the REST interface that always matches the
+// API: it is generated from the same files as the servers.
 package openapi
 
 import _ "embed"

@@ -21,45 +21,47 @@ import (
 	"berth.dev/api/fault"
 )
 
-// DialOptions configure a client. The zero value calls any replica that answers,
-// without TLS.
+// DialOptions configures a client. A client with the zero value calls any connected
+// replica, without TLS.
 type DialOptions struct {
-	// Health is the health name that a replica must report as serving to be called:
-	// LeaderHealth("registry") for a leader, "executor-state" for any replica. With ""
-	// any connected replica is called.
+	// Health is a health name. The client calls only replicas that report this name as
+	// serving: LeaderHealth("registry") selects the leader of a service, and
+	// "executor-state" every replica. With "" the client calls every connected replica.
 	Health string
-	// FailFast returns Unavailable at once if no replica can be called. By default
-	// calls wait for one until their deadline.
+	// FailFast makes a call return Unavailable at once if no replica can be called. By
+	// default calls wait for a replica until their deadline.
 	FailFast bool
-	// Silence, if set, is the time after which a replica that answers nothing counts as
-	// silent. Then its connections are closed, so that calls in progress fail as
-	// Unavailable and new ones go elsewhere. Each replica gets a probe about as often.
-	// Without it gRPC's pings detect a frozen replica after 13 s.
+	// Silence, if set, is the time after which a replica that does not answer counts as
+	// silent. Then the client closes the connections to this replica, so that calls in
+	// progress return Unavailable and new calls go to other replicas. The client probes each
+	// replica twice in this time. Without Silence the pings of gRPC detect a frozen replica
+	// after 13 s.
 	Silence time.Duration
-	// TLS, if set, is used with the host of each address as server name.
+	// TLS, if set, is the TLS configuration of the connections. The server name is the host
+	// of each address.
 	TLS *tls.Config
-	// MaxMessage bounds an answer in bytes, PeerMessageLimit by default.
+	// MaxMessage is the maximum size of an answer in bytes, PeerMessageLimit by default.
 	MaxMessage int
-	// Stats, if set, sees every call except the probes of Silence.
+	// Stats, if set, is the stats handler of every call except the probes of Silence.
 	Stats stats.Handler
 	// More is passed on to grpc.NewClient.
 	More []grpc.DialOption
 }
 
 const (
-	// firstRedial is the time between the first two redials of a replica; the first
-	// redial is at once. A killed process takes half a second to return. Redialing
-	// every few milliseconds took a third of a gateway's processor time just while
-	// another replica took over.
+	// firstRedial is the time between the first two redials of a replica. The first redial
+	// is immediate. A restarted process takes about half a second until it listens again.
+	// Redials every few milliseconds used a third of a gateway's processor time during
+	// failovers.
 	firstRedial = 20 * time.Millisecond
 	// longestRedial is the maximum time between two redials.
 	longestRedial = 200 * time.Millisecond
 )
 
 // Dial returns a client of all replicas of a service, each given as host:port. It
-// connects to each at once and keeps the connections, so that a call after a failover
-// finds one ready. It redials a lost replica at once, 20 ms after that, then more
-// slowly, up to every 200 ms.
+// connects to every replica at once and keeps the connections, so that a call after a
+// failover uses an existing connection. It redials a lost replica at once, after 20 ms,
+// and then with growing pauses of up to 200 ms.
 func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	if len(addresses) == 0 {
 		return nil, fault.New(fault.Invalid, fault.ReasonRequired, "no addresses to dial")
@@ -84,8 +86,8 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	connecting := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// They do not grow far: a replica that has just returned may lead next, and
-			// is only called once it is connected.
+			// The pauses stay short, because a replica that has just restarted may lead next, and
+			// the client can call the replica only once it is connected.
 			Backoff:           backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestRedial},
 			MinConnectTimeout: time.Second,
 		}),
@@ -100,7 +102,7 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		grpc.WithResolvers(replicas),
 		grpc.WithDefaultServiceConfig(serviceConfig(o)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit))),
-		// Callers repeat calls: they know which ones are safe to repeat.
+		// gRPC must not retry: callers know which calls are safe to repeat.
 		grpc.WithDisableRetry(),
 	)
 	if o.Stats != nil {

@@ -11,13 +11,13 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Berth does not compress its calls, and its servers and clients refuse compressed
-// messages: a few kilobytes on the wire could use megabytes of memory before any limit
-// applies. OpenTelemetry's exporter, which calls a collector, registers gzip in the
-// process.
+// Berth does not compress its calls. Its servers and clients refuse compressed messages,
+// because a few compressed kilobytes could use megabytes of memory before any limit
+// applies. They must refuse them explicitly: the exporter of OpenTelemetry registers gzip
+// for the whole process.
 
-// uncompressed refuses a call that declares an encoding: its messages may be
-// compressed, and gRPC would compress the answers.
+// uncompressed returns an error if a call declares an encoding. The messages of such a
+// call may be compressed, and gRPC would compress the answers.
 func uncompressed(ctx context.Context) error {
 	call, _ := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
 	if call == nil {
@@ -29,10 +29,10 @@ func uncompressed(ctx context.Context) error {
 	return nil
 }
 
-// RefuseCompressed returns an option for clients to refuse compressed answers. Dial
-// includes it.
+// RefuseCompressed returns an option that makes a client refuse compressed answers. Dial
+// includes this option.
 func RefuseCompressed() grpc.DialOption {
-	return grpc.WithDecompressor(refusal{}) //nolint:staticcheck // a registered compressor would be that of the whole process
+	return grpc.WithDecompressor(refusal{}) //nolint:staticcheck // registering one would affect the whole process
 }
 
 // refusal is a grpc.Decompressor for gzip, the only encoding that gRPC includes.

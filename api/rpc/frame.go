@@ -8,23 +8,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Frame is an encoded message. A process that forwards frames does not need their types
-// or their newer fields.
+// Frame is an encoded message. A process that forwards frames need not know the types and
+// the newer fields of the messages.
 type Frame struct {
 	Bytes []byte
 }
 
-// FrameCodec reads and writes Frames unchanged, and every other message as protobuf, so
-// that one server can both forward and answer. Every Server uses it; clients use it
-// through grpc.ForceCodecV2.
+// FrameCodec returns a codec that reads and writes Frames unchanged and every other
+// message as protobuf. So one server can both forward calls and answer calls. Every
+// Server uses this codec; clients set it with grpc.ForceCodecV2.
 func FrameCodec() encoding.CodecV2 {
 	return frameCodec{CodecV2: encoding.GetCodecV2(proto.Name)}
 }
 
-// frameCodec has the name of the codec that it wraps: the encoding is the same.
+// frameCodec has the name of the codec that it wraps, because the encoding is the same.
 type frameCodec struct {
 	encoding.CodecV2
-	// maxFields bounds the top-level fields of a request; 0 means no bound.
+	// maxFields is the maximum number of top-level fields of a request; 0 means no limit.
 	maxFields int
 }
 
@@ -35,16 +35,16 @@ func (c frameCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// decoding is a message to decode, and the error. If a codec returns an error, gRPC
-// answers the call itself, as a failure of the server. Therefore the codec returns
-// none, and the server checks err.
+// decoding is a message to decode, and the error of decoding it. If a codec returned the
+// error, gRPC would answer the call itself, as a failure of the server. Therefore the
+// codec stores the error in err, and the server checks err.
 type decoding struct {
 	message any
 	err     error
 }
 
-// Unmarshal copies a Frame: the frame outlives gRPC's buffer, since a call may be
-// repeated.
+// Unmarshal copies the data into a Frame, because the frame must outlive gRPC's buffer if
+// a call is repeated.
 func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch v := v.(type) {
 	case *Frame:
@@ -62,7 +62,7 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 				v.err = errManyFields
 				return nil
 			}
-			data = mem.BufferSlice{buf} // not copied again
+			data = mem.BufferSlice{buf} // so that the codec need not copy it again
 		}
 		v.err = c.Unmarshal(data, v.message)
 		return nil
@@ -71,13 +71,13 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 // moreFields reports whether a message has more than n top-level fields, counting each
-// element of a repeated field. A field of two bytes uses fifty times as much memory
-// once it is decoded.
+// element of a repeated field. A decoded field of two bytes uses fifty times as much
+// memory as the encoded field.
 func moreFields(message []byte, n int) bool {
 	for ; len(message) > 0 && n >= 0; n-- {
 		_, _, length := protowire.ConsumeField(message)
 		if length < 0 {
-			return false // decoding it returns the error
+			return false // the decoder returns the error
 		}
 		message = message[length:]
 	}

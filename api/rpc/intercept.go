@@ -22,7 +22,8 @@ type edge struct {
 	deadline time.Duration
 }
 
-// unary sets a deadline for a call without one, and renders its error.
+// unary sets a deadline for a call without a deadline, and converts the error of the call
+// to a status.
 func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any,
 	err error) {
 	defer func() { err = e.render(ctx, info.FullMethod, recover(), err) }()
@@ -34,8 +35,8 @@ func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 	return handler(ctx, req)
 }
 
-// stream renders the error of a stream. Streams have no deadline: they last until one
-// side ends them.
+// stream converts the error of a stream to a status. Streams have no deadline: they last
+// until one side ends them.
 func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
 	defer func() { err = e.render(ss.Context(), info.FullMethod, recover(), err) }()
@@ -45,8 +46,8 @@ func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo,
 	return handler(srv, decodingStream{ss, info.FullMethod})
 }
 
-// render converts the error of a handler to a status. The cause of an internal error is
-// logged and not sent to the caller.
+// render converts the error of a handler to a status. It logs the cause of an internal
+// error and does not send the cause to the caller.
 func (e edge) render(ctx context.Context, method string, panicked any, err error) error {
 	if panicked != nil {
 		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack",
@@ -59,8 +60,8 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 	return ToStatus(err)
 }
 
-// maxHealthName bounds the name in a health check, in bytes: an open stream keeps the
-// name that it watches.
+// maxHealthName is the maximum length of the name in a health check, in bytes. Without a
+// limit, open streams could use much memory for the names that they watch.
 const maxHealthName = 128
 
 var (
@@ -83,7 +84,8 @@ func (d *decoding) decoded(method string) error {
 		method))
 }
 
-// decodingStream is a stream that returns decoding errors itself, instead of gRPC.
+// decodingStream is a stream that returns the errors of decoding itself instead of
+// leaving them to gRPC.
 type decodingStream struct {
 	grpc.ServerStream
 	method string
@@ -97,9 +99,9 @@ func (s decodingStream) RecvMsg(m any) error {
 	return d.decoded(s.method)
 }
 
-// malformed converts gRPC's internal error for a message that breaks the protocol to a
-// mistake of the caller. gRPC has already answered the call; the log must not have it
-// as a failure of the server.
+// malformed converts gRPC's internal error for a message that violates the protocol to an
+// error of kind Invalid. gRPC has already answered the call, but the log must not report
+// the message as a failure of the server.
 func malformed(err error) error {
 	if s, is := status.FromError(err); is && s.Code() == codes.Internal {
 		return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request is malformed: %s",
@@ -108,8 +110,8 @@ func malformed(err error) error {
 	return err
 }
 
-// Recover calls a function that processes input from a peer. If it panics, Recover
-// returns an internal error whose cause has the panic and its stack.
+// Recover calls fn, which processes input from a peer. If fn panics, Recover returns an
+// internal error whose cause contains the panic and its stack.
 func Recover(fn func() error) (err error) {
 	defer func() {
 		if what := recover(); what != nil {

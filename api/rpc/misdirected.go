@@ -10,16 +10,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Keys of the metadata in a gateway's error for a method that the called listener does
-// not serve: the option of that listener, and of the listener that serves the method.
+// Keys in the metadata of a gateway's error for a method that the called listener does
+// not serve. MetaCalled is the option of the called listener. MetaServed is the option of
+// the listener that serves the method.
 const (
 	MetaCalled = "called"
 	MetaServed = "served"
 )
 
 // WarnMisdirected returns an option for clients of the gateways. It logs the first call
-// that they answer with UNIMPLEMENTED: then --gateways names the wrong listener, and
-// the error has the right one. The caller continues to repeat the call.
+// to which a gateway answers UNIMPLEMENTED. In this case --gateways names the wrong
+// listener, and the error names the right listener. The caller continues to repeat the
+// call.
 func WarnMisdirected(log *slog.Logger) grpc.DialOption {
 	var once sync.Once
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, conn *grpc.ClientConn,

@@ -18,46 +18,50 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// Limits and deadlines of servers and clients.
+// The limits of messages and the default deadline of calls.
 const (
-	// PeerMessageLimit bounds a message between Berth's own processes, in bytes: a
-	// scheduling cycle has the heads of all queues, and its answer as many outcomes.
+	// PeerMessageLimit is the maximum size of a message between Berth's own processes, in
+	// bytes. The largest messages are scheduling cycles, with the heads of all queues, and
+	// their answers.
 	PeerMessageLimit = 16 << 20
-	// PublicMessageLimit bounds a message at the gateway, in bytes: the 1 MiB of a REST
-	// body, and space for its binary form and the names in the path.
+	// PublicMessageLimit is the maximum size of a message at the gateway, in bytes. It is 1
+	// MiB, the maximum of a REST body, and additional space for the binary form and the
+	// names in the path.
 	PublicMessageLimit = 1<<20 + 64<<10
-	// DefaultDeadline is the deadline of unary calls without one.
+	// DefaultDeadline is the time limit of unary calls without a deadline.
 	DefaultDeadline = 30 * time.Second
 )
 
-// ServerOptions configure a server. The zero value is for a peer's server without TLS.
+// ServerOptions configures a server. The zero value configures a server for Berth's own
+// processes, without TLS.
 type ServerOptions struct {
 	// Log is the logger for panics, slog.Default() by default.
 	Log *slog.Logger
-	// MaxMessage bounds a request in bytes, PeerMessageLimit by default.
+	// MaxMessage is the maximum size of a request in bytes, PeerMessageLimit by default.
 	MaxMessage int
-	// MaxFields bounds the top-level fields of a request, counting each element of a
-	// repeated field; no bound by default.
+	// MaxFields is the maximum number of top-level fields of a request, counting each
+	// element of a repeated field. By default there is no limit.
 	MaxFields int
-	// Deadline is the deadline of unary calls without one, DefaultDeadline by default.
+	// Deadline is the time limit of unary calls without a deadline, DefaultDeadline by
+	// default.
 	Deadline time.Duration
-	// TLS, if set, is required of callers.
+	// TLS, if set, is the TLS configuration that callers must use.
 	TLS *tls.Config
-	// Stats, if set, sees every call.
+	// Stats, if set, is the stats handler of every call.
 	Stats stats.Handler
 	// More is passed on to grpc.NewServer.
 	More []grpc.ServerOption
 }
 
-// Server is a gRPC server with the health service on it.
+// Server is a gRPC server that also serves the health service.
 type Server struct {
 	*grpc.Server
 	health *health.Server
 }
 
-// NewServer returns a server that renders errors like ToStatus, converts a panic to an
-// Internal error, sets a deadline for unary calls and answers health checks. Health
-// names do not serve until SetServing.
+// NewServer returns a server that converts errors with ToStatus, converts a panic to an
+// Internal error, sets a deadline for unary calls and answers health checks. Health names
+// are reported as serving only after SetServing.
 func NewServer(o ServerOptions) *Server {
 	e := edge{log: cmp.Or(o.Log, slog.Default()), deadline: cmp.Or(o.Deadline, DefaultDeadline)}
 	options := []grpc.ServerOption{
@@ -65,7 +69,7 @@ func NewServer(o ServerOptions) *Server {
 		grpc.ChainUnaryInterceptor(e.unary),
 		grpc.ChainStreamInterceptor(e.stream),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit)),
-		// Clients ping every 10 s, the least that grpc-go sends.
+		// Clients ping every 10 s, the shortest interval of grpc-go.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 	}
@@ -80,8 +84,8 @@ func NewServer(o ServerOptions) *Server {
 	return s
 }
 
-// RegisterService registers a service. It refuses a request that is compressed or not
-// protobuf as the caller's mistake.
+// RegisterService registers a service. The server refuses a request that is compressed or
+// not valid protobuf with an error of kind Invalid.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	described := *desc
 	described.Methods = slices.Clone(desc.Methods)
@@ -101,9 +105,9 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			}, interceptor)
 		}
 	}
-	// gRPC keeps the only request of a server-streaming method until the caller ends
-	// its side, and no handler sees it before. With ClientStreams, decodingStream can
-	// refuse it at once.
+	// gRPC passes the only request of a server-streaming method to the handler only after
+	// the caller has closed its side. With ClientStreams, decodingStream can refuse an
+	// invalid request at once.
 	described.Streams = slices.Clone(desc.Streams)
 	for i := range described.Streams {
 		described.Streams[i].ClientStreams = true
@@ -115,8 +119,8 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 // reports as serving.
 func LeaderHealth(service string) string { return service + ".leader" }
 
-// SetServing sets whether a health name serves. Clients that were dialed with this name
-// call this server only while it does.
+// SetServing sets whether the server reports a health name as serving. Clients with this
+// name in DialOptions.Health call this server only while the name is serving.
 func (s *Server) SetServing(name string, serving bool) {
 	state := healthpb.HealthCheckResponse_NOT_SERVING
 	if serving {
@@ -125,8 +129,9 @@ func (s *Server) SetServing(name string, serving bool) {
 	s.health.SetServingStatus(name, state)
 }
 
-// Shutdown reports every name as not serving, refuses new calls and waits for the calls
-// in progress. If ctx ends first, it cancels them and returns the error of ctx.
+// Shutdown reports every health name as not serving, refuses new calls and waits for the
+// calls in progress. If ctx ends first, Shutdown cancels these calls and returns the
+// cause of the end of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
 	done := make(chan struct{})

@@ -14,16 +14,17 @@ import (
 	"berth.dev/api/fault"
 )
 
-// probes detect the silent replicas of one client. A frozen process, or a host that is
-// cut off, closes no connection. Calls to it hang, and gRPC sends new ones there too,
-// because it still counts as serving. gRPC's own pings need 13 s to notice. Therefore
-// each replica is probed over a connection of its own. If it does not answer, all its
-// connections are closed, and none is made until it answers again. Calls in progress
-// then end as Unavailable, and are repeated at another replica.
+// probes detects the silent replicas of one client. A frozen process, or a process on a
+// host that is cut off, does not close its connections. Calls to it hang, and gRPC sends
+// new calls to it too, because it still counts as serving. The pings of gRPC need 13 s to
+// detect this. Therefore the client probes each replica over a separate connection. If a
+// replica does not answer, the client closes all connections to it and opens none until
+// the replica answers again. Calls in progress then return Unavailable, and callers
+// repeat them at another replica.
 type probes struct {
 	limit    time.Duration
 	ctx      context.Context
-	end      context.CancelFunc  // does not close connections
+	end      context.CancelFunc  // ends the probes, but does not close connections
 	replicas map[string]*replica // by address
 }
 
@@ -43,8 +44,8 @@ type conn struct {
 	of *replica
 }
 
-// probe probes the replicas at the addresses until end is called. The options are those
-// of the client, without its dialer and balancing.
+// probe starts to probe the replicas at the addresses. The probes run until end is
+// called. The options are those of the client, without its dialer and its load balancing.
 func probe(addresses []string, limit time.Duration, options []grpc.DialOption) (*probes, error) {
 	l := &probes{limit: limit, replicas: map[string]*replica{}}
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -62,7 +63,7 @@ func probe(addresses []string, limit time.Duration, options []grpc.DialOption) (
 }
 
 func (l *probes) watch(r *replica) {
-	defer r.close() //nolint:errcheck // it can only be closed already
+	defer r.close() //nolint:errcheck // this fails only if it is closed already
 	tick := time.NewTicker(l.limit / 2)
 	defer tick.Stop()
 	for {
@@ -77,7 +78,7 @@ func (l *probes) watch(r *replica) {
 		if l.ctx.Err() != nil {
 			return
 		}
-		// Any other error is an answer too, such as one that the call is unknown.
+		// Any other error is an answer too, for example that the method is unknown.
 		r.setSilent(status.Code(err) == codes.DeadlineExceeded)
 	}
 }
@@ -96,7 +97,7 @@ func (r *replica) setSilent(silent bool) {
 	clear(r.conns)
 }
 
-// dial connects to a replica unless it is silent.
+// dial connects to a replica. It returns an error if the replica is silent.
 func (l *probes) dial(ctx context.Context, address string) (net.Conn, error) {
 	r := l.replicas[address]
 	r.mu.Lock()

@@ -16,10 +16,11 @@ import (
 	"berth.dev/api/fault"
 )
 
-// ToStatus converts an error to a gRPC status: the code from its kind, the reason and
-// details as ErrorInfo of domain "berth", the fields as BadRequest. It does not change
-// a status, so that forwarding adds nothing. The end of a context becomes its code; any
-// other error is Internal.
+// ToStatus converts an error to a gRPC status. The kind determines the code, ErrorInfo
+// with domain "berth" contains the reason and details, and BadRequest contains the
+// fields. ToStatus does not change a status, so that a forwarded error stays the same. It
+// converts the error of a context to the corresponding code and any other error to
+// Internal.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
@@ -47,26 +48,26 @@ func ToStatus(err error) error {
 		}
 		details = append(details, bad)
 	}
-	// gRPC cannot send a status with any other text.
+	// gRPC cannot send a status with invalid UTF-8.
 	message := strings.ToValidUTF8(cmp.Or(f.Message, f.Kind.String()), "\uFFFD")
 	plain := status.New(Code(f.Kind), message)
 	detailed, err := plain.WithDetails(details...)
 	if err != nil {
-		// Only invalid UTF-8 in a detail fails here.
+		// This fails only if a detail contains invalid UTF-8.
 		return plain.Err()
 	}
 	return detailed.Err()
 }
 
-// Pack returns the status of an error as bytes, for an answer that has several results.
+// Pack returns the status of an error as bytes, for an answer with several results.
 func Pack(err error) []byte {
-	// A status always marshals, since ToStatus makes its text valid.
+	// This cannot fail, because ToStatus makes the text valid UTF-8.
 	text, _ := proto.Marshal(status.Convert(ToStatus(err)).Proto())
 	return text
 }
 
-// Unpack reads an error from Pack. It never returns nil: bytes from a peer that are no
-// error become an Internal error.
+// Unpack decodes an error that Pack encoded. It never returns nil: if the bytes are not
+// an error, it returns an Internal error.
 func Unpack(text []byte) *fault.Error {
 	s := &spb.Status{}
 	if err := proto.Unmarshal(text, s); err != nil {
@@ -78,8 +79,8 @@ func Unpack(text []byte) *fault.Error {
 	return fault.New(fault.Internal, fault.ReasonInternal, "the error has code 0")
 }
 
-// FromStatus converts the error of a call. A status from other software, such as gRPC
-// itself, gets the kind nearest to its code.
+// FromStatus converts the error of a call to an Error. A status from other software, such
+// as gRPC itself, gets the kind that is nearest to its code.
 func FromStatus(err error) *fault.Error {
 	if err == nil {
 		return nil
@@ -138,7 +139,7 @@ func ExitCode(err error) int {
 	return kinds[FromStatus(err).Kind].exit
 }
 
-// kinds is the one table of how each kind is rendered.
+// kinds has the gRPC code, the HTTP status and the exit code of each kind.
 var kinds = [...]struct {
 	code codes.Code
 	http int
@@ -155,8 +156,8 @@ var kinds = [...]struct {
 	fault.Denied:       {codes.PermissionDenied, 403, ExitFailed},
 }
 
-// foreign has the kind and reason of a status without a reason of Berth. Any other code
-// is Internal.
+// foreign has the kind and the reason for the code of a status that has no reason of
+// Berth. A status with any other code is Internal.
 var foreign = map[codes.Code]fault.Error{
 	codes.InvalidArgument:    {Kind: fault.Invalid, Reason: fault.ReasonInvalid},
 	codes.Unimplemented:      {Kind: fault.Invalid, Reason: fault.ReasonUnsupported},

@@ -1,10 +1,12 @@
-// Jobservice keeps workers of a stage running and replaces each that has ended. A number
-// on its standard input sets the number of workers; -1 cancels the job.
+// Jobservice keeps a number of workers of a stage running and replaces each worker that
+// has ended. A number on its standard input sets the number of workers; -1 cancels the
+// job.
 //
 //	jobservice -job web -stage serve -workers 3 my-server --some-flag
 //
-// It stores nothing: Watch returns the current workers, and the input is the desired number.
-// So it may be killed at any time, and another one takes over.
+// It stores nothing, because Watch returns the current workers and the input is the
+// desired number. So you can kill it at any time, and another jobservice can continue its
+// work.
 package main
 
 import (
@@ -44,7 +46,7 @@ func main() {
 		}
 	}()
 	want, state := int32(*workers), <-states
-	// The pace limits how often a worker that always fails is replaced.
+	// pace limits how often a worker that always fails is replaced.
 	for pace := time.Tick(time.Second); want >= 0; {
 		select {
 		case state = <-states:
@@ -56,8 +58,9 @@ func main() {
 	must(c.CancelJob(ctx, *job))
 }
 
-// reconcile requests missing workers and cancels surplus ones. Names and numbers follow
-// from the current workers alone, so that repeating a request changes nothing.
+// reconcile requests missing workers and cancels surplus workers. The names and numbers
+// in the requests depend only on the current workers, so that a repeated request changes
+// nothing.
 func reconcile(ctx context.Context, c *client.Client, workers map[int32]client.Worker, want int32) {
 	var fresh, surplus []*berthv1.WorkerID
 	for index := range want {
@@ -81,12 +84,12 @@ func reconcile(ctx context.Context, c *client.Client, workers map[int32]client.W
 	}
 }
 
-// reserve requests a batch of workers under a name that follows from its workers.
+// reserve requests a batch of workers. The name of the batch depends only on its workers.
 func reserve(ctx context.Context, c *client.Client, why string, workers ...*berthv1.WorkerID) {
 	name := fmt.Sprintf("%s-%d-%d", why, workers[0].Index, workers[0].Number)
 	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[min(1, flag.NArg()):]}
 	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: workers, Task: task})
-	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // requested before, and its events have not arrived
+	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // requested before, but the events about it have not arrived yet
 		must(name, err)
 	}
 }

@@ -51,8 +51,8 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 		p.log.Warn("worker.json cannot be read: the worker was not started", "dir", dir, "error", err)
 		return nil, nil
 	}
-	// The first claim decides. A keeper may still be starting: if it comes later, it exits;
-	// if it came first, it is adopted.
+	// The first claim decides. A keeper may still be starting. If the keeper claims later,
+	// it exits; if it claimed first, the agent adopts it.
 	if _, err := claim(dir, process{}); err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	}
 	close(k.settled)
 	if err := readJSON(filepath.Join(dir, fileClaim), &k.keeper); err != nil {
-		// A host that lost its power leaves such files. Its keepers do not run any more, so
-		// that the pipes have ended.
+		// A power failure of the host can leave such a file. The keepers from before the
+		// failure do not run any more, so their pipes have no writer.
 		p.log.Warn("the claim of a worker cannot be read", "dir", dir, "error", err)
 		k.keeper = process{PID: -1}
 	}
@@ -83,11 +83,12 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	}, nil
 }
 
-// lateKeeper is how long a keeper may take to find that its worker is already claimed.
+// lateKeeper is the maximum time after which a late keeper has found that its worker is
+// already claimed, and has exited.
 const lateKeeper = 10 * time.Second
 
-// awaitLate waits until a late keeper has exited. Only then may the directory be removed,
-// and with it the claim.
+// awaitLate waits until a late keeper has exited. Only then may the caller remove the
+// directory, because the claim in it stops the keeper.
 func (k *keptWorker) awaitLate() error {
 	if err := k.events.SetReadDeadline(time.Now().Add(lateKeeper)); err != nil {
 		return err
@@ -95,8 +96,8 @@ func (k *keptWorker) awaitLate() error {
 	return k.follow()
 }
 
-// modified returns the time of a file's last change in nanoseconds, 0 if there is no
-// such file.
+// modified returns the modification time of a file in nanoseconds, or 0 if the file does
+// not exist.
 func modified(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {

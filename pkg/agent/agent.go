@@ -30,42 +30,44 @@ type Config struct {
 	Attributes map[string]string
 	// Resources is the capacity of the executor; see Detect.
 	Resources resource.Vector
-	// Reserved are the shares of Resources that are reserved for workers of a role, by
-	// role.
+	// Reserved is the share of Resources that is reserved for the workers of each role.
 	Reserved   map[string]resource.Vector
 	Generation int64
 
 	Driver Driver
-	// Dir is the directory for the tombstones and the secret. One agent at a time can use
-	// it. Without a directory the agent's promises end with its process, which is
-	// sufficient for simulated workers.
+	// Dir is the directory for the tombstones and the secret. Only one agent at a time can
+	// use the directory. Without a directory the agent's promises end with its process,
+	// which is sufficient for simulated workers.
 	Dir string
-	// Secret proves over restarts that the executor is this agent's, at most 256 bytes.
-	// The default is the secret kept in Dir. Without either the agent makes a new one, and
-	// its successor is refused until the executor is LOST. See openSecret.
+	// Secret proves after a restart that the executor belongs to this agent; at most 256
+	// bytes. The default is the secret stored in Dir. Without Secret and Dir the agent makes
+	// a new secret. Then Berth refuses the next agent with this ID until the executor is
+	// LOST. See openSecret.
 	Secret string
-	// Conn is the connection to the gateway. Dial it with DialOptions, so that it
-	// reconnects soon after an outage. Agents may share it; the agent does not close it.
+	// Conn is the connection to the gateway. Dial it with DialOptions, so that it reconnects
+	// soon after an outage. Several agents may share a connection; an agent does not close
+	// it.
 	Conn grpc.ClientConnInterface
-	// StopWhenIsolatedAfter is how long the control plane may be silent before
-	// the agent stops its workers; 0 means that they keep running.
+	// StopWhenIsolatedAfter is how long the control plane may be silent before the agent
+	// stops its workers. With 0 the workers keep running.
 	StopWhenIsolatedAfter time.Duration
-	// Starts is the number of workers that the agent starts at the same time; the others
-	// are queued. The default is twice the number of processors, at least 4.
+	// Starts is the maximum number of workers that the agent starts at the same time;
+	// further starts are queued. The default is twice the number of processors, at least 4.
 	Starts int
-	// StartTimeout is the time after which a slow start lets the next one in the queue
-	// begin, 30 s by default.
+	// StartTimeout is the time after which the agent begins the next queued start although a
+	// slow one has not finished, 30 s by default.
 	StartTimeout time.Duration
-	// TombstoneAge is the minimum time that tombstones are kept, 24 h by default.
+	// TombstoneAge is the minimum age at which the agent drops a tombstone, 24 h by default.
 	TombstoneAge time.Duration
 	// Log is slog.Default() by default.
 	Log *slog.Logger
 
-	// now returns the time of day. Tests replace it to step the clock. It is only for
-	// times that are stored or reported: waits use timers and the monotonic clock reading,
-	// which a step of the clock does not change.
+	// now returns the time of day. Tests replace it to step the clock. It is only for times
+	// that are stored or reported. Waits use timers and the monotonic clock reading, because
+	// a step of the clock does not change them.
 	now func() time.Time
-	// startWait is how long a start request waits for the worker; slow tests raise it.
+	// startWait is the maximum time that a start request waits until the worker runs; slow
+	// tests raise it.
 	startWait time.Duration
 }
 
@@ -74,21 +76,22 @@ type Agent struct {
 	cfg  Config
 	log  *slog.Logger
 	lock *os.File
-	// secret proves that the executor is this agent's. keptSecret reports whether an
-	// earlier run used it.
+	// secret proves that the executor belongs to this agent. keptSecret is set if an earlier
+	// run of the agent used the same secret.
 	secret     string
 	keptSecret bool
-	// wake has one element when a report is due.
+	// wake contains one element when a report is due.
 	wake chan struct{}
 	// requests counts the requests and starts in progress.
 	requests sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	// ending is set when no worker may be started any more.
+	// ending is set once the agent must not start any more workers.
 	ending bool
-	// superseded is set once another agent has the ID, and leave is called with it.
-	// notices counts the answers that said so.
+	// superseded is set once another agent has the ID; supersede sets it and calls leave.
+	// notices counts the answers in which the control plane said that the agent is
+	// superseded.
 	superseded bool
 	leave      func()
 	notices    int
@@ -97,29 +100,31 @@ type Agent struct {
 	ledger      *ledger
 	journal     *journal
 	workers     map[identity]*worker
-	// starting are the starts that are queued or in progress. startQueue has the queued
-	// ones in order, and freeStarts is how many more may begin.
+	// starting has the starts that are queued or in progress. startQueue has the queued
+	// starts in order. freeStarts is the number of starts that may still begin.
 	starting   map[identity]*start
 	startQueue []*start
 	freeStarts int
-	// pendingEnds are the ends that could not be made durable yet; retryEnds retries them.
+	// pendingEnds has the ends of workers that the agent could not make durable yet;
+	// retryEnds retries them.
 	pendingEnds map[identity]Exit
 	retryEnds   *time.Timer
 	// changed is closed and replaced when the state of a worker changes.
 	changed chan struct{}
 }
 
-// worker is what the agent needs to stop a worker of the ledger.
+// worker contains what the agent needs to stop a worker of the ledger.
 type worker struct {
 	handle Handle
 	grace  time.Duration
 }
 
-// defaultGrace is the grace of a task that does not set one.
+// defaultGrace is the grace period of a task without stop_grace.
 const defaultGrace = 10 * time.Second
 
-// New returns an agent that has read its tombstones and adopted the workers of its
-// predecessor. It accepts requests once Run has registered it. Close must be called.
+// New returns an agent that has read its tombstones and adopted the workers of the
+// previous agent. The agent accepts requests once Run has registered it. The caller must
+// call Close.
 func New(cfg Config) (*Agent, error) {
 	if !model.ValidName(cfg.ID, 253) {
 		return nil, fmt.Errorf("agent: %q is not an executor ID", cfg.ID)
@@ -147,7 +152,8 @@ func New(cfg Config) (*Agent, error) {
 		ledger: newLedger(cfg.ID, newNonce(), cfg.TombstoneAge), workers: map[identity]*worker{},
 		starting: map[identity]*start{}, freeStarts: cfg.Starts, pendingEnds: map[identity]Exit{},
 	}
-	// Locked throughout, so that the end of an adopted worker comes after its entry.
+	// a.mu stays locked, so that the agent processes the end of an adopted worker only after
+	// open has added its entry.
 	a.mu.Lock()
 	err := a.open()
 	a.mu.Unlock()
@@ -193,20 +199,20 @@ func (a *Agent) open() error {
 		a.workers[w.Spec.identity()] = &worker{w.Handle, w.Spec.Grace}
 		a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch)
 	}
-	// If the disk is full, their ends stay pending until there is space.
+	// If the disk is full, the ends of adopted workers stay pending until there is space.
 	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
 		a.log.Warn("no disk space for the ends of adopted workers", "error", err)
 	}
 	return nil
 }
 
-// rebase returns a stored time with the monotonic clock reading of now, so that a later
-// step of the clock does not change its age. A time in the future, from before the clock
-// was set back, becomes now.
+// rebase adds the monotonic clock reading of now to a stored time, so that a later step
+// of the clock does not change its age. If the clock was set back, a stored time may be
+// in the future: rebase returns now for it.
 func rebase(at, now time.Time) time.Time { return now.Add(-max(0, now.Sub(at))) }
 
-// notify announces a change to goroutines that wait for one, and has it reported. a.mu
-// must be locked.
+// notify wakes the goroutines that wait for a change, and requests a report. a.mu must be
+// locked.
 func (a *Agent) notify() {
 	a.broadcast()
 	select {
@@ -215,15 +221,16 @@ func (a *Agent) notify() {
 	}
 }
 
-// broadcast announces a change that needs no report. a.mu must be locked.
+// broadcast wakes the goroutines that wait for a change, without a report. a.mu must be
+// locked.
 func (a *Agent) broadcast() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// StopWorkers stops every worker, including those that are being started, each within
-// its own grace. It returns when the last one has exited. Queued starts are withdrawn,
-// and from then on no worker is started.
+// StopWorkers stops every worker, including the workers that are being started, each
+// within its own grace period. It returns when the last worker has exited. It withdraws
+// queued starts, and from then on the agent starts no worker.
 func (a *Agent) StopWorkers(ctx context.Context) error {
 	a.mu.Lock()
 	a.ending = true
@@ -247,7 +254,7 @@ func (a *Agent) StopWorkers(ctx context.Context) error {
 	}
 }
 
-// stopUpTo stops the started workers whose state is not beyond the given one.
+// stopUpTo stops the started workers whose state is last or an earlier state.
 func (a *Agent) stopUpTo(last model.WorkerState) error {
 	a.mu.Lock()
 	selected := map[identity]*worker{}
@@ -264,9 +271,9 @@ func (a *Agent) stopUpTo(last model.WorkerState) error {
 	return errors.Join(errs...)
 }
 
-// Close waits for the requests and starts in progress, closes the driver and releases
-// the directory. Queued starts are withdrawn. Running workers keep running, for the next
-// agent to adopt; to end them, call StopWorkers first. Run must have returned.
+// Close waits for the requests and starts in progress, closes the driver and releases the
+// directory. It withdraws queued starts. Running workers keep running, and the next agent
+// adopts them; to end the workers, call StopWorkers first. Run must have returned.
 func (a *Agent) Close() error {
 	a.mu.Lock()
 	if a.closed {
@@ -290,8 +297,8 @@ func (a *Agent) Close() error {
 	return err
 }
 
-// lockDir locks the directory for one agent. The lock ends with the process, however the
-// process ends.
+// lockDir locks the directory for one agent. The kernel releases the lock when the
+// process ends, even if the process is killed.
 func lockDir(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o640)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// AllowAll in an allow-list allows every command, or every variable that does not make a
-// program load code.
+// AllowAll in a list of commands allows every command. In a list of variables it allows
+// every variable that does not make a program load code.
 const AllowAll = "*"
 
 // loaders are the variables that make a program, or its loader, run code of the caller's
-// choice. AllowAll does not cover them: the list must have their exact names. A name that
-// ends in '*' is a prefix. The list cannot be complete, since any program may have more
-// such variables.
+// choice. AllowAll does not allow these variables: the allow-list must contain their
+// exact names. An entry that ends in '*' is a prefix. The list cannot be complete,
+// because any program may read further variables of this kind.
 var loaders = []string{
 	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "HOSTALIASES", "TERMINFO*",
 	"BASH_ENV", "BASH_FUNC_*", "ENV", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_SSH*",
@@ -27,8 +27,8 @@ var loaders = []string{
 	"LUA_*", "NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "PYTHON*", "RUBYLIB", "RUBYOPT",
 }
 
-// permitEnv checks the variables of a task against the allow-list. It skips the agent's
-// own variables, which are never taken from a task.
+// permitEnv checks the variables of a task against the allow-list. It skips variables
+// with the agent's own prefix, because the agent never takes them from a task.
 func permitEnv(allow []string, env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch {
@@ -50,8 +50,8 @@ func loads(name string) bool {
 }
 
 // resolve returns the path of a command's program and checks it against the allow-list.
-// A name without a slash is looked up in the agent's own PATH, not in that of the task.
-// The command is allowed if the list has the command itself or the path.
+// It looks up a name without a slash in the agent's own PATH, not in the PATH of the
+// task. The command is allowed if the list contains the command itself or its path.
 func resolve(allow []string, command, workDir string) (string, error) {
 	if command == "" {
 		return "", fault.BadField(fault.ReasonRequired, "task.command", "is required by an executor that runs processes")

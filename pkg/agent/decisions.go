@@ -6,13 +6,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Decisions are the rules by which an Agent decides on requests, without processes, disk
-// and clock. Simulations use them, so that a property of a simulated host also holds for
-// a real one. Decisions are for one goroutine.
+// Decisions applies the rules by which an Agent decides on requests, without processes,
+// disk and clock. Simulations use it, so that a property of a simulated host also holds
+// for a real host. It is not safe for concurrent use.
 type Decisions struct{ ledger *ledger }
 
-// NewDecisions returns the decisions of an executor that has received no request yet and
-// registers with a nonce.
+// NewDecisions returns the Decisions of an executor that has received no request yet.
+// nonce is the nonce of the executor's registrations.
 func NewDecisions(executor, nonce string) *Decisions {
 	return &Decisions{newLedger(executor, nonce, defaultTombstoneAge)}
 }
@@ -21,13 +21,14 @@ func NewDecisions(executor, nonce string) *Decisions {
 // *fault.Error with reason PERMISSION_DENIED.
 func (d *Decisions) Permit(nonce string) error { return d.ledger.permit(nonce) }
 
-// Begin starts an incarnation. From then on requests of a lower term are refused.
+// Begin starts an incarnation. From then on Submit and Stop refuse requests of a lower
+// term.
 func (d *Decisions) Begin(incarnation, term int64) { d.ledger.begin(incarnation, term) }
 
-// Submit decides on a start request. If start is set, the caller must start the worker,
-// and call NotStarted if that fails; otherwise the request is a repeat. Errors are
-// *fault.Error. An Unavailable one says that the worker still runs at an older epoch,
-// and the caller must stop it first.
+// Submit decides on a start request. If start is true, the caller must start the worker,
+// and call NotStarted if that fails. If start is false, the request is a repeat. Errors
+// are *fault.Error. An error of kind Unavailable means that the worker still runs at the
+// epoch older: the caller must stop that worker first.
 func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64, uid string,
 	now time.Time) (start bool, older int64, err error) {
 	_, start, before, err := d.ledger.submit(term, incarnation, identity{w, epoch}, uid, now)
@@ -37,13 +38,14 @@ func (d *Decisions) Submit(term, incarnation int64, w model.Worker, epoch int64,
 	return start, older, err
 }
 
-// NotStarted records that a worker could not be started; the start may be repeated.
+// NotStarted records that a worker could not be started. A later request may start the
+// worker again.
 func (d *Decisions) NotStarted(w model.Worker, epoch int64) {
 	d.ledger.startFailed(identity{w, epoch})
 }
 
-// Stop decides on a stop request and reports whether the worker is there. If it is not,
-// it is never started from then on. Errors are *fault.Error.
+// Stop decides on a stop request and reports whether the worker is present. If the worker
+// is not present, Stop buries it, so that it is never started. Errors are *fault.Error.
 func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, now time.Time) (there bool, err error) {
 	id := identity{w, epoch}
 	e, err := d.ledger.stop(term, incarnation, id)
@@ -53,7 +55,7 @@ func (d *Decisions) Stop(term, incarnation int64, w model.Worker, epoch int64, n
 	return e != nil, err
 }
 
-// Ended records how a worker ended. It is never started again.
+// Ended records how a worker ended. The worker is never started again at this epoch.
 func (d *Decisions) Ended(w model.Worker, epoch int64, x Exit, now time.Time) {
 	d.ledger.ended(identity{w, epoch}, x, now)
 }
@@ -66,7 +68,8 @@ func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, since time.Ti
 	d.ledger.adopt(identity{w, epoch}, uid, model.WorkerRunning, since)
 }
 
-// Bury adds the tombstone of a worker from an earlier agent: it is never started.
+// Bury adds a tombstone that an earlier agent wrote: the worker is never started at this
+// epoch.
 func (d *Decisions) Bury(w model.Worker, epoch int64, at time.Time) {
 	d.ledger.bury(tombstone{identity{w, epoch}, at})
 }

@@ -12,19 +12,20 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Detect rounds memory and disk down to these steps. Hosts of one model differ by some
-// pages that firmware and kernel use, and by some blocks. Without rounding, each host
-// would have a shape of its own.
+// Detect rounds memory and disk down to these steps. Hosts of one model differ by a few
+// pages of memory, which firmware and kernel use, and by a few disk blocks. Without
+// rounding, each host would have a different shape.
 const (
 	memoryStep = 256 << 20
 	diskStep   = 1 << 30
 )
 
 // Detect returns the resources of the host: `cpu` in thousandths of a core, `memory` in
-// bytes, `disk` in bytes, and one slot. Memory is in whole 256 MiB. Disk is the size of
-// the file system of dir, in whole GiB. A lower limit of the control group replaces the
-// amount of the host. The amounts do not depend on current use, so that each start
-// detects the same.
+// bytes, `disk` in bytes, and one slot. Memory is rounded down to a multiple of 256 MiB.
+// Disk is the size of the file system of dir, rounded down to whole GiB. If the limit of
+// the control group is lower than the amount of the host, Detect returns the limit. The
+// amounts do not depend on current use, so that each start of the agent detects the same
+// amounts.
 func Detect(dir string) (resource.Vector, error) {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -39,7 +40,8 @@ func Detect(dir string) (resource.Vector, error) {
 		return nil, fmt.Errorf("detect disk of %s: %w", dir, err)
 	}
 	cpu := int64(runtime.NumCPU()) * 1000
-	// Without these files there is no limit: the root group, or an older hierarchy.
+	// If these files do not exist, there is no limit: the process is in the root group, or
+	// the host uses cgroup v1.
 	if text, err := os.ReadFile("/sys/fs/cgroup/cpu.max"); err == nil {
 		cpu = min(cpu, cpuMax(string(text), cpu))
 	}
@@ -73,7 +75,7 @@ func memTotal(text string) (int64, error) {
 }
 
 // cpuMax returns the limit in the line `quota period` of a control group, in thousandths
-// of a core, and none for `max`.
+// of a core. It returns none if the quota is `max`.
 func cpuMax(text string, none int64) int64 {
 	fields := strings.Fields(text)
 	if len(fields) != 2 {
@@ -87,7 +89,7 @@ func cpuMax(text string, none int64) int64 {
 	return quota * 1000 / period
 }
 
-// memoryMax returns the limit of a control group in bytes, and none for `max`.
+// memoryMax returns the limit of a control group in bytes, or none if the limit is `max`.
 func memoryMax(text string, none int64) int64 {
 	limit, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 // retryEndsAfter is the time between attempts to make an end durable.
 const retryEndsAfter = time.Second
 
-// maxProblem bounds the reported text about a worker's end, in bytes.
+// maxProblem is the maximum length of Exit.Problem in a report, in bytes.
 const maxProblem = 4 << 10
 
 // clip shortens a text to maxProblem, in whole characters.
@@ -26,9 +26,9 @@ func (a *Agent) ended(id identity, x Exit) {
 	a.conclude(id, x)
 }
 
-// conclude makes an end durable and reports it. A reported end is a promise. If an end
-// cannot be made durable, it stays pending: the agent reports the worker in its last
-// state and retries. a.mu must be locked.
+// conclude makes the end of a worker durable and then reports it, because a reported end
+// is a promise. If the end cannot be made durable, it stays pending: the agent reports
+// the worker's last state and retries. a.mu must be locked.
 func (a *Agent) conclude(id identity, x Exit) {
 	e := a.ledger.entries[id]
 	if a.closed || e == nil || e.state.Terminal() {

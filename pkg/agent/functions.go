@@ -11,18 +11,19 @@ import (
 )
 
 // Function is a worker that is a function of the program that runs the agent. The worker
-// ends when the function returns. Its exit code is 0 for nil, the code of an error with
-// a method ExitCode() int, and 1 for any other error. ctx ends when the worker is
-// stopped.
+// ends when the function returns. The exit code is 0 if the function returns nil. If the
+// error has a method ExitCode() int, the exit code is the result of this method;
+// otherwise it is 1. ctx is canceled when the worker is stopped.
 type Function func(ctx context.Context, spec Spec) error
 
-// Functions is a driver whose workers are functions, so that a program can be its own
-// executor. The command of a task is the name of a function. The driver refuses any
-// other command as not allowed.
+// Functions is a driver whose workers are functions, so that a program can run workers in
+// its own process. The command of a task is the name of a function. The driver refuses
+// any other command as not allowed.
 //
-// A function cannot be killed. A worker that was stopped stays EVICTING until its
-// function returns, and its capacity stays in use: an end promises that the worker does
-// not run. Workers end with the program, and the next run reports them as absent.
+// The driver cannot kill a function. A stopped worker stays EVICTING until its function
+// returns, and its capacity stays in use, because a reported end promises that the worker
+// does not run. The workers end when the program exits, and the next run of the program
+// does not list them in its complete report.
 type Functions struct {
 	named map[string]Function
 
@@ -30,7 +31,8 @@ type Functions struct {
 	closed bool
 }
 
-// NewFunctions returns a driver of the functions, by name.
+// NewFunctions returns a driver whose workers are the given functions. The keys are the
+// commands.
 func NewFunctions(named map[string]Function) *Functions { return &Functions{named: named} }
 
 // panicCode is the exit code of a Go program that panics.
@@ -54,7 +56,7 @@ func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
-		// A function that calls runtime.Goexit does not return.
+		// This is the result if the function does not return, because it calls runtime.Goexit.
 		exit := exitOf(panicCode, false)
 		exit.Problem = "the function did not return"
 		defer func() {
@@ -107,7 +109,8 @@ func (f *Functions) Close() error {
 // cancelHandle is the handle of a worker that is a function.
 type cancelHandle context.CancelFunc
 
-// Stop implements Handle. A function cannot be killed after the grace.
+// Stop implements Handle. It ignores the grace period, because a function cannot be
+// killed.
 func (cancel cancelHandle) Stop(time.Duration) error {
 	cancel()
 	return nil

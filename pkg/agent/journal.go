@@ -16,23 +16,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// journal keeps tombstones on disk, in a file with one JSON line each. It appends and
-// syncs lines, and rewrites the file when most lines are obsolete. A nil journal stores
-// nothing; it is for agents without a directory.
+// journal stores tombstones in a file with one JSON line for each. It appends and syncs
+// lines, and rewrites the file when most lines are obsolete. A nil journal stores
+// nothing; an agent without a directory uses it.
 //
-// A full disk breaks no promise: the journal reserves space for the lines to come, and a
-// line whose write failed is overwritten by the next one.
+// A full disk breaks no promise: the journal reserves space for the ends of running
+// workers. If the write of a line fails, the next line overwrites it.
 type journal struct {
 	path  string
 	file  *os.File
 	lines int
-	// end is the offset of the next line. The bytes behind it do not count.
+	// end is the offset of the next line. The journal ignores the bytes after it.
 	end int64
 	// reserved is the size up to which the file has disk space.
 	reserved int64
 }
 
-// maxLine is more than the bytes of any line: two names of 128 bytes and the rest.
+// maxLine is an upper bound of the length of a line in bytes: two names of at most 128
+// bytes each and the other fields.
 const maxLine = 512
 
 // line is a tombstone in the file.
@@ -45,8 +46,8 @@ type line struct {
 	At     time.Time `json:"at"`
 }
 
-// openJournal reads the tombstones, oldest first. It drops the lines from the first one
-// that a crash cut off, since they were never confirmed.
+// openJournal reads the tombstones, oldest first. It drops the first line that a crash
+// cut off and every line after it: the agent never confirmed any of them.
 func openJournal(dir string) (*journal, []tombstone, error) {
 	j := &journal{path: filepath.Join(dir, "tombstones")}
 	file, err := os.OpenFile(j.path, os.O_RDWR, 0)
@@ -58,14 +59,16 @@ func openJournal(dir string) (*journal, []tombstone, error) {
 	}
 	j.file = file
 	tombstones, err := j.read()
-	// Lines that a crash left unsynced are promises from now on.
+	// A crash may have left lines that were not synced. They are promises from now on, so
+	// they must be durable.
 	if err = errors.Join(err, file.Sync()); err != nil {
 		return nil, nil, fmt.Errorf("tombstones: %w", errors.Join(err, j.close()))
 	}
 	return j, tombstones, nil
 }
 
-// read reads the lines up to the first that is not whole, and sets the end there.
+// read reads the lines before the first incomplete one, and sets j.end to the end of the
+// last line that it read.
 func (j *journal) read() ([]tombstone, error) {
 	var tombstones []tombstone
 	for in := bufio.NewReader(j.file); ; {
@@ -84,14 +87,15 @@ func (j *journal) read() ([]tombstone, error) {
 	}
 }
 
-// append makes one tombstone durable. others are all the other tombstones, in case the
-// file is rewritten.
+// append makes one tombstone durable. others contains all other tombstones: append needs
+// them if it rewrites the file.
 func (j *journal) append(t tombstone, others []tombstone) error {
 	if j == nil {
 		return nil
 	}
 	if j.lines > 2*len(others)+tombstoneCount && j.file != nil {
-		// If the disk has no space for another file, the journal keeps this one.
+		// If the disk has no space for another file, the journal continues with the current
+		// file.
 		_ = j.rewrite(others)
 	}
 	if err := j.ensure(others); err != nil {
@@ -110,7 +114,8 @@ func (j *journal) append(t tombstone, others []tombstone) error {
 }
 
 // reserve reserves disk space for n more lines, so that a full disk cannot prevent their
-// writes. File systems that cannot reserve space show a full disk at the write.
+// writes. If the file system cannot reserve space, reserve succeeds and a full disk makes
+// the write fail.
 func (j *journal) reserve(n int, tombstones []tombstone) error {
 	if j == nil {
 		return nil
@@ -144,7 +149,7 @@ func allocate(file *os.File, size int64) error {
 	}
 }
 
-// ensure makes sure that the file is open.
+// ensure opens the file with the given tombstones if it is not open.
 func (j *journal) ensure(tombstones []tombstone) error {
 	if j.file != nil {
 		return nil
@@ -152,8 +157,8 @@ func (j *journal) ensure(tombstones []tombstone) error {
 	return j.rewrite(tombstones)
 }
 
-// rewrite replaces the file atomically, with as much reserved space as the old one has. A
-// failure before the rename leaves the old one unchanged.
+// rewrite replaces the file atomically. The new file has as much reserved space as the
+// old file. A failure before the rename leaves the old file unchanged.
 func (j *journal) rewrite(tombstones []tombstone) error {
 	next, err := j.renewed(tombstones)
 	if err == nil {
@@ -163,17 +168,18 @@ func (j *journal) rewrite(tombstones []tombstone) error {
 		return fmt.Errorf("tombstones: %w", errors.Join(err, next.close()))
 	}
 	if j.file != nil {
-		_ = j.file.Close() // The rename has replaced it.
+		_ = j.file.Close() // The rename has replaced this file.
 	}
 	*j = next
 	if err := syncDir(filepath.Dir(j.path)); err != nil {
-		// A crash could leave either file. The next call writes it again.
+		// After a crash either the old or the new file could exist. The next call rewrites the
+		// file.
 		return fmt.Errorf("tombstones: %w", errors.Join(err, j.close()))
 	}
 	return nil
 }
 
-// renewed writes the new file.
+// renewed writes the tombstones to a new file and syncs it.
 func (j *journal) renewed(tombstones []tombstone) (next journal, err error) {
 	next = journal{path: j.path, lines: len(tombstones)}
 	if next.file, err = os.OpenFile(j.newPath(), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o640); err != nil {
@@ -213,7 +219,7 @@ func (t tombstone) line() []byte {
 	return append(text, '\n')
 }
 
-// syncDir makes a rename in the directory durable.
+// syncDir makes the preceding renames in the directory durable.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

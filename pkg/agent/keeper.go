@@ -20,21 +20,23 @@ import (
 // keeperVariable is the environment variable that makes a program a keeper.
 const keeperVariable = "BERTH_AGENT_KEEPER"
 
-// eventsFD is the keeper's writing end of the events pipe. It stays open until the keeper
-// exits, so that the end of the pipe shows the exit to the agent. It must not become an
-// os.File, which would be closed when it is garbage.
+// eventsFD is the keeper's write end of the events pipe. It stays open until the keeper
+// exits, so that the agent learns of the exit when it reads the end of the pipe. The
+// keeper must not wrap eventsFD in an os.File: the garbage collector closes an
+// unreachable os.File.
 const eventsFD = 3
 
-// ShimMain makes the process the keeper of one worker if it was started as a keeper, and
-// then does not return. Programs that use Process must call it first in main, tests in
-// TestMain.
+// ShimMain runs the keeper of one worker if the driver started this process as a keeper;
+// then it does not return. Otherwise it does nothing. A program that uses Process must
+// call ShimMain at the start of main, and a test at the start of TestMain.
 //
-// With a keeper between agent and worker, either can exit without the other. The keeper
-// uses relative paths in the worker's directory. If the directory was removed, a late
-// keeper can therefore do nothing. The keeper starts the process in a process group of
-// its own, copies its output to files of bounded size, and writes its exit code. It reads
-// stop requests from a pipe and kills the process after the grace. When the process has
-// exited, the keeper kills every process that it left behind.
+// Because a keeper stands between agent and worker, the agent and the worker can exit
+// independently. The keeper runs in the worker's directory and uses relative paths.
+// Therefore a late keeper has no effect after the directory was removed. The keeper
+// starts the worker's process in a new process group, copies the output of the process to
+// files of bounded size, and writes the exit code. The keeper reads stop requests from a
+// pipe, signals the process and kills it after the grace period. When the process has
+// exited, the keeper kills every process that the worker left behind.
 func ShimMain() {
 	if os.Getenv(keeperVariable) == "" {
 		return
@@ -45,15 +47,16 @@ func ShimMain() {
 		fmt.Fprintln(os.Stderr, "berth: keeper:", err)
 		os.Exit(1)
 	}
-	// Not os.Exit: the agent waits for the exit, and the race detector would delay it by a
-	// second.
+	// unix.Exit instead of os.Exit, because the agent waits for the exit and the race
+	// detector delays os.Exit by a second.
 	unix.Exit(0)
 }
 
-// keep runs one worker from claim to verdict. If the worker is already claimed, it does
-// nothing.
+// keep claims one worker, runs it and writes its verdict. If the worker is already
+// claimed, keep returns an error and does not start the process.
 func keep() error {
-	// The worker would inherit ignored signals, therefore these are caught.
+	// The keeper catches these signals instead of ignoring them, because the worker would
+	// inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
@@ -114,8 +117,8 @@ func keep() error {
 	return errors.Join(err, writeVerdict(verdict{Code: code, Signal: signal, Stopped: k.stopped}))
 }
 
-// keeper is the state that the keeper's goroutines share: one waits for the process, one
-// for stop requests, one for exited orphans.
+// keeper is the state that the keeper's goroutines share. One goroutine waits for the
+// process, one reads stop requests, and one reaps orphans that have exited.
 type keeper struct {
 	me    process
 	group int
@@ -124,11 +127,11 @@ type keeper struct {
 	reaping sync.Mutex
 
 	mu sync.Mutex
-	// stopped is set once the group was signalled to stop, exited once the process has
-	// exited.
+	// stopped is set once the keeper signalled the process group to stop. exited is set once
+	// the process has exited.
 	stopped bool
 	exited  bool
-	// killAt is when kill kills the group.
+	// killAt is the time at which the timer kill kills the process group.
 	killAt time.Time
 	kill   *time.Timer
 }
@@ -146,7 +149,7 @@ func (k *keeper) announce() error {
 	return err
 }
 
-// readControl reads stop requests: each line is a grace in nanoseconds.
+// readControl reads stop requests. Each line is a grace period in nanoseconds.
 func (k *keeper) readControl(control *os.File) {
 	for scan := bufio.NewScanner(control); scan.Scan(); {
 		if ns, err := strconv.ParseInt(strings.TrimSpace(scan.Text()), 10, 64); err == nil {
@@ -155,8 +158,8 @@ func (k *keeper) readControl(control *os.File) {
 	}
 }
 
-// stop signals the group once and schedules its kill after the grace. A later request can
-// only shorten the grace.
+// stop signals the process group once and schedules its kill after the grace period. A
+// later request can only move the kill to an earlier time.
 func (k *keeper) stop(grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -184,12 +187,12 @@ func (k *keeper) stop(grace time.Duration) {
 	})
 }
 
-// signal signals the group. The process was not reaped yet, so that the ID is still that
-// of its group.
+// signal signals the process group. wait reaps the process only after the last signal, so
+// the ID still belongs to this group.
 func (k *keeper) signal(s unix.Signal) { _ = unix.Kill(-k.group, s) }
 
-// wait waits for the process and kills every process that it left behind. It reaps the
-// process last, so that the ID of its group is not reused before.
+// wait waits until the process has exited and kills every process that it left behind. It
+// reaps the process last, so that the kernel cannot reuse the ID of its group before.
 func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
 	for unix.Waitid(unix.P_PID, k.group, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
@@ -198,7 +201,7 @@ func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
 	k.signal(unix.SIGKILL)
 	k.mu.Unlock()
 	err = k.killOrphans()
-	// The error only repeats the state.
+	// The error only repeats what ProcessState contains.
 	_ = cmd.Wait()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

@@ -15,22 +15,23 @@ type identity struct {
 	Epoch int64
 }
 
-// tombstone says that a worker does not run and is never started, at this epoch or a
-// lower one.
+// tombstone records that a worker does not run and is never started again, at this epoch
+// or at a lower one.
 type tombstone struct {
 	identity
 	At time.Time
 }
 
 const (
-	// tombstoneCount is the number of tombstones that are kept whatever their age.
+	// tombstoneCount is the number of the newest tombstones that the ledger keeps regardless
+	// of their age.
 	tombstoneCount = 1024
 	// defaultTombstoneAge is the default of Config.TombstoneAge.
 	defaultTombstoneAge = 24 * time.Hour
 )
 
-// entry is a worker that is reported: it has not ended, or its end is not yet durable at
-// the control plane.
+// entry is a worker that the agent reports. Either the worker has not ended, or the
+// control plane has not acknowledged its end yet.
 type entry struct {
 	identity
 	uid      string
@@ -39,24 +40,25 @@ type entry struct {
 	signal   int32
 	problem  string
 	since    time.Time
-	// sent is the sequence of the first report with this state, 0 without one. confirmed
-	// is set once that report, or a later one, was answered.
+	// sent is the sequence of the first report with this state, or 0 if no report had it.
+	// confirmed is set once the control plane has answered that report or a later one.
 	sent      int64
 	confirmed bool
-	// answered is set if the answer to a request has this state. The state is no news then.
-	// But until a report has it, the agent does not know whether the answer arrived.
+	// answered is set if the answer to a request contains this state. Then no report of
+	// changes lists the worker. But the agent does not know whether the answer arrived until
+	// the control plane answers a report with this state.
 	answered bool
 }
 
-// floor is the highest epoch seen of a worker's name.
+// floor is the highest epoch that the ledger has seen for a worker name.
 type floor struct {
 	epoch int64
-	// ended is set if the worker of that epoch has ended or was stopped before it began.
+	// ended is set if the worker of that epoch has ended or was stopped before it started.
 	ended bool
 }
 
-// ledger decides which requests are accepted and what is reported. It does no I/O, reads
-// no clock and has no lock: its Agent guards it.
+// ledger decides which requests the agent accepts and what it reports. It does no I/O and
+// reads no clock. It has no lock: Agent.mu guards it.
 type ledger struct {
 	executor string
 	// nonce is the nonce of this agent's registrations.
@@ -78,8 +80,8 @@ func newLedger(executor, nonce string, tombstoneAge time.Duration) *ledger {
 	}
 }
 
-// begin starts an incarnation. The sequence does not restart, so that an answer that is
-// still on its way sorts before the reports to come.
+// begin starts an incarnation. The sequence does not restart, so that an answer that has
+// not arrived yet has a lower sequence than all later reports.
 func (l *ledger) begin(incarnation, term int64) {
 	l.incarnation = incarnation
 	l.raise(term)
@@ -88,10 +90,9 @@ func (l *ledger) begin(incarnation, term int64) {
 // raise raises the lowest accepted term of the assigner.
 func (l *ledger) raise(term int64) { l.term = max(l.term, term) }
 
-// permit checks that the sender of a request knows the nonce of the registration: any
-// other sender could claim any term. An agent that is not registered yet skips the
-// check, since it accepts no request: admit then refuses it as one for another
-// incarnation.
+// permit checks that the sender of a request knows the nonce of the registration. Without
+// this check any sender could claim any term. Before the agent is registered, permit
+// skips the check, because admit refuses every request as one for another incarnation.
 func (l *ledger) permit(nonce string) error {
 	if l.incarnation == 0 || l.nonce != "" && subtle.ConstantTimeCompare([]byte(nonce), []byte(l.nonce)) == 1 {
 		return nil
@@ -113,10 +114,10 @@ func (l *ledger) admit(term, incarnation int64) error {
 	return nil
 }
 
-// submit decides on a start request. If fresh is set, the caller must start the worker
-// and then call running or startFailed. Otherwise the entry has the worker's state. If a
-// worker of a lower epoch still runs, the error is Unavailable and older is that worker,
-// which the caller must stop.
+// submit decides on a start request. If fresh is true, the caller must start the worker
+// and then call running or startFailed. Otherwise the entry contains the worker's state.
+// If the worker still runs at a lower epoch, submit returns an Unavailable error and the
+// entry of that epoch as older. The caller must stop older.
 func (l *ledger) submit(term, incarnation int64, id identity, uid string, now time.Time) (e *entry, fresh bool,
 	older *entry, err error) {
 	if err := l.admit(term, incarnation); err != nil {
@@ -134,7 +135,8 @@ func (l *ledger) submit(term, incarnation int64, id identity, uid string, now ti
 		return nil, false, nil, fault.New(fault.Conflict, fault.ReasonStopped,
 			"%s of epoch %d was stopped or has ended: it is never started again", id.Worker, id.Epoch)
 	}
-	// A name without a floor has no entry. Few names have one, so that the search is rare.
+	// A worker name without a floor has no entry. Few names have a floor, so this search is
+	// rare.
 	if known {
 		for _, before := range l.entries {
 			if before.Worker == id.Worker && !before.state.Terminal() {
@@ -167,8 +169,8 @@ func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since t
 	}
 }
 
-// running records that the worker was started. answered is set if a request waits for
-// that, and its answer will have the state.
+// running records that the worker was started. answered must be true if a request waits
+// for the start: its answer will contain the state RUNNING.
 func (l *ledger) running(id identity, answered bool, now time.Time) {
 	if e := l.entries[id]; e != nil && e.state == model.WorkerStarting {
 		e.become(model.WorkerRunning, now)
@@ -176,13 +178,13 @@ func (l *ledger) running(id identity, answered bool, now time.Time) {
 	}
 }
 
-// startFailed records that the worker could not be started; the start may be repeated.
-// The floor stays, since it also covers lower epochs.
+// startFailed records that the worker could not be started. A later request may start the
+// worker again. The floor stays, because it also covers lower epochs.
 func (l *ledger) startFailed(id identity) { delete(l.entries, id) }
 
-// stop decides on a stop request. The caller must stop a worker that has not ended. If
-// the entry is nil, the caller must make a tombstone durable and bury it, unless there
-// is one.
+// stop decides on a stop request. If the entry has not ended, the caller must stop the
+// worker. If the entry is nil, the caller must make a tombstone durable and bury it,
+// unless hasTombstone returns true.
 func (l *ledger) stop(term, incarnation int64, id identity) (*entry, error) {
 	if err := l.admit(term, incarnation); err != nil {
 		return nil, err
@@ -190,15 +192,16 @@ func (l *ledger) stop(term, incarnation int64, id identity) (*entry, error) {
 	return l.entries[id], nil
 }
 
-// isOver reports whether the worker is known to have ended, or is refused for its epoch.
+// isOver reports whether the ledger knows that the worker has ended, or refuses the
+// worker because it has seen a higher epoch.
 func (l *ledger) isOver(id identity) bool {
 	seen := l.floors[id.Worker]
 	return id.Epoch < seen.epoch || id.Epoch == seen.epoch && seen.ended
 }
 
-// hasTombstone reports whether a tombstone covers the worker, its own or one of a later
-// epoch. A worker that is only refused for a later epoch has none: after a restart the
-// agent does not know that epoch.
+// hasTombstone reports whether a tombstone of this epoch or a later one covers the
+// worker. A refusal because of a later epoch is not enough: after a restart the agent
+// does not know that epoch.
 func (l *ledger) hasTombstone(id identity) bool {
 	seen := l.floors[id.Worker]
 	if seen.ended && id.Epoch <= seen.epoch {
@@ -207,8 +210,8 @@ func (l *ledger) hasTombstone(id identity) bool {
 	return id.Epoch < seen.epoch && slices.ContainsFunc(l.tombstones, func(t tombstone) bool { return t.identity == id })
 }
 
-// evicting records that the worker was signalled to stop, and reports whether that is
-// news.
+// evicting records that the worker was signalled to stop, and reports whether the state
+// changed.
 func (l *ledger) evicting(id identity, now time.Time) bool {
 	e := l.entries[id]
 	if e == nil || e.state >= model.WorkerEvicting {
@@ -218,7 +221,7 @@ func (l *ledger) evicting(id identity, now time.Time) bool {
 	return true
 }
 
-// ended records how the worker ended, and buries it. It ignores a second end.
+// ended records how the worker ended, and buries the worker. It ignores a second end.
 func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 	e := l.entries[id]
 	if e == nil || e.state.Terminal() {
@@ -242,7 +245,8 @@ func (l *ledger) bury(t tombstone) {
 	l.prune(t.At)
 }
 
-// prune drops tombstones that are both old and not among the newest.
+// prune drops tombstones that are older than tombstoneAge and not among the newest
+// tombstoneCount.
 func (l *ledger) prune(now time.Time) {
 	for len(l.tombstones) > tombstoneCount && now.Sub(l.tombstones[0].At) > l.tombstoneAge {
 		t := l.tombstones[0]

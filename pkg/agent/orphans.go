@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The keeper is a subreaper: a process whose parent, a process of the worker, has exited
-// becomes a child of the keeper, in whatever process group or session it is. Therefore
-// the keeper can kill every such orphan.
+// The keeper is a subreaper. When a process of the worker exits, its children become
+// children of the keeper, in any process group or session. Therefore the keeper can kill
+// every such orphan.
 
 // reapOrphans reaps orphans while the worker runs.
 func (k *keeper) reapOrphans(children <-chan os.Signal) {
 	for range children {
 		k.reaping.Lock()
-		// After an error, the next call or killOrphans reaps the others.
+		// If listing fails, the next iteration or killOrphans reaps the remaining orphans.
 		orphans, _ := k.orphans()
 		for _, pid := range orphans {
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
@@ -23,7 +23,8 @@ func (k *keeper) reapOrphans(children <-chan os.Signal) {
 	}
 }
 
-// killOrphans kills the orphans, and the orphans that these leave, until there are none.
+// killOrphans kills the keeper's orphans until there are none. A killed orphan may leave
+// further orphans, and killOrphans kills these too.
 func (k *keeper) killOrphans() error {
 	k.reaping.Lock()
 	defer k.reaping.Unlock()

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// logLimit bounds each output stream of a worker.
+// logLimit limits the files of each output stream of a worker.
 type logLimit struct {
-	// MaxBytes bounds a file; Keep is the number of files of a stream, including the
-	// current one.
+	// MaxBytes is the maximum size of a file. Keep is the maximum number of files of a
+	// stream, including the current file.
 	MaxBytes int64
 	Keep     int
 }
 
-// rotated is an output stream in files of bounded size: name is the newest file, name.1
-// the one before, and so on. It never fails. If the disk is full, it counts the lost
-// bytes and notes them where the output continues.
+// rotated writes an output stream to files of bounded size: name is the newest file,
+// name.1 is the file before it, and so on. Writing never fails. If the disk is full,
+// rotated counts the lost bytes and writes their number where the output continues.
 type rotated struct {
 	name  string
 	limit logLimit
@@ -37,7 +37,8 @@ func (r *rotated) open() (err error) {
 	return err
 }
 
-// write writes all of the text. A file may end within a line.
+// write writes the text, and rotates files as needed. A file may end in the middle of a
+// line.
 func (r *rotated) write(text []byte) {
 	if r.lost > 0 {
 		note := fmt.Appendf(nil, "\nberth: %d bytes are missing here: the disk was full\n", r.lost)
@@ -68,10 +69,10 @@ func (r *rotated) put(part []byte) int {
 // rotate renames each file to the next number and drops the oldest one.
 func (r *rotated) rotate() {
 	if r.file != nil {
-		_ = r.file.Close() // Every failed write was counted.
+		_ = r.file.Close() // put has counted every failed write.
 	}
 	for n := r.limit.Keep - 1; n > 0; n-- {
-		_ = os.Rename(r.numbered(n-1), r.numbered(n)) // There may be fewer files yet.
+		_ = os.Rename(r.numbered(n-1), r.numbered(n)) // The older file may not exist yet.
 	}
 	r.file, r.size = nil, 0
 }
@@ -83,13 +84,13 @@ func (r *rotated) numbered(n int) string {
 	return r.name + "." + strconv.Itoa(n)
 }
 
-// drainFor is how long the keeper reads output after all processes of a worker were
-// killed: the rest in the pipe, and the output of any process outside that the worker
-// passed the pipe to.
+// drainFor is how long the keeper reads output after it killed all processes of a worker.
+// It reads the rest in the pipe, and the output of any other process to which the worker
+// passed the pipe.
 const drainFor = time.Second
 
-// output copies an output stream of a worker to files. It runs in the keeper, so that the
-// bounds also hold while no agent runs.
+// output copies an output stream of a worker to files. The keeper does this, so that the
+// size limits also hold while no agent runs.
 type output struct {
 	read, write *os.File
 	to          *rotated
@@ -108,24 +109,24 @@ func newOutput(name string, limit logLimit) (*output, error) {
 	return &output{read: read, write: write, to: to, done: make(chan struct{})}, nil
 }
 
-// pump starts to copy. It copies until the pipe has no writer, or until the drain is over.
-// The worker must have started.
+// pump starts a goroutine that copies the output until the pipe has no writer or drain's
+// deadline passes. The worker must have started.
 func (o *output) pump() {
-	_ = o.write.Close() // The worker has its own copy.
+	_ = o.write.Close() // The worker has its own copy of the write end.
 	go func() {
 		defer close(o.done)
 		for buffer := make([]byte, 32<<10); ; {
 			n, err := o.read.Read(buffer)
 			o.to.write(buffer[:n])
 			if err != nil {
-				o.to.write(nil) // Notes the lost bytes, if there are any.
+				o.to.write(nil) // This writes the number of lost bytes, if any.
 				return
 			}
 		}
 	}()
 }
 
-// drain waits for the rest of the output.
+// drain waits at most drainFor for the rest of the output.
 func (o *output) drain() {
 	_ = o.read.SetReadDeadline(time.Now().Add(drainFor)) // A pipe supports deadlines.
 	<-o.done

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// pause is a wait that doubles from first to last. Jitter takes off up to half of it.
+// pause is a wait that doubles each time, from first up to last. Random jitter shortens
+// each wait by up to half.
 type pause struct {
 	first, last, next time.Duration
 }
 
-// wait waits for the next pause, or until the context ends.
+// wait waits for the next, longer pause, or until the context ends.
 func (p *pause) wait(ctx context.Context) { sleep(ctx, p.advance(), nil) }
 
 func (p *pause) advance() time.Duration {
@@ -22,7 +23,7 @@ func (p *pause) advance() time.Duration {
 
 func (p *pause) reset() { p.next = 0 }
 
-// sleep waits for d, for an element of wake, or until the context ends.
+// sleep waits until d has passed, wake delivers an element, or the context ends.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

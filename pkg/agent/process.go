@@ -23,67 +23,68 @@ import (
 
 // ProcessConfig configures a Process driver.
 type ProcessConfig struct {
-	// Dir is the agent's directory. Each worker gets a directory of its own under
-	// Dir/workers, with its output in the files stdout and stderr.
+	// Dir is the agent's directory. Each worker has its own directory under Dir/workers. The
+	// files stdout and stderr in it contain the worker's output.
 	Dir string
 	// WorkDir is the working directory of workers, by default the worker's own directory.
 	WorkDir string
-	// Allow lists the commands that may be run: paths, names that are looked up in the
-	// agent's PATH, or AllowAll. Arguments are not checked: a list that allows a shell
-	// allows everything.
+	// Allow lists the commands that tasks may run: paths, names that the driver looks up in
+	// the agent's PATH, or AllowAll. The driver does not check arguments: a list that allows
+	// a shell allows every command.
 	Allow []string
-	// AllowEnv lists the names of the variables that tasks may set, or AllowAll. With
-	// AllowAll, variables that make programs load code (LD_PRELOAD, PYTHONPATH and the
-	// like) still need their exact names.
+	// AllowEnv lists the names of the variables that tasks may set, or AllowAll. AllowAll
+	// does not allow variables that make programs load code, such as LD_PRELOAD and
+	// PYTHONPATH: the list must contain their exact names.
 	AllowEnv []string
-	// Env is the environment of workers in addition to the task's variables; by default
-	// the agent's PATH, HOME, USER, LANG, TZ and TMPDIR. Workers do not get the rest of
-	// the agent's environment.
+	// Env is the environment of workers, to which the driver adds the task's variables. The
+	// default is the agent's PATH, HOME, USER, LANG, TZ and TMPDIR. Workers do not get the
+	// rest of the agent's environment.
 	Env []string
-	// LogMaxBytes bounds a file of output, 16 MiB by default. LogKeep is the number of
-	// files for each of a worker's two streams, including the current one, 2 by default.
-	// The driver removes the oldest file when it begins a new one.
+	// LogMaxBytes is the maximum size of an output file, 16 MiB by default. LogKeep is the
+	// number of files for each of a worker's two output streams, including the current file,
+	// 2 by default. The keeper removes the oldest file when it begins a new file.
 	LogMaxBytes int64
 	LogKeep     int
-	// EndedKeep, EndedMaxBytes and EndedMaxAge bound the directories of workers whose end
-	// the control plane has acknowledged: their number, total size and age. The defaults
-	// are 64, 1 GiB and a week.
+	// EndedKeep, EndedMaxBytes and EndedMaxAge limit the number, the total size and the age
+	// of the directories of ended workers. They apply once the control plane has
+	// acknowledged the worker's end. The defaults are 64, 1 GiB and a week.
 	EndedKeep     int
 	EndedMaxBytes int64
 	EndedMaxAge   time.Duration
-	// StartTimeout is the time after which the driver gives up a start, 30 s by default.
+	// StartTimeout is the time after which the driver abandons a start, 30 s by default.
 	StartTimeout time.Duration
 	// Log is slog.Default() by default.
 	Log *slog.Logger
 }
 
 // Process is the driver for processes. Each worker is a process in a process group of its
-// own, under a keeper, which is another process of this program. The program must call
-// ShimMain. Workers get BERTH_JOB, BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER,
-// BERTH_EXECUTOR and BERTH_EPOCH, and with a payload BERTH_PAYLOAD_FILE.
+// own, and a child of a keeper. The keeper is another process of this program, so the
+// program must call ShimMain. The environment of a worker contains BERTH_JOB,
+// BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR and BERTH_EPOCH,
+// and with a payload BERTH_PAYLOAD_FILE.
 //
-// A stop signals the whole group. When the worker has exited, every process that it left
-// behind is killed before the end is reported.
+// A stop signals the whole process group. When the worker has exited, the keeper kills
+// every process that the worker left behind. Only then the driver reports the end.
 type Process struct {
 	cfg ProcessConfig
 	log *slog.Logger
 
-	// starts is locked for reading during a start, so that Close waits for it.
+	// starts is locked for reading during each start, so that Close waits for all starts.
 	starts sync.RWMutex
 	mu     sync.Mutex
 	closed bool
-	// closing is closed with the driver.
+	// closing is closed when the driver is closed.
 	closing chan struct{}
-	// watched are the workers whose keeper runs.
+	// watched has the workers whose keeper still runs.
 	watched map[*keptWorker]struct{}
 	watches sync.WaitGroup
-	// retired are the directories of forgotten workers, oldest first; expiry removes the
-	// oldest at its maximum age.
+	// retired has the directories of forgotten workers, oldest first. expiry removes the
+	// oldest directory when it reaches its maximum age.
 	retired []retired
 	expiry  *time.Timer
 }
 
-// NewProcess returns a driver. It does not create the directory yet.
+// NewProcess returns a driver for processes. It does not create the directory.
 func NewProcess(cfg ProcessConfig) (*Process, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("agent: Dir is required for processes")
@@ -189,15 +190,16 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, err
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err
 	}
-	// Opened for reading and writing, which never blocks. The keeper inherits it, so that
-	// the pipe ends exactly when the keeper exits.
+	// Opening the pipe for reading and writing never blocks. The keeper inherits this file,
+	// so the pipe ends exactly when the keeper exits.
 	pipe, err := os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDWR, 0)
 	if err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	defer pipe.Close() //nolint:errcheck // the keeper has a copy
+	defer pipe.Close() //nolint:errcheck // the keeper has its own copy
 	cmd := &exec.Cmd{
-		// Not by path: the file may have been replaced by a newer version.
+		// /proc/self/exe instead of the path, because a newer version may have replaced the
+		// file.
 		Path: "/proc/self/exe", Args: []string{"berth-keeper", pl.Spec.Worker.String()}, Dir: dir,
 		Env:         []string{keeperVariable + "=1"},
 		ExtraFiles:  []*os.File{pipe},
@@ -212,8 +214,8 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, err
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	// It is reaped once its pipe has ended, as adopted ones are. Until then /proc has it,
-	// dead or alive.
+	// The driver reaps the keeper once the keeper's pipe has ended, as it does for adopted
+	// keepers. Until then /proc lists the keeper, dead or alive.
 	k.keeper, err = processOf(cmd.Process.Pid)
 	if err = errors.Join(err, cmd.Process.Release()); err != nil {
 		p.log.Warn("keeper started, but not found in /proc", "dir", dir, "error", err)
@@ -237,8 +239,8 @@ func (p *Process) env(pl plan, dir string) []string {
 	return env
 }
 
-// identityEnv returns the variables that identify a worker in its environment, and in that
-// of the processes it starts.
+// identityEnv returns the variables that identify a worker in its environment. The
+// processes that the worker starts inherit them.
 func identityEnv(spec Spec) []string {
 	return []string{
 		"BERTH_JOB=" + spec.Worker.Job,
@@ -273,7 +275,7 @@ func (p *Process) Close() error {
 	return errors.Join(errs...)
 }
 
-// makeDir creates the directory of a worker. It fails if there is one.
+// makeDir creates the directory of a worker. It returns an error if the directory exists.
 func (p *Process) makeDir(dir string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process identifies a process even if its ID is reused: by the time of its start, in
-// clock ticks since boot, and by the boot.
+// process identifies a process even if the kernel reuses its ID. In addition to the ID it
+// contains the start time, in clock ticks since boot, and the ID of the boot.
 type process struct {
 	PID   int
 	Start uint64
 	Boot  string
 }
 
-// stat has the used fields of /proc/PID/stat.
+// stat has the fields of /proc/PID/stat that this package uses.
 type stat struct {
 	state           byte
 	parent, session int
@@ -37,8 +37,8 @@ func processOf(pid int) (process, error) {
 	return process{PID: pid, Start: s.start, Boot: boot}, err
 }
 
-// bootID returns the ID of the host's current boot. After another boot the IDs and start
-// times of processes recur.
+// bootID returns the ID of the host's current boot. After a reboot another process can
+// have the same ID and start time.
 func bootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(bytes.TrimSpace(text)), err
@@ -52,8 +52,8 @@ func readStat(pid int) (stat, error) {
 	return parseStat(string(text))
 }
 
-// parseStat parses /proc/PID/stat. The name of the program is in parentheses and may have
-// any characters, also parentheses.
+// parseStat parses /proc/PID/stat. The name of the program is in parentheses and may
+// contain any character, including parentheses.
 func parseStat(text string) (s stat, err error) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
@@ -80,17 +80,18 @@ func (p process) stat() (stat, bool) {
 	return s, err == nil && boot == p.Boot
 }
 
-// kill kills the process, but not another one that has its ID now.
+// kill kills the process. It does not kill another process that has the same ID now.
 func (p process) kill() {
 	if _, same := p.stat(); same {
 		_ = unix.Kill(p.PID, unix.SIGKILL) // It may have exited in the meantime.
 	}
 }
 
-// killSession kills the processes of a keeper's session except the keeper, and those with
-// all the variables in their environment. It returns once they have exited, or with an
-// error if stop is closed first. A session ID is not reused while the session has a
-// process. So if another process has the keeper's ID, the session has ended.
+// killSession kills the processes of a keeper's session except the keeper, and every
+// process whose environment contains all the variables. It returns nil once these
+// processes have exited, or an error if stop is closed first. The kernel does not reuse a
+// session ID while the session has a process. So if another process has the keeper's ID,
+// the session has ended.
 func killSession(keeper process, variables []string, stop <-chan struct{}) error {
 	boot, err := bootID()
 	if err != nil {
@@ -122,21 +123,21 @@ func killSession(keeper process, variables []string, stop <-chan struct{}) error
 	}
 }
 
-// hasEnviron reports whether a process was started with all the variables, NAME=value, in
-// its environment.
+// hasEnviron reports whether a process was started with all the variables in its
+// environment. Each variable has the form NAME=value.
 func hasEnviron(pid int, variables []string) bool {
 	if len(variables) == 0 {
 		return false
 	}
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
-		return false // another user's, or it has exited
+		return false // the process belongs to another user or has exited
 	}
 	entries := strings.Split(string(environ), "\x00")
 	return !slices.ContainsFunc(variables, func(v string) bool { return !slices.Contains(entries, v) })
 }
 
-// processes returns the processes for which match returns true.
+// processes returns the IDs of the processes for which match returns true.
 func processes(match func(pid int, s stat) bool) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -148,7 +149,7 @@ func processes(match func(pid int, s stat) bool) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// A process that cannot be read has exited.
+		// If the file of a process cannot be read, the process has exited.
 		if s, err := readStat(pid); err == nil && match(pid, s) {
 			pids = append(pids, pid)
 		}
@@ -156,7 +157,7 @@ func processes(match func(pid int, s stat) bool) ([]int, error) {
 	return pids, nil
 }
 
-// reap waits for the process if it is a child of this one.
+// reap waits for the process and reaps it, if it is a child of the current process.
 func (p process) reap() {
 	if _, same := p.stat(); same {
 		waitChild(p.PID)

@@ -18,8 +18,8 @@ type keptWorker struct {
 	ended  func(Exit)
 	keeper process
 	events *os.File
-	// settled is closed once it is known whether the process was started. notStarted is
-	// the reason if it was not.
+	// settled is closed once the driver knows whether the process was started. If the
+	// process was not started, notStarted is the reason.
 	settled    chan struct{}
 	notStarted string
 }
@@ -72,7 +72,8 @@ func (k *keptWorker) conclude(err error) {
 	exit := Exit{Code: &v.Code, Signal: v.Signal, Stopped: v.Stopped}
 	if err != nil {
 		if exit, err = k.abandoned(); err != nil {
-			// The driver was closed, or /proc cannot be read. The next agent continues.
+			// The driver was closed, or /proc cannot be read. The next agent adopts the worker and
+			// repeats this.
 			k.driver.log.Error("processes of a worker without a keeper still run", "dir", k.dir, "error", err)
 			k.settle(err.Error())
 			return
@@ -101,8 +102,8 @@ func (k *keptWorker) abandoned() (Exit, error) {
 	if ok, err := claim(k.dir, process{}); ok || err != nil {
 		return Exit{Problem: "the keeper did not start: " + k.keeperErrors()}, nil
 	}
-	// A process that left the session is found by its environment, unless it cleared that
-	// too.
+	// killSession finds a process that left the session by its environment, unless the
+	// process was started with another environment.
 	var pl plan
 	var variables []string
 	if readJSON(filepath.Join(k.dir, fileWorker), &pl) == nil {
@@ -115,7 +116,7 @@ func (k *keptWorker) abandoned() (Exit, error) {
 		Stopped: has(k.dir, fileStopping)}, nil
 }
 
-// keeperErrors returns the end of the keeper's own error output.
+// keeperErrors returns the last bytes of the keeper's own error output.
 func (k *keptWorker) keeperErrors() string {
 	text, err := os.ReadFile(filepath.Join(k.dir, fileKeeper))
 	if err != nil {
@@ -124,11 +125,11 @@ func (k *keptWorker) keeperErrors() string {
 	return string(text[max(0, len(text)-512):])
 }
 
-// giveUp kills a keeper that does not start its worker in time. A process that it has
-// started is killed with it.
+// giveUp kills a keeper that does not start its worker in time. If the keeper has started
+// the process, the kernel kills the process too.
 func (k *keptWorker) giveUp() {
 	if has(k.dir, fileProcess) {
-		return // The process runs, and the notification is on its way.
+		return // The process runs, and follow will read the notification.
 	}
 	k.driver.log.Warn("a worker did not start in time: killing its keeper", "dir", k.dir)
 	k.keeper.kill()
@@ -151,8 +152,8 @@ func (k *keptWorker) isSettled() bool {
 	}
 }
 
-// Stop implements Handle. The keeper reads the request from its pipe, also after the agent
-// has exited.
+// Stop implements Handle. It writes the request to the keeper's pipe. The keeper
+// processes the request even if the agent has exited.
 func (k *keptWorker) Stop(grace time.Duration) error {
 	if err := mark(k.dir, fileStopping); err != nil {
 		k.driver.log.Warn("file stopping not written", "error", err)
@@ -168,7 +169,8 @@ func (k *keptWorker) Stop(grace time.Duration) error {
 	return errors.Join(err, control.Close())
 }
 
-// Forget implements Handle. The driver keeps the output for a while.
+// Forget implements Handle. The driver keeps the worker's output until a limit of
+// ProcessConfig is exceeded.
 func (k *keptWorker) Forget() {
 	if err := mark(k.dir, fileForgotten); err != nil {
 		k.driver.log.Warn("file forgotten not written", "error", err)

@@ -11,19 +11,20 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// scope is what a report has.
+// scope selects the workers that a report lists.
 type scope int
 
 const (
-	// changes: the states that were not reported yet.
+	// changes selects the workers whose state was not reported yet.
 	changes scope = iota
-	// unconfirmed: the states that no answer has confirmed, ends above all.
+	// unconfirmed selects the workers whose state no answer has confirmed.
 	unconfirmed
-	// complete: all workers.
+	// complete selects all workers.
 	complete
 )
 
-// report returns the next report, nil if there is nothing to report.
+// report returns the next report, or nil if the report would list no workers and is not
+// complete.
 func (l *ledger) report(s scope) *controlv1.ExecutorReport {
 	var due []*entry
 	for _, e := range l.entries {
@@ -49,10 +50,11 @@ func (l *ledger) report(s scope) *controlv1.ExecutorReport {
 	return r
 }
 
-// answered processes the answer to the report of that sequence. The answer covers the
-// earlier reports too: those of a stream are processed in order, and a stream begins
-// with a complete one. The ledger forgets the ends that the answer acknowledges, except
-// for their tombstones, and returns their workers.
+// answered processes the answer to a report. The answer also covers all earlier reports,
+// because the control plane processes the reports of a stream in order, and a stream
+// begins with a complete report. The ledger deletes the entries of the ends that the
+// answer acknowledges and returns their workers. It keeps the tombstones of these
+// workers.
 func (l *ledger) answered(answer *controlv1.ExecutorReportAnswer) (forgotten []identity) {
 	for _, e := range l.entries {
 		if e.sent > 0 && e.sent <= answer.GetSequence() && !e.state.Terminal() {
@@ -77,7 +79,8 @@ func (l *ledger) next() int64 {
 }
 
 // due reports whether a report of that scope lists the worker. A worker that is being
-// started is in the answer to its start request.
+// started is only in complete reports, because the answer to its start request contains
+// its state.
 func (e *entry) due(s scope) bool {
 	switch s {
 	case changes:

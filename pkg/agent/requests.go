@@ -9,10 +9,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// SubmitTask starts a worker, or returns the state of one that was requested before.
-// The agent starts a few workers at a time, in the order of the requests. If the start
-// takes a while, the answer shows STARTING, and a later report has the result. Errors
-// are *fault.Error; only an Unavailable one leaves open whether the worker runs.
+// SubmitTask starts a worker. If the worker was requested before, SubmitTask returns its
+// state. The agent starts at most Config.Starts workers at a time, in the order of the
+// requests. If the start takes longer than a second, the answer shows STARTING and a
+// later report contains the result. Errors are *fault.Error. After an error of kind
+// Unavailable the worker may run; after any other error it does not run.
 func (a *Agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 	waiting, cancel := context.WithTimeout(ctx, a.cfg.startWait)
 	defer cancel()
@@ -30,7 +31,8 @@ type submission struct {
 	start *start // nil if no start is queued or in progress
 }
 
-// accept accepts a start request, or refuses it. The caller must call answer.
+// accept accepts a start request, or returns an error. If it succeeds, the caller must
+// call answer on the submission.
 func (a *Agent) accept(req *controlv1.SubmitTaskRequest) (*submission, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,8 +64,8 @@ func (a *Agent) accept(req *controlv1.SubmitTaskRequest) (*submission, error) {
 	return s, nil
 }
 
-// answer waits until the start has a result, or until late is closed. In the second case
-// the start counts as acknowledged.
+// answer waits until the start has a result, or until late is closed. If late is closed
+// first, the answer shows STARTING and the start counts as acknowledged.
 func (s *submission) answer(ctx context.Context, late <-chan struct{}) (*controlv1.SubmitTaskAnswer, error) {
 	a := s.agent
 	defer a.requests.Done()
@@ -93,19 +95,19 @@ func (s *submission) answer(ctx context.Context, late <-chan struct{}) (*control
 	return &controlv1.SubmitTaskAnswer{Worker: s.entry.wire(), Sequence: a.ledger.next()}, nil
 }
 
-// replace stops a worker for a later epoch of its name. The control plane repeats the
-// request for that epoch. a.mu must be locked.
+// replace stops a worker because a request has a later epoch of its name. The control
+// plane repeats that request. a.mu must be locked.
 func (a *Agent) replace(id identity) {
 	if s := a.starting[id]; s != nil {
 		a.withdraw(s, fault.New(fault.Conflict, fault.ReasonLowerEpoch, "a later epoch of %s was requested", id.Worker))
 	}
 	if w := a.workers[id]; w != nil {
-		a.requests.Go(func() { _ = a.stopWorker(id, w, w.grace) }) // it logs a failure
+		a.requests.Go(func() { _ = a.stopWorker(id, w, w.grace) }) // stopWorker logs a failure
 	}
 }
 
-// StopTask stops a worker. The answer shows EVICTING while the worker still runs, or an
-// end: then it does not run and never will.
+// StopTask stops a worker. If the worker still runs, the answer shows EVICTING. If the
+// answer shows an end, the worker does not run and never will at this epoch.
 func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,18 +144,19 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 			}
 		}
 		if e.state == model.WorkerStarting {
-			return nil, notDurable(id, nil) // The start never began, and its end is pending.
+			return nil, notDurable(id, nil) // The withdrawn start never began, and the worker's end is pending.
 		}
 		return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
 	}
 }
 
-// forbid promises that a worker without an entry is never started. a.mu must be locked.
+// forbid makes a tombstone durable for a worker without an entry, so that the worker is
+// never started, and returns the answer to the stop request. a.mu must be locked.
 func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
 	t := tombstone{id, a.cfg.now()}
 	if !a.ledger.hasTombstone(id) {
-		// Only a durable tombstone is a promise. It must not use the disk space that is
-		// reserved for the ends of running workers.
+		// The tombstone must be durable before the answer. It must not use the disk space that
+		// is reserved for the ends of running workers.
 		if err := a.journal.reserve(a.ledger.live()+1, a.ledger.tombstones); err != nil {
 			return nil, notDurable(id, err)
 		}
@@ -166,8 +169,8 @@ func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, erro
 	return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
 }
 
-// cancelStart withdraws a queued start, or waits for one that has begun. a.mu must be
-// locked, and is unlocked during the wait.
+// cancelStart withdraws the start if it is still queued; otherwise it waits for the
+// result of the start. a.mu must be locked; cancelStart unlocks it during the wait.
 func (a *Agent) cancelStart(ctx context.Context, s *start) error {
 	worker := s.spec.Worker
 	if a.withdraw(s, fault.New(fault.Conflict, fault.ReasonStopped, "%s was stopped before it was started", worker)) {
@@ -202,8 +205,8 @@ func (a *Agent) stopWorker(id identity, w *worker, grace time.Duration) error {
 	return nil
 }
 
-// permit checks what every request carries, the nonce first: a sender without it learns
-// nothing about the rest. a.mu must be locked.
+// permit checks the nonce and the worker of a request. It checks the nonce first, so that
+// a sender without the nonce learns nothing from other errors. a.mu must be locked.
 func (a *Agent) permit(nonce string, ref *controlv1.WorkerRef) (identity, error) {
 	if err := a.ledger.permit(nonce); err != nil {
 		return identity{}, err
@@ -215,12 +218,13 @@ func (a *Agent) permit(nonce string, ref *controlv1.WorkerRef) (identity, error)
 	return id, err
 }
 
-// errEnding is the refusal of an agent that starts no workers any more.
+// errEnding returns the error of an agent that is shutting down.
 func (a *Agent) errEnding() error {
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the agent of %s is shutting down", a.cfg.ID)
 }
 
-// identityOf refuses names that cannot be part of a path.
+// identityOf returns the identity in a request. It refuses names that must not be part of
+// a path.
 func identityOf(ref *controlv1.WorkerRef) (identity, error) {
 	switch {
 	case ref == nil:

@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// retired is the directory of a worker that has ended and was forgotten. It is kept for
-// its output.
+// retired is the directory of a worker that has ended and for which Forget was called.
+// The driver keeps the directory for the worker's output.
 type retired struct {
 	dir   string
 	bytes int64
 	since time.Time
 }
 
-// retire keeps a directory, and removes the oldest ones beyond the limits of the config.
+// retire adds a directory to the retired ones, and removes the oldest directories that
+// exceed the limits of the config.
 func (p *Process) retire(dir string, since time.Time) {
 	size := sizeOf(dir)
 	p.mu.Lock()
@@ -25,7 +26,8 @@ func (p *Process) retire(dir string, since time.Time) {
 	p.expire()
 }
 
-// expire removes directories beyond the limits, and schedules its next call.
+// expire removes the oldest directories that exceed the limits, and schedules its next
+// call.
 func (p *Process) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +55,8 @@ func (p *Process) expire() {
 	}
 }
 
-// remove removes the directory of a worker, and the job's if it is empty then.
+// remove removes the directory of a worker. If the directory of the job is empty then, it
+// removes that directory too.
 func (p *Process) remove(dir string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,11 +67,12 @@ func (p *Process) removeLocked(dir string) {
 	if err := os.RemoveAll(dir); err != nil {
 		p.log.Warn("directory not removed", "error", err)
 	}
-	// Fails if the job has other workers, as it should.
+	// If the job has other workers, this fails because the directory is not empty.
 	_ = os.Remove(filepath.Dir(dir))
 }
 
-// sizeOf returns the bytes in a directory, as far as it can be read.
+// sizeOf returns the total size of the files in a directory. It skips files that cannot
+// be read.
 func sizeOf(dir string) (bytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {

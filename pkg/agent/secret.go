@@ -12,10 +12,10 @@ import (
 	"berth.dev/api/fault"
 )
 
-// ErrSuperseded is the error of Run if another agent has taken the executor's ID. Run
-// returns it once the workers of this agent have ended.
+// ErrSuperseded is the error that Run returns if another agent has taken the executor's
+// ID. Run returns it once the workers of this agent have ended.
 var ErrSuperseded = fault.New(fault.Precondition, fault.ReasonOtherAgent,
-	"another agent has taken this ID: this one accepts no requests; stop one of the two, and if this one is to stay, start it again")
+	"another agent has taken this ID, so this agent accepts no requests; stop one of the two agents; to keep this agent, restart it")
 
 // maxSecret is the maximum length of a secret, in bytes.
 const maxSecret = 256
@@ -24,11 +24,12 @@ const maxSecret = 256
 // secret could take over the executor, so only the agent's user may read the file.
 const secretFile = "secret"
 
-// openSecret returns the agent's secret, and whether an earlier run used it. The secret
-// is the configured one, the one in the directory, or else a new one. Without a
-// directory a new secret ends with the process, and no other process can register the
-// executor until it is LOST. The secret of a simulated executor is derived from its ID,
-// so that a simulation can be restarted; it protects nothing.
+// openSecret returns the agent's secret and reports whether an earlier run used it. It
+// returns the configured secret, or the secret in the directory, or a new secret. Without
+// a directory a new secret is lost when the process ends. Then no other process can
+// register the executor until the executor is LOST. The secret of a simulated executor is
+// derived from its ID, so that a simulation can be restarted. Such a secret protects
+// nothing.
 func openSecret(cfg Config) (secret string, kept bool, err error) {
 	_, simulated := cfg.Driver.(Simulated)
 	switch {

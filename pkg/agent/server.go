@@ -12,21 +12,23 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// The bounds of a server for agents. Everybody who reaches the port may call it, and the
-// nonce in a request is only checked once the request is decoded.
+// The limits of a server for agents. Anyone who can connect to the port can send
+// requests, and the server can check the nonce in a request only after it has decoded the
+// request.
 const (
-	// MaxRequest bounds a request in bytes: a task, which fits into one message of the
-	// public API, and the workers to start.
+	// MaxRequest is the maximum size of a request in bytes. A request contains a task, which
+	// fits into one message of the public API, and the workers to start.
 	MaxRequest = 2 << 20
-	// MaxFields bounds the top-level fields of a request except the workers to start.
+	// MaxFields is the maximum number of top-level fields of a request, not counting the
+	// workers to start.
 	MaxFields = 32
-	// MaxCalls bounds the calls in progress on one connection.
+	// MaxCalls is the maximum number of calls in progress on one connection.
 	MaxCalls = 256
 )
 
-// Server receives the assigner's requests for the agents of one process, and dispatches
-// them by executor ID. Its errors are *fault.Error: the gRPC server that it is
-// registered with renders them in an interceptor.
+// Server receives the assigner's requests for the agents of one process, and passes each
+// request to the agent with its executor ID. Its errors are *fault.Error: an interceptor
+// of the gRPC server must convert them to gRPC statuses.
 type Server struct {
 	controlv1.UnimplementedExecutorServer
 
@@ -34,7 +36,7 @@ type Server struct {
 	agents map[string]*Agent
 }
 
-// NewServer returns a server of the agents; Add adds more.
+// NewServer returns a server of the agents. Add adds further agents.
 func NewServer(agents ...*Agent) *Server {
 	s := &Server{agents: map[string]*Agent{}}
 	for _, a := range agents {
@@ -46,7 +48,7 @@ func NewServer(agents ...*Agent) *Server {
 // Register registers the server with a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { controlv1.RegisterExecutorServer(r, s) }
 
-// Add adds an agent, in place of an earlier one with its ID.
+// Add adds an agent. It replaces an earlier agent with the same ID.
 func (s *Server) Add(a *Agent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +65,8 @@ func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskReques
 	return a.SubmitTask(ctx, req)
 }
 
-// SubmitTasks implements the Executor service. It begins all starts before it waits for
-// the first.
+// SubmitTasks implements the Executor service. It accepts all start requests before it
+// waits for the result of the first.
 func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer,
 	error) {
 	waiting, cancel := context.WithTimeout(ctx, startWait)

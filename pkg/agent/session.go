@@ -22,33 +22,36 @@ import (
 )
 
 const (
-	// defaultEvery is the time between heartbeats when the control plane does not set one:
-	// a third of the time to live of an executor's presence.
+	// defaultEvery is the time between heartbeats if the control plane does not set it: a
+	// third of the default time to live of an executor's presence.
 	defaultEvery = 5 * time.Second
-	// The bounds of what the control plane may set. No agent floods it, and no agent is
-	// silent for longer than any time to live of a presence.
+	// The shortest and the longest time between heartbeats that the agent accepts from the
+	// control plane. The shortest prevents a flood of heartbeats. The longest prevents that
+	// an agent is silent for longer than any time to live of a presence.
 	shortestEvery, longestEvery = time.Millisecond, time.Hour
-	// maxUnanswered is the number of unanswered heartbeats after which the agent gives up
-	// a stream. A broken connection ends the stream earlier; this is for one that went
-	// silent.
+	// maxUnanswered is the number of unanswered heartbeats after which the agent closes a
+	// stream. A broken connection ends the stream earlier; this limit is for a connection
+	// over which no answers arrive.
 	maxUnanswered = 3
-	// maxPatience bounds how often that time doubles while the agent gives up streams that
-	// were never answered. An overloaded control plane must not see thousands of agents
-	// reconnect at once.
+	// maxPatience is how many times the agent doubles its wait for the first answer while it
+	// closes streams without an answer. Otherwise thousands of agents would reconnect to an
+	// overloaded control plane at once.
 	maxPatience = 2
-	// returnWithin is the fraction of the time between heartbeats within which an agent
-	// without news reconnects after its stream broke. When a replica exits, it breaks the
-	// streams of very many agents at once, while others take over its work.
+	// returnWithin divides the time between heartbeats. Within this fraction an agent
+	// without unconfirmed changes reconnects after its stream broke. The random wait spreads
+	// the reconnects: a replica that exits breaks the streams of very many agents at once,
+	// while other replicas take over its work.
 	returnWithin = 5
-	// registerTimeout bounds one attempt to register.
+	// registerTimeout is the timeout of one attempt to register.
 	registerTimeout = 10 * time.Second
-	// window is the flow-control window for bytes from the gateway to an agent. A fixed
-	// window saves the gateway one ping for each answer, which an estimate would need.
+	// window is the flow-control window for bytes from the gateway to an agent. The window
+	// is fixed, because otherwise gRPC would estimate the window, and the gateway would send
+	// a ping for each answer.
 	window = 256 << 10
 )
 
-// DialOptions returns the options for the connection to the gateway. After an outage
-// gRPC redials within milliseconds, then at least once a second. The caller adds
+// DialOptions returns the options for the connection to the gateway. After an outage gRPC
+// redials within milliseconds, and later at least once a second. The caller must add
 // transport credentials.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
@@ -61,9 +64,10 @@ func DialOptions() []grpc.DialOption {
 	}
 }
 
-// Run registers the executor and sends heartbeats for it until the context ends, over
-// any outage of the control plane. It returns the context's error. If another agent has
-// taken the ID, it returns ErrSuperseded once the workers of this agent have ended.
+// Run registers the executor and sends heartbeats for it until the context ends. It
+// retries during any outage of the control plane. It returns the context's error. If
+// another agent has taken the ID, it returns ErrSuperseded once the workers of this agent
+// have ended.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var leaving sync.WaitGroup
@@ -89,7 +93,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		// registerDelay slows down an agent that repeatedly loses its executor, or that is
 		// refused because another agent has the ID.
 		registerDelay = pause{first: 10 * time.Millisecond, last: 30 * time.Second}
-		// unanswered counts the streams in a row that were given up unanswered.
+		// unanswered is the number of consecutive streams that the agent closed without an
+		// answer.
 		unanswered int
 		// refused is set once the agent has logged that another agent has the ID.
 		refused bool
@@ -97,12 +102,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if superseded, registered := a.isSuperseded(); every == 0 && superseded {
 			if !registered {
-				// Without an incarnation it cannot report. stopAndLeave ends the context once
+				// Without an incarnation the agent cannot report. stopAndLeave ends the context once
 				// the workers have ended.
 				<-ctx.Done()
 				continue
 			}
-			// It reports the remaining changes as its last incarnation.
+			// The agent reports the remaining changes with its last incarnation.
 			every = defaultEvery
 		}
 		if every == 0 {
@@ -148,7 +153,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.log.Info("heartbeat stream ended", "error", err)
 		delay.wait(ctx)
 		if answered && !errors.Is(err, errSilent) && !a.hasUnconfirmed() {
-			// A change wakes it, and the next stream reports the change.
+			// A change ends this wait, and the next stream reports the change.
 			sleep(ctx, mathrand.N(every/returnWithin+1), a.wake) //nolint:gosec // a pause is not a secret
 		}
 	}
@@ -160,20 +165,20 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // refusedFor has the log lines for refused registrations.
 var refusedFor = map[fault.Reason]string{
-	fault.ReasonOtherAgent:       "the ID belongs to another agent: this one is refused until the executor is LOST; stop the wrong one",
+	fault.ReasonOtherAgent:       "the ID belongs to another agent, so this agent is refused until the executor is LOST; stop the wrong agent",
 	fault.ReasonOtherIncarnation: ErrSuperseded.Message,
 }
 
-// owned reports whether the executor was this agent's: this process registered it, or an
-// earlier one that left the secret and running workers. Any other agent waits until the
-// executor is LOST.
+// owned reports whether the executor belonged to this agent. Either this process
+// registered it, or an earlier agent left its secret and running workers in the
+// directory. Any other agent waits until the executor is LOST.
 func (a *Agent) owned() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.ledger.incarnation != 0 || a.keptSecret && a.ledger.live() > 0
 }
 
-// isSuperseded reports whether another agent has the ID, and whether this one was
+// isSuperseded reports whether another agent has the ID, and whether this agent was
 // registered before.
 func (a *Agent) isSuperseded() (superseded, registered bool) {
 	a.mu.Lock()
@@ -181,7 +186,8 @@ func (a *Agent) isSuperseded() (superseded, registered bool) {
 	return a.superseded, a.ledger.incarnation != 0
 }
 
-// supersede makes the agent stop its workers and leave: another agent has the ID.
+// supersede makes the agent stop its workers and end Run, because another agent has the
+// ID.
 func (a *Agent) supersede() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,8 +198,9 @@ func (a *Agent) supersede() {
 	}
 }
 
-// stopAndLeave stops all workers and ends Run once the control plane has answered a
-// report without workers. Without answers it waits for two heartbeats at most.
+// stopAndLeave stops all workers. Then it waits until the control plane has answered a
+// report about their ends, and ends Run. If no answer arrives, it waits for at most twice
+// defaultEvery.
 func (a *Agent) stopAndLeave(ctx context.Context, end context.CancelCauseFunc) {
 	delay := pause{first: time.Second, last: 10 * time.Second}
 	for a.StopWorkers(ctx) != nil {
@@ -202,15 +209,16 @@ func (a *Agent) stopAndLeave(ctx context.Context, end context.CancelCauseFunc) {
 		}
 		delay.wait(ctx) // stopWorker logged the failure
 	}
-	// The first answer from now on may be to an earlier report.
+	// The first answer from now on may belong to an earlier report, so it waits for two
+	// answers.
 	for range 2 {
 		a.awaitNotice(ctx)
 	}
 	end(ErrSuperseded)
 }
 
-// awaitNotice sends a complete report and waits for an answer that says that the agent
-// is superseded, for one heartbeat at most.
+// awaitNotice sends a complete report and waits at most defaultEvery for an answer that
+// says that the agent is superseded.
 func (a *Agent) awaitNotice(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, defaultEvery)
 	defer cancel()
@@ -276,11 +284,12 @@ func checkRegistered(answer *controlv1.RegisterAnswer) (every time.Duration, err
 	return every, nil
 }
 
-// errSilent ends a stream without answers.
+// errSilent is the cause when the agent closes a stream because no answers arrive.
 var errSilent = errors.New("the gateway does not answer the heartbeats")
 
-// session runs one heartbeat stream until it breaks, or until its first answer takes
-// longer than the patience. It reports whether it received an answer.
+// session runs one heartbeat stream until it breaks, until its first answer takes longer
+// than patience, or until maxUnanswered heartbeats have no answer. It reports whether it
+// received an answer.
 func (a *Agent) session(ctx context.Context, every, patience time.Duration, isolated *time.Timer) (answered bool,
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -323,8 +332,8 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 }
 
 // heartbeat sends a heartbeat with a report of the scope, or with a complete report if
-// one is due. With scope changes it sends nothing if nothing has changed. A failure
-// shows at the receiving end of the stream.
+// one is due. With scope changes it sends nothing if there is no change to report. It
+// ignores errors of Send, because Recv returns them too.
 func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, nonce string) {
 	a.mu.Lock()
 	if a.completeDue {
@@ -338,9 +347,9 @@ func (a *Agent) heartbeat(stream controlv1.Heartbeats_HeartbeatClient, s scope, 
 	}
 }
 
-// answered processes the answer to a heartbeat, and does not trust it: a term never
-// lowers the known one, and the agent forgets an acknowledged end only if the worker has
-// ended here.
+// answered processes the answer to a heartbeat without trusting it. The answer can only
+// raise the term that the agent knows. The agent forgets an acknowledged end only if the
+// worker has ended on this host.
 func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	if answer.GetSuperseded() {
 		a.supersede()
@@ -368,8 +377,8 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	}
 }
 
-// mustRegister reports whether the control plane knows another incarnation or agent, or
-// no such executor.
+// mustRegister reports whether the error says that the executor is unknown, or has
+// another incarnation or another agent.
 func mustRegister(err error) bool {
 	reason := reasonOf(err)
 	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonOtherAgent || reason == fault.ReasonNotFound ||
@@ -386,15 +395,16 @@ func reasonOf(err error) fault.Reason {
 	return ""
 }
 
-// newNonce returns a value that distinguishes this process of an agent from every other.
+// newNonce returns a random value that distinguishes this process of an agent from every
+// other process.
 func newNonce() string { return rand.Text() }
 
 // heartbeatDelay returns the time from now to the next heartbeat, a little less than
-// every. Jitter takes off up to a tenth, so that agents that started together do not
-// stay in step. The time is then rounded down to one of the fifty instants into which
-// the clocks of all hosts divide the interval. A gateway that wakes fifty times for the
-// heartbeats of thousands of agents uses a fraction of the processor time that it would
-// use for thousands of wakeups. Where clocks differ, the heartbeats arrive one by one.
+// every. Random jitter subtracts up to a tenth, so that agents that started together do
+// not stay synchronized. Then heartbeatDelay rounds down to one of fifty instants in each
+// interval, by the clock of the host. Thousands of agents then wake the gateway only
+// fifty times in an interval, which uses a fraction of the processor time of thousands of
+// wakeups. If the clocks of hosts differ, their heartbeats arrive separately.
 func heartbeatDelay(now time.Time, every time.Duration) time.Duration {
 	after := every - mathrand.N(every/10+1) //nolint:gosec // a pause is not a secret
 	if instants := int64(every / 50); instants > 0 {

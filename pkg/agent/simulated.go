@@ -8,9 +8,10 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Simulated is a driver without processes. A worker runs until it is stopped, or as its
-// payload says: {"runFor": "2s", "exitCode": 3}, both optional. The zero value is ready
-// to use, has no state, and may serve any number of agents.
+// Simulated is a driver without processes. A worker runs until it is stopped. A payload
+// such as {"runFor": "2s", "exitCode": 3} makes the worker end by itself after that time
+// and with that code; both fields are optional. The zero value is ready to use, has no
+// state, and may serve any number of agents.
 type Simulated struct{}
 
 // script is the payload of a simulated worker.
@@ -19,8 +20,8 @@ type script struct {
 	ExitCode *int32 `json:"exitCode"`
 }
 
-// Start implements Driver. It ignores a payload that is not a script, such as one for a
-// real worker.
+// Start implements Driver. It ignores a payload that is not a script, such as the payload
+// of a task for a real driver.
 func (Simulated) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	var s script
 	if len(spec.Payload) > 0 && json.Unmarshal(spec.Payload, &s) != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// startWait is how long a start request waits until the worker runs, before its answer
-	// shows STARTING: well within the assigner's deadline.
+	// startWait is how long a start request waits until the worker runs. After that the
+	// answer shows STARTING. It is well below the assigner's deadline.
 	startWait = time.Second
 	// defaultStartTimeout is the default of Config.StartTimeout.
 	defaultStartTimeout = 30 * time.Second
@@ -17,36 +17,38 @@ const (
 // defaultStarts is the default of Config.Starts.
 func defaultStarts() int { return max(4, 2*runtime.NumCPU()) }
 
-// Checker is an optional interface of a Driver. Check refuses at once what Start would
-// refuse, so that a start that must fail is not queued.
+// Checker is an optional interface of a Driver. Check returns the error with which Start
+// would refuse the worker, so that the agent does not queue a start that must fail.
 type Checker interface {
 	Check(spec Spec) error
 }
 
-// start is an accepted start until its result is known. The agent's lock guards it.
+// start is an accepted start whose result may not be known yet. Agent.mu guards it.
 type start struct {
 	spec Spec
-	// acknowledged is set once an answer showed the worker as STARTING. A failure is then
-	// reported as an end, instead of being an error of the request.
+	// acknowledged is set once an answer showed the worker as STARTING. From then on the
+	// agent reports a failure of the start as an end of the worker, not as an error of the
+	// request.
 	acknowledged bool
 	// awaited is the number of requests that wait for the result.
 	awaited int
 	// withdrawn is set if the start was removed from the queue before it began.
 	withdrawn bool
-	// settled is closed when the result is known; err is the failure, unless an end
-	// reports it.
+	// settled is closed when the result is known. err is the failure of the start, unless
+	// the agent reported the failure as an end.
 	settled chan struct{}
 	err     error
 }
 
-// enqueue queues a start, or refuses it. a.mu must be locked.
+// enqueue queues a start, or returns an error. a.mu must be locked.
 func (a *Agent) enqueue(spec Spec) error {
 	if c, ok := a.cfg.Driver.(Checker); ok {
 		if err := c.Check(spec); err != nil {
 			return err
 		}
 	}
-	// A worker whose end could not be written to the journal is not started.
+	// The agent does not start a worker if a full disk could prevent it from writing the
+	// worker's end to the journal.
 	if err := a.journal.reserve(a.ledger.live(), a.ledger.tombstones); err != nil {
 		a.log.Error("worker refused: its end could not be made durable", "error", err)
 		return startFailed("the executor's disk: %v", err)
@@ -58,7 +60,8 @@ func (a *Agent) enqueue(spec Spec) error {
 	return nil
 }
 
-// startNext begins as many queued starts as may begin, in order. a.mu must be locked.
+// startNext begins queued starts in order while freeStarts is positive. a.mu must be
+// locked.
 func (a *Agent) startNext() {
 	for a.freeStarts > 0 && len(a.startQueue) > 0 {
 		s := a.startQueue[0]
@@ -68,12 +71,12 @@ func (a *Agent) startNext() {
 	}
 }
 
-// start has the driver start a worker. A start that takes too long continues, and lets
-// the next one in the queue begin.
+// start calls the driver to start a worker. If that takes longer than StartTimeout, it
+// continues, and the next queued start begins.
 func (a *Agent) start(s *start) {
 	id := s.spec.identity()
 	late := time.AfterFunc(a.cfg.StartTimeout, func() {
-		a.log.Warn("a start takes long: beginning the next one", "worker", id.Worker, "epoch", id.Epoch)
+		a.log.Warn("a start takes too long: beginning the next queued start", "worker", id.Worker, "epoch", id.Epoch)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.freeStarts++
@@ -89,7 +92,7 @@ func (a *Agent) start(s *start) {
 		a.log.Warn("worker not started", "worker", id.Worker, "epoch", id.Epoch, "error", err)
 	} else {
 		if a.ledger.entries[id] == nil {
-			handle.Forget() // Its end was already reported and acknowledged.
+			handle.Forget() // The agent has reported the worker's end, and the control plane has acknowledged it.
 		} else {
 			a.workers[id] = &worker{handle, s.spec.Grace}
 		}
@@ -115,8 +118,8 @@ func (a *Agent) settle(s *start, err error) {
 	a.notify()
 }
 
-// withdraw removes a start from the queue, so that it never begins. It reports whether
-// the start was still queued. a.mu must be locked.
+// withdraw removes a start from the queue, so that the start never begins. It reports
+// whether the start was still queued. a.mu must be locked.
 func (a *Agent) withdraw(s *start, why error) bool {
 	at := slices.Index(a.startQueue, s)
 	if at < 0 {

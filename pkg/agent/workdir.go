@@ -44,35 +44,35 @@ const (
 	filePayload   = "payload"
 )
 
-// plan is worker.json: the process that the keeper starts.
+// plan is the content of worker.json. It describes the process that the keeper starts.
 type plan struct {
 	Spec Spec
 	// Path, Env and Dir are the program, environment and working directory of the process.
 	Path string
 	Env  []string
 	Dir  string
-	// Payload is the name of the payload's file, which cannot be guessed; empty without a
-	// payload.
+	// Payload is the name of the payload's file, which cannot be guessed. It is empty if the
+	// task has no payload.
 	Payload string `json:",omitempty"`
-	// Log bounds the output.
+	// Log limits the size of the output files.
 	Log logLimit
 }
 
-// verdict is the file exit.
+// verdict is the content of the file exit.
 type verdict struct {
-	// NotStarted is the reason why the process never ran, empty if it did.
+	// NotStarted is the reason why the process never ran. It is empty if the process ran.
 	NotStarted string `json:",omitempty"`
 	Code       int32
-	// Signal is the number of the signal that killed it, 0 without one.
+	// Signal is the number of the signal that killed the process, or 0.
 	Signal  int32 `json:",omitempty"`
 	Stopped bool  `json:",omitempty"`
 }
 
-// verdictSize is more than the bytes of any verdict.
+// verdictSize is an upper bound of the length of a verdict in bytes.
 const verdictSize = 4096
 
-// reserveVerdict reserves disk space for the verdict before the process runs: a full disk
-// must not lose the exit code.
+// reserveVerdict reserves disk space for the verdict before the process runs, so that a
+// full disk cannot lose the exit code.
 func reserveVerdict() error {
 	return os.WriteFile(fileExit+".new", bytes.Repeat([]byte{' '}, verdictSize), 0o640)
 }
@@ -90,7 +90,7 @@ func workerPath(root string, id identity) string {
 		id.Epoch))
 }
 
-// prepare fills the directory of a worker, worker.json last.
+// prepare writes the files and pipes of a worker's directory. It writes worker.json last.
 func prepare(dir string, p plan) error {
 	if p.Spec.Payload != nil {
 		if err := writeNew(filepath.Join(dir, p.Payload), p.Spec.Payload); err != nil {
@@ -116,8 +116,9 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// scrub removes the environment, arguments and payload of a worker that has ended, which
-// may be secret. The identity stays. It may be repeated.
+// scrub removes the environment, the arguments and the payload of a worker that has
+// ended, because they may be secret. It keeps the worker's identity. It may be called
+// again.
 func scrub(dir string) error {
 	path := filepath.Join(dir, fileWorker)
 	old, err := os.ReadFile(path)
@@ -129,7 +130,8 @@ func scrub(dir string) error {
 		return err
 	}
 	var removed error
-	// No agent gives a name with a path in it.
+	// The names that an agent writes contain no path. The check protects files outside the
+	// directory.
 	for _, name := range []string{p.Payload, filePayload} {
 		if name != "" && filepath.Base(name) == name && strings.HasPrefix(name, filePayload) {
 			if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +144,7 @@ func scrub(dir string) error {
 	}
 	p.Payload, p.Env, p.Spec.Env, p.Spec.Args, p.Spec.Payload = "", nil, nil, nil, nil
 	if err := writeJSON(path, p); err != nil {
-		// If the disk is full, the file is overwritten in place: the rest is shorter, and
+		// If the disk is full, scrub overwrites the file in place. The new text is shorter, and
 		// JSON allows blanks at the end.
 		_ = os.Remove(path + ".new")
 		removed = errors.Join(removed, overwrite(path, p, len(old)))
@@ -150,7 +152,8 @@ func scrub(dir string) error {
 	return removed
 }
 
-// overwrite overwrites a file of a size in place with a value, padded with blanks.
+// overwrite overwrites the first size bytes of a file with the JSON of a value, padded
+// with blanks.
 func overwrite(path string, v any, size int) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -164,12 +167,12 @@ func overwrite(path string, v any, size int) error {
 	return errors.Join(err, file.Close())
 }
 
-// claim writes the claim of a directory atomically, and only once. It returns false if
-// there is a claim already. A keeper claims with its own process, an agent with none: then
-// no process was started and none will be.
+// claim writes the claim of a directory atomically and only once. It returns false if the
+// directory already has a claim. A keeper claims with its own process. An agent claims
+// with the zero process: then no process was started and none will be.
 func claim(dir string, by process) (bool, error) {
 	if has(dir, fileClaim) {
-		return false, nil // Without a write, which fails on a full disk.
+		return false, nil // No write is necessary, which would fail on a full disk.
 	}
 	path := filepath.Join(dir, fileClaim)
 	own := fmt.Sprintf("%s.%d", path, os.Getpid())
@@ -183,8 +186,8 @@ func claim(dir string, by process) (bool, error) {
 	return err == nil, errors.Join(err, os.Remove(own))
 }
 
-// writeJSON writes a file atomically. The file need not survive a crash of the host, since
-// no process does.
+// writeJSON writes a file atomically. The file need not survive a crash of the host,
+// because no process of a worker survives it.
 func writeJSON(path string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

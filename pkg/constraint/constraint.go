@@ -1,9 +1,11 @@
-// Package constraint decides which executors match a reservation, and so which reservations share a
-// queue.
+// Package constraint gives two reservations the same group, and so the same queue,
+// exactly if the constraints that define a group are equal. It also decides which
+// executors match a reservation.
 //
-// Grouping and matching ignore case in the names and values of attributes, the SKU, pools and the role.
-// A group depends on all constraints except those that do not select executors by kind: avoid, spread,
-// sameShape and pack. The package imports only the standard library and pkg/resource.
+// Grouping and matching ignore case in the names and values of attributes, the SKU, pools
+// and the role. A group depends on all constraints except avoid, spread, sameShape and
+// pack, which do not select executors by kind. The package imports only the standard
+// library and pkg/resource.
 package constraint
 
 import (
@@ -18,9 +20,10 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Constraints are the constraints of one reservation. They are not changed after construction.
+// Constraints has the constraints of one reservation. It must not be changed after
+// construction.
 type Constraints struct {
-	// Resources is the use of each worker, including `slots`.
+	// Resources is the amount of each resource that one worker uses, including `slots`.
 	Resources  resource.Vector
 	SKU        string
 	Attributes map[string]string
@@ -30,9 +33,9 @@ type Constraints struct {
 	SameShape bool
 	Spread    Spread
 	Pack      bool
-	// Avoid lists executors that are never used. AvoidFailed lists executors on which workers
-	// have failed: they are used only if no other executor matches. Berth sets AvoidFailed,
-	// callers do not.
+	// Avoid lists executors that the reservation never uses. AvoidFailed lists executors on
+	// which workers have failed: the reservation uses them only if no other executor
+	// matches. Only Berth sets AvoidFailed.
 	Avoid       []string
 	AvoidFailed []string
 }
@@ -44,13 +47,14 @@ type Spread struct {
 	Max int32
 }
 
-// ByExecutor is the value of Spread.By that counts per executor. Its case is ignored.
+// ByExecutor is the value of Spread.By for a limit on each executor. Its case is ignored.
 const ByExecutor = "executor"
 
-// Single reports whether workers are counted per executor.
+// Single reports whether the limit applies to each single executor.
 func (s Spread) Single() bool { return strings.EqualFold(s.By, ByExecutor) }
 
-// PoolAttribute is the attribute that names the pool of an executor that is in no other pool.
+// PoolAttribute is the name of the attribute that names the pool of an executor that is
+// in no other pool.
 const PoolAttribute = "pool"
 
 // Host contains the properties of an executor that constraints examine.
@@ -58,11 +62,12 @@ type Host struct {
 	ID         string
 	SKU        string
 	Attributes map[string]string
-	// Pools are the names of its pools.
+	// Pools has the names of the executor's pools.
 	Pools []string
 }
 
-// Canonical returns a text that is equal for reservations in the same queue and different for others.
+// Canonical returns a text that is equal for reservations of the same group and different
+// for reservations of different groups.
 func (c Constraints) Canonical() string {
 	c = c.Folded()
 	var b strings.Builder
@@ -74,9 +79,9 @@ func (c Constraints) Canonical() string {
 	return b.String()
 }
 
-// Folded returns the constraints with every name and value that is compared without regard
-// to case folded, and with each pool once, in order. All constraints of a group are equal
-// when they are folded, except for preferences that do not define a group.
+// Folded returns the constraints with case folded in every name and value that is
+// compared without regard to case. It also sorts the pools and removes duplicates. Within
+// a group, all folded constraints are equal except for avoid, spread, sameShape and pack.
 func (c Constraints) Folded() Constraints {
 	c.SKU, c.Role = Fold(c.SKU), Fold(c.Role)
 	attributes := make(map[string]string, len(c.Attributes))
@@ -92,27 +97,28 @@ func (c Constraints) Folded() Constraints {
 	return c
 }
 
-// Group returns the opaque ID of the queue, a digest of the canonical text.
+// Group returns the opaque ID of the group, which is a digest of the canonical text.
 func (c Constraints) Group() string {
 	sum := sha256.Sum256([]byte(c.Canonical()))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Check is a constraint that an executor does not meet.
+// Check is a constraint that an executor does not satisfy.
 type Check struct {
-	// Name is "sku", "attributes.zone", "pools", "avoid".
+	// Name names the constraint, for example "sku", "attributes.zone", "pools" or "avoid".
 	Name       string
 	Want, Have string
 }
 
-// Match reports whether an executor matches by kind, and otherwise returns the first failed check. The
-// inventory checks resources and state.
+// Match reports whether an executor matches, apart from its resources and state, which
+// the inventory checks. If the executor does not match, Match returns the first failed
+// check.
 func (c Constraints) Match(h Host) (ok bool, failed Check) { return c.Matcher().Match(h) }
 
-// Matcher contains constraints that are prepared for matching many hosts.
+// Matcher contains constraints that are prepared for matching with many hosts.
 type Matcher struct {
 	constraints Constraints
-	// names are the attribute names in the order of the checks.
+	// names has the attribute names in the order of the checks.
 	names []string
 }
 
@@ -121,7 +127,7 @@ func (c Constraints) Matcher() Matcher {
 	return Matcher{c, slices.Sorted(maps.Keys(c.Attributes))}
 }
 
-// Match returns the same as Constraints.Match.
+// Match returns the same result as Constraints.Match.
 func (m Matcher) Match(h Host) (ok bool, failed Check) {
 	c := m.constraints
 	if c.SKU != "" && !strings.EqualFold(c.SKU, h.SKU) {
@@ -157,8 +163,8 @@ func lookup(attributes map[string]string, name string) (string, bool) {
 	if value, ok := attributes[name]; ok {
 		return value, true
 	}
-	// If there are several spellings, the smallest one is used, so that the result does not depend
-	// on the order of the map.
+	// If several names differ only in case, the first in byte order is used, so that the
+	// result does not depend on the order of the map.
 	least, found := "", false
 	for candidate := range attributes {
 		if strings.EqualFold(candidate, name) && (!found || candidate < least) {
@@ -168,12 +174,12 @@ func lookup(attributes map[string]string, name string) (string, bool) {
 	return attributes[least], found
 }
 
-// Fold returns one spelling for all strings that are equal by [strings.EqualFold].
+// Fold returns the same spelling for all strings that are equal by [strings.EqualFold].
 func Fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		// All spellings of a letter form an orbit. Some orbits of ASCII letters contain letters
-		// of other scripts, which lowercasing alone would miss. Any member of the orbit will do
-		// if it is always the same one.
+		// of other scripts, which lowercasing alone would miss. Fold chooses the smallest
+		// member of an orbit, so that the choice is always the same.
 		least := r
 		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
@@ -181,7 +187,8 @@ func Fold(s string) string {
 		if least <= unicode.MaxASCII {
 			return unicode.ToLower(least)
 		}
-		// Lowercasing other letters may leave the orbit: İ becomes i.
+		// Other letters are not lowercased, because the result may be outside the orbit: İ
+		// becomes i.
 		return least
 	}, s)
 }

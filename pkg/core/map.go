@@ -1,7 +1,8 @@
 package core
 
-// Drop deletes from a map that may have been large. A map never shrinks, so an empty one
-// is replaced: what was deleted takes no memory.
+// Drop deletes a key from a map that may have been large. If the map is empty after that,
+// Drop replaces it with a new map, because a Go map keeps its memory when keys are
+// deleted.
 func Drop[K comparable, V any](m *map[K]V, key K) {
 	if delete(*m, key); len(*m) == 0 {
 		*m = map[K]V{}

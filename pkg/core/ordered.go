@@ -1,8 +1,9 @@
-// Package core provides data structures that the cores of several services share.
+// Package core provides deterministic data structures for the cores: equal calls lead to
+// equal states. The cores of several services share them.
 //
-// It promises that nothing in it depends on anything but its arguments: equal calls lead
-// to equal states, so a core that uses it stays deterministic. Nothing in it is safe for
-// concurrent use; one goroutine owns each core.
+// The functions depend only on their arguments, so a core that uses them stays
+// deterministic. None of them is safe for concurrent use, because one goroutine owns each
+// core.
 package core
 
 import (
@@ -10,16 +11,16 @@ import (
 	"slices"
 )
 
-// nodeSize bounds a node of an ordered set. Moving half of a node is cheap, and 100,000
-// items make a few hundred nodes.
+// nodeSize is the maximum number of items in a node of an ordered set. With this size
+// moving half of a node is cheap, and a set of 100,000 items has a few hundred nodes.
 const nodeSize = 512
 
-// Ordered is a set in the order of a comparison, which must not be 0 for two different
-// items. It is a tree of two levels: Insert and Delete move at most one node. An iterator
-// is valid as long as the set does not change.
+// Ordered is a set in the order of a comparison function, which must not return 0 for two
+// different items. It is a tree of two levels: Insert and Delete move the items of at
+// most one node. An iterator is valid as long as the set does not change.
 type Ordered[T any] struct {
 	compare func(a, b T) int
-	nodes   [][]T // none is empty, except the only node of an empty set
+	nodes   [][]T // no node is empty, except the only node of an empty set
 	size    int
 }
 
@@ -29,8 +30,8 @@ func NewOrdered[T any](compare func(a, b T) int) Ordered[T] { return Ordered[T]{
 // Len returns the number of items.
 func (s *Ordered[T]) Len() int { return s.size }
 
-// find returns the node that item belongs to and the place in it, which may be behind
-// the last item of the last node.
+// find returns the node to which item belongs and the place in this node. In the last
+// node, the place may be after the last item.
 func (s *Ordered[T]) find(item T) (node, at int, found bool) {
 	if s.size == 0 {
 		return 0, 0, false
@@ -57,14 +58,15 @@ func (s *Ordered[T]) Insert(item T) {
 	if len(node) > nodeSize {
 		half := len(node) / 2
 		if at == nodeSize && i == len(s.nodes)-1 {
-			half = nodeSize // items that come in order fill their nodes
+			half = nodeSize // so that items inserted in order fill their nodes
 		}
 		s.nodes[i] = node[:half:half]
 		s.nodes = slices.Insert(s.nodes, i+1, slices.Clone(node[half:]))
 	}
 }
 
-// Delete removes the item that compares equal, and reports whether there was one.
+// Delete removes the item that compares equal to item, and reports whether the set had
+// such an item.
 func (s *Ordered[T]) Delete(item T) bool {
 	i, at, found := s.find(item)
 	if !found {
@@ -78,7 +80,7 @@ func (s *Ordered[T]) Delete(item T) bool {
 	return true
 }
 
-// First returns the least item, and false if the set is empty.
+// First returns the least item. It returns false if the set is empty.
 func (s *Ordered[T]) First() (item T, ok bool) {
 	if s.size == 0 {
 		return item, false
@@ -86,7 +88,7 @@ func (s *Ordered[T]) First() (item T, ok bool) {
 	return s.nodes[0][0], true
 }
 
-// At returns the item of a rank, which must be at least 0 and below Len.
+// At returns the item with the given rank, which must be at least 0 and below Len.
 func (s *Ordered[T]) At(rank int) T {
 	i := 0
 	for ; rank >= len(s.nodes[i]); i++ {
@@ -95,8 +97,8 @@ func (s *Ordered[T]) At(rank int) T {
 	return s.nodes[i][rank]
 }
 
-// Rank returns how many items are lower than the given one, which need not be in the
-// set.
+// Rank returns the number of items that are lower than the given item. The given item
+// need not be in the set.
 func (s *Ordered[T]) Rank(item T) int {
 	i, rank, _ := s.find(item)
 	for _, node := range s.nodes[:i] {
@@ -105,8 +107,8 @@ func (s *Ordered[T]) Rank(item T) int {
 	return rank
 }
 
-// From returns the items that are not lower than the given one, which need not be in the
-// set.
+// From returns the items that are not lower than the given item, in order. The given item
+// need not be in the set.
 func (s *Ordered[T]) From(item T) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		i, at, _ := s.find(item)
@@ -129,7 +131,7 @@ func (s *Ordered[T]) yieldFrom(node, at int, yield func(T) bool) {
 	}
 }
 
-// Remove removes an item that must be in the set, and panics otherwise.
+// Remove removes an item. It panics if the item is not in the set.
 func (s *Ordered[T]) Remove(item T) {
 	if !s.Delete(item) {
 		panic("core: an item that should be in an index is missing")

@@ -6,25 +6,28 @@ import (
 	"strings"
 )
 
-// Job events are kept in segments. A segment contains the events that one service wrote on one
-// etcd lease. A service numbers its segments 1, 2, 3 and so on, over all terms. The keys of a job
-// and a service have the order in which the events were written.
+// Job events are stored in segments. A segment contains the events that one service
+// attached to one etcd lease. A service numbers its segments 1, 2, 3 and so on, across
+// all terms. The keys of the events of one job and one service are in the order in which
+// the service wrote the events.
 
-// MaxSegment is the highest number of a segment. Above it, keys would not be in order. maxEvent
-// is the size of the largest event that any configuration of etcd accepts.
+// MaxSegment is the highest number of a segment. With higher numbers, keys would not be
+// in order. maxEvent is the size of the largest event that etcd accepts in any
+// configuration.
 const (
 	MaxSegment = 1<<32 - 1
 	maxEvent   = 1 << 24
 )
 
-// EventKey is the content of the key of one event.
+// EventKey has the parts of the key of one event.
 type EventKey struct {
 	Job, Service string
-	// Segment is the number of its segment.
+	// Segment is the number of the event's segment.
 	Segment int64
-	// Number counts the events that the service wrote in the term.
+	// Number is the number of the event among all events that the service wrote in the term.
 	Number int64
-	// Size of the value in bytes. So the total size of all events follows from the keys.
+	// Size is the size of the value in bytes. Because it is in the key, the keys alone show
+	// the total size of all events.
 	Size int
 }
 
@@ -34,8 +37,8 @@ func (s Space) Events() string { return s.prefix + "events/" }
 // JobEvents returns the prefix of a job's events and floors.
 func (s Space) JobEvents(job string) string { return s.Events() + job + "/" }
 
-// EventFloor returns the key that records which events of a job the service deleted. It sorts
-// before all of them.
+// EventFloor returns the key that records which events of a job the service deleted. This
+// key sorts before the keys of all these events.
 func (s Space) EventFloor(job, service string) string { return s.JobEvents(job) + service }
 
 // SegmentEvents returns the key range [from, to) of a job's events in one segment.
@@ -44,8 +47,8 @@ func (s Space) SegmentEvents(job, service string, segment int64) (from, to strin
 	return stem + "-", stem + "."
 }
 
-// ServiceEvents returns the key range [from, to) of a job's events of one service, from a segment
-// on.
+// ServiceEvents returns the key range [from, to) of the events that one service wrote for
+// a job, in the given segment and all later ones.
 func (s Space) ServiceEvents(job, service string, segment int64) (from, to string) {
 	from, _ = s.SegmentEvents(job, service, segment)
 	return from, s.EventFloor(job, service) + "0"
@@ -56,8 +59,7 @@ func (s Space) Event(e EventKey) string {
 	return fmt.Sprintf("%s/%08x-%012x-%x", s.EventFloor(e.Job, e.Service), e.Segment, e.Number, e.Size)
 }
 
-// ParseEvent parses a key under Events: that of an event, or that of a floor, which has no
-// segment.
+// ParseEvent parses the key of an event or of a floor. For a floor, Segment is 0.
 func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.Events())
 	if !ok || len(rest) > maxKey {
@@ -89,16 +91,18 @@ func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
 // Segments returns the prefix of the marks of segments.
 func (s Space) Segments() string { return s.prefix + "segments/" }
 
-// NewestSegment returns the key that names the newest segment of a service. It has no etcd lease.
+// NewestSegment returns the key whose value names the newest segment of a service. This
+// key has no etcd lease.
 func (s Space) NewestSegment(service string) string { return s.Segments() + service }
 
-// Segment returns the key that marks a segment. It is created at the segment's first revision, on
-// the etcd lease of the events, and is deleted with them.
+// Segment returns the key that marks a segment. The key is created at the first revision
+// of the segment. It is attached to the etcd lease of the events, and etcd deletes it
+// together with the events.
 func (s Space) Segment(service string, number int64) string {
 	return fmt.Sprintf("%s/%08x", s.NewestSegment(service), number)
 }
 
-// ParseSegment parses a key under Segments. The number of NewestSegment is 0.
+// ParseSegment parses a key under Segments. For the key of NewestSegment, number is 0.
 func (s Space) ParseSegment(key string) (service string, number int64, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.Segments())
 	if !ok {

@@ -1,5 +1,5 @@
-// Package keyspace defines every key that Berth keeps in etcd, and its only writer. No other
-// package constructs keys.
+// Package keyspace gives every record exactly one key in etcd and every key exactly one
+// writer. No other package constructs keys. These are all keys and their writers:
 //
 //	/berth/{cluster}/
 //	  leaders/{service}                                   the winner; a standby may delete it
@@ -23,7 +23,8 @@
 //	  segments/{service}                                  the service
 //	  segments/{service}/{segment}                        the service
 //
-// Names consist of [A-Za-z0-9._-], so a slash always separates two names. The package is pure.
+// Names consist of [A-Za-z0-9._-], so a slash always separates two names. The package
+// does no I/O.
 package keyspace
 
 import (
@@ -35,19 +36,19 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Space is the keys of one cluster.
+// Space constructs and parses the keys of one cluster.
 type Space struct {
 	prefix string
 }
 
-// New returns the keys of a cluster.
+// New returns the Space of a cluster.
 func New(cluster string) Space { return Space{"/berth/" + cluster + "/"} }
 
 // Prefix returns the prefix of every key of the cluster.
 func (s Space) Prefix() string { return s.prefix }
 
-// Writer returns the service whose leader alone writes records of the kind. It is empty for
-// leader keys, chains and poison, whose key names the service.
+// Writer returns the only service whose leader writes records of the kind. It returns ""
+// for leader keys, chains and poison, because their keys name the service.
 func Writer(kind model.Kind) string {
 	switch kind {
 	case model.KindReservation, model.KindStage, model.KindReady:
@@ -61,8 +62,8 @@ func Writer(kind model.Kind) string {
 	return ""
 }
 
-// directories are the keys of the kinds that have one record per ID, without the ID, and of
-// those that have a single record.
+// directories has the keys of two sorts of kinds. For a kind with one record per ID it
+// has the key without the ID. For a kind with a single record it has the whole key.
 var directories = map[model.Kind]string{
 	model.KindLeader:     "leaders/",
 	model.KindReady:      "registry/ready",
@@ -108,8 +109,8 @@ func (s Space) Key(r model.Ref) string {
 	panic(fmt.Sprintf("keyspace: no key for kind %d", r.Kind))
 }
 
-// Parse is the inverse of Key. It returns false for keys that Key does not return, such as
-// those of events. So no two keys belong to the same record.
+// Parse is the inverse of Key. It returns false for keys that Key never returns, such as
+// the keys of events. So two different keys never belong to the same record.
 func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.prefix)
 	if !ok || len(rest) > maxKey {
@@ -143,10 +144,11 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	return model.Ref{}, false
 }
 
-// maxKey bounds the keys that are parsed: the names in a key have at most 253 bytes each.
+// maxKey is the maximum length of a key that is parsed, in bytes. Each name in a key has
+// at most 253 bytes.
 const maxKey = 2048
 
-// named reports whether a part of a key can be a name.
+// named reports whether a part of a key is a valid name.
 func named(part string) bool {
 	for i := range len(part) {
 		b := part[i]

@@ -19,26 +19,28 @@ const (
 	MaxTTL     = time.Minute
 )
 
-// Config of an Election.
+// Config configures an Election.
 type Config struct {
 	Store store.Store
-	// Key is the key of the service's election.
+	// Key is the leader key of the service.
 	Key       string
 	Candidate Candidate
-	// TTL is requested from etcd, 5 s by default. The TTL that etcd grants counts.
+	// TTL is the requested TTL of the etcd lease, 5 s by default. The TTL that etcd grants
+	// applies.
 	TTL time.Duration
-	// WaitDead returns true once the holder's process is known to be dead, and false if
-	// ctx ends first; see Probe. Optional: without it, the TTL ends the leadership of a
-	// dead process.
+	// WaitDead returns true once it considers the holder's process dead, and false if ctx
+	// ends first; see Probe. If WaitDead is nil, only the TTL ends the leadership of a dead
+	// process.
 	WaitDead func(ctx context.Context, h Holder) bool
-	// MayEvict reports whether this replica may delete a dead leader's key, for
-	// example whether its view is current. Optional.
+	// MayEvict reports whether this replica may delete the key of a leader that WaitDead
+	// considers dead, for example whether the replica's view is current. If MayEvict is nil,
+	// it may.
 	MayEvict func() bool
-	// Log is optional.
+	// Log may be nil.
 	Log *slog.Logger
 }
 
-// Election is one replica's part in the election of its service.
+// Election is the part of one replica in the election of its service.
 type Election struct {
 	cfg Config
 
@@ -65,9 +67,9 @@ func New(cfg Config) (*Election, error) {
 	return &Election{cfg: cfg}, nil
 }
 
-// Campaign waits until this replica leads. The only error is that of ctx: while the
-// store is unreachable, Campaign retries with the pauses of store.Backoff. The leadership
-// does not end with ctx; the caller must resign it.
+// Campaign waits until this replica leads. It returns an error only if ctx ends. While
+// the store is unreachable, Campaign retries with the pauses of store.Backoff. The
+// leadership does not end with ctx: the caller must call Resign.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		s, err := openSession(ctx, e.cfg.Store, e.cfg.TTL)
@@ -87,8 +89,8 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	return nil, ctx.Err()
 }
 
-// campaign tries and waits until it wins. It returns nil if the session or ctx ends
-// first.
+// campaign tries to create the key, and waits while another replica leads, until this
+// replica wins. It returns nil if the session or ctx ends first.
 func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,8 +114,8 @@ func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 	return nil
 }
 
-// try creates the key if there is none. It returns the term if this session has the key
-// now, and otherwise the holder.
+// try creates the key if it does not exist. It returns the term if this session owns the
+// key now, and otherwise the holder of the key.
 func (e *Election) try(ctx context.Context, s *session) (term int64, holder Holder, err error) {
 	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
 	defer cancel()
@@ -130,14 +132,14 @@ func (e *Election) try(ctx context.Context, s *session) (term int64, holder Hold
 	}
 	kv := res.Got[e.cfg.Key]
 	if kv.Lease == s.lease.ID {
-		// An earlier attempt has created it, and its answer was lost.
+		// An earlier attempt has created the key, and the answer to this attempt was lost.
 		return kv.Create, Holder{}, nil
 	}
 	return 0, parseHolder(kv), nil
 }
 
-// await returns when the holder's key is deleted or ctx ends. If the probe finds that the
-// holder is dead, await deletes the key itself.
+// await returns when the holder's key is deleted or ctx ends. If WaitDead returns true,
+// await deletes the key itself.
 func (e *Election) await(ctx context.Context, s *session, h Holder) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,9 +149,9 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 	var group sync.WaitGroup
 	if e.cfg.WaitDead != nil && h.Address != "" {
 		group.Go(func() {
-			// A dead leader stays dead until it is old enough to be evicted.
+			// The key may be deleted only evictAge after this replica first saw the leader.
 			if e.cfg.WaitDead(ctx, h) && store.Sleep(ctx, evictAge-time.Since(since)) == nil && e.evict(ctx, h) {
-				cancel() // the watch would report the same a moment later
+				cancel() // the watch would report the deletion a moment later
 			}
 		})
 	}

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// One replica evicts at most evictLimit leaders in an evictWindow: two replicas that
-	// consider each other dead must not evict each other for long.
+	// One replica evicts at most evictLimit leaders within evictWindow, so that two replicas
+	// that consider each other dead do not evict each other endlessly.
 	evictLimit  = 3
 	evictWindow = time.Minute
 	// evictAge is how long this replica must have seen a leader before it may evict it.
 	evictAge = time.Second
 )
 
-// ErrNotEvicted is wrapped by errors that say why an evict was not sent. Without it, the
-// TTL ends the leadership.
+// ErrNotEvicted is wrapped by errors that say why this replica did not send an evict.
+// Without an evict, the TTL ends the leadership.
 var ErrNotEvicted = errors.New("leader: not evicted")
 
 // wait is the state of a candidate that waits for the end of another leader.
@@ -30,10 +30,10 @@ type wait struct {
 	since   time.Time // when this replica first saw the holder
 }
 
-// evict deletes the key of a holder that is known to be dead. It retries with the pauses
-// of store.Backoff until the key is deleted, and reports false if ctx ends first. The
-// retries matter: etcd may be electing a leader of its own, and after that it renews
-// every lease, so that the TTL alone would take twice as long.
+// evict deletes the key of a holder that WaitDead considers dead. It retries with the
+// pauses of store.Backoff until the key is deleted, and returns false if ctx ends first.
+// It retries because etcd may be electing its own leader. After that election etcd renews
+// every lease, so the TTL alone would take twice as long.
 func (e *Election) evict(ctx context.Context, h Holder) bool {
 	log := e.cfg.Log.With("key", e.cfg.Key, "leader", h.ID, "term", h.Term)
 	for attempt := 1; ; attempt++ {
@@ -51,11 +51,15 @@ func (e *Election) evict(ctx context.Context, h Holder) bool {
 	}
 }
 
-// tryEvict deletes the key once, if it still has that term. It returns an error that
-// wraps ErrNotEvicted, or one of the store, unless all of these hold: this replica
-// waits for that term to end, its own etcd lease is alive, it has seen the leader for
-// evictAge, MayEvict agrees, etcd reports no alarm, and this replica has evicted fewer
-// than evictLimit leaders within evictWindow.
+// tryEvict makes one attempt to delete the key, if the key still has that term. It sends
+// the transaction only if all of these conditions are true:
+//
+//   - This replica waits for that term to end, and its own etcd lease is alive.
+//   - It has seen the leader for evictAge.
+//   - MayEvict returns true, and etcd reports no alarm.
+//   - It has evicted fewer than evictLimit leaders within evictWindow.
+//
+// Otherwise it returns an error of the store or an error that wraps ErrNotEvicted.
 func (e *Election) tryEvict(ctx context.Context, term int64) error {
 	e.mu.Lock()
 	w := e.waiting
@@ -89,14 +93,14 @@ func (e *Election) tryEvict(ctx context.Context, term int64) error {
 	return err
 }
 
-// eviction is a leader's term, and when its evict was first sent.
+// eviction is the term of a leader, and the time at which the evict was first sent.
 type eviction struct {
 	term int64
 	at   time.Time
 }
 
-// allowEvict reports whether this replica may evict one more leader, and counts it. A
-// retry is not counted again.
+// allowEvict reports whether this replica may evict the leader of a term, and counts the
+// evict. It counts the retries for one term once.
 func (e *Election) allowEvict(now time.Time, term int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

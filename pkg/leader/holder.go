@@ -14,25 +14,26 @@ import (
 
 // Candidate identifies a replica that can lead.
 type Candidate struct {
-	// ID is the replica's name. A configured name survives a restart.
+	// ID is the name of the replica. A configured name stays the same after a restart.
 	ID string
-	// Instance is unique to the process.
+	// Instance is unique for each process.
 	Instance string
-	// Address reaches this process, and not another replica of the service.
+	// Address is the address of this process. It must not lead to another replica of the
+	// service.
 	Address string
 	Version string
 }
 
-// Holder is the leader.
+// Holder is the replica that holds the leader key.
 type Holder struct {
 	Candidate
 	// Term is the create revision of the key.
 	Term int64
-	// Since is when it was elected, by its own clock.
+	// Since is the time at which the holder was elected, by its own clock.
 	Since time.Time
 }
 
-// ParseHolder reads the leader key's record.
+// ParseHolder decodes the record in the leader key.
 func ParseHolder(kv store.KV) (Holder, error) {
 	var record recordv1.Leader
 	if err := proto.Unmarshal(kv.Value, &record); err != nil {
@@ -45,17 +46,17 @@ func ParseHolder(kv store.KV) (Holder, error) {
 	}, nil
 }
 
-// is reports whether the holder has answered. Only the instance counts: a restarted
-// process is another one, even with the same name.
+// is reports whether the process that answered is the holder. It compares only Instance:
+// a restarted process is another process, even with the same name.
 func (h Holder) is(answered Candidate) bool { return answered.Instance == h.Instance }
 
-// record is the value of the key when this candidate wins.
+// record returns the value of the key when this candidate wins.
 func (c Candidate) record(now time.Time) []byte {
 	value, err := proto.Marshal(&recordv1.Leader{
 		Replica: c.ID, Instance: c.Instance, Address: c.Address, Version: c.Version, Since: timestamppb.New(now),
 	})
 	if err != nil {
-		panic(err) // only a string that is not UTF-8 fails, and New refuses those
+		panic(err) // this fails only for a string that is not UTF-8, which New refuses
 	}
 	return value
 }
@@ -90,8 +91,8 @@ func waitDeleted(ctx context.Context, s store.Store, key string, term int64) err
 	return follow(ctx, s, key, func(kv store.KV, found bool) bool { return found && kv.Create == term })
 }
 
-// parseHolder is ParseHolder for a key of which only the term must be known: a record
-// that cannot be decoded still has one.
+// parseHolder is like ParseHolder, but also returns the term if the record cannot be
+// decoded.
 func parseHolder(kv store.KV) Holder {
 	h, _ := ParseHolder(kv)
 	h.Term = kv.Create

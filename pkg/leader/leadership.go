@@ -11,7 +11,8 @@ import (
 
 // The reasons for the end of a leadership.
 var (
-	// ErrExpired: it was not renewed in time, or etcd reports that the lease has expired.
+	// ErrExpired: the etcd lease was not renewed in time, or etcd reports that the lease has
+	// expired.
 	ErrExpired = errors.New("leader: not renewed in time")
 	// ErrDeposed: the key was deleted, or another replica has created it.
 	ErrDeposed = errors.New("leader: deposed")
@@ -37,33 +38,34 @@ func newLeadership(cfg Config, s *session, term int64) *Leadership {
 	return l
 }
 
-// Term is the create revision of the key: the fencing token.
+// Term returns the create revision of the key, which is the fencing token.
 func (l *Leadership) Term() int64 { return l.term }
 
-// Revision is the revision of the win, which is the same number as the term. The
-// replica's view must reach it before the replica serves.
+// Revision returns the revision of the win, which is the same number as the term. The
+// replica's view must reach this revision before the replica serves.
 func (l *Leadership) Revision() int64 { return l.term }
 
 // Done returns a channel that is closed when the leadership is over, or may be over.
 func (l *Leadership) Done() <-chan struct{} { return l.session.ctx.Done() }
 
-// Err returns why the leadership is over, and nil while it is not.
+// Err returns the reason why the leadership is over, or nil while it is not over.
 func (l *Leadership) Err() error { return context.Cause(l.session.ctx) }
 
-// Valid reports whether the leadership can be trusted now. Unlike Done, it is correct at
-// once in a process that was frozen.
+// Valid reports whether the leadership is valid now. Unlike Done, Valid is correct
+// immediately after the process was frozen, because it reads the clock.
 func (l *Leadership) Valid() bool { return l.session.valid() }
 
-// Since returns when the leadership began.
+// Since returns the time at which the leadership began.
 func (l *Leadership) Since() time.Time { return l.since }
 
-// Renewed returns when the last successful renewal was sent.
+// Renewed returns the time at which the last successful renewal was sent.
 func (l *Leadership) Renewed() time.Time { return l.session.lastRenewed() }
 
-// Resign ends the leadership and deletes the key, so that another replica can win at once.
-// It must be called after the last write of the term, also if the leadership is over for
-// another reason. Resign retries while the outcome is ambiguous, until ctx ends; it can
-// then be called again. In any case the TTL deletes the key.
+// Resign ends the leadership and deletes the key, so that another replica can win at
+// once. The caller must call Resign after the last write of the term, also if the
+// leadership is over for another reason. Resign retries while the outcome is ambiguous,
+// until ctx ends; the caller may then call it again. If Resign never succeeds, the TTL
+// deletes the key.
 func (l *Leadership) Resign(ctx context.Context) error {
 	l.session.end(ErrResigned)
 	txn := store.Txn{

@@ -14,30 +14,35 @@ import (
 
 const (
 	dialTimeout = time.Second
-	// redialPause is between the two re-dials. A listener that is being replaced must
-	// not look dead.
+	// redialPause is the pause between the two redials, so that a process that replaces its
+	// listener does not look dead.
 	redialPause = time.Millisecond
-	// renewAfter is how long a connection is kept. A server closes an idle connection
-	// after two minutes, which looks like its death.
+	// renewAfter is how long the probe uses a connection. A server closes an idle connection
+	// after two minutes, which looks like the end of its process.
 	renewAfter = time.Minute
 	// renewRetry is the pause before another attempt to renew a connection.
 	renewRetry = 5 * time.Second
 )
 
-// Probe is a liveness probe of a leader's process, for a leader whose host is up. It
-// keeps a connection to the process's own address. The process is dead if the connection
-// ends, and then two re-dials in a row are refused, or another process answers. A timeout
-// proves nothing: it may be a frozen process or a network partition.
+// Probe is a liveness probe of a leader's process. It works while the host of the leader
+// is up. It keeps a connection to the process's own address. It considers the process
+// dead if the connection ends and then two consecutive redials are refused or another
+// process answers. It ignores timeouts, because the process may be frozen or the network
+// partitioned.
+//
+// The verdict is strong evidence, not a proof: a live process that has closed its
+// listener looks dead too. A wrong verdict is safe and costs only a failover; see the
+// package comment.
 type Probe struct {
-	// Dial connects; net.Dialer by default.
+	// Dial connects to an address. The default is net.Dialer.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Identify returns the ID and Instance of the candidate at an address. Optional:
-	// without it, any process that accepts a connection counts as the leader.
+	// Identify returns the ID and Instance of the candidate at an address. If Identify is
+	// nil, any process that accepts a connection counts as the leader.
 	Identify func(ctx context.Context, address string) (Candidate, error)
 }
 
-// WaitDead returns true once the holder's process is known to be dead, and false when
-// ctx ends. It cannot detect the death of a process that it never connected to.
+// WaitDead returns true once the probe considers the holder's process dead, and false if
+// ctx ends first. It cannot detect the end of a process to which it never connected.
 func (p *Probe) WaitDead(ctx context.Context, h Holder) bool {
 	ended := false // the other side has closed the last connection
 	for attempt := 1; ctx.Err() == nil; attempt++ {
@@ -55,7 +60,8 @@ func (p *Probe) WaitDead(ctx context.Context, h Holder) bool {
 	return false
 }
 
-// connect returns a connection to the holder, and nil if another process or none answers.
+// connect returns a connection to the holder, or nil if no process or another process
+// answers.
 func (p *Probe) connect(ctx context.Context, h Holder) net.Conn {
 	conn, err := p.dial(ctx, h.Address)
 	if err != nil {
@@ -69,8 +75,8 @@ func (p *Probe) connect(ctx context.Context, h Holder) net.Conn {
 }
 
 // waitClosed waits for the end of the connection, and reports whether the other side has
-// closed it; a timeout is no such end. It renews the connection, and closes the former
-// one only then, so that there is always a connection.
+// closed it; a timeout does not count. It replaces the connection regularly. It opens the
+// new connection before it closes the old one, so that there is always a connection.
 func (p *Probe) waitClosed(ctx context.Context, h Holder, conn net.Conn) bool {
 	for within := renewAfter; ; {
 		ended, err := readToEnd(ctx, conn, within)
@@ -97,7 +103,7 @@ func (p *Probe) dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// identity is which process answers at the holder's address.
+// identity says which process answers at the holder's address.
 type identity uint8
 
 const (
@@ -123,8 +129,9 @@ func (p *Probe) identify(ctx context.Context, h Holder) identity {
 	}
 }
 
-// readToEnd reads until the connection ends, and reports whether the other side has
-// closed it: with EOF or a reset, and not by a timeout. It ignores the data.
+// readToEnd reads and discards data until the connection ends. It reports whether the
+// other side has closed the connection, with EOF or a reset. It returns false after a
+// timeout.
 func readToEnd(ctx context.Context, conn net.Conn, within time.Duration) (ended bool, err error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
@@ -134,10 +141,10 @@ func readToEnd(ctx context.Context, conn net.Conn, within time.Duration) (ended 
 	return ctx.Err() == nil && (err == nil || errors.Is(err, syscall.ECONNRESET)), err
 }
 
-// dead dials until two attempts in a row are refused or another process answers, and
-// then returns true; if the holder itself answers, it returns false. A process that is
-// exiting may accept for a moment after its connections have ended, so any other result
-// only leads to another attempt.
+// dead dials the holder's address repeatedly. It returns true once two consecutive
+// attempts are refused or another process answers, and false if the holder answers or ctx
+// ends. After any other result it dials again, because an exiting process may accept
+// connections for a moment after its old connections have ended.
 func (p *Probe) dead(ctx context.Context, h Holder) bool {
 	for refused, redial := 0, 1; ; redial++ {
 		conn, err := p.dial(ctx, h.Address)

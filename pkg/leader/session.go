@@ -11,25 +11,28 @@ import (
 )
 
 const (
-	// renewals is how often a lease is renewed in a TTL. Renewals are single calls,
-	// because a stream to a frozen member of etcd is noticed too late.
+	// renewals is the number of times that a lease is renewed in one TTL. Renewals are
+	// single calls instead of a stream, because the client would notice too late that the
+	// stream's etcd member is frozen.
 	renewals = 6
-	// minPatience is how long a renewal may take before another one is sent as well. The
-	// new one goes to another member of etcd, as the first member may be frozen. A late
-	// answer still counts: if etcd as a whole is slow on a busy machine, its leaders must
-	// not lose their leadership. Above a TTL of 21 s it is longer: TTL/30.
+	// minPatience is how long a renewal may take before the session sends another renewal in
+	// addition. The additional renewal goes to another etcd member, because the first member
+	// may be frozen. A late answer still counts: if all of etcd is slow, leaders must not
+	// lose their leadership. With a TTL above 21 s the time is longer, TTL/30; with a TTL
+	// below 4.2 s it is shorter, TTL/6.
 	minPatience = 700 * time.Millisecond
-	// maxRenewals bounds the renewals in flight.
+	// maxRenewals is the maximum number of renewals in flight.
 	maxRenewals = 8
-	// retryPause comes after a renewal that failed.
+	// retryPause is the pause after a renewal that failed.
 	retryPause = 50 * time.Millisecond
-	// revokeTimeout bounds the revoke at the end of a session. Without it the TTL ends
-	// the lease.
+	// revokeTimeout is the timeout of the revoke at the end of a session. If the revoke
+	// fails, the TTL ends the lease.
 	revokeTimeout = time.Second
 )
 
-// session keeps an etcd lease alive. It is valid for two thirds of the TTL, from when the
-// last successful renewal was sent. Its context ends when it is no longer valid.
+// session keeps an etcd lease alive. The session is valid for two thirds of the TTL from
+// the time at which the last successful renewal was sent. Its context ends when the
+// session is no longer valid.
 type session struct {
 	store store.Store
 	lease store.Lease
@@ -46,8 +49,8 @@ type session struct {
 // expires. The session does not end with ctx.
 func openSession(ctx context.Context, s store.Store, ttl time.Duration) (*session, error) {
 	sent := time.Now()
-	// A later grant could hardly be renewed in time, and the member of etcd may be
-	// frozen.
+	// The timeout is short, because a later grant could hardly be renewed in time, and
+	// because the etcd member may be frozen.
 	ctx, cancel := context.WithTimeout(ctx, min(ttl/3, store.DefaultTimeout))
 	defer cancel()
 	lease, err := s.Grant(ctx, ttl)
@@ -103,13 +106,14 @@ type renewal struct {
 	err  error
 }
 
-// patience returns how long one attempt may take before the next is sent as well.
+// patience returns how long one renewal may take before the session sends the next one in
+// addition.
 func (n *session) patience() time.Duration {
 	return max(min(minPatience, n.lease.TTL/renewals), n.lease.TTL/30)
 }
 
-// attempt renews once. After its timeout an answer would be too late, or the attempt
-// would keep others from being sent.
+// attempt renews the lease once. After its timeout an answer would be too late, or
+// maxRenewals attempts would be in flight and prevent the next one.
 func (n *session) attempt() renewal {
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(n.ctx, min(n.lease.TTL*2/3, maxRenewals*n.patience()))
@@ -118,7 +122,8 @@ func (n *session) attempt() renewal {
 	return renewal{sent, err}
 }
 
-// renew extends the deadline, unless the session has expired or the deadline is later.
+// renew extends the deadline, unless the session has expired or a later renewal has
+// already extended it.
 func (n *session) renew(sent time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,7 +133,7 @@ func (n *session) renew(sent time.Time) {
 	}
 }
 
-// deadline returns when the session expires.
+// deadline returns the time at which the session expires.
 func (n *session) deadline() time.Time { return n.renewed.Add(n.lease.TTL * 2 / 3) }
 
 func (n *session) lastRenewed() time.Time {
@@ -151,6 +156,6 @@ func (n *session) close() {
 	n.group.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 	defer cancel()
-	// After an error the TTL ends the lease.
+	// If this fails, the TTL ends the lease.
 	_ = n.store.Revoke(ctx, n.lease.ID)
 }

@@ -11,27 +11,29 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// FromLeader is a request from the leader of another service. Its term is valid only if
-// the service's leader key has that create revision.
+// FromLeader is a request from the leader of another service. The term in the request is
+// valid only if it is the create revision of that service's leader key.
 type FromLeader interface {
 	From() (service string, term int64)
 }
 
-// NamesRevision is a request whose sender knows that the store has reached a revision. A
-// view that does not reach it is lagging, together with the etcd member that it watches.
+// NamesRevision is a request whose sender knows that the store has reached a revision. If
+// the view does not reach this revision, the etcd member that the view watches is behind.
 type NamesRevision interface{ Known() int64 }
 
-// ReadLeader reads the create revision of a service's leader key, 0 if no replica leads,
-// and the revision of the store. Both are read linearizably after the call.
+// ReadLeader returns the create revision of a service's leader key, or 0 if no replica
+// leads, and the revision of the store. It reads both linearizably after the call began.
 type ReadLeader func(service string) (term, revision int64, err error)
 
 // CheckClaims checks the sender's term and the known revision in a request before a core
-// decides on it. A caller may send any number, and a core that accepted a term or revision
-// from the future would refuse everybody else from then on. Revision is what the view has
-// reached, term returns the terms in it, and read is called only if the view is behind.
+// decides on the request. A caller may send any number. If a core accepted a term or
+// revision from the future, it would refuse all other callers from then on. Revision is
+// the revision that the view has reached, and term returns the terms in the view.
+// CheckClaims calls read only if the view is behind the request.
 //
-// CheckClaims returns an event that the core must receive first; nil for none. Terms that
-// the view has passed are left to the core, which knows them.
+// CheckClaims returns an event that the core must receive before the request, or nil. It
+// does not check a term that the view has passed: the core knows these terms and checks
+// them itself.
 func CheckClaims(request any, revision int64, term func(service string) int64, read ReadLeader) (model.Event, error) {
 	service := model.ServiceRegistry
 	var claimed, known int64
@@ -62,22 +64,22 @@ func CheckClaims(request any, revision int64, term func(service string) int64, r
 	return nil, nil
 }
 
-// readAttempts bounds the attempts at one read of a leader key.
+// readAttempts is the maximum number of attempts at one read of a leader key.
 const readAttempts = 3
 
-// leaderReader reads leader keys, one at a time. Callers share a read that began after
-// all of them asked, so it is linearizable for each of them. Many callers with invented
-// terms therefore cost etcd little.
+// leaderReader reads leader keys, one at a time. Several callers share one read if it
+// began after each of them called, so the read is linearizable for each caller. Therefore
+// many callers with invented terms cause few reads of etcd.
 type leaderReader struct {
 	store store.Store
 	space keyspace.Space
-	// reading has one element while a read is under way. It guards latest.
+	// reading contains one element during a read. It guards latest.
 	reading chan struct{}
 	latest  map[string]leaderRead
 	begun   atomic.Int64 // number of reads so far
 }
 
-// leaderRead is the outcome of a read, with its number.
+// leaderRead is the result of a read, with the number of the read.
 type leaderRead struct {
 	number, term, revision int64
 	err                    error
@@ -100,14 +102,15 @@ func (l *leaderReader) read(ctx context.Context, service string) (term, revision
 	if r.number <= asked {
 		r = leaderRead{number: l.begun.Add(1)}
 		r.term, r.revision, r.err = l.page(ctx, service)
-		if ctx.Err() == nil { // an error may be due to this caller alone
+		if ctx.Err() == nil { // otherwise this caller's context may have caused the error
 			l.latest[service] = r
 		}
 	}
 	return r.term, r.revision, r.err
 }
 
-// page reads the key. If an etcd member does not answer, the next attempt asks another.
+// page reads the key. If an etcd member does not answer, the next attempt uses another
+// member.
 func (l *leaderReader) page(ctx context.Context, service string) (term, revision int64, err error) {
 	key := l.space.Key(model.LeaderRef(service))
 	for n := 1; ; n++ {

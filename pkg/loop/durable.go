@@ -7,27 +7,27 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Durable is the job events of one effect, after they became durable.
+// Durable contains the job events of one effect after they became durable.
 type Durable struct {
-	// Cause is the context of the request that caused the effect. It is nil if the core
-	// acted without a request or on the answer to a call that it made.
+	// Cause is the context of the request that caused the effect. It is nil if no request
+	// caused the effect, or if the answer to an outbound call caused it.
 	Cause context.Context
-	// Term is the leader's term, Began the time of its win.
+	// Term is the leader's term, and Began the time at which the leader won it.
 	Term     int64
 	Began    time.Time
 	Revision int64
 	Events   []model.JobEvent
 }
 
-// pendingEffect is an effect that is not durable, with the token of the request that
-// caused it; 0 for none.
+// pendingEffect is an effect that is not durable. token is the token of the request that
+// caused the effect, or 0.
 type pendingEffect struct {
 	model.Effect
 	token uint64
 }
 
-// attribute assigns effects of one step without a known cause to the request that the
-// same step answers: it was pending until then.
+// attribute sets the token of the effects of one step that have no token yet. The step
+// answers the request with this token, so the request is their cause.
 func attribute(effects []pendingEffect, token uint64) {
 	for i := range effects {
 		if effects[i].token == 0 {

@@ -14,32 +14,34 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// EventIndex counts the job events of all services in etcd: per job and per segment. It
-// learns of them from the view, and at the start from a count of their keys. It holds no
-// event, and needs no memory for a single one.
+// EventIndex counts the job events of all services in etcd, per job and per segment. It
+// counts existing events once by their keys, and new events from the view. It stores only
+// counts, not the events, so its memory does not depend on the number of events.
 //
-// Events are deleted by the segment, or by a job's part of one, never singly. So there are
-// three kinds of changes: an event was put, a segment's mark was put or deleted, and the
-// floor of a job was raised.
+// Services never delete a single event. They delete a segment, or all events of one job
+// in a segment. So there are three kinds of changes: an event was put, the mark of a
+// segment was put or deleted, or the floor of a job was raised.
 type EventIndex struct {
 	space keyspace.Space
 	// marks and all are the prefixes of the keys that the index covers.
 	marks, all string
-	perJob     int // limit on the events of one job
+	perJob     int // maximum number of events of one job
 
 	mu       sync.Mutex
 	newest   map[string]int64 // number of the newest segment, by service
-	expired  map[string]int64 // revision at which that segment expired
+	expired  map[string]int64 // revision at which the newest segment expired, by service
 	byID     map[segmentID]*segment
-	segments []*segment // the oldest first
+	segments []*segment // oldest first
 	jobs     map[string]*jobEvents
-	// aboveLimit are the jobs that had too many events when they were last examined.
+	// aboveLimit has the jobs that had more than perJob events when the index last examined
+	// them.
 	aboveLimit map[*jobEvents]struct{}
 	events     int
 	bytes      int
 
-	// snapshot is the revision of the view's snapshot. Count counts the events up to it.
-	// Until that is done, floors are remembered, since Count may read events below them.
+	// snapshot is the revision of the view's snapshot. Count counts the events up to this
+	// revision. Until Count is done, floors has the floor of each job, because Count may
+	// read events below the floors.
 	snapshot    int64
 	counted     bool
 	lastCounted string // key
@@ -55,7 +57,8 @@ type floorID struct{ job, service string }
 
 type segment struct {
 	segmentID
-	// lease is the segment's etcd lease, created its first revision.
+	// lease is the segment's etcd lease. created is the create revision of the segment's
+	// mark.
 	lease, created int64
 	parts          map[*jobEvents]part
 	bytes          int
@@ -75,7 +78,7 @@ func newEventIndex(space keyspace.Space, perJob int) *EventIndex {
 	return k
 }
 
-// reset clears the index. A snapshot at that revision follows.
+// reset clears the index. The caller must then apply a snapshot at that revision.
 func (k *EventIndex) reset(revision int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,8 +89,9 @@ func (k *EventIndex) reset(revision int64) {
 	k.snapshot, k.counted, k.lastCounted, k.floors = revision, false, "", map[floorID]int64{}
 }
 
-// Count counts the events that existed before the snapshot. No event is deleted until it
-// has returned without an error. After an error it continues where it stopped.
+// Count counts the events that existed at the snapshot. No event is deleted until Count
+// has returned without an error. If it returns an error, the next call continues where
+// this call stopped.
 func (k *EventIndex) Count(ctx context.Context, s store.Store) error {
 	err := store.Keys(ctx, s, k.all, func(kvs []store.KV) {
 		k.mu.Lock()
@@ -111,16 +115,16 @@ func (k *EventIndex) Count(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// Total returns the number of events and the bytes of their keys and values. Counted is
-// false until the count is complete.
+// Total returns the number of events and the total size of their keys and values in
+// bytes. counted is false until Count is done.
 func (k *EventIndex) Total() (events, bytes int, counted bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.events, k.bytes, k.counted
 }
 
-// apply applies a change of a mark, an event or a floor. It reports whether the change is
-// one of these.
+// apply applies the change of a mark, an event or a floor. It returns false if the change
+// is of another key.
 func (k *EventIndex) apply(c store.Change) bool {
 	switch {
 	case strings.HasPrefix(c.Key, k.marks):
@@ -133,8 +137,8 @@ func (k *EventIndex) apply(c store.Change) bool {
 	return true
 }
 
-// highestSegment bounds the number that counts as a service's newest segment, so that
-// there are numbers above it.
+// highestSegment is the highest number that the index accepts as a service's newest
+// segment, so that higher numbers remain for new segments.
 const highestSegment = keyspace.MaxSegment / 2
 
 func (k *EventIndex) applyMark(c store.Change) {
@@ -159,11 +163,11 @@ func (k *EventIndex) applyMark(c store.Change) {
 		}
 	case k.byID[id] == nil:
 		if number <= highestSegment {
-			k.newest[service] = max(k.newest[service], number) // in case the key that names it is wrong
+			k.newest[service] = max(k.newest[service], number) // in case the key of the newest segment has a wrong number
 		}
 		s := &segment{segmentID: id, lease: c.Lease, created: c.Create, parts: map[*jobEvents]part{}}
 		k.byID[id] = s
-		// A snapshot has them in the order of their keys.
+		// A snapshot contains the marks in the order of their keys, not of their creation.
 		at, _ := slices.BinarySearchFunc(k.segments, s, func(a, b *segment) int { return cmp.Compare(a.created, b.created) })
 		k.segments = slices.Insert(k.segments, at, s)
 	}
@@ -171,7 +175,7 @@ func (k *EventIndex) applyMark(c store.Change) {
 
 func (k *EventIndex) applyEvent(c store.Change) {
 	if c.Deleted {
-		return // counted when its segment or floor changes
+		return // the index subtracts it when its segment or floor changes
 	}
 	e, ok := k.space.ParseEvent(c.Key)
 	if !ok {
@@ -207,7 +211,7 @@ func (k *EventIndex) add(e keyspace.EventKey, bytes int) {
 	}
 	job := k.jobs[e.Job]
 	if job == nil {
-		// A clone: the name is part of a key and would keep all of it in memory.
+		// Without a clone the name would keep the whole key in memory.
 		job = &jobEvents{name: strings.Clone(e.Job)}
 		k.jobs[job.name] = job
 	}
@@ -234,7 +238,7 @@ func (k *EventIndex) removePart(s *segment, job *jobEvents) {
 	}
 }
 
-// remove removes a segment, if it is known.
+// remove removes a segment. A nil segment is ignored.
 func (k *EventIndex) remove(s *segment) {
 	if s == nil {
 		return

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// excess is the next thing that a service must delete: one of its segments, or one job's
-// events in a segment and in all earlier ones.
+// excess is what a service must delete next: one of its segments, or the events of one
+// job in a segment and in all earlier segments.
 type excess struct {
 	segment, lease int64
 	// job is empty if the whole segment is deleted.
 	job string
-	// keptFrom is the revision from which on all events of the job are kept.
+	// keptFrom is the revision from which all events of the job remain.
 	keptFrom int64
 }
 
-// excess returns what a service must delete next. That is the oldest segment of all
-// services, but never one that still takes events. If the owner of the oldest segment has
-// no leader, it cannot delete it, so the other services do not wait for it without bound.
+// excess returns what a service must delete next. The oldest segment of all services is
+// deleted first, but never a segment to which its service still adds events. A service
+// without a leader cannot delete its segments. Therefore the other services wait for the
+// owner of the oldest segment only up to the size that beyond returns.
 func (k *EventIndex) excess(service string, limits EventLimits) (excess, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -42,8 +43,9 @@ func (k *EventIndex) excess(service string, limits EventLimits) (excess, bool) {
 	return excess{}, false
 }
 
-// oldest returns a service's oldest segment that matches and takes no more events. It
-// returns nil if another service has an older one, unless overdue is set.
+// oldest returns the oldest segment of a service that matches and to which the service
+// adds no more events. It returns nil if another service has an older matching segment,
+// unless overdue is true.
 func (k *EventIndex) oldest(service string, overdue bool, match func(*segment) bool) *segment {
 	for _, s := range k.segments {
 		switch {
@@ -57,7 +59,7 @@ func (k *EventIndex) oldest(service string, overdue bool, match func(*segment) b
 	return nil
 }
 
-// jobsAbove returns the jobs with more events than the limit, by name.
+// jobsAbove returns the jobs with more events than the limit, in order of name.
 func (k *EventIndex) jobsAbove(limit int) []*jobEvents {
 	var jobs []*jobEvents
 	for job := range k.aboveLimit {
@@ -71,8 +73,9 @@ func (k *EventIndex) jobsAbove(limit int) []*jobEvents {
 	return jobs
 }
 
-// newestOf returns the number of a service's newest segment, 0 if it never had one. If
-// that segment has expired, it also returns a revision at which it still existed.
+// newestOf returns the number of a service's newest segment, or 0 if the service never
+// had one. If that segment has expired, newestOf also returns a revision that is not
+// before the expiry; otherwise it returns 0.
 func (k *EventIndex) newestOf(service string) (number, expired int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

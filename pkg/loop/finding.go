@@ -7,10 +7,10 @@ import (
 
 // The kinds of findings.
 const (
-	// FindingPoison: a record cannot be read, or it made the service's core panic. It is
-	// quarantined.
+	// FindingPoison: a record or a request is quarantined, because the record cannot be
+	// decoded or because it made the service's core panic.
 	FindingPoison = "POISON"
-	// FindingPeerPanic: the handler of a peer's messages panicked.
+	// FindingPeerPanic: the function that handles messages of a peer panicked.
 	FindingPeerPanic = "PEER_PANIC"
 )
 

@@ -10,21 +10,21 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// fullPause is how long a driver waits before it repeats its own writes after the store
-// was full.
+// fullPause is how long a driver waits, after the store was full, before it retries
+// writes that no request caused.
 const fullPause = 250 * time.Millisecond
 
-// isFull reports whether the store was full and the write certainly did not happen. An
-// operator has to make space, so no caller waits for that.
+// isFull reports whether the store was full and the write definitely did not happen. Only
+// an operator can make space, so the driver does not let callers wait.
 func isFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
 }
 
-// postpone answers the pending requests of a round that the store is full, and defers the
-// other events to a later round. The core may still work on an undecided request, so that
-// one may have been applied. No request is deferred: it must not be carried out after its
-// caller has left, since the registry remembers its ID for a limited time. Decisions that
-// the core makes on its own it makes again.
+// postpone answers the pending requests of a round with the error that the store is full,
+// and defers the other events to a later round. It does not defer requests. A request
+// must not be applied long after its caller has left, because the registry remembers
+// request IDs only for a limited time. An undecided request may have been applied, and
+// its answer says so. The core repeats by itself the decisions that no request caused.
 func (d *Driver[C]) postpone(r *round) {
 	for _, event := range withoutChanges(r.pending) {
 		input, ok := event.(model.Input)
@@ -41,8 +41,8 @@ func (d *Driver[C]) postpone(r *round) {
 	d.retry = d.now().Add(fullPause)
 }
 
-// NextDeadline returns the time by which the driver needs a nil event: the core's
-// deadline, or the next retry of a write for which the store was too full.
+// NextDeadline returns the time at which Round must be called with a nil event: the time
+// of the next retry after the store was full, or else the core's deadline.
 func (d *Driver[C]) NextDeadline() time.Time {
 	if !d.retry.IsZero() {
 		return d.retry
@@ -50,8 +50,9 @@ func (d *Driver[C]) NextDeadline() time.Time {
 	return d.Core.NextDeadline()
 }
 
-// fullSignal is raised while the outcome of a write is unknown and the store is full, so
-// that the loop has to retry. Callers that wait for a write are answered at once.
+// fullSignal is raised while the loop retries a write because its outcome is unknown and
+// the store is full. While the signal is raised, callers that wait for a write get an
+// error at once.
 type fullSignal struct {
 	mu sync.Mutex
 	up bool
@@ -84,7 +85,8 @@ func (f *fullSignal) raised() <-chan struct{} {
 	return f.ch
 }
 
-// errFull is the answer to a write, with its outcome.
+// errFull returns the error of a write to a full store. The error states the outcome of
+// the write.
 func errFull(outcome string) error {
 	return fault.New(fault.Unavailable, fault.ReasonStoreFull,
 		"etcd has reached its quota and takes no writes until an operator makes space; %s", outcome)

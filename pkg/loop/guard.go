@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// maxPanics bounds the panics of peer handlers that are kept as findings. panicAge
-	// is how long each of them is kept after its last occurrence.
+	// maxPanics is the maximum number of different panics of peer handlers that are reported
+	// as findings. panicAge is how long a panic is reported after its last occurrence.
 	maxPanics = 100
 	panicAge  = time.Hour
 )
 
-// panics are the panics of goroutines that handle peers. Such a panic must not end the
-// process: one peer's message would stop the service for all others.
+// panics records the panics of goroutines that handle messages of peers. Such a panic
+// must not end the process: otherwise the message of one peer could stop the service for
+// all others.
 type panics struct {
 	log *slog.Logger
 	mu  sync.Mutex
@@ -53,7 +54,7 @@ func (p *panics) add(peer, what, stack string) {
 	o.n++
 }
 
-// expire deletes old panics. The lock must be held.
+// expire deletes panics that did not occur within panicAge. p.mu must be locked.
 func (p *panics) expire(now time.Time) {
 	for key, o := range p.all {
 		if now.Sub(o.last) > panicAge {
@@ -70,7 +71,7 @@ func (p *panics) list() []Panic {
 	var list []Panic
 	for key, o := range p.all {
 		list = append(list, Panic{Peer: key.peer, Since: o.first,
-			Message: fmt.Sprintf("its handler panicked (count %d): %s", o.n, key.what)})
+			Message: fmt.Sprintf("the handler of its messages panicked (count %d): %s", o.n, key.what)})
 	}
 	slices.SortFunc(list, func(a, b Panic) int {
 		return cmp.Or(cmp.Compare(a.Peer, b.Peer),
@@ -86,13 +87,13 @@ type Panic struct {
 	Message string
 }
 
-// Guard calls fn, which handles messages of a peer, and reports whether fn returned. If fn
-// panics, the process continues: the message is dropped, and the panic becomes a finding
-// about the peer.
+// Guard calls fn, which handles messages of a peer, and reports whether fn returned. If
+// fn panics, Guard recovers: the message is dropped, and a finding about the peer reports
+// the panic.
 func (l *Loop[C]) Guard(peer string, fn func()) (returned bool) {
 	defer func() {
 		what := recover()
-		// After runtime.Goexit there is nothing to recover.
+		// After runtime.Goexit, recover returns nil.
 		if !returned && what != nil {
 			l.panics.add(peer, clip(fmt.Sprint(what), maxPanic), string(debug.Stack()))
 		}

@@ -19,7 +19,8 @@ var (
 	errDeadline = errors.New("loop: the renew deadline has passed")
 )
 
-// lead serves one term. If leaving ends, the current round is finished first.
+// lead serves one term. If leaving is canceled, lead finishes the current round before it
+// returns.
 func (t *tenure[C]) lead(leaving context.Context) error {
 	l, leadership := t.l, t.leadership
 	ctx, end := context.WithCancel(context.WithoutCancel(leaving))
@@ -56,9 +57,9 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 	return err
 }
 
-// quarantine stores what made the core panic, as the last act of the leader, and answers
-// the caller of the request, if it was one. If the store does not take it, this replica
-// alone remembers it.
+// quarantine stores the cause of a panic of the core, as the last write of the leader. If
+// the cause is a request, it answers the caller. If the write fails, only this replica
+// quarantines the cause.
 func (t *tenure[C]) quarantine(p *Poisoned) {
 	if p.Poison == nil {
 		return
@@ -72,8 +73,9 @@ func (t *tenure[C]) quarantine(p *Poisoned) {
 	}
 }
 
-// watch returns when the term must end: the leadership is over, or the loop hangs. In
-// the second case it resigns on behalf of the loop, so that another replica can lead.
+// watch returns when the term must end, because the leadership is over or the loop hangs.
+// If the loop hangs, watch resigns on behalf of the loop, so that another replica can
+// lead.
 func (t *tenure[C]) watch(ctx context.Context) {
 	tick := time.NewTicker(hangAfter / 4)
 	defer tick.Stop()
@@ -99,7 +101,7 @@ func (t *tenure[C]) release() {
 	var unknown error = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended; %s",
 		t.l.cfg.Service, outcomeUnknown)
 	if !t.driver.leads {
-		unknown = t.notLeader() // the core has not received any request
+		unknown = t.notLeader() // the core has not received a request
 	}
 	for _, it := range t.waiting {
 		it.answer(nil, unknown)
@@ -112,8 +114,9 @@ func (t *tenure[C]) release() {
 	t.term.calls.Wait()
 }
 
-// refuse answers new requests while the term ends. That takes seconds if the store is
-// out of reach, and another replica may lead meanwhile. It runs until stop is called.
+// refuse answers new requests with NOT_LEADER while the term ends. If the store is
+// unreachable, the end of a term takes seconds, and another replica may already lead.
+// refuse runs until the caller calls stop.
 func (t *tenure[C]) refuse() (stop func()) {
 	ended := make(chan struct{})
 	var refusing sync.WaitGroup
@@ -133,7 +136,7 @@ func (t *tenure[C]) refuse() (stop func()) {
 
 // serve starts the term and runs its rounds.
 func (t *tenure[C]) serve(ctx, leaving context.Context) error {
-	// Callers are routed here from now on. The first round answers them.
+	// From now on callers send requests to this replica. The first round answers them.
 	t.publish(false)
 	t.l.cfg.OnLead(true)
 	if err := t.reachWin(ctx); err != nil {
@@ -202,8 +205,8 @@ func (t *tenure[C]) leading() Leading {
 	}
 }
 
-// untilDeadline returns how long the loop may wait: until the driver's deadline, but not
-// so long that the loop seems to hang.
+// untilDeadline returns how long the loop may wait: until the driver's deadline, but at
+// most a quarter of hangAfter, so that the loop does not seem to hang.
 func (t *tenure[C]) untilDeadline() time.Duration {
 	deadline := t.driver.NextDeadline()
 	if deadline.IsZero() {
@@ -217,9 +220,10 @@ type inputs struct {
 	changes, requests []model.Event
 }
 
-// gather waits for a change, a request or the timer, and then takes whatever else is
-// queued, up to the bound of a round. The changes come first, so that requests are
-// decided on current records. If the deadline has passed, nil is the last event.
+// gather waits for a change, a request or the timer. Then it takes further queued changes
+// and requests, up to roundSize in total. It returns the changes first, so that the core
+// decides requests on current records. If the driver's deadline has passed, the last
+// event is nil.
 func (t *tenure[C]) gather(ctx, leaving context.Context, timer *time.Timer) ([]model.Event, error) {
 	var in inputs
 	var err error
@@ -247,7 +251,7 @@ func (t *tenure[C]) gather(ctx, leaving context.Context, timer *time.Timer) ([]m
 	return events, err
 }
 
-// drain takes what is queued, without waiting.
+// drain takes queued changes and requests without waiting, up to roundSize in total.
 func (t *tenure[C]) drain(in *inputs) error {
 	for len(in.changes)+len(in.requests)+len(t.reads) < roundSize {
 		select {
@@ -266,7 +270,7 @@ func (t *tenure[C]) drain(in *inputs) error {
 	return nil
 }
 
-// accept sorts an item into the current round.
+// accept adds an item to the current round, or answers it.
 func (t *tenure[C]) accept(it item[C], in *inputs) {
 	switch {
 	case it.event != nil:
@@ -279,7 +283,7 @@ func (t *tenure[C]) accept(it item[C], in *inputs) {
 		it.answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "this replica of %s leads in term %d",
 			t.l.cfg.Service, t.term.Number))
 	case it.ctx.Err() != nil:
-		// The caller has left; it knows that the outcome is unknown.
+		// The caller has left. Its error says that the outcome is unknown.
 	case it.read != nil:
 		t.reads = append(t.reads, it)
 	default:
@@ -301,7 +305,7 @@ func (t *tenure[C]) accept(it item[C], in *inputs) {
 
 // carryOut performs the actions of a round, whose effects are durable.
 func (t *tenure[C]) carryOut(actions []model.Action) {
-	// A view that does not reach this revision watches a member of etcd that is cut off.
+	// If the view does not reach this revision, it watches an etcd member that is cut off.
 	t.view.Know(t.driver.lastCommit)
 	for _, action := range actions {
 		reply, ok := action.(model.Reply)
@@ -317,8 +321,8 @@ func (t *tenure[C]) carryOut(actions []model.Action) {
 	t.term.performed()
 }
 
-// answerReads answers the reads of the round from committed state. One confirmation of
-// the term serves all of them.
+// answerReads answers the reads of the round from committed state. It confirms the term
+// at most once for all reads.
 func (t *tenure[C]) answerReads(ctx context.Context) error {
 	if slices.ContainsFunc(t.reads, func(it item[C]) bool { return it.confirm }) {
 		if err := t.confirm(ctx); err != nil {

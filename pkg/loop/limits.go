@@ -6,24 +6,26 @@ import (
 	"berth.dev/api/fault"
 )
 
-// EventLimits bound the job events that are kept. The first limit that is reached deletes
-// the oldest events. All services of a cluster have the same limits.
+// EventLimits limits the job events in the store. When any of the limits is exceeded,
+// services delete the oldest events. All services of a cluster must have the same limits.
 type EventLimits struct {
-	// Retention is the minimum time an event is kept while no other limit is reached. It
-	// is deleted at most a sixth of that later.
+	// Retention is the minimum time for which an event remains while no other limit is
+	// exceeded. After that time the event is deleted within a sixth of Retention.
 	Retention time.Duration
-	// PerJob bounds the events of one job, of all services together.
+	// PerJob is the maximum number of events of one job, from all services together.
 	PerJob int
-	// Bytes bounds the keys and values of all events.
+	// Bytes is the maximum total size of the keys and values of all events.
 	Bytes int
 }
 
-// DefaultEventLimits returns an hour, 100,000 events of a job, and 512 MiB in all.
+// DefaultEventLimits returns a retention of one hour, 100,000 events for each job, and
+// 512 MiB in total.
 func DefaultEventLimits() EventLimits {
 	return EventLimits{Retention: time.Hour, PerJob: 100_000, Bytes: 512 << 20}
 }
 
-// Check validates the limits. The error names the option.
+// Check returns an error if a limit is out of range. The error names the command-line
+// option.
 func (l EventLimits) Check() error {
 	switch {
 	case l.Retention < 10*time.Second || l.Retention > 7*24*time.Hour:
@@ -36,21 +38,23 @@ func (l EventLimits) Check() error {
 	return nil
 }
 
-// maxSegmentEvents bounds a segment. A segment is deleted whole, so it is a small part of
-// the limits; and an etcd lease with very many keys would stall etcd when it ends.
+// maxSegmentEvents is the maximum number of events in a segment. A service deletes a
+// whole segment at once, so a segment must be a small part of the limits. An etcd lease
+// with very many keys would also stall etcd when the lease ends.
 const maxSegmentEvents = 5000
 
-// segmentTTL is the TTL of a segment's etcd lease: the last event that the segment takes
-// is kept for the retention.
+// segmentTTL returns the TTL of a segment's etcd lease. It is long enough that the last
+// event of the segment remains for the retention.
 func (l EventLimits) segmentTTL() time.Duration { return l.Retention + l.segmentAge() }
 
-// segmentAge is how long a segment takes events.
+// segmentAge returns how long a service adds events to a segment.
 func (l EventLimits) segmentAge() time.Duration { return l.Retention / 6 }
 
-// segmentEvents and segmentBytes bound a segment.
+// segmentEvents and segmentBytes return the maximum number and the maximum size of the
+// events in a segment.
 func (l EventLimits) segmentEvents() int { return min(maxSegmentEvents, max(1, l.PerJob/8)) }
 func (l EventLimits) segmentBytes() int  { return max(1, l.Bytes/64) }
 
-// beyond is the size above which a service no longer waits for the owner of the oldest
-// segment, which may have no leader, and deletes its own.
+// beyond returns the size above which a service no longer waits for the owner of the
+// oldest segment and deletes its own oldest segment. The owner may have no leader.
 func beyond(limit int) int { return limit + limit/8 }

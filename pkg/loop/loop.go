@@ -17,12 +17,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Config of a loop.
+// Config configures a Loop.
 type Config[C model.Core] struct {
-	// Service names the leader key and the chain key.
+	// Service is the name of the service, which determines the leader key and the chain key.
 	Service string
-	// Replica and Version are stored with whatever makes the core panic. Another
-	// version of the program tries it again.
+	// Replica and Version are stored with the cause of a panic of the core. Another version
+	// of the program does not quarantine this cause.
 	Replica, Version string
 	Space            keyspace.Space
 	Store            store.Store
@@ -30,44 +30,46 @@ type Config[C model.Core] struct {
 	Election *leader.Election
 	// New returns a core without state.
 	New func() C
-	// Perform carries out an action that is neither an Effect nor a Reply. It runs on
-	// the loop's goroutine, with the core in its present state, and must not block:
-	// slow work, Post included, runs in Term.Go.
+	// Perform carries out an action that is neither an Effect nor a Reply. It runs on the
+	// loop's goroutine, so it may read the core and must not block. Slow work, including
+	// Term.Post, must run in Term.Go.
 	Perform func(t *Term, core C, action model.Action)
-	// OnLead is called when the replica starts and stops accepting requests. A request
-	// that arrives before Status reports Serving is answered after the term's first
-	// round.
+	// OnLead is called with true when the replica starts to accept requests, and with false
+	// when it stops. A request that arrives before Status reports Serving is answered after
+	// the term's first round.
 	OnLead func(serving bool)
 	// Durable, if set, receives job events in order once they are durable. It runs on
 	// the loop's goroutine and must not block.
 	Durable func(Durable)
-	// Events limits the job events that are kept.
+	// Events limits the job events in the store.
 	Events EventLimits
 	Log    *slog.Logger
 }
 
-// The bounds of the loop.
+// The limits of the loop.
 const (
-	// inboxSize bounds the requests that wait for a round. The next one is refused as
-	// OVERLOADED.
+	// inboxSize is the maximum number of queued requests. The loop refuses further requests
+	// as OVERLOADED.
 	inboxSize = 8192
-	// roundSize bounds the requests of one round. Requests of one write each fill a
-	// transaction. More would delay the answers to all of them, which are sent once
-	// the whole round is durable.
+	// roundSize is the maximum number of changes, requests and reads in one round. Requests
+	// that write one key each fill a transaction at this size. A larger round would delay
+	// all of its answers, because the loop sends the answers once the whole round is
+	// durable.
 	roundSize = 128
-	// hangAfter is how long a leading loop may show no progress, not even a retry of a
-	// call to etcd. A hanging leader still renews its etcd lease, so it must resign.
+	// hangAfter is how long a leading loop may make no progress; a retry of a call to etcd
+	// is progress. A hanging leader still renews its etcd lease, so it must resign.
 	hangAfter = 10 * time.Second
-	// deadAfter is how long the loop may show no progress before Alive reports it. It
-	// is longer than a hanging leader needs to end its term.
+	// deadAfter is how long the loop may make no progress before Alive returns an error. It
+	// is longer than the time in which a hanging leader ends its term.
 	deadAfter = 3 * hangAfter
-	// Tenures that fail right after their start are spaced out.
+	// The shortest and the longest pause between two tenures, if tenures fail right after
+	// their start.
 	shortestPause, longestPause = 10 * time.Millisecond, time.Second
-	// finishWithin bounds the current round when the replica stops. Requests whose
-	// outcome is unknown by then are answered as possibly applied.
+	// finishWithin is the maximum time for the current round when the replica stops. After
+	// that time the error of a pending request says that the request may have been applied.
 	finishWithin = time.Second
-	// quarantineWithin bounds how long a leader whose core panicked tries to store the
-	// cause. Otherwise the next leader panics too, so a pause is worth it.
+	// quarantineWithin is how long a leader whose core panicked tries to store the cause. If
+	// the cause is not stored, the next leader panics too, so this delay is justified.
 	quarantineWithin = 2 * time.Second
 )
 
@@ -76,7 +78,7 @@ type Loop[C model.Core] struct {
 	cfg   Config[C]
 	inbox chan item[C]
 	ended chan struct{} // closed when Run has returned
-	// followed is closed when the replica has read everything for the first time.
+	// followed is closed when the replica has read the whole store for the first time.
 	followed     chan struct{}
 	followedOnce sync.Once
 	status       atomic.Pointer[state]
@@ -86,7 +88,7 @@ type Loop[C model.Core] struct {
 	// loop is idle.
 	progressed atomic.Int64
 	leaders    *leaderReader
-	// unstored holds, by ID, the poison that this process met and could not store.
+	// unstored has the poison that this process found and could not store, by ID.
 	unstored map[string]*model.Poison
 	panics   *panics
 }
@@ -95,7 +97,7 @@ type Loop[C model.Core] struct {
 type item[C model.Core] struct {
 	ctx     context.Context
 	request any
-	// first, if set, is given to the core before the request.
+	// first, if set, is an event that the core receives before the request.
 	first   model.Event
 	event   model.Event
 	term    int64
@@ -103,10 +105,10 @@ type item[C model.Core] struct {
 	confirm bool
 	// anywhere allows a standby to answer the read.
 	anywhere bool
-	// resign is the term to end.
+	// resign is the term to end, or 0.
 	resign int64
-	// claimed is set by the loop before it calls read or by the caller before it
-	// leaves, whichever is first.
+	// claimed decides between the loop and the caller: the loop sets it before it calls
+	// read, and the caller before it leaves. Only the first of the two succeeds.
 	claimed *atomic.Bool
 	reply   chan result
 }
@@ -118,18 +120,18 @@ type result struct {
 
 // Status describes a replica.
 type Status struct {
-	// Current reports that the view is complete and follows the store.
+	// Current is true if the view is complete and follows the store.
 	Current bool
-	// Serving reports that this replica leads and answers.
+	// Serving is true if this replica leads and answers requests.
 	Serving bool
-	// Term, Since and Renewed describe the replica's own leadership. They are set
-	// before it serves.
+	// Term, Since and Renewed describe the replica's own leadership. They are set before the
+	// replica serves.
 	Term           int64
 	Since, Renewed time.Time
 	// Revision is the revision that the view has reached.
 	Revision int64
-	// Events and EventBytes count the job events of all services in etcd; 0 until the
-	// count is complete.
+	// Events and EventBytes are the number and the total size of the job events of all
+	// services in etcd. They are 0 until the loop has counted all events.
 	Events, EventBytes int
 	// Quarantined lists the records, requests and decisions that the replica ignores.
 	Quarantined []Quarantined
@@ -137,7 +139,7 @@ type Status struct {
 	Panics []Panic
 }
 
-// New returns a loop; Run runs it.
+// New returns a loop. The caller must call Run.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
 		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}),
@@ -178,9 +180,9 @@ func (l *Loop[C]) Status() Status {
 	return status
 }
 
-// Alive returns an error if the core hangs, whether or not the replica leads. Only the
-// end of the process helps then. Alive returns nil again if the core returns after all,
-// and always while the loop is idle.
+// Alive returns an error if the core hangs, whether or not the replica leads. Only a
+// restart of the process helps then. Alive returns nil again if the core returns after
+// all. It always returns nil while the loop is idle.
 func (l *Loop[C]) Alive() error {
 	if stalled := l.stalled(); stalled > deadAfter {
 		return fault.New(fault.Internal, fault.ReasonInternal, "the core of %s hangs: no progress for %v", l.cfg.Service,
@@ -189,11 +191,12 @@ func (l *Loop[C]) Alive() error {
 	return nil
 }
 
-// progress records that the loop makes progress, idle that it has nothing to do.
+// progress records that the loop makes progress. idle records that the loop has nothing
+// to do.
 func (l *Loop[C]) progress() { l.progressed.Store(int64(max(1, time.Since(l.began)))) }
 func (l *Loop[C]) idle()     { l.progressed.Store(0) }
 
-// stalled returns the time since the last progress, 0 while the loop is idle.
+// stalled returns the time since the last progress, or 0 while the loop is idle.
 func (l *Loop[C]) stalled() time.Duration {
 	at := time.Duration(l.progressed.Load())
 	if at == 0 {
@@ -202,15 +205,16 @@ func (l *Loop[C]) stalled() time.Duration {
 	return time.Since(l.began) - at
 }
 
-// Ended is closed when Run has ended. Streams that depend on the loop end with it.
+// Ended returns a channel that is closed when Run has returned. Streams that depend on
+// the loop must end then.
 func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
 
-// Followed is closed once the replica has read the whole store, which can take long.
-// Before that, Peek shows an incomplete state.
+// Followed returns a channel that is closed once the replica has read the whole store,
+// which can take long. Before that, Peek shows an incomplete state.
 func (l *Loop[C]) Followed() <-chan struct{} { return l.followed }
 
-// Do gives the core a request and waits for its reply. The error is a *fault.Error. It
-// is of kind Unavailable if the outcome is unknown.
+// Do passes a request to the core and waits for the reply. The error is a *fault.Error.
+// It is of kind Unavailable if the outcome is unknown.
 func (l *Loop[C]) Do(ctx context.Context, request any) (any, error) {
 	first, err := l.checkClaims(ctx, request)
 	if err != nil {
@@ -219,8 +223,8 @@ func (l *Loop[C]) Do(ctx context.Context, request any) (any, error) {
 	return l.post(ctx, item[C]{ctx: ctx, request: request, first: first})
 }
 
-// checkClaims checks the term and the revision that a request names. A replica that does
-// not lead refuses the request anyway and reads nothing.
+// checkClaims checks the term and the revision in a request. If this replica does not
+// lead, checkClaims reads nothing, because the loop refuses the request anyway.
 func (l *Loop[C]) checkClaims(ctx context.Context, request any) (model.Event, error) {
 	s := l.status.Load()
 	if s.leadership == nil {
@@ -232,24 +236,25 @@ func (l *Loop[C]) checkClaims(ctx context.Context, request any) (model.Event, er
 		})
 }
 
-// Read calls fn with the core of the serving leader, on the goroutine that owns the
-// core, between rounds. So fn sees committed state only; it must not keep the core.
-// With confirm, the term is confirmed with the store first, so that the state is not
-// older than the call. Once Read has returned, fn is not called any more: the variables
-// that it sets belong to the caller alone.
+// Read calls fn with the core of the serving leader, on the goroutine that owns the core,
+// between rounds. So fn sees only committed state. fn must not keep the core after it
+// returns. If confirm is true, the loop first confirms the term with the store, so that
+// the state is not older than the call. After Read has returned, the loop does not call
+// fn, so the caller may use the variables that fn sets.
 func (l *Loop[C]) Read(ctx context.Context, confirm bool, fn func(C)) error {
 	_, err := l.post(ctx, item[C]{ctx: ctx, read: fn, confirm: confirm})
 	return err
 }
 
-// Peek is Read on any replica. On a standby fn sees the state that its view has reached.
+// Peek is like Read, but works on every replica. On a standby fn sees the state that the
+// view of the standby has reached.
 func (l *Loop[C]) Peek(ctx context.Context, fn func(C)) error {
 	_, err := l.post(ctx, item[C]{ctx: ctx, read: fn, anywhere: true})
 	return err
 }
 
-// Resign ends a term on request, so that another replica leads. The current round is
-// finished and answered first. Resign returns once the term is over. The error is
+// Resign ends a term on request, so that another replica leads. The loop finishes and
+// answers the current round first. Resign returns once the term is over. The error is
 // NOT_LEADER if this replica does not lead in that term.
 func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
 	if term <= 0 {
@@ -261,7 +266,7 @@ func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
 
 func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 	it.reply, it.claimed = make(chan result, 1), &atomic.Bool{}
-	var full <-chan struct{} // nil for reads, which a full store answers
+	var full <-chan struct{} // nil for reads, which do not fail while the store is full
 	if it.request != nil {
 		full = l.full.raised()
 	}
@@ -292,18 +297,18 @@ func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 	}
 }
 
-// outcomeUnknown ends the error of a request whose outcome is unknown.
+// outcomeUnknown is the end of the error message of a request whose outcome is unknown.
 const outcomeUnknown = "the request may have been applied"
 
-// Run follows the view and campaigns until ctx ends. Then it gives up the leadership. It
-// is called once.
+// Run follows the view and campaigns for the leadership until ctx ends. Then it resigns.
+// It must be called only once.
 func (l *Loop[C]) Run(ctx context.Context) {
 	defer close(l.ended)
 	for pause := shortestPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		began := time.Now()
 		err := newTenure(l).run(ctx)
 		l.idle()
-		l.full.set(false) // the next leader finds out for itself
+		l.full.set(false) // the next leader finds out for itself whether the store is full
 		l.status.Store(&state{})
 		if ctx.Err() != nil {
 			return
@@ -319,7 +324,7 @@ func (l *Loop[C]) Run(ctx context.Context) {
 		}
 		switch {
 		case errors.Is(err, errResignRequested):
-			pause = longestPause // so that a standby wins, even one that has just started
+			pause = longestPause // so that a standby wins, even if it has just started
 		case time.Since(began) > longestPause:
 			pause = shortestPause
 		}
@@ -327,7 +332,8 @@ func (l *Loop[C]) Run(ctx context.Context) {
 	}
 }
 
-// remember notes what made the core panic, unless the leader has stored it.
+// remember keeps the cause of a panic of the core in memory, unless the leader has stored
+// the cause.
 func (l *Loop[C]) remember(p *Poisoned) {
 	object, id := "", ""
 	if p.Poison != nil {
@@ -340,18 +346,19 @@ func (l *Loop[C]) remember(p *Poisoned) {
 		"stack", p.Stack)
 }
 
-// claim reports whether the item belongs to the caller of claim alone.
+// claim reports whether this call claimed the item. Only the first call for an item
+// returns true.
 func (it item[C]) claim() bool { return it.claimed.CompareAndSwap(false, true) }
 
-// view answers a read, unless its caller has left.
+// view calls the function of a read and answers the read, unless its caller has left.
 func (it item[C]) view(core C) {
 	if it.claim() {
 		it.answer(nil, recovered(it.read, core))
 	}
 }
 
-// recovered calls read and returns a panic as an error. A read changes nothing, so the
-// core remains valid.
+// recovered calls read and returns a panic as an error. A read does not change the core,
+// so the core remains valid.
 func recovered[C model.Core](read func(C), core C) (err error) {
 	defer func() {
 		if what := recover(); what != nil {

@@ -519,7 +519,7 @@ func TestACallThatPanicsIsAFinding(t *testing.T) {
 		}
 		f := status.Findings(model.ServiceAssigner)[0]
 		if f.GetKind() != loop.FindingPeerPanic || f.GetObject() != "executor e" ||
-			f.GetMessage() != "its handler panicked (count 2): a lie" {
+			f.GetMessage() != "the handler of its messages panicked (count 2): a lie" {
 			t.Errorf("the finding is %v", f)
 		}
 	})

@@ -6,10 +6,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Owner owns a core on behalf of a service's gRPC handlers. It is a Loop, or a node of the
-// simulator, which has its own time and order of rounds.
+// Owner owns a core on behalf of a service's gRPC handlers. It is either a Loop or a node
+// of the simulator, which controls time and the order of rounds itself.
 type Owner[C model.Core] interface {
-	// Do gives the core a request and waits for its reply.
+	// Do passes a request to the core and waits for the reply.
 	Do(ctx context.Context, request any) (any, error)
 	// Read calls fn with the core of the serving leader.
 	Read(ctx context.Context, confirm bool, fn func(C)) error

@@ -14,22 +14,23 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The bounds of poison.
+// The limits of poison.
 const (
-	// maxPoison bounds the quarantined requests and decisions. If more of them panic,
-	// the program is broken and not its input, and a process that exits is noticed.
-	// Records do not count: no value in the store may end a process.
+	// maxPoison is the maximum number of quarantined requests and decisions. If more of them
+	// make the core panic, the fault is in the program and not in its input. Then the
+	// process exits, so that operators notice the fault. Records do not count, because no
+	// value in the store may end a process.
 	maxPoison = 100
 
 	maxContent, maxPanic, maxStack = 4 << 10, 1 << 10, 8 << 10
 )
 
-// Guard makes a panic of the core the end of a tenure. Without a guard the panic
-// continues, as tests want it.
+// Guard configures how a driver handles a panic of the core: the panic ends the tenure.
+// Without a Guard the panic continues, which tests need.
 type Guard struct {
 	Replica, Version string
-	// Unstored holds, by ID, the poison that this process met and could not store, for
-	// example as a standby.
+	// Unstored has the poison that this process found and could not store, for example as a
+	// standby, by ID.
 	Unstored map[string]*model.Poison
 }
 
@@ -38,10 +39,10 @@ var ErrQuarantineChanged = errors.New("the quarantine has changed")
 
 // Poisoned ends a tenure: the core panicked, so its state is invalid.
 type Poisoned struct {
-	// Poison is the cause. It is nil if the cause is unknown or the service needs the
-	// record that caused it.
+	// Poison is the cause. It is nil if the cause is unknown, or if the cause is a record
+	// that the service needs.
 	Poison *model.Poison
-	// Token is the token of the request to blame, 0 for none.
+	// Token is the token of the request that caused the panic, or 0.
 	Token uint64
 	Panic string
 	Stack string
@@ -56,7 +57,7 @@ func (p *Poisoned) Error() string {
 // Guard makes panics of the core end the tenure from now on.
 func (d *Driver[C]) Guard(g Guard) { d.quarantine.guard = &g }
 
-// give steps the core. The error is a *Poisoned.
+// give passes an event to the core. If the core panics, the error is a *Poisoned.
 func (d *Driver[C]) give(event model.Event) (actions []model.Action, err error) {
 	d.progress()
 	defer func() {
@@ -70,8 +71,9 @@ func (d *Driver[C]) give(event model.Event) (actions []model.Action, err error) 
 	return d.Core.Step(d.now(), event), nil
 }
 
-// blame attributes a panic to the changed record that the core received, or else to the
-// object of its decision, or else to the request that it received.
+// blame determines the cause of a panic. If the event is a change, the cause is the
+// changed record. Otherwise the cause is the record about which the core was deciding. If
+// the core names no such record, the cause is the request in the event.
 func (d *Driver[C]) blame(event model.Event, what any, stack []byte) *Poisoned {
 	g := d.quarantine.guard
 	end := &Poisoned{Panic: clip(fmt.Sprint(what), maxPanic), Stack: clip(string(stack), maxStack)}
@@ -115,7 +117,8 @@ func (q *quarantine) decisions() int {
 	return n
 }
 
-// poisoned returns the error for a request that is quarantined; nil for any other.
+// poisoned returns the error for a quarantined request, or nil if the request is not
+// quarantined.
 func (d *Driver[C]) poisoned(request any) error {
 	name, sum := fmt.Sprintf("%T", request), ""
 	for _, p := range d.quarantine.poison() {
@@ -132,15 +135,16 @@ func (d *Driver[C]) poisoned(request any) error {
 	return nil
 }
 
-// errPoison is the answer to a request that made a core panic.
+// errPoison returns the error for a request that made a core panic.
 func errPoison(p *model.Poison) error {
 	return fault.New(fault.Internal, fault.ReasonPoison,
 		"the request made the %s panic, was not applied and is quarantined as %s: see the findings", p.Service, p.ID)
 }
 
-// fingerprint identifies the content of a request, and returns the part of it that is
-// stored. Requests have exported fields only. Fields that differ in each attempt are left
-// out, and so are secrets: the arguments, environment and payload of a task.
+// fingerprint returns a checksum that identifies the content of a request, and the
+// content to store. Requests have only exported fields. The checksum does not cover
+// fields that differ in each attempt. The content also lacks secrets: the arguments, the
+// environment and the payload of a task.
 func fingerprint(request any) (sum, content string) {
 	plain := reflect.ValueOf(request)
 	if plain.Kind() == reflect.Struct {
@@ -177,7 +181,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// clip shortens a text to at most that many bytes, without splitting a character.
+// clip shortens a text to at most most bytes, without splitting a character.
 func clip(text string, most int) string {
 	if len(text) > most {
 		text = text[:most]

@@ -15,23 +15,23 @@ import (
 
 // Quarantined is a record, request or decision that a replica ignores.
 type Quarantined struct {
-	// Object is a request's type, or a key without the cluster's prefix.
+	// Object is the type of a request, or the key of a record without the cluster's prefix.
 	Object  string
 	Since   time.Time
 	Message string
-	// Action states the consequence and how to end the quarantine.
+	// Action says what the consequence is and how an operator can end the quarantine.
 	Action string
 }
 
-// quarantine is what a driver ignores.
+// quarantine is the state of a driver about quarantined records, requests and decisions.
 type quarantine struct {
 	guard *Guard
-	// stored is the poison in the view that applies to this version of the program.
-	// outdated is the poison that another version met.
+	// stored has the poison in the view that applies to this version of the program.
+	// outdated has the poison that another version found.
 	stored   map[string]*model.Poison
 	outdated map[model.Ref]struct{}
-	// withheld are the versions of records that the core does not receive. unreadable
-	// describes those that cannot be decoded.
+	// withheld has the records that the core does not receive, with their mod revisions.
+	// unreadable describes the withheld records that cannot be decoded.
 	withheld   map[model.Ref]int64
 	unreadable []Quarantined
 	list       []Quarantined
@@ -42,14 +42,15 @@ func newQuarantine() quarantine {
 		withheld: map[model.Ref]int64{}}
 }
 
-// Quarantined lists what the driver ignores.
+// Quarantined returns the list of quarantined records, requests and decisions.
 func (d *Driver[C]) Quarantined() []Quarantined { return d.quarantine.list }
 
-// maxListed bounds the unreadable records that are listed one by one: the findings of a
-// service are one message.
+// maxListed is the maximum number of unreadable records that are listed individually,
+// because one message contains all findings of a service.
 const maxListed = 500
 
-// listQuarantine rebuilds the list, in which each object occurs once.
+// listQuarantine rebuilds the list of quarantined objects. Each object occurs once in the
+// list.
 func (d *Driver[C]) listQuarantine() {
 	q := &d.quarantine
 	list := slices.Clone(q.unreadable[:min(len(q.unreadable), maxListed)])
@@ -67,13 +68,12 @@ func (d *Driver[C]) listQuarantine() {
 	if more := len(q.unreadable) - maxListed; more > 0 {
 		q.list = append(q.list, Quarantined{
 			Object: "records", Since: q.unreadable[0].Since, Message: fmt.Sprintf("%d more records cannot be read", more),
-			Action: "They are quarantined like the listed records. They are listed once those are repaired or deleted.",
+			Action: "These records are quarantined like the listed ones. To see them, repair or delete the listed records.",
 		})
 	}
 }
 
-// StorePoison stores the cause of the end of the term, so that every replica quarantines
-// it.
+// StorePoison stores the cause of a panic, so that every replica quarantines the cause.
 func (d *Driver[C]) StorePoison(ctx context.Context, p *model.Poison) error {
 	return d.commitPoison(ctx, []*model.Poison{p}, nil)
 }
@@ -94,9 +94,9 @@ func (d *Driver[C]) commitPoison(ctx context.Context, puts []*model.Poison, dele
 	return err
 }
 
-// tidyQuarantine has a new leader store the poison that this process met as a standby, and
-// delete poison that no longer applies: what another version of the program met, and
-// versions of records that do not exist any more.
+// tidyQuarantine updates the stored poison at the start of a term. It stores the poison
+// that this process found as a standby. It deletes poison that another version of the
+// program found, and poison about a version of a record that does not exist any more.
 func (d *Driver[C]) tidyQuarantine(ctx context.Context) error {
 	q := &d.quarantine
 	if q.guard == nil {
@@ -118,10 +118,10 @@ func (d *Driver[C]) tidyQuarantine(ctx context.Context) error {
 	if err := d.commitPoison(ctx, sorted(q.guard.Unstored), deletes); !isFull(err) {
 		return err
 	}
-	return nil // the next leader repeats it
+	return nil // the next leader retries
 }
 
-// poison returns all poison that applies, in order of ID.
+// poison returns all poison that applies to this process.
 func (q *quarantine) poison() []*model.Poison {
 	if q.guard == nil {
 		return nil
@@ -152,9 +152,11 @@ func (q *quarantine) poisoned(key string, mod int64) bool {
 	return false
 }
 
-// readPoison takes the poison in a batch, before the records that it may be about. With
-// the first batch it returns events that quarantine the subjects of decisions. Later, a
-// change of these requires that the core is built again.
+// readPoison reads the poison in a batch. It must be called before the core receives the
+// records of the batch. For the first batch it returns the events that quarantine the
+// records whose decisions made the core panic. If a later batch changes the poison about
+// a record or a decision, it returns ErrQuarantineChanged, and the loop builds a new
+// core.
 func (d *Driver[C]) readPoison(b store.Batch, first bool) (events []model.Event, err error) {
 	q := &d.quarantine
 	prefix, moved := d.space.Key(model.Ref{Kind: model.KindPoison, ID: d.service + "/"}), false
@@ -201,8 +203,8 @@ func (d *Driver[C]) readPoison(b store.Batch, first bool) (events []model.Event,
 	return events, nil
 }
 
-// overwritten notes that this leader replaced or deleted a record. If that record was
-// quarantined, its quarantine is over.
+// overwritten records that this leader replaced or deleted a record. If the record was
+// quarantined, this ends the quarantine.
 func (d *Driver[C]) overwritten(ref model.Ref, key string) {
 	q := &d.quarantine
 	if _, found := q.withheld[ref]; !found {
@@ -214,9 +216,18 @@ func (d *Driver[C]) overwritten(ref model.Ref, key string) {
 	d.listQuarantine()
 }
 
-// changed turns a change of a record into an event for the core: the record, or that it is
-// quarantined. It returns nil if a quarantined record is replaced by one that cannot be
-// read either.
+// changed returns the event for a change of a record. It decides what happens with a
+// record that cannot be decoded or that made the core panic:
+//
+//   - Of a leader key, the core receives the service and the term without the replica.
+//   - In the first batch, the core receives Quarantined instead of the record. If the core
+//     cannot miss the record, changed returns an error, and this replica cannot lead.
+//   - In a later batch, changed returns ErrQuarantineChanged, and the loop builds a new
+//     core, for which the record is in the first batch.
+//   - If the record is withheld already, the core receives nothing.
+//
+// If a withheld record is deleted or becomes readable, changed returns
+// ErrQuarantineChanged.
 func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Event, error) {
 	q := &d.quarantine
 	_, withheld := q.withheld[ref]
@@ -238,7 +249,7 @@ func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Ev
 	case err == nil && !q.poisoned(c.Key, c.Mod):
 		return event, nil
 	case err != nil && ref.Kind == model.KindLeader:
-		// The key and the term are known, but not the replica.
+		// Only the replica is unknown; the key contains the service and the term.
 		event.Record = &model.Leader{Service: ref.ID}
 		return event, nil
 	case !first:
@@ -257,10 +268,10 @@ func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Ev
 	return model.Quarantined{Ref: ref}, nil
 }
 
-// object returns a key as findings show it.
+// object returns a key without the cluster's prefix, as findings show it.
 func (d *Driver[C]) object(key string) string { return strings.TrimPrefix(key, d.space.Prefix()) }
 
-// describe describes poison for people.
+// describe returns a description of poison for people.
 func (d *Driver[C]) describe(p *model.Poison) Quarantined {
 	one := Quarantined{Object: d.object(p.Key), Since: p.At}
 	message, action := "", ""

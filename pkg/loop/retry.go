@@ -10,9 +10,10 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// firstTimeout is the deadline of the first attempt at a call of the store; each further
-// one has twice as long, up to the store's own deadline. If one of three etcd members is
-// frozen or cut off, every third attempt fails while the loop waits.
+// firstTimeout is the timeout of the first attempt at a call of the store. Each further
+// attempt has twice the timeout, up to store.DefaultTimeout. The first timeout is short
+// because the loop waits for the call: if one of three etcd members is frozen or cut off,
+// every third attempt fails by timeout.
 const firstTimeout = 300 * time.Millisecond
 
 // attempt makes the nth attempt at a call of the store.
@@ -34,8 +35,8 @@ func (t *tenure[C]) retry(ctx context.Context, call func(ctx context.Context) er
 	}
 }
 
-// pause waits after attempt number n. A loop that retries a call to etcd does not hang,
-// so it records progress.
+// pause waits after attempt number n. It records progress, because a loop that retries a
+// call to etcd does not hang.
 func (t *tenure[C]) pause(ctx context.Context, n int) error {
 	t.l.progress()
 	defer t.l.progress()
@@ -53,7 +54,7 @@ func (t *tenure[C]) confirm(ctx context.Context) error {
 	})
 }
 
-// grant implements Leading. If etcd grants a lease and the answer is lost, the lease
+// grant implements Leading. If etcd grants a lease and the answer is lost, that lease
 // expires unused.
 func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (id int64, err error) {
 	err = t.retry(ctx, func(ctx context.Context) error {

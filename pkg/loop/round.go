@@ -14,43 +14,46 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// maxConflicts bounds how often one round is decided again because another service
-// wrote first. Each conflict needs a new commit of that service within the round, so
-// more of them mean that the two views disagree.
+// maxConflicts is the maximum number of times that the core decides the events of one
+// round again because another service wrote first. Each conflict needs a new commit of
+// that service within the round. More conflicts mean that the two views disagree.
 const maxConflicts = 50
 
 // round is the progress of one call of Round.
 type round struct {
-	// pending are the events, in order, whose decisions are not durable.
+	// pending has the events whose decisions are not durable, in order.
 	pending []model.Event
-	// released are actions to carry out: they rest on durable decisions, and a write
-	// has since proved that this replica leads.
+	// released has the actions to carry out. Their decisions are durable, and a later write
+	// has proved that this replica still leads.
 	released []model.Action
-	// unproved are actions of durable decisions that no write has proved yet.
+	// unproved has actions whose decisions are durable, but for which no later write has
+	// proved yet that this replica still leads.
 	unproved []model.Action
-	// undecided holds the tokens of pending requests that may have changed something
-	// although nothing of them was answered or written in this attempt.
+	// undecided has the tokens of pending requests that may have been applied. Either the
+	// core neither answered the request nor returned an effect for it in this attempt, or
+	// only a part of its effects is durable.
 	undecided map[uint64]bool
 	conflicts int
 }
 
-// decision is the outcome of one event.
+// decision is the result of one event.
 type decision struct {
 	actions []model.Action
-	// effects counts the effects of this event and of all events before it.
+	// effects is the number of effects of this event and of all events before it.
 	effects int
 }
 
-// Round gives the core events, in order, and makes its decisions durable. It returns the
-// actions to carry out, also with an error, which ends the term.
+// Round passes events to the core in order and makes the decisions of the core durable.
+// It returns the actions that the caller must carry out, also if it returns an error. An
+// error ends the term.
 //
-//   - If a decision conflicts with a change of another service, nothing of it was
-//     written. The core takes it back, receives the change, and decides again from the
+//   - If a decision conflicts with a change of another service, nothing of the decision
+//     was written. The core undoes it, receives the change, and decides again from the
 //     first event whose decision is not durable.
-//   - If the store refuses a write because of its content, the request that caused it is
-//     answered with the error, and the other events are decided again.
-//   - If the store is full, requests are refused and the other events are deferred until
-//     NextDeadline.
+//   - If the store refuses a write because of its content, Round answers the request that
+//     caused the write with the error, and the core decides the other events again.
+//   - If the store is full, Round refuses the pending requests and defers the other
+//     events until NextDeadline.
 func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Action, error) {
 	r := &round{pending: append(d.deferred, events...)}
 	d.deferred = nil
@@ -81,8 +84,8 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 	}
 }
 
-// attempt has the core decide the pending events and commits its decisions. On an error
-// the core takes back every decision that is not durable, unless it panicked.
+// attempt lets the core decide the pending events and commits the decisions. After an
+// error the core undoes every decision that is not durable, unless the core panicked.
 func (d *Driver[C]) attempt(ctx context.Context, r *round) error {
 	decisions, err := d.decide(r)
 	if err != nil {
@@ -101,12 +104,13 @@ func (d *Driver[C]) attempt(ctx context.Context, r *round) error {
 	r.unproved = append(r.unproved, late...)
 	var conflict *store.Conflict
 	if durable > 0 || errors.As(err, &conflict) {
-		r.prove() // a transaction was compared with the leader key
+		r.prove() // a transaction has compared the leader key
 	}
 	return err
 }
 
-// decide gives the core the pending events and collects its effects.
+// decide passes the pending events to the core and collects the effects that the core
+// returns.
 func (d *Driver[C]) decide(r *round) ([]decision, error) {
 	decisions := make([]decision, len(r.pending))
 	r.undecided = map[uint64]bool{}
@@ -124,8 +128,9 @@ func (d *Driver[C]) decide(r *round) ([]decision, error) {
 	return decisions, nil
 }
 
-// settle moves the events whose effects are all durable out of pending. If the next one
-// is a request of which a part is durable, its outcome is unknown.
+// settle removes the events whose effects are all durable from pending. If the next event
+// is a request and a part of its effects is durable, the outcome of this request is
+// unknown.
 func (r *round) settle(decisions []decision, durable int) {
 	settled, effects := 0, 0
 	for settled < len(r.pending) && decisions[settled].effects <= durable {
@@ -142,13 +147,14 @@ func (r *round) settle(decisions []decision, durable int) {
 	}
 }
 
-// prove releases the actions so far: a write has proved the term.
+// prove releases all actions collected so far. The caller must have proved the term after
+// their decisions became durable.
 func (r *round) prove() { r.released, r.unproved = append(r.released, r.unproved...), nil }
 
-// release releases the remaining actions. No write proved the term for them. If one of
-// them is an answer, the term is confirmed first: a leader that was deposed without
-// knowing it must not answer a read, nor that a call changed nothing, since its
-// successor may have applied that call.
+// release releases the remaining actions, for which no write has proved the term. If one
+// of these actions is an answer, release first confirms the term. A deposed leader that
+// does not know of its end must not answer a read. It also must not answer that a call
+// changed nothing, because its successor may have applied that call.
 func (d *Driver[C]) release(ctx context.Context, r *round) error {
 	if answers(r.unproved) {
 		if err := d.Confirm(ctx); err != nil {
@@ -159,8 +165,8 @@ func (d *Driver[C]) release(ctx context.Context, r *round) error {
 	return nil
 }
 
-// catchUp waits until the view shows the change that a decision conflicts with, and has
-// the pending events decided after it.
+// catchUp waits until the view contains the change with which a decision conflicts. It
+// puts this change before the pending events, so that the core decides after it.
 func (d *Driver[C]) catchUp(ctx context.Context, r *round, revision int64) error {
 	if r.conflicts++; r.conflicts > maxConflicts {
 		return fmt.Errorf("loop: %d conflicts in one round", r.conflicts)
@@ -181,8 +187,8 @@ func (d *Driver[C]) catchUp(ctx context.Context, r *round, revision int64) error
 	return nil
 }
 
-// refuseFirst answers the first pending request with the reason why the store refuses its
-// write. If the write was not caused by a request, it returns the error.
+// refuseFirst answers the first pending event, a request, with the reason why the store
+// refuses its write. If the first pending event is not a request, it returns the error.
 func (r *round) refuseFirst(err error) error {
 	if len(r.pending) == 0 {
 		return err
@@ -196,9 +202,9 @@ func (r *round) refuseFirst(err error) error {
 	return nil
 }
 
-// withoutChanges returns the events that the core must receive again after it took back
-// its decisions. Changes of the view are not among them: they are not taken back, and
-// the core may have received newer ones since.
+// withoutChanges returns the events that the core must receive again after it undid its
+// decisions. It omits changes of the view: the core does not undo them, and may have
+// received newer changes since.
 func withoutChanges(events []model.Event) []model.Event {
 	var rest []model.Event
 	for _, event := range events {
@@ -215,8 +221,8 @@ func answers(actions []model.Action) bool {
 	return slices.ContainsFunc(actions, func(a model.Action) bool { _, ok := a.(model.Reply); return ok })
 }
 
-// contentFault returns the answer to a request whose write the store refuses because of its
-// content; nil for any other error.
+// contentFault returns the error for a request whose write the store refuses because of
+// its content. It returns nil for any other error of the store.
 func contentFault(err error) error {
 	switch {
 	case errors.Is(err, store.ErrLeaseNotFound):
@@ -227,7 +233,8 @@ func contentFault(err error) error {
 	return nil
 }
 
-// step gives the core one event, queues its effects and returns its other actions.
+// step passes one event to the core, queues the effects that the core returns, and
+// returns the other actions.
 func (d *Driver[C]) step(event model.Event) (rest []model.Action, err error) {
 	input, _ := event.(model.Input)
 	first := len(d.effects)
@@ -248,8 +255,9 @@ func (d *Driver[C]) step(event model.Event) (rest []model.Action, err error) {
 	return rest, nil
 }
 
-// commit makes the effects durable, including those that follow from them. It returns how
-// many became durable; on an error the rest remain in d.effects.
+// commit makes the queued effects durable, and also the effects that the core adds when
+// it learns that effects are durable. It returns how many effects became durable. After
+// an error the other effects remain in d.effects.
 func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Action, err error) {
 	for len(d.effects) > 0 {
 		writes, err := d.encode(ctx)
@@ -266,8 +274,8 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 			actions = append(actions, more...)
 		}
 		if errors.Is(err, store.ErrLeaseNotFound) && len(d.effects[0].Events) > 0 {
-			// The etcd lease of the term's own job events has expired. The request is
-			// not to blame.
+			// The etcd lease to which this leader attaches its job events has expired. The request
+			// did not cause the error.
 			err = fmt.Errorf("loop: the etcd lease of job events: %v", err)
 		}
 		if err != nil {
@@ -277,8 +285,8 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 	return durable, actions, nil
 }
 
-// committed takes the effects of one transaction, which are durable, off the queue and
-// reports them to the core.
+// committed removes the effects of one transaction, which are durable, from the queue. It
+// tells the core that they are durable.
 func (d *Driver[C]) committed(c store.Committed) ([]model.Action, error) {
 	effects := d.effects[:c.Writes]
 	d.effects = d.effects[c.Writes:]
@@ -291,14 +299,14 @@ func (d *Driver[C]) committed(c store.Committed) ([]model.Action, error) {
 	return d.step(model.Committed{Effects: c.Writes, Revision: c.Revision})
 }
 
-// abandon has the core take back its decisions.
+// abandon makes the core undo all decisions that are not durable.
 func (d *Driver[C]) abandon() error {
 	d.effects = nil
 	_, err := d.give(model.Abandoned{})
 	return err
 }
 
-// encode turns the effects into writes.
+// encode converts the effects into writes.
 func (d *Driver[C]) encode(ctx context.Context) ([]store.Write, error) {
 	events := 0
 	for _, e := range d.effects {

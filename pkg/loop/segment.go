@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// currentSegment is the segment that a term's job events go into.
+// currentSegment is the segment to which the leader adds job events.
 type currentSegment struct {
 	number, lease int64
 	granted       time.Time
@@ -24,8 +24,9 @@ type currentSegment struct {
 	events, bytes int
 }
 
-// ensureSegment makes sure that the current segment takes a number of further events. If
-// it does not, it starts a new segment on an etcd lease of its own.
+// ensureSegment ensures that a number of further events fits into the current segment. If
+// they do not fit, or the segment is too old, it starts a new segment with a new etcd
+// lease.
 func (d *Driver[C]) ensureSegment(ctx context.Context, events int) error {
 	s := &d.segment
 	if s.lease == 0 || s.events+events > d.limits.segmentEvents() || s.bytes > d.limits.segmentBytes() ||
@@ -74,26 +75,26 @@ func (d *Driver[C]) eventOp(event model.JobEvent) (store.Op, error) {
 	return store.Op{Key: key, Value: value, Lease: d.segment.lease}, nil
 }
 
-// retentionPause is how long the driver waits after a step of retention has failed.
+// retentionPause is how long the driver waits after a step of enforceLimits has failed.
 const retentionPause = time.Second
 
 // retention is the progress of enforceLimits.
 type retention struct {
-	// committed is the revision of the last step, revoked the last segment that was
-	// deleted whole.
+	// committed is the revision of the last step. revoked is the number of the last segment
+	// that was deleted as a whole.
 	committed, revoked int64
 	notBefore          time.Time
 }
 
-// enforceLimits deletes events above the limits, one step at a time, and keeps the newest
-// segment marked: a reader concludes from the mark that nothing after it was deleted. A
-// step waits until the view shows the previous one.
+// enforceLimits deletes events that exceed the limits, one step at a time. It keeps the
+// mark on the newest segment, because readers rely on it: nothing after the mark was
+// deleted. Each step waits until the view contains the previous step.
 func (d *Driver[C]) enforceLimits(ctx context.Context) error {
 	if d.revision < d.retention.committed || d.now().Before(d.retention.notBefore) {
 		return nil
 	}
 	if newest, expired := d.index.newestOf(d.service); expired != 0 && newest == d.segment.number && d.segment.marked {
-		// The newest segment has expired, and nothing was written since.
+		// The newest segment has expired, and this leader has added no event since.
 		d.segment.lease = 0
 		return d.commitRetention(ctx)
 	}
@@ -115,7 +116,8 @@ func (d *Driver[C]) enforceLimits(ctx context.Context) error {
 	return nil
 }
 
-// deleteJobEvents deletes a job's events in one segment and raises the job's floor.
+// deleteJobEvents deletes a job's events in one segment and in all earlier ones, and
+// raises the job's floor.
 func (d *Driver[C]) deleteJobEvents(ctx context.Context, e excess) error {
 	value, err := proto.Marshal(&recordv1.EventFloor{Segment: e.segment, Revision: e.keptFrom})
 	if err != nil {
@@ -126,8 +128,8 @@ func (d *Driver[C]) deleteJobEvents(ctx context.Context, e excess) error {
 	return d.commitRetention(ctx, store.DeleteRange(from, to), store.Put(d.space.EventFloor(e.job, d.service), value))
 }
 
-// commitRetention commits a step of retention. Its puts live as long as the current
-// segment, and so longer than any earlier one.
+// commitRetention commits a step of enforceLimits. It attaches the puts to the etcd lease
+// of the current segment, so they exist longer than every earlier segment.
 func (d *Driver[C]) commitRetention(ctx context.Context, ops ...store.Op) error {
 	err := d.ensureSegment(ctx, 0)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// tenure is the life of one core: from an empty view to the end of a term.
+// tenure is the life of one core, from an empty view to the end of a term.
 type tenure[C model.Core] struct {
 	l       *Loop[C]
 	driver  *Driver[C]
@@ -24,7 +24,7 @@ type tenure[C model.Core] struct {
 	term       *Term
 	waiting    map[uint64]item[C] // requests without an answer, by token
 	lastToken  uint64
-	reads      []item[C] // of the current round
+	reads      []item[C] // reads of the current round
 	resigning  []item[C] // requests to end the term
 	background sync.WaitGroup
 }
@@ -49,7 +49,7 @@ func (l *Loop[C]) newDriver() *Driver[C] {
 func (t *tenure[C]) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	t.view = store.OpenView(t.l.cfg.Store, t.l.cfg.Space.Prefix(), t.l.cfg.Space.Events())
-	defer t.view.Close() // last: a pull from a closed view opens it again
+	defer t.view.Close() // must come last: pull would open a closed view again
 	defer t.background.Wait()
 	defer stop(nil)
 
@@ -75,7 +75,7 @@ func (t *tenure[C]) run(ctx context.Context) error {
 				return err
 			}
 			if first {
-				campaign() // not before: a replica without a snapshot cannot serve
+				campaign() // only now, because a replica without a snapshot cannot serve
 			}
 		case it := <-t.l.inbox:
 			t.l.progress()
@@ -87,8 +87,8 @@ func (t *tenure[C]) run(ctx context.Context) error {
 		case t.leadership = <-won:
 			err := t.lead(ctx)
 			if !t.driver.leads && errors.Is(err, context.Canceled) && ctx.Err() == nil {
-				// The core has not learned of the term, so it is still valid. Reading
-				// everything again would only add load to a slow etcd.
+				// The core has not learned of the term, so the core is still valid. To read the whole
+				// store again would only add load to a slow etcd.
 				t.l.cfg.Log.Warn("the term ended before it began", "term", t.leadership.Term(), "error", t.leadership.Err())
 				t.leadership, t.resigning = nil, nil
 				campaign()
@@ -114,7 +114,8 @@ func (t *tenure[C]) pull(ctx context.Context) error {
 	}
 }
 
-// campaign waits for a win and delivers it. It resigns if the tenure ends first.
+// campaign waits until this replica wins and sends the leadership to won. If the tenure
+// ends first, it resigns.
 func (t *tenure[C]) campaign(ctx context.Context, won chan<- *leader.Leadership) error {
 	leadership, err := t.l.cfg.Election.Campaign(ctx)
 	if err != nil {
@@ -132,10 +133,10 @@ func (t *tenure[C]) campaign(ctx context.Context, won chan<- *leader.Leadership)
 func resign(leadership *leader.Leadership) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = leadership.Resign(ctx) // on failure the etcd lease expires
+	_ = leadership.Resign(ctx) // if this fails, the etcd lease expires
 }
 
-// follow gives a batch to a core that does not lead yet.
+// follow passes a batch to a core that does not lead yet.
 func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 	if b.Reset && t.driver.Revision() > 0 {
 		t.driver = t.l.newDriver()

@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Term is one term of leadership, for Perform.
+// Term is one term of leadership. Config.Perform receives it.
 type Term struct {
 	// Number is the term.
 	Number int64
@@ -18,9 +18,9 @@ type Term struct {
 	after  []func()
 }
 
-// Go runs a call to a peer off the loop. Its context ends with the term. If the call
-// panics, the core receives dropped instead of an answer, and the panic becomes a finding
-// about the peer.
+// Go runs a call to a peer in a new goroutine. The context of the call ends with the
+// term. If the call panics, the core receives dropped instead of an answer, and a finding
+// about the peer reports the panic.
 func (t *Term) Go(peer string, dropped model.Event, call func(ctx context.Context)) {
 	t.calls.Go(func() {
 		if !t.guard(peer, func() { call(t.ctx) }) {
@@ -29,12 +29,12 @@ func (t *Term) Go(peer string, dropped model.Event, call func(ctx context.Contex
 	})
 }
 
-// Post gives the core an event without an answer, as long as the term lasts. It may block
-// while the inbox is full. It never blocks once the term is over.
+// Post passes an event without an answer to the core. It blocks while the inbox is full.
+// Once the term is over, it drops the event and does not block.
 func (t *Term) Post(event model.Event) { t.post(event) }
 
-// After calls fn on the loop's goroutine after Perform has handled every action of the
-// round, so that related calls go out in one message.
+// After makes the loop call fn on its goroutine once Perform has handled every action of
+// the round. So Perform can combine related calls into one message.
 func (t *Term) After(fn func()) { t.after = append(t.after, fn) }
 
 // performed runs the functions passed to After.

@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// SKU is the record of a host shape: its specification, and the rule for the number of
-// its executors.
+// SKU is the record of a host shape. It contains the specification of the shape and the
+// rule for the number of its executors.
 type SKU struct {
 	Name       string
 	Resources  resource.Vector
@@ -16,58 +16,62 @@ type SKU struct {
 	UpdatedAt  time.Time
 }
 
-// ScaleRule is the wanted number of executors of a SKU. A Max of nil is no bound.
+// ScaleRule is the wanted number of executors of a SKU. If a maximum is nil, the number
+// has no upper limit.
 type ScaleRule struct {
 	MinIdle, MinSize int32
 	MaxIdle, MaxSize *int32
 }
 
-// Pool is the record of a named set of executors: those that have all of the
-// attributes, ignoring case.
+// Pool is the record of a named set of executors. An executor belongs to the pool if it
+// has all of the pool's attributes, ignoring case.
 type Pool struct {
 	Name       string
 	Attributes map[string]string
-	// LostAfter is how long its executors may be unreachable before they are LOST; nil
-	// for the cluster's value.
+	// LostAfter is how long executors of the pool may be unreachable before they are LOST.
+	// If it is nil, the cluster's value applies.
 	LostAfter *time.Duration
 	UpdatedAt time.Time
 }
 
-// KeepDisable is how long an ended request to disable is kept, so that a late repeat of
-// its call has no effect.
+// KeepDisable is how long the record of an ended request to disable remains, so that a
+// late repeat of its call has no effect.
 const KeepDisable = 10 * time.Minute
 
-// Disable is the record of one request to take executors out of allocation: those with
-// one of IDs, or with all Attributes. It applies until EndedAt is set.
+// Disable is the record of one request to take executors out of allocation. It applies to
+// the executors with one of IDs or with all Attributes, until EndedAt is set.
 type Disable struct {
-	// ID is the id of the request.
+	// ID is the ID of the request.
 	ID         string
 	IDs        []string
 	Attributes map[string]string
 	Reason     string
-	// ExpireAt is zero for a request that applies until it is undone.
+	// ExpireAt is the time at which the request ends by itself. It is zero if the request
+	// applies until it is undone.
 	ExpireAt  time.Time
 	CreatedAt time.Time
-	// EndedAt is when it expired or was undone. From then on it applies to no executor,
-	// and is kept for KeepDisable so that a repeat of its call has no effect.
+	// EndedAt is the time at which the request expired or was undone. From then on the
+	// request applies to no executor. The record remains for KeepDisable, so that a repeat
+	// of its call has no effect.
 	EndedAt time.Time
-	// Drain: the workers on these executors are evicted.
+	// Drain is set if the request also evicts the workers on these executors.
 	Drain bool
-	// Claim: the request is a claim for scale-down.
+	// Claim is set if the request is a claim for scale-down.
 	Claim bool
-	// Enable: the record is for a call that undid other requests, Undone of them. It
-	// applies to no executor.
+	// Enable is set if the record is for a call that undid other requests. Undone is the
+	// number of these requests. Such a record applies to no executor.
 	Enable bool
 	Undone int32
-	// Call is a fingerprint of the call, which distinguishes a repeat from another call
-	// with the same ID.
+	// Call is a fingerprint of the call. It distinguishes a repeat of the call from another
+	// call with the same ID.
 	Call uint64
-	// ReportedThrough is the progress of reporting the request to the jobs, in order of executors
-	// and, on each, of leases: the last executor's ID, a slash and the lease's UID.
-	// ReportedAll is set once all jobs have the event.
+	// ReportedThrough is the last lease for which an event has reported the request to its
+	// job: the ID of the executor, a slash and the UID of the lease. Events follow the order
+	// of executors, and on each executor the order of leases. ReportedAll is set once all
+	// events are reported.
 	ReportedThrough string
 	ReportedAll     bool
 }
 
-// Holds reports whether the request takes executors out of allocation.
+// Holds reports whether the request still takes executors out of allocation.
 func (d *Disable) Holds() bool { return d.EndedAt.IsZero() }

@@ -5,12 +5,13 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Cycle is one scheduling cycle: candidates that the registry sends to executor-state
-// in the order in which they are to be granted.
+// Cycle is one scheduling cycle. The registry sends its candidates to executor-state, in
+// the order in which they should be granted.
 type Cycle struct {
-	// Term is that of the registry's leader. Number rises within it.
+	// Term is the term of the registry's leader. Number rises within a term.
 	Term, Number int64
-	// Cut is the registry's revision at which the queues were as the cycle shows them.
+	// Cut is the revision that the registry had reached when it read the queues for this
+	// cycle.
 	Cut        int64
 	Candidates []Candidate
 }
@@ -18,7 +19,8 @@ type Cycle struct {
 // From returns the service that sends cycles, and its term.
 func (c Cycle) From() (service string, term int64) { return ServiceRegistry, c.Term }
 
-// Known returns the newest revision that the registry knew when it started the cycle.
+// Known returns the newest revision in the cycle. The store had reached this revision
+// when the registry started the cycle.
 func (c Cycle) Known() int64 {
 	newest := c.Cut
 	for i := range c.Candidates {
@@ -31,34 +33,36 @@ func (c Cycle) Known() int64 {
 type Candidate struct {
 	Key Key
 	UID string
-	// Epoch and Mod are the create and the modification revision of the record as the
-	// registry decided on it.
+	// Epoch and Mod are the create and the mod revision of the record that the registry read
+	// for this cycle.
 	Epoch, Mod  int64
 	Group       string
 	Constraints constraint.Constraints
 	Workers     WorkerSet
 	Trace       Trace
-	// Unchanged is set if the last cycle refused the candidate and it has not changed
-	// since. Then only UID, Mod and Group are set.
+	// Unchanged is set if the last cycle refused the candidate and the candidate has not
+	// changed since. Then only UID, Mod and Group are set.
 	Unchanged bool
 }
 
-// Result is what executor-state decided about a candidate. The numbers are those of
-// the control API.
+// Result is the decision of executor-state about a candidate. The numbers are equal to
+// the numbers in the control API.
 type Result uint8
 
 const (
-	// ResultUnset is no decision.
+	// ResultUnset means that there is no decision.
 	ResultUnset Result = iota
-	// Granted means that all workers are leased, and the lease is durable.
+	// Granted means that executor-state has leased executors for all workers, and the lease
+	// is durable.
 	Granted
 	// NoFit means that not all workers fit now. Nothing is leased.
 	NoFit
 	// Stale means that the reservation has changed since the registry decided on it.
 	Stale
-	// Behind means that a candidate of its group before it was not granted.
+	// Behind means that an earlier candidate of the same group was not granted.
 	Behind
-	// Later means that the cycle ended before this candidate, and before all behind it.
+	// Later means that the cycle ended before this candidate. All candidates after it have
+	// the same result.
 	Later
 )
 
@@ -70,10 +74,10 @@ func (r Result) String() string { return resultNames[r] }
 type Outcome struct {
 	UID    string
 	Result Result
-	// Lease is the create revision of the lease granted.
+	// Lease is the create revision of the granted lease.
 	Lease int64
-	// Reason and Message say why it was not granted. Fitting is how many of its workers
-	// would fit.
+	// Reason and Message say why the candidate was not granted. Fitting is the number of its
+	// workers that would fit.
 	Reason  fault.Reason
 	Message string
 	Fitting int

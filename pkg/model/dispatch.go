@@ -3,11 +3,12 @@ package model
 import "berth.dev/api/fault"
 
 // Dispatch is the call by which the registry gives leases to the assigner. The assigner
-// answers a DispatchOutcome for each task, in order. It refuses a term lower than one
-// that it has seen with LOWER_TERM. It refuses revisions that its view does not reach
-// in time with UNAVAILABLE; that call may be repeated.
+// answers with a DispatchOutcome for each task, in order. If the term is lower than a
+// term that the assigner has seen, it returns LOWER_TERM. If its view does not reach the
+// revisions in the call in time, it returns UNAVAILABLE; the registry may repeat that
+// call.
 type Dispatch struct {
-	// Term is that of the registry's leader.
+	// Term is the term of the registry's leader.
 	Term  int64
 	Tasks []DispatchTask
 }
@@ -24,13 +25,13 @@ func (d Dispatch) Known() int64 {
 	return newest
 }
 
-// DispatchTask names a reservation and its lease, each at the revision that the
-// registry decided on.
+// DispatchTask names a reservation and its lease, each with the revision on which the
+// registry decided.
 type DispatchTask struct {
 	Key Key
 	UID string
-	// Mod is the reservation's modification revision, Lease the create revision of the
-	// lease's first chunk.
+	// Mod is the mod revision of the reservation. Lease is the create revision of the first
+	// chunk of the lease.
 	Mod, Lease int64
 	Trace      Trace
 }
@@ -38,7 +39,8 @@ type DispatchTask struct {
 // DispatchOutcome is the result for one task.
 type DispatchOutcome struct {
 	UID string
-	// Accepted: the task is durable. Otherwise the assigner refuses it for Reason.
+	// Accepted is set if the task is durable. Otherwise the assigner refused the task, and
+	// Reason says why.
 	Accepted bool
 	Reason   fault.Reason
 }

@@ -1,10 +1,11 @@
-// Package model has Berth's terms as plain Go values: what a reservation, an executor,
-// a lease and an assignment are, which states they pass through, and the interface of
-// the three cores.
+// Package model gives all services one definition of Berth's terms, as plain Go values
+// that nothing changes after they are passed on. It defines reservations, executors,
+// leases and assignments, the states through which they pass, and the interface of the
+// three cores.
 //
-// The package has no I/O, clock, lock or wire format. A record is immutable once it is
-// passed on; a change is a new copy. The package imports the standard library,
-// pkg/resource, pkg/constraint and api/fault.
+// The package has no I/O, clock, lock or wire format. A record must not be changed once
+// it is passed on; every change makes a new copy. The package imports the standard
+// library, pkg/resource, pkg/constraint and api/fault.
 //
 //	reservation ──granted──▶ lease ──dispatched──▶ assignment task
 //	 (registry)          (executor-state)             (assigner)

@@ -9,7 +9,7 @@ import (
 // EventKind is the kind of a job event.
 type EventKind uint8
 
-// The kinds; the numbers are those of the API.
+// The kinds of job events. The numbers are equal to the numbers in the API.
 const (
 	EventReservationQueued    EventKind = 1
 	EventReservationLeased    EventKind = 2
@@ -33,27 +33,28 @@ const (
 	EventExecutorDisabled     EventKind = 40
 )
 
-// MaxEventWorkers is the maximum number of workers in one event; for more, the event
-// only has their count.
+// MaxEventWorkers is the maximum number of workers that one event lists. An event about
+// more workers lists none or only some of them, and contains their count.
 const MaxEventWorkers = 256
 
-// JobEvent is one entry of a job's stream. It is stored in the transaction of its
-// change. Its cursor is the revision of that transaction and the index in it.
+// JobEvent is one event in the stream of a job. The transaction that stores the change
+// also stores the event. The cursor of an event is the revision of that transaction and
+// the index of the event in it.
 type JobEvent struct {
 	Kind    EventKind
 	Time    time.Time
 	Key     Key
 	UID     string
 	Workers []EventWorker
-	// Count is the number of workers, including those that Workers leaves out.
+	// Count is the number of workers, including workers that Workers does not list.
 	Count   int32
 	Reason  fault.Reason
 	Message string
-	// Trace is the trace of the reservation; the ID is stored.
+	// Trace is the trace of the reservation. Only its ID is stored.
 	Trace Trace
-	// Since is when the step that ends with this event began, and Epoch the
-	// reservation's epoch, 0 if it is not durable yet. They are for the trace, and not
-	// stored.
+	// Since is the time at which the step that this event ends began. Epoch is the
+	// reservation's epoch, or 0 if the reservation is not durable yet. Both fields are for
+	// the trace and are not stored.
 	Since time.Time
 	Epoch int64
 }
@@ -65,6 +66,6 @@ type EventWorker struct {
 	State    WorkerState
 	Reason   fault.Reason
 	ExitCode *int32
-	// Message is the last message of its executor, if that was an error.
+	// Message is the last error that the worker's executor reported for the worker.
 	Message string
 }

@@ -15,51 +15,55 @@ type Executor struct {
 	SKU        string
 	Host       string
 	Attributes map[string]string
-	// Resources is its capacity, including `slots`.
+	// Resources is the capacity of the executor, including `slots`.
 	Resources  resource.Vector
 	Generation int64
-	// Incarnation rises each time an agent registers; Nonce distinguishes a repeat of
-	// one registration from the next.
+	// Incarnation rises each time an agent registers. Nonce distinguishes a repeat of a
+	// registration from the next registration.
 	Incarnation int64
 	Nonce       string
-	// Former are the nonces of the earlier registrations, newest first, at most
-	// MaxFormer. A superseded agent cannot register again with one of them.
+	// Former has the nonces of up to MaxFormer earlier registrations, newest first.
+	// Executor-state refuses a registration with one of them, because its agent is
+	// superseded.
 	Former []string
-	// SecretHash is the SHA-256 of its agent's secret, empty for an agent without one.
-	// It decides which agent may register the executor.
+	// SecretHash is the SHA-256 of the agent's secret. It is empty for an agent without a
+	// secret. It decides which agent may register the executor.
 	SecretHash string
-	// SupersededWorkers is set while a superseded agent reports live workers. The
-	// executor gets no leases then, since those workers may use its capacity.
+	// SupersededWorkers is set while a superseded agent reports live workers. During that
+	// time the executor gets no leases, because those workers may use its capacity.
 	SupersededWorkers bool
-	// Ordinal stands for the ID in leases and tasks. It is never reused.
+	// Ordinal is a number that leases and tasks contain instead of the ID. It is never
+	// reused.
 	Ordinal uint32
-	// Reserved are the shares of Resources that are reserved for roles, by role.
+	// Reserved has the share of Resources that is reserved for each role.
 	Reserved map[string]resource.Vector
-	// Draining: the workers on it are evicted. It is derived from the requests to
-	// drain, and stored for the assigner.
+	// Draining is set while the workers on the executor are being evicted. It is derived
+	// from the requests to drain, and stored so that the assigner can read it.
 	Draining bool
-	// Unreported are the IDs of the requests to disable that began to apply to it after they
-	// were made, and that were not yet reported to the jobs with workers on it.
-	// ReportedThrough is the
-	// UID of the last lease for which the first of them was reported.
+	// Unreported has the IDs of requests to disable that began to apply to the executor only
+	// after they were made. It has only the requests about which some job with workers on
+	// the executor has no event yet. ReportedThrough is the UID of the last lease whose job
+	// has the event about the first of these requests.
 	Unreported      []string
 	ReportedThrough string
-	// Lost is set when its workers became LOST, Since with it.
+	// Lost is set when the executor's workers became LOST. Since is the time of that change.
 	Lost bool
-	// Returning is set once it has registered since it was LOST, until it reports that
-	// none of its earlier workers is left. It gets no leases then.
+	// Returning is set when the executor registers after it was LOST. It stays set until the
+	// executor reports that none of its earlier workers is left. During that time the
+	// executor gets no leases.
 	Returning bool
-	// Orphans is set while orphaned workers run on it, or while the assigner has not
-	// confirmed that all its workers have records. It gets no leases then, since
-	// orphaned workers use capacity that is not counted.
+	// Orphans is set while orphaned workers run on the executor, or while the assigner has
+	// not confirmed that all workers on the executor have records. During that time the
+	// executor gets no leases, because orphaned workers use capacity that no lease counts.
 	Orphans      bool
 	RegisteredAt time.Time
-	// Since is when it was LOST, or registered after it last had presence.
+	// Since is the time at which the executor became LOST or, otherwise, at which it first
+	// registered after it last had presence.
 	Since time.Time
 }
 
 // Proves reports whether the sender of the nonce is the agent that registered the
-// executor. Agents without a secret, which are of an older release, give no nonce.
+// executor. Agents of older releases have no secret and send no nonce.
 func (e *Executor) Proves(nonce string) bool {
 	return e.SecretHash == "" || subtle.ConstantTimeCompare([]byte(e.Nonce), []byte(nonce)) == 1
 }
@@ -67,13 +71,14 @@ func (e *Executor) Proves(nonce string) bool {
 // MaxFormer is the maximum length of Executor.Former.
 const MaxFormer = 8
 
-// Match returns the attributes that constraints refer to, without the executor's pools.
+// Match returns the properties of the executor that constraints can refer to, except its
+// pools.
 func (e *Executor) Match() constraint.Host {
 	return constraint.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes}
 }
 
-// Forgotten is the record about deleted executors: the greatest ordinal and the
-// greatest incarnation among them, so that neither is reused.
+// Forgotten is the record about deleted executors. It contains the greatest ordinal and
+// the greatest incarnation of all of them, so that neither is used again.
 type Forgotten struct {
 	Ordinal     uint32
 	Incarnation int64
@@ -82,8 +87,8 @@ type Forgotten struct {
 // ExecutorState is derived from the executor's record and its presence.
 type ExecutorState uint8
 
-// The states. The first heartbeat leads from REGISTERED to READY. Without presence a
-// READY executor becomes UNREACHABLE, and LOST after a while.
+// The states of an executor. The first heartbeat changes REGISTERED to READY. A READY
+// executor that loses its presence becomes UNREACHABLE, and later LOST.
 const (
 	ExecutorUnset ExecutorState = iota
 	ExecutorRegistered
@@ -97,11 +102,11 @@ var executorStateNames = [...]string{"", "REGISTERED", "READY", "UNREACHABLE", "
 func (s ExecutorState) String() string { return executorStateNames[s] }
 
 // Live is the record of an executor's presence. Its key is attached to the executor's
-// etcd lease and is deleted when that expires.
+// etcd lease, and etcd deletes the key when the lease expires.
 type Live struct {
 	ID          string
 	Incarnation int64
-	// EtcdLease is the etcd lease that the key is attached to.
+	// EtcdLease is the etcd lease to which the key is attached.
 	EtcdLease int64
 }
 
@@ -114,22 +119,23 @@ const LeaseChunkSize = 1024
 type LeaseChunk struct {
 	UID   string
 	Chunk int32
-	// Chunks and Total are the numbers of chunks and workers when the lease was
+	// Chunks and Total are the numbers of chunks and workers of the lease when it was
 	// granted.
 	Chunks, Total int32
 	Key           Key
 	Epoch         int64
-	// Each is the resources of one worker; the share of Role is used first.
+	// Each has the resources of one worker. A worker uses the share that is reserved for
+	// Role first.
 	Each    resource.Vector
 	Role    string
 	Workers []Placement
-	// Cut is the registry's revision at which the granting cycle started.
+	// Cut is the Cut of the scheduling cycle that granted the lease.
 	Cut       int64
 	GrantedAt time.Time
 	// Trace is the trace of the reservation.
 	Trace Trace
 
-	// Create is the create revision of the key, 0 until the chunk is committed.
+	// Create is the create revision of the key, or 0 until the chunk is committed.
 	Create int64
 }
 

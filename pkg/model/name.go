@@ -1,7 +1,7 @@
 package model
 
-// WellNamed reports whether a name is made of letters, digits, '.', '_' and '-', the
-// first a letter or digit. Length is the caller's to check.
+// WellNamed reports whether a name contains only letters, digits, '.', '_' and '-' and
+// starts with a letter or digit. The caller must check the length.
 func WellNamed(name string) bool {
 	for i, r := range name {
 		alphanumeric := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -12,7 +12,7 @@ func WellNamed(name string) bool {
 	return true
 }
 
-// ValidName reports whether a name has 1 to longest bytes and is well named.
+// ValidName reports whether WellNamed accepts a name and the name has 1 to longest bytes.
 func ValidName(name string, longest int) bool {
 	return name != "" && len(name) <= longest && WellNamed(name)
 }

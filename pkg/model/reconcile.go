@@ -7,30 +7,34 @@ type Verdict uint8
 // The verdicts.
 const (
 	VerdictUnset Verdict = iota
-	// Agreed: the worker runs where it should. The report's state is recorded.
+	// Agreed: the worker runs where its record says. The assigner records the reported
+	// state.
 	Agreed
-	// Adopted: the worker runs, and a higher incarnation of its agent reports it, or it
-	// was not acknowledged before. The record gets that incarnation.
+	// Adopted: the worker runs, and the report has a higher incarnation than the record, for
+	// example because the worker was not acknowledged before. The record gets the
+	// incarnation of the report.
 	Adopted
-	// Ended: the worker has ended. The end is recorded if the record is live, and
-	// acknowledged in any case.
+	// Ended: the worker has ended. The assigner records the end if the record is live, and
+	// acknowledges the end in any case.
 	Ended
-	// Missing: the worker was acknowledged, and the report proves that it does not run:
-	// it becomes LOST.
+	// Missing: the executor acknowledged the worker, and the report proves that the worker
+	// does not run. The worker becomes LOST.
 	Missing
-	// Await: the worker is not listed, which proves nothing: its start request or the
-	// answer to its stop request may be on the way.
+	// Await: the report does not list the worker, but that proves nothing. The start request
+	// or the answer to the stop request may not have arrived yet.
 	Await
-	// Zombie: the worker runs without a live record: it is stopped.
+	// Zombie: the worker runs without a live record. The assigner stops it.
 	Zombie
-	// OlderEpoch: the worker runs, and its name has been reused since: it is stopped.
+	// OlderEpoch: the worker runs, but its name was used again at a higher epoch. The
+	// assigner stops the worker.
 	OlderEpoch
-	// Moved: the worker runs, and its record is on another executor: it is stopped
-	// here. Workers of a host that returns under a new ID with its old disk get this
-	// verdict.
+	// Moved: the worker runs, but its record names another executor. The assigner stops the
+	// worker on the executor that reports it. For example, a host returns with its old disk
+	// under a new ID.
 	Moved
-	// Duplicate: the report is of an earlier incarnation, from another copy of the
-	// agent or a superseded one. It is not used, and a finding reports it.
+	// Duplicate: the report has an earlier incarnation. It comes from another copy of the
+	// agent or from a superseded agent. The assigner ignores the report, and a finding
+	// reports it.
 	Duplicate
 )
 
@@ -44,13 +48,13 @@ func (v Verdict) Stops() bool { return v == Zombie || v == OlderEpoch || v == Mo
 
 // Reported is the state of one worker in a report.
 type Reported struct {
-	// Ordinal is the ordinal of the executor that reports. Incarnation and Sequence are
-	// the report's.
+	// Ordinal is the ordinal of the executor that reports. Incarnation and Sequence belong
+	// to the report.
 	Ordinal               uint32
 	Incarnation, Sequence int64
-	// Complete: the report lists every worker that the executor has.
+	// Complete is set if the report lists every worker that the executor has.
 	Complete bool
-	// Listed: the report lists this worker, at Epoch and in State.
+	// Listed is set if the report lists this worker, with Epoch and State.
 	Listed bool
 	Epoch  int64
 	State  WorkerState
@@ -62,9 +66,9 @@ type Recorded struct {
 	Worker TaskWorker
 }
 
-// Reconcile compares a report with the record, which is nil if the worker has none.
-// current is the incarnation in the executor's record. This is the whole table; the
-// first matching row counts:
+// Reconcile compares the report about a worker with the worker's record, which is nil if
+// the worker has none. current is the incarnation in the executor's record. This is the
+// complete table; the first matching row applies:
 //
 //	report                      record                            verdict
 //	of a lower incarnation      any                               DUPLICATE
@@ -78,10 +82,11 @@ type Recorded struct {
 //	not listed, proof           STARTING or RUNNING on it         MISSING
 //	not listed                  any                               AWAIT
 //
-// A report proves absence if it is complete and later than the worker's
-// acknowledgement: of a higher incarnation, or of the same one and a higher sequence. A
-// start request that was never acknowledged may still arrive. A worker that is being
-// stopped is ended by the answer to the stop request.
+// A report proves that a worker does not run if the report is complete and later than the
+// worker's acknowledgement. A report is later if it has a higher incarnation, or the same
+// incarnation and a higher sequence. If the executor never acknowledged the start
+// request, the request may still arrive. A worker that is being stopped ends with the
+// answer to the stop request.
 func Reconcile(current int64, said Reported, known *Recorded) Verdict {
 	switch {
 	case said.Incarnation < current:

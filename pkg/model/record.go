@@ -9,10 +9,10 @@ import (
 // Kind is a kind of record.
 type Kind uint8
 
-// The kinds of records, each with the one service that writes it.
+// The kinds of records, each with the only service that writes it.
 const (
 	KindUnset       Kind = iota
-	KindLeader           // the winner of an election; a standby may evict
+	KindLeader           // the winner of an election; a standby may delete it
 	KindChain            // the service's leader
 	KindReservation      // registry
 	KindStage            // registry
@@ -21,12 +21,12 @@ const (
 	KindLeaseChunk       // executor-state
 	KindTaskHeader       // assigner
 	KindTaskChunk        // assigner
-	KindReady            // registry; one
+	KindReady            // registry; a single record
 	KindSKU              // executor-state
 	KindPool             // executor-state
 	KindDisable          // executor-state
-	KindForgotten        // executor-state; one
-	KindPoison           // every service, its own
+	KindForgotten        // executor-state; a single record
+	KindPoison           // each service, its own records
 	KindRefusal          // assigner
 )
 
@@ -42,14 +42,15 @@ const (
 // and listed.
 var Services = []string{ServiceRegistry, ServiceExecutorState, ServiceAssigner}
 
-// OtherFindings is the object of the finding that counts the findings of its kind that
-// a service does not list.
+// OtherFindings is the object of a summary finding. The summary counts the findings of
+// its kind that a service does not list individually.
 const OtherFindings = "findings"
 
-// Ref identifies a record; pkg/keyspace returns its key. Refs are comparable.
+// Ref identifies a record. pkg/keyspace returns the record's key in the store. Refs are
+// comparable.
 type Ref struct {
 	Kind Kind
-	// Key is set for reservations (all of it) and stages (job and stage).
+	// Key is set for reservations and stages. For stages it has no Name.
 	Key Key
 	// ID is the UID of reservations, leases and tasks; the ID of executors, refusals
 	// and requests to disable; the name of SKUs and pools; the service of leaders and
@@ -58,7 +59,7 @@ type Ref struct {
 	Chunk int32
 }
 
-// Record is a stored value. Records are immutable: a change is a new copy.
+// Record is a stored value. Records must not be changed; every change makes a new copy.
 type Record interface {
 	Ref() Ref
 }
@@ -102,15 +103,15 @@ func (d *Disable) Ref() Ref { return Ref{Kind: KindDisable, ID: d.ID} }
 func (*Forgotten) Ref() Ref { return Ref{Kind: KindForgotten} }
 
 // Refusal is the record of an executor that refuses the requests of the assigner's
-// leader: its agent answers PERMISSION_DENIED, or that it has seen a higher term. The
-// executor gets no leases while it has that incarnation. The record is deleted with
-// that incarnation.
+// leader: its agent answers PERMISSION_DENIED or LOWER_TERM. The executor gets no leases
+// while it has this incarnation. When the incarnation ends, the assigner deletes the
+// record.
 type Refusal struct {
-	// Executor is its id, Incarnation the one that refuses.
+	// Executor is the ID of the executor, and Incarnation is the incarnation that refuses.
 	Executor    string
 	Incarnation int64
 	Since       time.Time
-	// Reason and Message are those of the refusal.
+	// Reason and Message are the reason and the message of the refusal.
 	Reason  fault.Reason
 	Message string
 }
@@ -121,11 +122,12 @@ func (r *Refusal) Ref() Ref { return RefusalRef(r.Executor) }
 // RefusalRef returns the Ref of an executor's refusal.
 func RefusalRef(executor string) Ref { return Ref{Kind: KindRefusal, ID: executor} }
 
-// Leader is the record of the leader of a service. The key's create revision is the
+// Leader is the record of the leader of a service. The create revision of its key is the
 // term.
 type Leader struct {
 	Service string
-	// Replica is the ID of the process, Address its address for calls.
+	// Replica is the ID of the process, and Address is the address at which it receives
+	// calls.
 	Replica, Address, Version string
 	Since                     time.Time
 }
@@ -133,5 +135,5 @@ type Leader struct {
 // Ref implements Record.
 func (l *Leader) Ref() Ref { return LeaderRef(l.Service) }
 
-// LeaderRef returns the Ref of a service's election key.
+// LeaderRef returns the Ref of a service's leader key.
 func LeaderRef(service string) Ref { return Ref{Kind: KindLeader, ID: service} }

@@ -7,11 +7,11 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// State is a reservation's state. LEASING and ASSIGNING are derived from the records of
-// other services, and never stored.
+// State is the state of a reservation. LEASING and ASSIGNING are derived from records of
+// other services and are never stored.
 type State uint8
 
-// The states.
+// The states of a reservation.
 const (
 	StateUnset State = iota
 	Queued
@@ -31,13 +31,13 @@ var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CA
 
 func (s State) String() string { return stateNames[s] }
 
-// Terminal reports whether the state is an end.
+// Terminal reports whether the state is final.
 func (s State) Terminal() bool { return s >= Completed }
 
 // Change is the effect of an upsert.
 type Change uint8
 
-// The changes.
+// The effects of an upsert.
 const (
 	ChangeUnset Change = iota
 	Created
@@ -50,10 +50,10 @@ var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED
 
 func (c Change) String() string { return changeNames[c] }
 
-// Class is the class of a priority.
+// Class is the priority class of a reservation.
 type Class uint8
 
-// The classes, most urgent first.
+// The priority classes, the most urgent first.
 const (
 	ClassUnset Class = iota
 	ClassReplace
@@ -65,11 +65,11 @@ const (
 type Priority struct {
 	Class Class
 	Tier  int32
-	// Order, if set, ranks before the epoch, lower first.
+	// Order, if set, is compared before the epoch. A lower order comes first.
 	Order *int64
 }
 
-// Equal compares two priorities.
+// Equal reports whether two priorities are equal.
 func (p Priority) Equal(o Priority) bool {
 	if p.Class != o.Class || p.Tier != o.Tier || (p.Order == nil) != (o.Order == nil) {
 		return false
@@ -77,56 +77,58 @@ func (p Priority) Equal(o Priority) bool {
 	return p.Order == nil || *p.Order == *o.Order
 }
 
-// Batch is the batch mode: whether workers may start without the others of their batch.
+// Batch is the batch mode. It decides if workers may start without the other workers of
+// their batch.
 type Batch uint8
 
-// The modes; the numbers are those of the API. Unset is the cluster's mode.
+// The batch modes. The numbers are equal to the numbers in the API. BatchUnset stands for
+// the cluster's mode.
 const (
 	BatchUnset Batch = iota
 	BatchStrict
 	BatchBestEffort
 )
 
-// Start is what happens to a batch if one worker cannot be started.
+// Start says what happens to a batch if one worker cannot be started.
 type Start uint8
 
-// The start modes; the numbers are those of the API.
+// The start modes. The numbers are equal to the numbers in the API.
 const (
 	StartUnset Start = iota
-	// StartProgressive: the other workers start.
+	// StartProgressive: the other workers of the batch start.
 	StartProgressive
 	// StartTogether: all workers are stopped, and the batch is queued again.
 	StartTogether
 )
 
-// OnFailure is what happens to a worker that no attempt could start.
+// OnFailure says what happens to a worker that no attempt could start.
 type OnFailure uint8
 
-// The modes; the numbers are those of the API.
+// The modes. The numbers are equal to the numbers in the API.
 const (
 	OnFailureUnset OnFailure = iota
-	// OnFailureRequeue: only that worker is queued again, before all others.
+	// OnFailureRequeue: only that worker is queued again, before all versions that are not
+	// requeued.
 	OnFailureRequeue
-	// OnFailureNotify: an event reports it.
+	// OnFailureNotify: an event reports the failure.
 	OnFailureNotify
 )
 
-// Origin is how a version came to be queued.
+// Origin says why a version was queued.
 type Origin uint8
 
-// The origins; the numbers are those of the record.
+// The origins. The numbers are equal to the numbers in the record.
 const (
 	// OriginRequested: a job service requested it.
 	OriginRequested Origin = iota
-	// OriginRequeue: workers of its parent could not be started. It is queued before
-	// all versions that are not requeued.
+	// OriginRequeue: the version has workers of its parent that could not be started. It is
+	// queued before all versions that are not requeued.
 	OriginRequeue
-	// OriginPart: it has the workers of its parent that fitted, if the batch is
-	// best-effort.
+	// OriginPart: the version has the workers of its best-effort parent that fitted.
 	OriginPart
 )
 
-// Task is what an executor starts for each worker.
+// Task describes the process that an executor starts for each worker.
 type Task struct {
 	Command   string
 	Args      []string
@@ -135,7 +137,7 @@ type Task struct {
 	StopGrace time.Duration
 }
 
-// Spec is the request of a reservation without its workers.
+// Spec is the request for a reservation, without the workers.
 type Spec struct {
 	TargetSize   int32
 	Constraints  constraint.Constraints
@@ -149,12 +151,11 @@ type Spec struct {
 	Labels       map[string]string
 }
 
-// The bounds of a request. They are limits of the API; configuration can only lower
-// them.
+// The limits of a request. Configuration can only lower them.
 const (
 	MaxWorkers = 50_000
-	// MaxIndex bounds worker indexes. MaxRequested is the highest number in a request.
-	// Only Berth uses the numbers above, up to MaxNumber, when it requeues workers.
+	// MaxIndex is the highest worker index. MaxRequested is the highest number in a request.
+	// Only Berth uses the higher numbers up to MaxNumber, when it requeues workers.
 	MaxIndex     = 1<<30 - 1
 	MaxRequested = 1_000_000_000
 	MaxNumber    = 1<<30 - 1
@@ -166,11 +167,11 @@ const (
 	MaxMaxAttempts   = 100
 	DefaultAttempts  = 3
 	DefaultStopGrace = 10 * time.Second
-	// KeepTerminal is how long an ended reservation can be read.
+	// KeepTerminal is how long clients can read an ended reservation.
 	KeepTerminal = 10 * time.Minute
-	// AvoidFor is how long an executor is avoided for a worker that it could not start:
-	// long enough not to hit the same fault at once, and no longer than a host usually
-	// needs to recover.
+	// AvoidFor is how long a reservation avoids an executor that could not start one of its
+	// workers. It is long enough not to hit the same fault at once, and not longer than a
+	// host usually needs to recover.
 	AvoidFor = 10 * time.Minute
 )
 
@@ -179,12 +180,12 @@ type Reservation struct {
 	Key  Key
 	UID  string
 	Spec Spec
-	// Workers are the requested workers, each with its number.
+	// Workers has the requested workers, each with its number.
 	Workers WorkerSet
 
-	// Place is unique among the live versions and orders those of one epoch. PlaceEpoch
-	// is the epoch of the version from which this one inherited its place, 0 without
-	// one.
+	// Place is unique among the live versions. It orders the versions with the same epoch.
+	// PlaceEpoch is the epoch of the version from which this version inherited its place, or
+	// 0.
 	Place      int64
 	PlaceEpoch int64
 
@@ -194,44 +195,48 @@ type Reservation struct {
 
 	CreatedAt, UpdatedAt, EndedAt time.Time
 
-	// Requests are the calls that made or changed this version, to recognize repeats.
+	// Requests has the calls that made or changed this version. The registry uses them to
+	// recognize repeats.
 	Requests []RequestMark
-	// Origin is how it came to be queued. Parent is the UID of the version whose
-	// workers it requeues or which it is a part of; empty for a request.
+	// Origin says why the version was queued. Parent is the UID of the version whose workers
+	// this version requeues, or of which it is a part. Parent is empty for OriginRequested.
 	Origin Origin
 	Parent string
-	// Round counts how often these workers were queued again because they could not be
-	// started. Spec.MaxAttempts bounds the rounds, including the first.
+	// Round is the number of times that these workers were queued again because they could
+	// not be started. Spec.MaxAttempts limits the rounds, including the first.
 	Round int32
-	// Failed are the executors on which earlier rounds failed, the latest last. They
-	// are avoided for a while; see ConstraintsAt.
+	// Failed has the executors on which earlier rounds failed, the latest last. The
+	// reservation avoids these executors for AvoidFor; see ConstraintsAt.
 	Failed []FailedOn
-	// Unwanted are workers of a dispatched version that were cancelled individually:
-	// the assigner evicts them.
+	// Unwanted has the workers of a dispatched version that were cancelled individually. The
+	// assigner evicts them.
 	Unwanted WorkerSet
-	// LatestTarget is the target size of the latest request that changed nothing else
-	// of this version; nil if that of Spec is the latest.
+	// LatestTarget is the target size of the latest request that changed nothing but the
+	// target size of this version. It is nil if the target size in Spec is the latest.
 	LatestTarget *int32
-	// WorkerCounts are the workers by final state, kept after the task is deleted.
+	// WorkerCounts has the number of workers in each final state. It remains after the task
+	// is deleted.
 	WorkerCounts map[string]int32
-	// Trace is the trace of the request; versions that derive from this one inherit it.
+	// Trace is the trace of the request. Versions that derive from this version inherit the
+	// trace.
 	Trace Trace
 
-	// Epoch and Mod are the create and modification revisions of the key: 0
-	// until the record is committed. They are not part of the stored value.
+	// Epoch and Mod are the create and mod revisions of the key. They are 0 until the record
+	// is committed, and are not part of the stored value.
 	Epoch, Mod int64
 }
 
-// FailedOn is an executor that could not start a worker, and when that was known.
+// FailedOn is an executor that could not start a worker, and the time at which the
+// failure was known.
 type FailedOn struct {
 	Executor string
 	At       time.Time
 }
 
-// Avoided reports whether the executor is still avoided.
+// Avoided reports whether the executor is still avoided at the given time.
 func (f FailedOn) Avoided(now time.Time) bool { return now.Before(f.At.Add(AvoidFor)) }
 
-// AvoidedAt returns the executors of the list that are still avoided.
+// AvoidedAt returns the executors of the list that are still avoided at the given time.
 func AvoidedAt(failed []FailedOn, now time.Time) (avoided []FailedOn) {
 	for _, f := range failed {
 		if f.Avoided(now) {
@@ -242,8 +247,9 @@ func AvoidedAt(failed []FailedOn, now time.Time) (avoided []FailedOn) {
 }
 
 // ConstraintsAt returns the constraints of the reservation at a time: the requested
-// ones, and the executors to avoid because of recent failures. The two lists stay
-// apart, since only the second is dropped if no other executor matches.
+// constraints, and in AvoidFailed the executors to avoid because of recent failures.
+// AvoidFailed is separate from the requested executors to avoid, because it is ignored if
+// no other executor matches.
 func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
 	k := r.Spec.Constraints
 	for _, f := range AvoidedAt(r.Failed, now) {
@@ -252,14 +258,14 @@ func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
 	return k
 }
 
-// Ready is the record of the registry's readiness. Before Since is set, no lease is
+// Ready is the record of the registry's readiness. Until Since is set, no lease is
 // granted.
 type Ready struct {
-	// Since is when the registry became ready; zero before.
+	// Since is the time at which the registry became ready. It is zero before that.
 	Since time.Time
 	// By is "auto", "signal" or "grace".
 	By string
-	// Begun is when a registry first waited for the signal.
+	// Begun is the time at which a registry first waited for the signal.
 	Begun time.Time
 }
 
@@ -268,27 +274,29 @@ type RequestMark struct {
 	ID        string
 	Change    Change
 	Cancelled int32
-	// Call is a fingerprint of the request; 0 in records of versions without
+	// Call is a fingerprint of the request. It is 0 in records of Berth versions that had no
 	// fingerprints.
 	Call uint64
 }
 
-// Stage is the record of a stage, the basis for its next request.
+// Stage is the record of a stage. The registry needs it to decide the next request for
+// the stage.
 type Stage struct {
 	Job, Stage string
 	TargetSize int32
 	// Numbers has the highest number used for each worker index.
 	Numbers WorkerSet
-	// Idle are the latest calls that changed nothing, to recognize repeats: a late
-	// repeat must not act on a later state of the stage.
+	// Idle has the latest calls that changed nothing. The registry uses them to recognize
+	// repeats: a late repeat must not act on a later state of the stage.
 	Idle []IdleRequest
 }
 
-// IdleRequest is a call that found the requested state.
+// IdleRequest is a call that changed nothing, because the stage already had the requested
+// state.
 type IdleRequest struct {
 	ID string
-	// UID is the version that an upsert found; empty for a cancel.
+	// UID is the uid of the version that an upsert found. It is empty for a cancel.
 	UID string
-	// Call is a fingerprint of the request, as in RequestMark.
+	// Call has the same meaning as in RequestMark.
 	Call uint64
 }

@@ -9,10 +9,10 @@ import (
 // WorkerState is the state of an assignment.
 type WorkerState uint8
 
-// The states. ASSIGNED: the start request is durable. STARTING: the executor has
-// acknowledged it. EVICT: the stop request is durable. EVICTING: the executor has
-// acknowledged that. The rest are ends: the worker does not run and is never started
-// again.
+// The states of an assignment. ASSIGNED: the start request is durable. STARTING: the
+// executor has acknowledged the start request. EVICT: the stop request is durable.
+// EVICTING: the executor has acknowledged the stop request. COMPLETED and the states
+// after it are final: the worker does not run and is never started again.
 const (
 	WorkerUnset WorkerState = iota
 	WorkerAssigned
@@ -31,7 +31,7 @@ var workerStateNames = [...]string{"", "ASSIGNED", "STARTING", "RUNNING", "EVICT
 
 func (s WorkerState) String() string { return workerStateNames[s] }
 
-// Terminal reports whether the state is an end.
+// Terminal reports whether the state is final.
 func (s WorkerState) Terminal() bool { return s >= WorkerCompleted }
 
 // Reportable reports whether an executor may report the state of a worker.
@@ -48,9 +48,10 @@ func (s WorkerState) Reportable() bool {
 //	ASSIGNED ─▶ STARTING ─▶ RUNNING ─▶ COMPLETED, FAILED, LOST
 //	    └──────────┴───────────┴─▶ EVICT ─▶ EVICTING ─▶ EVICTED
 //
-// States are skipped if an executor reports several at once. If a worker ends on its
-// own before it is stopped, that end counts. EVICTED without EVICT means that an
-// executor stopped a worker on its own.
+// A transition skips states if the executor passed through several states before it
+// reported. If a worker ends by itself before it is stopped, it gets the state of that
+// end. EVICTED without EVICT means that the executor stopped the worker without a stop
+// request.
 func (s WorkerState) MayBecome(next WorkerState) bool {
 	switch s {
 	case WorkerAssigned, WorkerStarting, WorkerRunning:
@@ -64,26 +65,27 @@ func (s WorkerState) MayBecome(next WorkerState) bool {
 // TaskChunkSize is the maximum number of workers in one chunk of a task.
 const TaskChunkSize = 256
 
-// TaskHeader is the record of an assignment task: the assignments of one lease.
+// TaskHeader is the record of a task. A task contains the assignments of one lease.
 type TaskHeader struct {
 	UID     string
 	Key     Key
 	Epoch   int64
 	Chunks  int32
 	Workers int32
-	// Complete is set with the last chunk. No start request is sent before.
+	// Complete is set when the last chunk is stored. Before that, the assigner sends no
+	// start request.
 	Complete bool
 	// Lease is the create revision of the lease that was dispatched.
 	Lease     int64
 	CreatedAt time.Time
-	// Stopping is set once the reservation's cancellation is durable. From then on no
-	// start request is sent.
+	// Stopping is set once the reservation's cancellation is durable. From then on the
+	// assigner sends no start request.
 	Stopping bool
 	// Ended is set when every worker has ended.
 	Ended bool
-	// Withdrawn is set if a batch with StartTogether cannot start, for Reason and
-	// Message. All its workers are stopped. The registry queues it again once it has
-	// ended and its lease was deleted.
+	// Withdrawn is set if a batch with StartTogether cannot start. Reason and Message say
+	// why. The assigner stops all workers of the task. The registry queues the batch again
+	// once the task has ended and its lease was deleted.
 	Withdrawn bool
 	Reason    fault.Reason
 	Message   string
@@ -107,19 +109,20 @@ type TaskWorker struct {
 	Attempts  int32
 	LastError string
 	Reason    fault.Reason
-	// ExitCode is the exit code of the process, once it has ended; nil without one.
+	// ExitCode is the exit code of the process. It is nil until the process has ended, and
+	// if the exit code is unknown.
 	ExitCode *int32
-	// Incarnation is the executor's incarnation when it acknowledged the start request,
-	// and Sequence that of the acknowledgement. Only a later report that lacks the
-	// worker proves its absence.
+	// Incarnation is the executor's incarnation when it acknowledged the start request.
+	// Sequence is the sequence of the acknowledgement. Only a report that is later than both
+	// and does not list the worker proves that the worker does not run.
 	Incarnation int64
 	Sequence    int64
-	// Requeue is set on a worker that the registry queues again: one that is FAILED
-	// because it could not be started, or LOST with an executor that had not promised
-	// not to start it. It is done when the stage has a higher number of the worker
-	// index.
+	// Requeue is set on a worker that the registry must queue again. Either the worker is
+	// FAILED because it could not be started, or it was LOST with its executor and the
+	// executor had not promised never to start it. The registry has queued the worker again
+	// once the stage has a higher number for the worker index.
 	Requeue bool
-	// Cleared is the request by which an operator declared that the worker, whose stop
-	// was not confirmed, does not run; empty for any other worker.
+	// Cleared is the ID of the request by which an operator declared that the worker does
+	// not run although its stop was not confirmed. It is empty for any other worker.
 	Cleared string
 }

@@ -5,11 +5,11 @@ package model
 //
 //	00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
 //
-// Records have it, so that every service that processes the reservation continues its
-// trace, also after a failover. It is empty without tracing.
+// Records contain the traceparent, so that every service that processes the reservation
+// continues its trace, also after a failover. The traceparent is empty without tracing.
 type Trace string
 
-// ID returns the trace ID, 32 hexadecimal digits; empty without tracing.
+// ID returns the trace ID of 32 hexadecimal digits. It returns "" without tracing.
 func (t Trace) ID() string {
 	if len(t) < len("00-0af7651916cd43dd8448eb211c80319c-") {
 		return ""

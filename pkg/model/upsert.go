@@ -1,19 +1,19 @@
 package model
 
-// Upsert is a request to make, change or replace a reservation.
+// Upsert is a request to create, change or replace a reservation.
 type Upsert struct {
 	Key  Key
 	Spec Spec
-	// Workers lists the workers by index and number. Count stands for the indexes 0 to
-	// Count-1, each with its next unused number. Only one of the two is set.
+	// Workers lists the workers by index and number. Count requests the indexes 0 to
+	// Count-1, each with its next unused number. Only one of Workers and Count is set.
 	Workers []WorkerID
 	Count   int32
-	// RequestID makes a repeat return the first result; optional.
+	// RequestID, if set, makes a repeat of the call return the first result.
 	RequestID string
-	// IfEpoch restricts the call to the live version of this epoch.
+	// IfEpoch, if set, restricts the call to the live version with this epoch.
 	IfEpoch int64
-	// Trace is the trace of the call and of the version that it makes.
+	// Trace is the trace of the call and of the version that the call creates.
 	Trace Trace
-	// Fingerprint covers all fields except Trace; the registry computes it.
+	// Fingerprint is a checksum of all fields except Trace. The registry computes it.
 	Fingerprint uint64
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Key is the name of a reservation; all its versions share it.
+// Key is the name of a reservation. All versions of the reservation have the same key.
 type Key struct {
 	Job, Stage, Name string
 }
@@ -23,8 +23,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Job, o.Job), cmp.Compare(k.Stage, o.Stage), cmp.Compare(k.Name, o.Name))
 }
 
-// WorkerID is a worker of a stage: its index and its number. The number rises each time
-// the index is reused.
+// WorkerID identifies a worker of a stage by its index and its number. The number rises
+// each time the index is used again.
 type WorkerID struct {
 	Index, Number int32
 }
@@ -36,8 +36,8 @@ func (w WorkerID) Compare(o WorkerID) int {
 	return cmp.Or(cmp.Compare(w.Index, o.Index), cmp.Compare(w.Number, o.Number))
 }
 
-// Worker is the identity of a worker without the epoch: a name may be reused months
-// later, at another epoch.
+// Worker is the name of a worker: its identity without the epoch. The same name may be
+// used again months later, at another epoch.
 type Worker struct {
 	Job, Stage string
 	ID         WorkerID
@@ -47,18 +47,19 @@ func (w Worker) String() string {
 	return fmt.Sprintf("%s/%s/%d.%d", w.Job, w.Stage, w.ID.Index, w.ID.Number)
 }
 
-// Run is the workers with the indexes First to Last, both included, all with one
-// number.
+// Run contains the workers with the indexes First to Last, both included. All of them
+// have the same number.
 type Run struct {
 	First, Last, Number int32
 }
 
-// WorkerSet is a set of workers of a stage as runs in order of index, without overlaps.
-// At most one number of each index is in it. The value is immutable.
+// WorkerSet is a set of workers of a stage, as runs in order of index without overlaps.
+// It contains at most one number for each index. The value must not be changed.
 type WorkerSet []Run
 
-// WorkerSetOf returns the set of the given workers, in any order. It drops a second
-// worker of one index: refuse duplicates before the call.
+// WorkerSetOf returns the set of the given workers, which may be in any order. It drops a
+// second worker with the same index, so the caller must refuse duplicates before the
+// call.
 func WorkerSetOf(list []WorkerID) WorkerSet {
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, WorkerID.Compare)
@@ -88,9 +89,9 @@ func (s WorkerSet) Len() int {
 	return n
 }
 
-// Check returns an error unless WorkerSetOf can return s: runs in order of index,
-// within the bounds of indexes and numbers, with at most the given number of workers.
-// Sets from outside must be checked before any other method is called.
+// Check returns an error unless s is a valid set: its runs are in order of index, indexes
+// and numbers are within their limits, and the set has at most the given number of
+// workers. The caller must check a set from outside before it calls any other method.
 func (s WorkerSet) Check(most int) error {
 	left, next := int64(most), int64(0)
 	for i, r := range s {
@@ -128,7 +129,8 @@ func (s WorkerSet) All() iter.Seq[WorkerID] {
 // List returns the workers in order of index.
 func (s WorkerSet) List() []WorkerID { return slices.Collect(s.All()) }
 
-// Number returns the number of the worker with that index.
+// Number returns the number of the worker with that index. It returns false if the set
+// has no such worker.
 func (s WorkerSet) Number(index int32) (number int32, ok bool) {
 	i, found := slices.BinarySearchFunc(s, index, func(r Run, index int32) int {
 		switch {
@@ -164,8 +166,9 @@ func (s WorkerSet) SubsetOf(o WorkerSet) bool {
 	return true
 }
 
-// Raise returns s with the numbers of o's workers in place of lower ones. It iterates
-// over runs, not over workers, of which there may be very many.
+// Raise returns the union of s and o. For an index in both sets it returns the higher
+// number. It iterates over runs instead of workers, because there may be very many
+// workers.
 func (s WorkerSet) Raise(o WorkerSet) WorkerSet {
 	var raised WorkerSet
 	for next := int32(0); len(s) > 0 || len(o) > 0; {

@@ -42,8 +42,8 @@ const (
 )
 
 // Defaults returns the common settings of a process that serves calls on one port of the
-// loopback interface, and health and metrics on another. If httpPort is 0, it serves both on
-// the first.
+// loopback interface, and health and metrics on another. If httpPort is 0, the process
+// serves both on the first port.
 func Defaults(port, httpPort int) Common {
 	c := Common{
 		Cluster:     "default",
@@ -72,7 +72,8 @@ type Service struct {
 	EventMaxBytes  int           `mapstructure:"event-max-bytes" usage:"maximum bytes of job events in etcd, at least 1048576; the same for all services"`
 }
 
-// ServiceDefaults returns the settings of a service on two ports of the loopback interface.
+// ServiceDefaults returns the default settings of a service that serves on two ports of
+// the loopback interface.
 func ServiceDefaults(port, httpPort int) Service {
 	return Service{
 		Common: Defaults(port, httpPort), Gateways: []string{DefaultInternal}, TTL: 5 * time.Second,
@@ -80,7 +81,8 @@ func ServiceDefaults(port, httpPort int) Service {
 	}
 }
 
-// ReplicaID returns the configured ID, which a restart keeps, or a new unique one.
+// ReplicaID returns the configured ID, which stays the same after a restart. If no ID is
+// configured, it returns a new unique ID.
 func (c Common) ReplicaID() string {
 	if c.Replica != "" {
 		return c.Replica
@@ -90,12 +92,12 @@ func (c Common) ReplicaID() string {
 		host = "replica"
 	}
 	var random [3]byte
-	rand.Read(random[:]) // never fails
+	rand.Read(random[:]) // it never fails
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(random[:]))
 }
 
-// EtcdTLS returns the TLS configuration for etcd, given that for peers. It is nil unless an
-// endpoint starts with https.
+// EtcdTLS returns the TLS configuration for etcd. It returns nil unless an endpoint
+// starts with https. client is the TLS configuration for peers.
 func (c Common) EtcdTLS(client *tls.Config) *tls.Config {
 	for _, endpoint := range c.Etcd {
 		if strings.HasPrefix(endpoint, "https://") {

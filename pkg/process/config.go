@@ -16,13 +16,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// EnvPrefix starts the environment variable of every option: --etcd-endpoints is
-// BERTH_ETCD_ENDPOINTS.
+// EnvPrefix is the prefix of the environment variable of every option. For example,
+// BERTH_ETCD_ENDPOINTS sets --etcd-endpoints.
 const EnvPrefix = "BERTH"
 
-// Option is one setting of a process, as the reference lists it. Its name is the flag and the
-// key in the file. A field of a configuration struct declares it with the tags
-// `mapstructure:"name"` and `usage:"…"`.
+// Option is one setting of a process, as the reference documentation lists it. Name is
+// the name of the flag and the key in the configuration file. A field of a configuration
+// struct declares an option with the tags `mapstructure:"name"` and `usage:"…"`.
 type Option struct {
 	Name, Env, Usage, Default string
 }
@@ -61,9 +61,10 @@ func AddFlags(flags *pflag.FlagSet, config any) {
 	})
 }
 
-// Load sets each option of config from the first source that has a value: the command line, the
-// environment, the YAML file, the flag's default. An empty file name means no file. Errors name
-// unknown keys and options with a value of the wrong type.
+// Load sets each option of config from the first source that has a value. The order is:
+// the command line, the environment, the YAML file, the default of the flag. If file is
+// empty, Load reads no file. It returns an error for an unknown key and for a value of
+// the wrong type; the error names the key or the option.
 func Load(flags *pflag.FlagSet, file string, config any) error {
 	v := viper.New()
 	v.SetEnvPrefix(EnvPrefix)
@@ -83,7 +84,7 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 		if err != nil {
 			return badConfig(nil, "cannot read the configuration file: %v", err)
 		}
-		defer f.Close() //nolint:errcheck // it is only read
+		defer f.Close() //nolint:errcheck // the file is only read
 		v.SetConfigType("yaml")
 		if err := v.ReadConfig(f); err != nil {
 			return badConfig(nil, "%s is not valid YAML: %v", file, err)
@@ -110,8 +111,8 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 	return err
 }
 
-// CheckCluster validates the name of a cluster. It is a part of every key in etcd, so the rules of
-// all names apply.
+// CheckCluster returns an error if the name of a cluster is invalid. The name is a part
+// of every key in etcd, so the rules for all names apply.
 func CheckCluster(name string) error {
 	if !model.WellNamed(name) {
 		return fault.BadField(fault.ReasonBadName, "--cluster",
@@ -123,13 +124,13 @@ func CheckCluster(name string) error {
 	return nil
 }
 
-// decoded matches the option in an error of the decoder.
+// decoded matches the name of the option in an error of the decoder.
 var decoded = regexp.MustCompile(`'([a-z-]+)' `)
 
-// maxCluster bounds the name of a cluster.
+// maxCluster is the maximum length of a cluster name, in bytes.
 const maxCluster = 128
 
-// unknownKeys returns the keys of the file that are no options.
+// unknownKeys returns the keys of the file that are not options.
 func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {
 	var unknown []string
 	for _, key := range v.AllKeys() {

@@ -1,5 +1,5 @@
-// Package process is the common part of every Berth process: configuration, logs, metrics,
-// listeners, signals and the shutdown order.
+// Package process gives every Berth process the same configuration, logs, metrics,
+// listeners, signals and shutdown order.
 //
 //	Command ──▶ Config ──▶ Run(ctx, Config)
 //	                         NewLogger, NewMetrics        telemetry
@@ -7,7 +7,7 @@
 //	                         Group: serve, watch, lead    first error stops all
 //	                         Stop: step by step           bounded by a deadline
 //
-// It promises the same behavior of every process: flags override the environment, which
-// overrides the file; unknown keys are errors; listeners beyond loopback need TLS or --insecure;
-// every bound address is logged; SIGTERM causes an orderly shutdown.
+// Every process behaves as follows: flags override the environment, which overrides the
+// file; unknown keys are errors; listeners beyond loopback need TLS or --insecure; every
+// bound address is logged; SIGTERM causes an orderly shutdown.
 package process

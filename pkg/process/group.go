@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Group runs the goroutines of a process. The first one that fails stops all of them. When Wait
-// returns, all have ended.
+// Group runs the goroutines of a process, its members. The first member that fails stops
+// all of them. When Wait returns, all members have returned.
 type Group struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -20,8 +20,8 @@ func NewGroup(ctx context.Context) *Group {
 	return &Group{ctx: ctx, cancel: cancel}
 }
 
-// Go runs a member. Its context ends when the group stops. A member that returns nil is done; the
-// others continue.
+// Go runs a member in a new goroutine. The context of the member ends when the group
+// stops. If a member returns nil, the other members continue.
 func (g *Group) Go(name string, member func(ctx context.Context) error) {
 	g.wait.Go(func() {
 		if err := member(g.ctx); err != nil && g.ctx.Err() == nil {
@@ -33,17 +33,17 @@ func (g *Group) Go(name string, member func(ctx context.Context) error) {
 // Context returns a context that ends when the group stops.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Stopping is closed when the group stops.
+// Stopping returns a channel that is closed when the group stops.
 func (g *Group) Stopping() <-chan struct{} { return g.ctx.Done() }
 
 // Fail stops the group as if a member with this name had failed.
 func (g *Group) Fail(name string, err error) { g.cancel(&memberError{name, err}) }
 
-// Stop ends the context of all members.
+// Stop stops the group: it ends the context of all members.
 func (g *Group) Stop() { g.cancel(nil) }
 
-// Wait waits until every member has returned, and returns the error of the first one that failed.
-// An orderly stop is not an error.
+// Wait waits until every member has returned, and returns the error of the first member
+// that failed. It returns nil after an orderly stop.
 func (g *Group) Wait() error {
 	g.wait.Wait()
 	g.cancel(nil)
@@ -53,7 +53,7 @@ func (g *Group) Wait() error {
 	return nil
 }
 
-// memberError is an error of a named member.
+// memberError is the error of a member with a name.
 type memberError struct {
 	member string
 	err    error

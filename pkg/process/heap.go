@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// heapFloor is the minimum of garbage that triggers a collection.
+// heapFloor is the minimum amount of garbage, in bytes, that triggers a collection.
 const heapFloor = 64 << 20
 
 // floor is never written, so it uses address space but no memory.
 var floor []byte
 
-// FloorHeap makes a process with little state collect garbage rarely. Go collects whenever the
-// heap has doubled. Under load that is many times a second for a heap of a few megabytes, and
-// each collection scans all stacks. Instead, the process uses up to 64 MiB more. If GOGC or
-// GOMEMLIMIT is set, FloorHeap does nothing.
+// FloorHeap makes a process with little state collect garbage less often. Go collects
+// garbage whenever the heap has doubled. Under load a heap of a few megabytes doubles
+// many times a second, and each collection scans all stacks. With FloorHeap the process
+// uses up to 64 MiB more memory instead. If GOGC or GOMEMLIMIT is set, FloorHeap does
+// nothing.
 func FloorHeap() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		floor = make([]byte, heapFloor)
@@ -27,31 +28,35 @@ func FloorHeap() {
 }
 
 const (
-	// heapBound is the expected maximum of a process with little state, including the
-	// floor of FloorHeap.
+	// heapBound is the minimum memory limit that BoundHeap sets. It is the expected maximum
+	// of a process with little state, including the memory of FloorHeap.
 	heapBound = 448 << 20
-	// boundEvery is the interval of BoundHeap. A flood fills some 50 MiB a second.
+	// boundEvery is the interval at which BoundHeap adjusts the limit. A flood of
+	// connections uses about 50 MiB more each second.
 	boundEvery = time.Second / 8
 )
 
-// Large is the amount of memory in use above which BoundHeap assumes a large fleet, not a flood.
+// Large is the amount of memory in use, in bytes, above which BoundHeap assumes a large
+// fleet and not a flood of connections.
 type Large int64
 
 const (
-	// LargeGateway is far more than unauthenticated clients can make a gateway use. Only
-	// large fleets exceed it, and they must not collect garbage all the time. With 480 MiB
-	// here a flood used 647 MiB, with this value 486 MiB.
+	// LargeGateway is far more memory than unauthenticated clients can make a gateway use.
+	// Only the gateway of a large fleet exceeds it, and such a gateway must not collect
+	// garbage all the time. In a measured flood the gateway used 647 MiB with 480 MiB here,
+	// and 486 MiB with this value.
 	LargeGateway Large = 768 << 20
-	// LargeAlways is for a process that unauthenticated clients cannot reach.
+	// LargeAlways is for a process to which unauthenticated clients cannot connect.
 	LargeAlways Large = 0
 )
 
-// BoundHeap makes a process collect garbage before its memory has doubled, once it uses some
-// 400 MiB. Otherwise the garbage of a flood of connections would use as much again. The limit
-// follows the memory in use, so that a process with much state does not collect all the time:
-// garbage may use half of that amount if it is above large, and a sixteenth otherwise. BoundHeap
-// returns when ctx ends. If GOGC or GOMEMLIMIT is set, it does nothing. Call it once, from the
-// main function: the limit is per process.
+// BoundHeap makes a process that uses about 400 MiB or more collect garbage before its
+// memory has doubled. Otherwise the garbage of a flood of connections would use as much
+// memory as the live objects. BoundHeap adjusts the memory limit to the memory in use, so
+// that a process with much state does not collect all the time. Garbage may use half of
+// the memory in use if that is above large, and a sixteenth otherwise. BoundHeap returns
+// when ctx ends. If GOGC or GOMEMLIMIT is set, it does nothing. Call it once, from the
+// main function, because the limit applies to the whole process.
 func BoundHeap(ctx context.Context, large Large) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -68,9 +73,9 @@ func BoundHeap(ctx context.Context, large Large) {
 	}
 }
 
-// bound returns the memory limit of a process that has so much memory in use. With less space for
-// garbage, collections follow one another, and every allocating goroutine helps to scan all
-// stacks.
+// bound returns the memory limit of a process with the given amount of memory in use.
+// With less space for garbage, collections would follow each other without a pause, and
+// every goroutine that allocates would help to scan all stacks.
 func (large Large) bound(inUse int64) int64 {
 	garbage := inUse / 16
 	if inUse > int64(large) {
@@ -79,9 +84,10 @@ func (large Large) bound(inUse int64) int64 {
 	return max(heapBound, inUse+garbage)
 }
 
-// inUse returns the memory that counts towards the limit and that a collection does not free: the
-// live objects at the last collection, and all memory outside of objects. With 20,000 streams,
-// stacks and free space in spans are as large as the objects.
+// inUse returns the amount of memory that counts towards the limit and that a collection
+// does not free. This is the live objects at the last collection and all memory outside
+// of objects. With 20,000 streams, stacks and free space in spans use as much memory as
+// the objects.
 func inUse() int64 {
 	const classes = "/memory/classes/"
 	samples := []metrics.Sample{

@@ -14,20 +14,20 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// Addresses are the bound addresses of a process.
+// Addresses has the addresses at which a process listens.
 type Addresses struct {
-	// Listen serves calls.
+	// Listen is the address for calls.
 	Listen string `json:"listen"`
-	// HTTP serves health and metrics; it may be the same address.
+	// HTTP is the address for health and metrics. It may be equal to Listen.
 	HTTP string `json:"http"`
-	// Agents and Internal are the gateway's listeners for agents and for the services.
-	// Other processes have none.
+	// Agents and Internal are the gateway's addresses for agents and for services. They are
+	// empty for other processes.
 	Agents   string `json:"agents,omitempty"`
 	Internal string `json:"internal,omitempty"`
 }
 
-// Listeners are the open ports of a process. Until a server accepts them, connections wait and are
-// not refused.
+// Listeners has the open ports of a process. Until a server accepts connections, the
+// kernel queues them instead of refusing them.
 type Listeners struct {
 	Calls net.Listener
 	// HTTP is nil if no address is configured for it.
@@ -36,8 +36,8 @@ type Listeners struct {
 	Agents, Internal net.Listener
 }
 
-// Open opens the ports of a process. An address without a host means loopback. The operations port
-// never has TLS, so beyond loopback it always needs Insecure.
+// Open opens the ports of a process. An address without a host means loopback. The port
+// for health and metrics never has TLS, so beyond loopback it always needs Insecure.
 func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	calls, err := c.OpenCalls(log, "--listen", c.Listen)
 	if err != nil {
@@ -53,7 +53,8 @@ func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	return l, nil
 }
 
-// OpenCalls opens one port for calls by the rules of Open. Flag is the option of the address.
+// OpenCalls opens one port for calls, by the rules of Open. flag is the option that sets
+// the address.
 func (c Common) OpenCalls(log *slog.Logger, flag, address string) (net.Listener, error) {
 	return c.open(log, flag, address, c.TLSCert != "")
 }
@@ -67,8 +68,8 @@ func (l *Listeners) Close() {
 	}
 }
 
-// Announce reports the bound addresses to the log, to the address file if one is configured, and to
-// the callback unless it is nil.
+// Announce writes the bound addresses to the log and, if configured, to the address file.
+// If report is not nil, it calls report with the addresses.
 func (c Common) Announce(log *slog.Logger, l *Listeners, report func(Addresses)) error {
 	bound := Addresses{Listen: l.Calls.Addr().String(), HTTP: l.Calls.Addr().String()}
 	if l.HTTP != nil {
@@ -96,7 +97,8 @@ func (c Common) Announce(log *slog.Logger, l *Listeners, report func(Addresses))
 	return nil
 }
 
-// writeAddresses replaces the file in one step, so that a parent that polls it never reads a part.
+// writeAddresses replaces the file atomically, so that a parent that polls the file never
+// reads an incomplete one.
 func writeAddresses(name string, bound Addresses) error {
 	text, err := json.Marshal(bound)
 	if err != nil {
@@ -140,8 +142,9 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 	return l, nil
 }
 
-// Instance returns the address at which other processes reach this one: the advertised address, or
-// else the bound one. A process that is bound to all addresses of its host must advertise one.
+// Instance returns the address at which other processes reach this process: the
+// advertised address, or else the bound address. A process that listens on all addresses
+// of its host must advertise one of them.
 func Instance(advertise string, bound net.Addr) (string, error) {
 	if advertise != "" {
 		if host, port, err := net.SplitHostPort(advertise); err != nil || host == "" || port == "" || port == "0" {

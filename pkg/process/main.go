@@ -14,7 +14,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// Command returns the command that runs a process: it loads the configuration and calls run.
+// Command returns a command that loads the configuration of a process and calls run.
 func Command[C any](use, short string, defaults C, run func(ctx context.Context, config C) error) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -55,7 +55,7 @@ func FlagError(err error) error {
 	return err
 }
 
-// wantedOf describes the values of each type of flag.
+// wantedOf describes the permitted values of each type of flag.
 var wantedOf = map[string]string{
 	"duration": "a duration such as 90s, 10m or 1h30m",
 	"bool":     "true or false",
@@ -64,8 +64,9 @@ var wantedOf = map[string]string{
 	"time":    "a time such as 2026-01-02T15:04:05Z", "stringToString": "name=value[,name=value…]",
 }
 
-// Main runs a command as the process and never returns. SIGTERM or SIGINT ends its context; a
-// second signal ends the process at once. The exit code is that of rpc.ExitCode.
+// Main runs a command, exits the process and never returns. SIGTERM or SIGINT ends the
+// context of the command; a second signal ends the process at once. The exit code is the
+// result of rpc.ExitCode.
 func Main(cmd *cobra.Command) {
 	FloorHeap()
 	ctx, stop := SignalContext(context.Background())
@@ -77,8 +78,9 @@ func Main(cmd *cobra.Command) {
 	os.Exit(rpc.ExitCode(err))
 }
 
-// SignalContext returns a context that ends at the first SIGTERM or SIGINT. After that the signals
-// have their default effect, so that a second one ends the process even if the shutdown hangs.
+// SignalContext returns a context that ends at the first SIGTERM or SIGINT. After that
+// the signals have their default effect, so that a second signal ends the process even if
+// the shutdown hangs.
 func SignalContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)

@@ -10,42 +10,45 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Probe checks one condition of the process. The error is the reason why it is false.
+// Probe checks one condition of the process. It returns nil if the condition is true, and
+// otherwise the reason why it is false.
 type Probe func() error
 
-// Leadership is the detail that /leaderz returns.
+// Leadership contains the details that /leaderz returns.
 type Leadership struct {
 	// Service and Replica identify this process.
 	Service string `json:"service,omitempty"`
 	Replica string `json:"replica,omitempty"`
-	// Leader is the replica that leads, with its address, its term and the start of the
-	// term by its own clock. All are empty if no replica leads.
+	// Leader is the ID of the replica that leads. Address and Term are its address and its
+	// term, and Since is the start of the term by its own clock. All four are empty if no
+	// replica leads.
 	Leader  string     `json:"leader,omitempty"`
 	Address string     `json:"address,omitempty"`
 	Term    int64      `json:"term,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	// Renewed is the last renewal of the leadership. Only the leader reports it.
+	// Renewed is the time of the last renewal of the leadership. Only the leader reports it.
 	Renewed *time.Time `json:"renewed,omitempty"`
 	// Revision is the etcd revision that this replica has reached. Behind is the number of
-	// missing revisions; it is absent if etcd does not answer.
+	// revisions that this replica has not reached yet; it is absent if etcd does not answer.
 	Revision int64  `json:"revision,omitempty"`
 	Behind   *int64 `json:"behind,omitempty"`
 }
 
-// Leading returns the leadership of the process's service. The error is the reason why this process
-// is not the serving leader.
+// Leading returns the leadership of the process's service. If this process is not the
+// serving leader, the error is the reason.
 type Leading func(ctx context.Context) (Leadership, error)
 
-// OpsHandler serves the requests of operators and load balancers. Every answer except the metrics is
-// a JSON object:
+// OpsHandler returns a handler for the requests of operators and load balancers. Every
+// answer except the metrics is a JSON object:
 //
 //	/healthz  200 if alive() is nil: the process needs no restart
 //	/readyz   200 if ready() is nil: its view is current
 //	/leaderz  200 if leading() has no error: it is the serving leader
 //	/metrics  the metrics, in Prometheus' text format
 //
-// Otherwise the answer is 503 with the reason. A nil alive or ready is always true. If leading is
-// nil, the process takes part in no election, and /leaderz answers 404.
+// Otherwise the answer is 503 with the reason. If alive or ready is nil, its condition is
+// always true. If leading is nil, the process takes part in no election, and /leaderz
+// answers 404.
 func OpsHandler(alive, ready Probe, leading Leading, metrics *Metrics) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "alive", ask(alive)) })
@@ -66,8 +69,8 @@ func OpsHandler(alive, ready Probe, leading Leading, metrics *Metrics) http.Hand
 	return mux
 }
 
-// Profiled adds Go's profiles under /debug/pprof/ to a handler of operations if on is set. Profiles
-// reveal internals and use CPU, so an operator must enable them.
+// Profiled adds Go's profiles under /debug/pprof/ to the handler of OpsHandler if on is
+// true. Profiles reveal internals and use CPU time, so an operator must enable them.
 func Profiled(on bool, ops http.Handler) http.Handler {
 	if !on {
 		return ops
@@ -80,7 +83,7 @@ func Profiled(on bool, ops http.Handler) http.Handler {
 	return mux
 }
 
-// Running returns the Probe of a process that is ready until it stops.
+// Running returns the Probe of a process that is ready until ctx ends.
 func Running(ctx context.Context) Probe {
 	return func() error {
 		if ctx.Err() != nil {

@@ -6,9 +6,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Scrape receives the metrics of one scrape. A metric that is not emitted disappears with
-// the next scrape. Names start with "berth_". Labels are pairs of name and value, and never
-// contain a job or a reservation.
+// Scrape receives the metrics of one scrape. If a function does not emit a metric, the
+// answer of this scrape does not contain the metric. Names must start with "berth_".
+// Labels are pairs of name and value, and must not contain a job or a reservation.
 type Scrape struct {
 	emit chan<- prometheus.Metric
 }
@@ -51,7 +51,8 @@ func pairs(labels []string) (names, values []string) {
 // Collect adds a function that each scrape calls.
 func (m *Metrics) Collect(read func(Scrape)) { m.registry.MustRegister(collector(read)) }
 
-// collector describes no metrics in advance: their labels are known only during a scrape.
+// collector does not describe its metrics in advance, because it knows their labels only
+// during a scrape.
 type collector func(Scrape)
 
 func (collector) Describe(chan<- *prometheus.Desc) {}

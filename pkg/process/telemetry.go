@@ -15,8 +15,8 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// NewLogger returns a logger for records at or above a level, as JSON or text, with the trace ID of
-// their context.
+// NewLogger returns a logger that writes records at or above a level, as JSON or text.
+// Each record contains the trace ID of its context.
 func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	var options slog.HandlerOptions
 	var minimum slog.Level
@@ -34,10 +34,11 @@ func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	}
 }
 
-// Metrics is the metrics registry of a process. It is never Prometheus' default registry, which
-// embedded etcd uses: so the metrics of several services in one process are separate.
+// Metrics is the metrics registry of a process. It is never the default registry of
+// Prometheus, which embedded etcd uses. So the metrics of several services in one process
+// are separate.
 type Metrics struct {
-	// Provider makes the OpenTelemetry meters.
+	// Provider creates the OpenTelemetry meters.
 	Provider *metric.MeterProvider
 	registry *prometheus.Registry
 }
@@ -54,7 +55,7 @@ func NewMetrics() (*Metrics, error) {
 	return &Metrics{metric.NewMeterProvider(metric.WithReader(exporter)), registry}, nil
 }
 
-// Handler serves the metrics in Prometheus' text format.
+// Handler returns a handler that serves the metrics in the text format of Prometheus.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
 }

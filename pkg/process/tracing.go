@@ -8,8 +8,9 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// Trace starts tracing if it is configured, and counts the spans in the metrics. Client is the TLS
-// configuration for peers.
+// Trace starts tracing if it is configured, and adds the number of spans to the metrics.
+// client is the TLS configuration for peers. If tracing is not configured, Trace returns
+// nil.
 func (c Common) Trace(ctx context.Context, service, replica string, client *tls.Config, log *slog.Logger,
 	metrics *Metrics) (*tracing.Tracing, error) {
 	t, err := tracing.Open(ctx, tracing.Options{

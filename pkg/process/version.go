@@ -2,8 +2,9 @@ package process
 
 import "runtime/debug"
 
-// Version of the build: the content of the file VERSION if the Makefile or the Dockerfile built the
-// program. Otherwise it is the version of the module, or dev if Go does not know that.
+// Version is the version of the build. If the Makefile or the Dockerfile built the
+// program, it is the content of the file VERSION. Otherwise it is the version of the
+// module, or "dev" if Go does not know the version.
 var Version string
 
 func init() {
@@ -16,8 +17,8 @@ func init() {
 	}
 }
 
-// Commit returns the commit of a build, with a note if the source had changes. It is "unknown" if Go
-// did not record it.
+// Commit returns the commit of a build, with a note if the source had uncommitted
+// changes. It returns "unknown" if Go did not record the commit.
 func Commit(info *debug.BuildInfo) string {
 	commit, changed := "unknown", ""
 	for _, setting := range info.Settings {

@@ -1,10 +1,11 @@
-// Package quantity parses and formats amounts of resources in the notation of Kubernetes: `cpu: 2`,
-// `cpu: 500m`, `memory: 4Gi`.
+// Package quantity parses and formats amounts of resources exactly, without rounding, in
+// the notation of Kubernetes: `cpu: 2`, `cpu: 500m`, `memory: 4Gi`.
 //
-// Berth counts in base units: `cpu` in thousandths of a core, `memory` and `disk` in bytes, any other
-// name in ones. A quantity without a suffix is in cores, bytes or ones. The package promises that Parse
-// returns the exact number of base units or an error, never a rounded or clipped number, and that
-// Parse(name, String(name, n)) is n for every n that Parse can return.
+// Berth counts in base units: `cpu` in thousandths of a core, `memory` and `disk` in
+// bytes, any other resource in whole units. A quantity without a suffix is in cores,
+// bytes or whole units. Parse returns the exact number of base units or an error, never a
+// rounded or clipped number. Parse(name, String(name, n)) is n for every n that Parse can
+// return.
 package quantity
 
 import (
@@ -25,30 +26,30 @@ const (
 )
 
 const (
-	// MaxCores bounds `cpu`. No host has so many cores: a larger number is probably in
-	// thousandths of a core, without its suffix.
+	// MaxCores is the maximum of `cpu`. No host has more cores. A larger number is probably
+	// in thousandths of a core and lacks the suffix.
 	MaxCores = 4096
-	// Max bounds every other resource, in base units. It is well below the largest int64, at
-	// which the library clips.
+	// Max is the maximum of every other resource, in base units. It is well below the
+	// largest int64, to which the library clips larger numbers.
 	Max = 1 << 62
 
 	milli = 1000
 )
 
-// syntax is the syntax that Parse accepts. It permits at most six digits after the point, because the
-// library rounds beyond nanos, and at most two digits in the exponent, because the library computes
-// every power of ten.
+// syntax is the syntax that Parse accepts. It permits at most six digits after the point,
+// because the library rounds digits after the ninth. It permits at most two digits in the
+// exponent, because the library computes the whole power of ten.
 var syntax = regexp.MustCompile(`^([0-9]{1,24}(\.[0-9]{0,6})?|\.[0-9]{1,6})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE]\+?[0-9]{1,2})?$`)
 
-// Parse returns the base units of a quantity of a resource. The error describes the value, without the
-// name of a field.
+// Parse returns the number of base units of a quantity of a resource. The error describes
+// the value and does not name a field.
 func Parse(name, text string) (int64, error) { return parse(name, text, inUnits) }
 
-// plain is the unit of a number without a suffix, for errors.
+// plain says which unit a number without a suffix has. Errors describe this unit.
 type plain bool
 
 const (
-	inUnits     plain = false // cores, bytes or ones
+	inUnits     plain = false // cores, bytes or whole units
 	inBaseUnits plain = true
 )
 
@@ -84,8 +85,8 @@ func parse(name, text string, number plain) (int64, error) {
 	return n, nil
 }
 
-// HasSuffix reports whether a text ends in a letter. Then it is a quantity even if plain numbers are in
-// base units.
+// HasSuffix reports whether a text ends in a letter. Such a text is a quantity even where
+// plain numbers are in base units.
 func HasSuffix(text string) bool {
 	if text == "" {
 		return false
@@ -99,8 +100,9 @@ func IsDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// String formats base units as a quantity. The text means the same if plain numbers are in base units:
-// `cpu` always has its suffix, and other plain numbers are always in base units.
+// String formats a number of base units as a quantity. The text means the same where
+// plain numbers are in base units: `cpu` always has a suffix, and plain numbers of other
+// resources are always in base units.
 func String(name string, n int64) string {
 	switch {
 	case n <= 0 || n > Max:
@@ -112,7 +114,8 @@ func String(name string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Doubt returns a warning if an amount, in base units, is too small to be intended; otherwise nil.
+// Doubt returns a warning if an amount, in base units, is so small that it is probably a
+// mistake. Otherwise it returns nil.
 func Doubt(name string, n int64) error {
 	switch {
 	case name == CPU && n > 0 && n < 10:
@@ -123,8 +126,8 @@ func Doubt(name string, n int64) error {
 	return nil
 }
 
-// Base returns the base units of a value in REST, where plain numbers are in base units and a text with
-// a suffix is a quantity.
+// Base returns the number of base units of a value in the REST API. There a plain number
+// is in base units, and a text with a suffix is a quantity.
 func Base(name, text string) (int64, error) {
 	if HasSuffix(text) {
 		return parse(name, text, inBaseUnits)
@@ -139,8 +142,8 @@ func Base(name, text string) (int64, error) {
 	return n, nil
 }
 
-// NotBase returns the error for a value that is neither a whole number of base units nor a quantity with
-// a suffix. It contains got unchanged.
+// NotBase returns the error for a value that is neither a whole number of base units nor
+// a quantity with a suffix. The error contains got unchanged.
 func NotBase(name, got string) error {
 	switch name {
 	case CPU, Memory, Disk:
@@ -167,7 +170,7 @@ func (number plain) unit(name string) string {
 	case name == Memory, name == Disk:
 		return "bytes"
 	}
-	return "ones"
+	return "units"
 }
 
 func (number plain) example(name string) string {

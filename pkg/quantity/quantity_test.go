@@ -43,7 +43,7 @@ func TestParseRejectsPartsOfBaseUnits(t *testing.T) {
 		{"memory", "9223372036854775808", "must be at most 4611686018427387904, got 9223372036854775808"},
 		{"memory", "1e99", "must be at most 4611686018427387904, got 1e99"},
 		{"memory", "1e1000000000", `must be a quantity such as 4Gi or 512Mi, got "1e1000000000"`},
-		{"gpu", "0.5", "must be a whole number of ones, got 0.5"},
+		{"gpu", "0.5", "must be a whole number of units, got 0.5"},
 		{"gpu", "1n", `must be a quantity such as 2, got "1n"`},
 		{"gpu", strings.Repeat("9", 1000), `must be a quantity such as 2, got "9999999999999999999999999999999999999999…"`},
 	} {
@@ -82,7 +82,7 @@ func TestErrorsAboutBaseUnits(t *testing.T) {
 		{"memory", "4GB", `must be a quantity such as 4Gi or 512Mi, got "4GB"` + bytes},
 		{"disk", "1.5", `must be a quantity such as 4Gi or 512Mi, got "1.5"` + bytes},
 		{"gpu", "one", `must be a whole number such as 2, got "one"`},
-		{"gpu", "500m", "must be a whole number of ones, got 500m"},
+		{"gpu", "500m", "must be a whole number of units, got 500m"},
 	} {
 		if n, err := Base(c.name, c.text); err == nil || err.Error() != c.want {
 			t.Errorf("%s %q: %d, %v; want %s", c.name, c.text, n, err, c.want)

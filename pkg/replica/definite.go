@@ -12,7 +12,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// The limits of a repeated call.
+// The timeout of each attempt of a call, and the pauses between attempts.
 const (
 	attemptTimeout = 10 * time.Second
 	firstPause     = 5 * time.Millisecond
@@ -20,14 +20,14 @@ const (
 )
 
 // Definite repeats a call to another service until its outcome is definite: an answer, or
-// an error that says that the call was not applied. All calls between services may be
-// repeated.
+// an error that says that the call was not applied. Services may repeat all calls to each
+// other.
 //
-// A message that is too large is a definite outcome, as a repeat has the same size. If
-// only the answer was too large, the view shows what was applied. A call that is not
-// served is not definite: a gateway that is called at the wrong listener must not look
-// like a peer that refuses. When ctx, the term's context, ends, the error is of kind
-// Unavailable.
+// A message that is too large is a definite outcome, because a repeat would have the same
+// size. If only the answer was too large, the view shows what was applied. An
+// UNIMPLEMENTED error is not definite: the wrong listener of a gateway must not look like
+// a peer that refuses the call. ctx is the context of the term. When it ends, the error
+// is of kind Unavailable.
 func Definite[A any](ctx context.Context, log *slog.Logger, name string, call func(ctx context.Context) (A, error)) (A,
 	error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxFindings bounds the findings of one kind that a service lists, as all findings
-	// of a service are one message.
+	// maxFindings is the maximum number of findings of one kind that a service lists,
+	// because one message contains all findings of a service.
 	maxFindings = 200
-	// maxFindingText bounds each text of a finding, in bytes.
+	// maxFindingText is the maximum length of each text of a finding, in bytes.
 	maxFindingText = 2 << 10
 )
 
@@ -28,9 +28,10 @@ type Found = struct {
 	Message, Action string
 }
 
-// Findings returns the findings of a service: those of its loop, then those of its core.
-// It lists the first maxFindings of each kind of the core; one more finding of that kind
-// counts the others. The loop limits the number of its findings.
+// Findings returns the findings of a service: first the findings of its loop, then the
+// findings of its core. It lists at most maxFindings findings of each kind of the core.
+// If there are more, a summary finding of that kind counts the others. The loop limits
+// the number of its own findings.
 func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.ListFindingsAnswer {
 	answer := &berthv1.ListFindingsAnswer{Findings: status.Findings(service)}
 	add := func(f Found) {
@@ -53,7 +54,7 @@ func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.
 		add(Found{
 			Kind: kind, Object: model.OtherFindings, Since: since[kind],
 			Message: fmt.Sprintf("%d more of this kind", count[kind]-maxFindings),
-			Action:  "They are handled like those that are listed, and are listed once those have ended. The metric findings of the " + service + " counts all of them.",
+			Action:  "Berth handles these findings like the listed ones, and lists them once listed findings have ended. The metric findings of the " + service + " counts all of them.",
 		})
 	}
 	for _, f := range answer.Findings {
@@ -62,7 +63,7 @@ func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.
 	return answer
 }
 
-// clip bounds a text of a finding.
+// clip shortens a text of a finding to maxFindingText.
 func clip(text string) string {
 	if len(text) <= maxFindingText {
 		return text

@@ -10,12 +10,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// etcdTimeout bounds the read of etcd for /leaderz. An operator may call it because etcd
-// does not answer.
+// etcdTimeout is the timeout of the read of etcd for /leaderz. It is short, because an
+// operator may use /leaderz when etcd does not answer.
 const etcdTimeout = time.Second
 
-// leadership returns the leader, and how far this replica's view is behind. It reads etcd;
-// if etcd does not answer, the fields that depend on it are empty.
+// leadership returns the leader, and how many revisions this replica's view is behind. It
+// reads etcd. If etcd does not answer, the fields that depend on etcd are empty.
 func leadership(ctx context.Context, s store.Store, key string, status func() loop.Status) process.Leadership {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
@@ -29,7 +29,7 @@ func leadership(ctx context.Context, s store.Store, key string, status func() lo
 	if len(page.KVs) == 0 {
 		return info
 	}
-	// A record that cannot be read still has a term.
+	// A key whose record cannot be decoded still has a term.
 	holder, _ := leader.ParseHolder(page.KVs[0])
 	info.Leader, info.Address, info.Term = holder.ID, holder.Address, page.KVs[0].Create
 	if !holder.Since.IsZero() {

@@ -9,12 +9,13 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// metricsTimeout bounds how long a reader of metrics waits for the loop.
+// metricsTimeout is the maximum time that a scrape waits for the loop.
 const metricsTimeout = 2 * time.Second
 
-// CollectMetrics shows the metrics of the leader's core. It calls snapshot on the loop,
-// which must be fast, and show elsewhere. A replica that does not lead shows none, so
-// that the metrics of a service are those of one replica.
+// CollectMetrics adds the metrics of the leader's core to each scrape. It calls snapshot
+// on the goroutine of the loop, so snapshot must be fast. It calls show on the goroutine
+// of the scrape. A replica that does not lead shows no metrics, so that only one replica
+// reports the metrics of a service.
 func CollectMetrics[C model.Core, S any](r *Replica, l *loop.Loop[C], snapshot func(C) S,
 	show func(process.Scrape, S)) {
 	r.Metrics.Collect(func(f process.Scrape) {

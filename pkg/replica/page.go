@@ -10,13 +10,13 @@ import (
 const (
 	DefaultPage = 100
 	MaxPage     = 1000
-	// PageBytes bounds the items of a page in bytes, as a page is one message. A larger
-	// item is a page of its own.
+	// PageBytes is the maximum total size of the items of a page, because one message
+	// contains a page. A larger item is the only item of its page.
 	PageBytes = 8 << 20
 )
 
-// Page converts the items of a page: always the first, and the others while their total
-// size is at most the given number of bytes.
+// Page converts items to messages until their total size would exceed the given number of
+// bytes. It always converts the first item.
 func Page[T any, M proto.Message](items []T, bytes int, convert func(T) M) []M {
 	page := make([]M, 0, len(items))
 	for _, item := range items {
@@ -29,7 +29,8 @@ func Page[T any, M proto.Message](items []T, bytes int, convert func(T) M) []M {
 	return page
 }
 
-// PageSize checks the requested size of a page; 0 means the default.
+// PageSize returns the requested size of a page, or the default if the requested size is
+// 0. It returns an error for a size out of range.
 func PageSize(requested int32) (int, error) {
 	switch {
 	case requested == 0:

@@ -1,13 +1,14 @@
-// Package replica runs one replica of an elected service, from its ports to its core. It
-// has the parts that registry, executor-state and assigner share, in one order of start
-// and stop.
+// Package replica starts and stops the parts of an elected service in one order, so that
+// callers always reach a replica that serves or can redirect them. Registry,
+// executor-state and assigner use it for all parts from the ports to the core.
 //
 //	config ─▶ telemetry ─▶ ports ─▶ etcd ─▶ view ─▶ peers ─▶ loop ─▶ election ─▶ serve
 //
 // It promises:
 //
 //   - While etcd does not answer, the process waits, and /readyz reports it.
-//   - Only a leader that serves is healthy under the leader's health name.
+//   - Only a serving leader is reported as healthy under the service's health name for
+//     leaders.
 //   - An orderly stop first resigns the leadership and last closes the port, so callers
 //     always reach a replica that can redirect them.
 package replica
@@ -39,10 +40,10 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// Replica has the parts of a process that a service builds on.
+// Replica contains the parts of a process that every elected service needs.
 type Replica struct {
 	Service string
-	// ID is the replica's name. A configured name survives a restart.
+	// ID is the name of the replica. A configured name stays the same after a restart.
 	ID      string
 	Config  process.Service
 	Log     *slog.Logger
@@ -56,24 +57,24 @@ type Replica struct {
 	// Server serves calls. Services must be registered before Run.
 	Server *rpc.Server
 
-	instance  string // unique to this process
+	instance  string // ID that is unique for each process
 	clientTLS *tls.Config
 	ports     *process.Listeners
-	address   string // reaches this process
+	address   string // the address at which others reach this process
 	group     *process.Group
 }
 
-// warmHandlers is how many goroutines stay to handle calls. A new goroutine for a call
-// copies its stack three times until it is large enough, which was 5% of the cost of an
-// upsert. Calls beyond that number get new goroutines.
+// warmHandlers is the number of goroutines that the server keeps to handle calls. Further
+// concurrent calls get new goroutines. The stack of a new goroutine is copied three times
+// until it is large enough for a call, which was 5% of the cost of an upsert.
 const warmHandlers = 256
 
-// gatewaySilence is how long a gateway may be silent before its calls in flight are
-// repeated at another one.
+// gatewaySilence is how long a gateway may be silent before the client repeats the calls
+// in flight at another gateway.
 const gatewaySilence = 2 * time.Second
 
 // Open binds the ports and creates the clients. It does not wait for etcd or the gateway.
-// If announce is not nil, Open calls it with the addresses that the replica listens on.
+// If announce is not nil, Open calls it with the addresses at which the replica listens.
 func Open(ctx context.Context, service string, config process.Service, announce func(process.Addresses)) (*Replica,
 	error) {
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
@@ -147,7 +148,8 @@ func (r *Replica) close() {
 // process, and the process stops if the member fails.
 func (r *Replica) Go(name string, member func(ctx context.Context) error) { r.group.Go(name, member) }
 
-// NewLoop returns the loop of the service's core. If it fails, it closes the replica.
+// NewLoop returns the loop of the service's core. If it returns an error, it has closed
+// the replica.
 func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C, model.Action)) (*loop.Loop[C],
 	error) {
 	var l *loop.Loop[C]
@@ -178,11 +180,11 @@ func eventLimits(config process.Service) loop.EventLimits {
 	return loop.EventLimits{Retention: config.EventRetention, PerJob: config.EventMaxPerJob, Bytes: config.EventMaxBytes}
 }
 
-// identifyTimeout is short: a process that is exiting accepts connections, and does not
-// answer.
+// identifyTimeout is the timeout of a call of identify. It is short, because an exiting
+// process may accept connections without answering.
 const identifyTimeout = 200 * time.Millisecond
 
-// identify returns which process answers at an address.
+// identify returns the ID and the instance of the process that answers at an address.
 func (r *Replica) identify(ctx context.Context, address string) (leader.Candidate, error) {
 	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: r.clientTLS, FailFast: true})
 	if err != nil {
@@ -195,7 +197,7 @@ func (r *Replica) identify(ctx context.Context, address string) (leader.Candidat
 	return leader.Candidate{ID: answer.GetId(), Instance: answer.GetInstance()}, err
 }
 
-// Run serves until ctx ends or a part fails.
+// Run serves until the context of Open ends or a part of the process fails.
 func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
 	r.Metrics.Collect(func(f process.Scrape) {
@@ -286,8 +288,8 @@ func (s *self[C]) Resign(ctx context.Context, req *controlv1.ResignRequest) (*co
 	return &controlv1.ResignAnswer{}, nil
 }
 
-// logReadiness logs when the replica is no longer ready, and when it is ready again. Before
-// the first answer of etcd it is not ready.
+// logReadiness logs when the replica stops being ready and when it becomes ready again.
+// Before the first answer of etcd the replica is not ready.
 func logReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -17,9 +17,10 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// stepper creates a span for each step of a reservation, from the end of the step before
-// until its job event. Spans are created from durable events, so a step that began under
-// one leader and ended under another is one span, of the second leader.
+// stepper creates a span for each step of a reservation. The span begins at the end of
+// the previous step and ends at the job event of the step. stepper creates spans only
+// from durable events. So a step that began under one leader and ended under another is
+// one span, which the second leader creates.
 type stepper struct {
 	tracer  trace.Tracer
 	service string
@@ -30,8 +31,8 @@ type stepper struct {
 	termSpan trace.SpanContext
 }
 
-// steps returns the function that the loop calls with durable events, nil if tracing is
-// off, so that it costs nothing.
+// steps returns the function that the loop calls with durable events. It returns nil if
+// tracing is off, so that the loop does no work for tracing.
 func steps(r *Replica) func(loop.Durable) {
 	if !r.Tracing.On() {
 		return nil
@@ -77,8 +78,9 @@ func (s *stepper) step(d loop.Durable, e *model.JobEvent, origin trace.SpanConte
 	s.log.DebugContext(ctx, "durable", "event", kind, "reservation", e.Key, "uid", e.UID, "workers", e.Count)
 }
 
-// links returns the causes of a step: the call that requested it, if any, and the leader's
-// term if there was no call, or if the term began during the step.
+// links returns links to the causes of a step. If a call requested the step, one link is
+// to the call. If no call did, or if the leader's term began during the step, one link is
+// to the span of the term.
 func (s *stepper) links(d loop.Durable, began time.Time, origin trace.SpanContext) []trace.Link {
 	var links []trace.Link
 	if d.Cause != nil {
@@ -96,8 +98,9 @@ func link(to trace.SpanContext, what string) trace.Link {
 	return trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{attribute.String("berth.link", what)}}
 }
 
-// spanOfTerm returns the span of the term, a trace of its own. The first traced step of
-// the term creates it, and is linked with it.
+// spanOfTerm returns the span of the term, which is the only span of a separate trace.
+// The first traced step of the term creates this span, and the span has a link to the
+// trace of that step.
 func (s *stepper) spanOfTerm(d loop.Durable, origin trace.SpanContext) trace.SpanContext {
 	if s.term != d.Term {
 		_, span := s.tracer.Start(context.Background(), "lead "+s.service, trace.WithTimestamp(d.Began), trace.WithNewRoot(),
@@ -108,7 +111,8 @@ func (s *stepper) spanOfTerm(d loop.Durable, origin trace.SpanContext) trace.Spa
 	return s.termSpan
 }
 
-// epoch returns the reservation's epoch: for one that this effect creates, the revision.
+// epoch returns the reservation's epoch. If this effect creates the reservation, the
+// epoch is the revision of the effect.
 func epoch(d loop.Durable, e *model.JobEvent) int64 {
 	if e.Epoch == 0 {
 		return d.Revision
@@ -119,7 +123,7 @@ func epoch(d loop.Durable, e *model.JobEvent) int64 {
 // name returns an event kind in lower case words: "reservation leased".
 func name(kind string) string { return strings.ToLower(strings.ReplaceAll(kind, "_", " ")) }
 
-// stepNumbers has the number of each event's step in the message flow of a batch.
+// stepNumbers maps each event to the number of its step in the message flow of a batch.
 var stepNumbers = map[model.EventKind]string{
 	model.EventReservationQueued:   "0",
 	model.EventReservationLeased:   "1",
@@ -131,7 +135,7 @@ var stepNumbers = map[model.EventKind]string{
 	model.EventReservationRequeued: "3'",
 }
 
-// failures has the events of failed steps.
+// failures has the event kinds that report a failed step.
 var failures = []model.EventKind{
 	model.EventReservationFailed, model.EventReservationExpired, model.EventWorkerFailed, model.EventWorkerLost,
 	model.EventWorkerRequeued,

@@ -1,9 +1,10 @@
-// Package resource is arithmetic on integer resource vectors.
+// Package resource computes with integer resource vectors and never overflows: sums
+// saturate.
 //
-// A Vector maps the name of a resource to an amount in base units: `cpu` in thousandths of a core,
-// `memory` and `disk` in bytes, any other name in ones. Every name is permitted; a missing name means
-// zero. Functions of this package do not change their arguments. The package imports only the standard
-// library.
+// A Vector maps the name of a resource to an amount in base units: `cpu` in thousandths
+// of a core, `memory` and `disk` in bytes, any other resource in whole units. Every name
+// is permitted. A missing name means an amount of zero. Functions of this package do not
+// change their arguments. The package imports only the standard library.
 package resource
 
 import (
@@ -34,7 +35,7 @@ func (v Vector) WithSlots() Vector {
 // Clone returns a copy. The copy of nil is nil.
 func (v Vector) Clone() Vector { return maps.Clone(v) }
 
-// Plus returns v + n*w. Sums saturate at the largest int64.
+// Plus returns v + n*w. Products and sums saturate at the smallest and the largest int64.
 func (v Vector) Plus(n int64, w Vector) Vector {
 	sum := make(Vector, max(len(v), len(w)))
 	maps.Copy(sum, v)
@@ -44,7 +45,7 @@ func (v Vector) Plus(n int64, w Vector) Vector {
 	return sum
 }
 
-// Fits reports whether each amount of w is at most that of v.
+// Fits reports whether w fits into v: each amount of w is at most the same amount of v.
 func (v Vector) Fits(w Vector) bool {
 	for name, amount := range w {
 		if amount > v[name] {
@@ -54,8 +55,8 @@ func (v Vector) Fits(w Vector) bool {
 	return true
 }
 
-// Times returns how many times w fits into v: the minimum over the resources with a positive amount in
-// w. If there is none, it returns math.MaxInt64.
+// Times returns how many times w fits into v: the minimum over the resources with a
+// positive amount in w. If w has no such resource, it returns math.MaxInt64.
 func (v Vector) Times(w Vector) int64 {
 	times := int64(math.MaxInt64)
 	for name, amount := range w {
@@ -85,7 +86,7 @@ func (v Vector) Equal(w Vector) bool {
 func (v Vector) Names() []string { return slices.Sorted(maps.Keys(v)) }
 
 // Canonical returns a text that is equal for equal vectors and different for others:
-// `cpu=4000,slots=1`. It leaves out zero amounts.
+// `cpu=4000,slots=1`. The text omits zero amounts.
 func (v Vector) Canonical() string {
 	var b strings.Builder
 	for _, name := range v.Names() {

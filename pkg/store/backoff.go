@@ -7,12 +7,12 @@ import (
 
 const (
 	backoffFirst = 5 * time.Millisecond
-	// backoffMax is also how long a recovery of etcd may remain unnoticed.
+	// backoffMax is also the longest time until a retry notices that etcd has recovered.
 	backoffMax = 250 * time.Millisecond
 )
 
 // Backoff returns the pause after the nth failed attempt: 5 ms, doubling up to 250 ms.
-// Only a handful of replicas retry, so there is no jitter.
+// Only a few replicas retry, so the pause needs no jitter.
 func Backoff(n int) time.Duration {
 	return min(backoffFirst<<min(n-1, 16), backoffMax)
 }

@@ -12,16 +12,18 @@ import (
 	recordv1 "berth.dev/api/berth/record/v1"
 )
 
-// ErrFenced means that the term is over: another replica leads, or none, or somebody else
-// has changed the chain key. Nothing is committed after it.
+// ErrFenced means that the term is over: another replica leads, no replica leads, or
+// another writer has changed the chain key. After ErrFenced the committer commits
+// nothing.
 var ErrFenced = errors.New("store: fenced, the term is over")
 
-// Conflict means that a transaction was refused because of a change by another writer. The
-// committer remains usable. The caller decides again once its view has reached Revision.
+// Conflict means that a compare of a transaction failed because another writer changed a
+// key. The committer remains usable. The caller must decide again once its view has
+// reached Revision.
 type Conflict struct {
 	// Revision is the store's revision when the compares failed.
 	Revision int64
-	// Failed are the compares that were false.
+	// Failed has the compares that were false.
 	Failed []Compare
 }
 
@@ -51,35 +53,37 @@ type CommitterConfig struct {
 	// LeaderKey was created at revision Term. The term lasts while the key exists.
 	LeaderKey string
 	Term      int64
-	// ChainKey names the last committed batch. Chain is its value at the time of the win,
-	// nil if the key does not exist.
+	// ChainKey is the key whose value names the last committed batch. Chain is this value at
+	// the time of the win, or nil if the key does not exist.
 	ChainKey string
 	Chain    []byte
-	// Wait pauses before attempt number n (2, 3, …) of a transaction. Its error ends the
-	// commit. The default is Backoff.
+	// Wait waits before each further attempt at a transaction; attempt is 2 or more. If Wait
+	// returns an error, the commit ends. The default waits as long as Backoff says.
 	Wait func(ctx context.Context, attempt int) error
-	// Attempted, if set, is called after each attempt, with the error of an ambiguous
-	// one and nil for a definite one.
+	// Attempted, if set, is called after each attempt. err is the error of the attempt if
+	// the outcome is ambiguous, and nil if it is definite.
 	Attempted func(err error)
 }
 
 const (
-	// attemptTimeout is the deadline of the first attempts at a transaction. If a member
-	// forwards a write to a leader that has just died, it answers only after 7 s, with an
-	// ambiguous error. The next attempt reaches another member, or this one once it knows
-	// the new leader. A slow etcd gets three times the duration of the last answer, so
-	// that it does not receive everything twice.
+	// attemptTimeout is the timeout of the first attempts at a transaction. If an etcd
+	// member forwards a write to a leader that has just died, the member answers only after
+	// 7 s, with an ambiguous error. The next attempt reaches another member, or the same
+	// member once it knows the new leader. If etcd is slow, the timeout is three times the
+	// duration of the last answered attempt, so that etcd does not receive every transaction
+	// twice.
 	attemptTimeout = 300 * time.Millisecond
-	// electionTime is how long attempts are that short; it exceeds an election of etcd.
-	// Later attempts have DefaultTimeout.
+	// electionTime is how long attempts have this short timeout. It is longer than an
+	// election in etcd. Later attempts have DefaultTimeout.
 	electionTime = 5 * time.Second
 )
 
 // Committer makes the writes of one term durable, in order, one transaction at a time.
-// Each transaction compares the create revision of the leader key, which fences it, and the
-// value of the chain key, which names the transaction before it. So a transaction with an
-// unknown outcome can be sent again until the chain shows the outcome: it is applied at most
-// once, and never after a later one.
+// Each transaction compares the create revision of the leader key, which fences the
+// transaction, and the value of the chain key, which names the previous transaction. So
+// the committer can send a transaction with an unknown outcome again until the chain key
+// shows the outcome: the transaction is applied at most once, and never after a later
+// transaction.
 //
 // A Committer must be used from one goroutine.
 type Committer struct {
@@ -88,7 +92,7 @@ type Committer struct {
 	chain []byte // value of the chain key; nil if it does not exist
 	count int64
 	took  time.Duration // of the last attempt that was answered
-	over  error         // set once nothing can be committed any more
+	over  error         // set once the committer cannot commit any more
 }
 
 // NewCommitter returns the committer of a term.
@@ -102,21 +106,24 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 	return &Committer{store: s, cfg: cfg, chain: cfg.Chain}
 }
 
-// Commit makes the writes durable, in order, as many in a transaction as fit. It stops at
-// the first write that fails. The writes that it returns are durable. The later ones are
-// not, and never will be, except after ErrAmbiguous. The error states why it stopped:
+// Commit makes the writes durable, in order, as many in a transaction as fit. Commit
+// stops at the first write that fails. The writes that it returns are durable. The later
+// writes are not durable and never will be, except after ErrAmbiguous. The error states
+// why Commit stopped:
 //
 //   - nil: all writes are durable.
-//   - a [*Conflict]: decide again.
-//   - a definite error of this package, such as [ErrLeaseNotFound]: the first write that
-//     is not durable is refused, and it alone is to blame.
-//   - [ErrFull] without [ErrAmbiguous]: etcd takes no writes. The committer remains usable.
+//   - a [*Conflict]: the caller must decide again.
+//   - a definite error of this package, such as [ErrLeaseNotFound]: etcd refused the
+//     first write that is not durable. No other write caused the error.
+//   - [ErrFull] without [ErrAmbiguous]: etcd accepts no writes. The committer remains
+//     usable.
 //   - [ErrFenced]: the term is over.
-//   - [ErrAmbiguous]: ctx ended first. Only the successor learns whether the writes of one
-//     more transaction are durable. The committer is unusable.
+//   - [ErrAmbiguous]: ctx ended first. The writes of one more transaction may be durable;
+//     only the next leader learns whether they are. The committer is unusable.
 //
-// The operations of a transaction have the order of the writes. A key that is written twice
-// has its first place. The chain key is last.
+// The operations of a transaction are in the order of the writes. If two writes change
+// the same key, the operation is at the place of the first and has the value of the
+// second. The chain key is last.
 func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, error) {
 	var done []Committed
 	limit := len(writes)
@@ -131,7 +138,8 @@ func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, er
 			done = append(done, Committed{Writes: b.writes, Revision: revision})
 			writes = writes[b.writes:]
 		case isDefinite(err) && b.writes > 1 && !errors.Is(err, ErrFull):
-			// One of them is to blame. The others succeed in transactions of their own.
+			// One of the writes caused the error. The other writes succeed in separate
+			// transactions.
 			limit = 1
 		default:
 			return done, err
@@ -173,9 +181,9 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	return 0, err
 }
 
-// resolve repeats one transaction until its outcome is known or ctx ends. Lost, as an
-// argument and as a result, means that the outcome of an earlier attempt is unknown, so
-// that attempt may still arrive.
+// resolve repeats one transaction until its outcome is known or ctx ends. The argument
+// and the result lost mean that the outcome of an earlier attempt is unknown, so etcd may
+// still apply that attempt.
 func (c *Committer) resolve(ctx context.Context, txn Txn, lost bool) (TxnResult, bool, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -203,11 +211,12 @@ func (c *Committer) resolve(ctx context.Context, txn Txn, lost bool) (TxnResult,
 	}
 }
 
-// checkFull finds out whether a transaction was applied that etcd answered with ErrFull,
-// when no other attempt is in flight: etcd also answers so to the transaction that fills it,
-// which it applies. checkFull sends the same compares without any write, which a full etcd
-// answers. If all compares are true, nothing was written and this replica leads. If the
-// outcome remains unknown, it returns the error it was given.
+// checkFull finds out whether etcd applied a transaction that it answered with ErrFull.
+// No other attempt may be in flight. etcd also returns this error for the transaction
+// that fills it, although it applies this transaction. checkFull sends the same compares
+// without a write, which a full etcd accepts. If all compares are true, nothing was
+// written and this replica leads. If the outcome remains unknown, checkFull returns the
+// error unknown.
 func (c *Committer) checkFull(ctx context.Context, txn Txn, unknown error) (TxnResult, error) {
 	txn.Then = nil
 	res, err := c.store.Txn(ctx, txn)
@@ -221,7 +230,8 @@ func (c *Committer) checkFull(ctx context.Context, txn Txn, unknown error) (TxnR
 	}
 }
 
-// fence returns the transaction of a batch, which takes over the batch's operations.
+// fence returns the transaction of a batch, with the compares of the fence and the write
+// of the chain key. The transaction may reuse the memory of b.ops.
 func (c *Committer) fence(b batch, id []byte) Txn {
 	chain := Absent(c.cfg.ChainKey)
 	if c.chain != nil {
@@ -234,8 +244,8 @@ func (c *Committer) fence(b batch, id []byte) Txn {
 	}
 }
 
-// evaluate interprets failed compares. It checks the chain first: a batch that the chain
-// names was committed, whatever has happened since.
+// evaluate returns the meaning of failed compares. It checks the chain key first: if the
+// chain key names the batch, the batch was committed, whatever has happened since.
 func (c *Committer) evaluate(b batch, id []byte, res TxnResult) (int64, error) {
 	chain, linked := res.Got[c.cfg.ChainKey]
 	if linked && bytes.Equal(chain.Value, id) {
@@ -255,10 +265,11 @@ func (c *Committer) evaluate(b batch, id []byte, res TxnResult) (int64, error) {
 	return 0, conflict
 }
 
-// seal makes a refusal final after an attempt with an unknown outcome. That attempt may
-// still arrive, and a key that it compares for absence may have been deleted by then. So
-// seal moves the chain. Either the lost attempt was first and is committed, or it never
-// will be and the refusal is final.
+// seal makes a refusal final after an attempt with an unknown outcome. etcd may still
+// apply that attempt, for example if a key that the attempt compares for absence was
+// deleted in the meantime. Therefore seal writes a new value of the chain key. Either the
+// lost attempt came first and is committed, or etcd never applies it and the refusal is
+// final.
 func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64, error) {
 	id := c.nextID()
 	res, _, err := c.resolve(ctx, c.fence(batch{}, id), true)
@@ -281,12 +292,12 @@ func (c *Committer) nextID() []byte {
 	c.count++
 	id, err := proto.Marshal(&recordv1.Chain{Batch: fmt.Sprintf("%d-%d", c.cfg.Term, c.count)})
 	if err != nil {
-		panic(err) // a message of one ASCII string always encodes
+		panic(err) // encoding a message with one ASCII string cannot fail
 	}
 	return id
 }
 
-// fenceBytes estimates the bytes that the fence adds to a transaction.
+// fenceBytes returns an upper estimate of the bytes that the fence adds to a transaction.
 func (c *Committer) fenceBytes() int {
 	return 2*len(c.cfg.LeaderKey) + 3*len(c.cfg.ChainKey) + 2*len(c.chain) + 5*overhead
 }

@@ -10,20 +10,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrAmbiguous is wrapped by errors that leave it open whether a write happened or still
-// will: timeouts, lost connections, changes of etcd's leader, a full database (etcd may
-// return that error for a write that it applied), and every error that is not known to be
-// definite.
+// ErrAmbiguous is wrapped by errors after which a write may have happened or may still
+// happen. These are timeouts, lost connections, changes of etcd's leader, a full
+// database, and every error that is not known to be definite. etcd may return the error
+// of a full database for a write that it applied.
 var ErrAmbiguous = errors.New("store: outcome unknown")
 
-// ErrFull is wrapped, together with ErrAmbiguous, by the errors of an etcd that has reached
-// its quota and takes no write until an operator makes space. Without ErrAmbiguous it means
-// that the write certainly did not happen: a [Committer] finds that out.
+// ErrFull is wrapped, together with ErrAmbiguous, by the errors of an etcd that has
+// reached its quota and accepts no writes until an operator makes space. If an error
+// wraps ErrFull without ErrAmbiguous, the write definitely did not happen; only a
+// [Committer] returns such errors.
 var ErrFull = errors.New("store: etcd is full")
 
 // Definite errors: the write did not happen and will not.
 var (
-	// ErrCompacted: the requested revision is no longer kept.
+	// ErrCompacted: etcd has compacted the requested revision.
 	ErrCompacted = errors.New("store: revision compacted")
 	// ErrFutureRevision: the store has not reached the requested revision.
 	ErrFutureRevision = errors.New("store: revision in the future")
@@ -31,9 +32,10 @@ var (
 	ErrLeaseNotFound = errors.New("store: etcd lease not found")
 	// ErrTooLarge: the transaction has more operations or bytes than etcd accepts.
 	ErrTooLarge = errors.New("store: transaction too large")
-	// ErrInvalid: etcd never accepts this request, for example one that puts a key twice.
+	// ErrInvalid: etcd never accepts this request, for example because it puts a key twice.
 	ErrInvalid = errors.New("store: invalid request")
-	// ErrNoStream: this etcd, or the client in its process, has no streams. Read pages.
+	// ErrNoStream: this etcd, or its client, does not support streams. The caller must read
+	// pages.
 	ErrNoStream = errors.New("store: no streams")
 	// ErrDenied: the credentials do not permit the request.
 	ErrDenied = errors.New("store: permission denied")
@@ -55,9 +57,9 @@ var definite = []struct {
 	{rpctypes.ErrUserEmpty, ErrDenied},
 }
 
-// classify turns an error of the etcd client into one of this package. It alone decides
-// which errors are definite. Unknown errors are ambiguous: a wrong "definite" loses a
-// write, a wrong "ambiguous" only repeats one.
+// classify converts an error of the etcd client to an error of this package. No other
+// function decides which errors are definite. Unknown errors are ambiguous: a wrong
+// "definite" would lose a write, but a wrong "ambiguous" only repeats a write.
 func classify(err error) error {
 	if err == nil {
 		return nil
@@ -80,7 +82,7 @@ func classify(err error) error {
 	return ambiguous(err)
 }
 
-// ambiguous wraps a cause.
+// ambiguous returns an error that wraps ErrAmbiguous and the cause.
 func ambiguous(cause error) error { return fmt.Errorf("%w: %w", ErrAmbiguous, cause) }
 
 // withDeadline adds the default deadline to a context without one.

@@ -24,7 +24,7 @@ import (
 // DialConfig describes how to reach etcd.
 type DialConfig struct {
 	Endpoints []string
-	// TLS is nil for plain text.
+	// TLS is nil for connections without TLS.
 	TLS                *tls.Config
 	Username, Password string
 }
@@ -37,8 +37,8 @@ type Etcd struct {
 
 var _ Store = (*Etcd)(nil)
 
-// Dial returns a Store on an etcd cluster. It does not wait for a connection: if etcd is out
-// of reach, the calls fail.
+// Dial returns a Store on an etcd cluster. Dial does not wait for a connection: if etcd
+// is unreachable, the calls fail.
 func Dial(cfg DialConfig) (*Etcd, error) {
 	// gRPC's default pauses between dials grow to two minutes, far longer than a restart
 	// of etcd takes.
@@ -53,11 +53,12 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		Username:             cfg.Username,
 		Password:             cfg.Password,
 		DialTimeout:          DefaultTimeout,
-		DialKeepAliveTime:    10 * time.Second, // gRPC raises anything shorter
+		DialKeepAliveTime:    10 * time.Second, // gRPC raises shorter times to this value
 		DialKeepAliveTimeout: 2 * time.Second,
-		// No pings without a stream: etcd closes an idle connection that sends them.
+		// The client sends no pings without a stream, because etcd closes an idle connection
+		// that sends pings.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial)},
-		Logger:      zap.NewNop(), // its messages are returned as errors
+		Logger:      zap.NewNop(), // the client returns the same messages as errors
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
@@ -75,16 +76,16 @@ func (e *Etcd) Close() error {
 	return e.client.Close()
 }
 
-// callContext adds the default deadline to the context of a call, and the requirement that
-// the member knows etcd's leader. A member that is cut off from the others then refuses the
-// call at once, and the next attempt reaches another member. Otherwise every third call
-// would last until its deadline.
+// callContext adds two things to the context of a call: the default deadline, and the
+// requirement that the etcd member knows etcd's leader. With this requirement a member
+// that is cut off from the others refuses the call at once, and the next attempt reaches
+// another member. Otherwise every third call would last until its deadline.
 func callContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return withDeadline(clientv3.WithRequireLeader(ctx))
 }
 
-// failed returns an error of this package. If a call timed out, its member may be
-// unresponsive.
+// failed converts an error of a call to an error of this package. If the call timed out,
+// failed starts a check of all members.
 func (e *Etcd) failed(err error) error {
 	switch known := rpctypes.Error(err); {
 	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded,
@@ -94,7 +95,7 @@ func (e *Etcd) failed(err error) error {
 	return classify(err)
 }
 
-// Txn implements Store. The client does not repeat a write that it has sent.
+// Txn implements Store. The etcd client does not retry a write that it has sent.
 func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	if err := checkSize(txn); err != nil {
 		return TxnResult{}, err
@@ -234,8 +235,8 @@ func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
 	return e.failed(err)
 }
 
-// Alarms implements Store with the status of one member: a list of the alarms would take
-// a round through etcd's log.
+// Alarms implements Store. It reads the status of one member, because a list of the
+// alarms would need an entry in etcd's log.
 func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
 	ctx, cancel := callContext(ctx)
 	defer cancel()
@@ -246,8 +247,8 @@ func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
 	return alarmsOf(resp.GetErrors()), nil
 }
 
-// alarmsOf returns the alarms in the errors of a member's status. Other errors are returned
-// unchanged.
+// alarmsOf returns the names of the alarms in the errors of a member's status. It returns
+// other errors unchanged.
 func alarmsOf(errors []string) (names []string) {
 	for _, text := range errors {
 		names = append(names, cmp.Or(alarmIn(text), text))

@@ -14,8 +14,9 @@ import (
 
 var _ Streamer = (*Etcd)(nil)
 
-// Stream implements Streamer. It may take as long as it needs, but at most the default
-// deadline between two parts, so that a hanging member is replaced by another.
+// Stream implements Streamer. The whole stream has no time limit, but if no part arrives
+// within DefaultTimeout, Stream returns an error. The next attempt then uses another
+// member than the hanging one.
 func (e *Etcd) Stream(ctx context.Context, req PageRequest, receive func([]KV)) (int64, error) {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	defer cancel(nil)
@@ -51,7 +52,8 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, receive func([]KV)) 
 	return revision, nil
 }
 
-// streamFailed is failed for a stream, which older versions of etcd do not have.
+// streamFailed is like failed, but for streams. If etcd does not support streams, it
+// returns ErrNoStream.
 func (e *Etcd) streamFailed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
 		err = cause // the client knows only that the stream was cancelled

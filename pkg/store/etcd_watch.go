@@ -13,23 +13,23 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// progressTimeout bounds how long a progress request may block its caller while the stream
-// is set up.
+// progressTimeout is the maximum time for which a progress request may block its caller
+// while the client creates the stream.
 const progressTimeout = 50 * time.Millisecond
 
 // watches numbers the streams of this process.
 var watches atomic.Int64
 
-// etcdWatch is one watch on a stream of its own: etcd reports progress per stream, and only
-// once all watches on it have caught up.
+// etcdWatch is one watch on its own stream. etcd reports progress for a whole stream, and
+// only once all watches on the stream have caught up.
 type etcdWatch struct {
 	store  *Etcd
 	prefix string
 	ctx    context.Context // ends when the watch is closed
 	close  context.CancelFunc
-	stream atomic.Pointer[context.Context] // names the stream
+	stream atomic.Pointer[context.Context] // its metadata distinguish the stream from the other streams
 
-	// The rest belongs to the goroutine that calls Next and TryNext.
+	// Only the goroutine that calls Next and TryNext uses the fields below.
 	next     int64                     // the first revision not delivered
 	excluded <-chan struct{}           // closed when a member is excluded
 	opened   <-chan clientv3.WatchChan // delivers ch once, then nil
@@ -41,14 +41,15 @@ type etcdWatch struct {
 // Watch implements Store.
 func (e *Etcd) Watch(prefix string, from int64) Watch {
 	w := &etcdWatch{store: e, prefix: prefix, next: from}
-	// Without this requirement a member that has no leader would send nothing at all.
+	// Without this requirement a member that knows no leader would send neither changes nor
+	// errors.
 	w.ctx, w.close = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	w.open()
 	return w
 }
 
-// open requests a watch and does not wait for it: the client does not return while no
-// member of etcd can be reached, even if the context of Next ends.
+// open requests a watch in a new goroutine. The client's Watch does not return while no
+// etcd member is reachable, even if the context of Next ends.
 func (w *etcdWatch) open() {
 	w.excluded = w.store.members.excluded()
 	stream := metadata.AppendToOutgoingContext(w.ctx, "berth-watch", strconv.FormatInt(watches.Add(1), 10))
@@ -62,8 +63,8 @@ func (w *etcdWatch) open() {
 	}()
 }
 
-// move continues on another stream: the present one may be at an excluded member, which
-// sends nothing any more.
+// move continues on a new stream, because the member of the current stream may be
+// excluded and may send nothing any more.
 func (w *etcdWatch) move() {
 	w.cancel()
 	w.open()
@@ -95,8 +96,8 @@ func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
-// tryFor is how long TryNext waits for a response that has already arrived. Only tests call
-// TryNext on a real etcd.
+// tryFor is how long TryNext waits. It is enough for a response that has already arrived.
+// Only tests call TryNext on a real etcd.
 const tryFor = time.Millisecond
 
 // TryNext implements Watch.
@@ -110,7 +111,8 @@ func (w *etcdWatch) TryNext() (Batch, bool, error) {
 	return b, err == nil, err
 }
 
-// reopen continues at the break, after a pause.
+// reopen waits for a pause and opens a new stream, which continues after the last
+// delivered revision.
 func (w *etcdWatch) reopen(ctx context.Context) error {
 	w.cancel()
 	w.failures++
@@ -124,10 +126,10 @@ func (w *etcdWatch) reopen(ctx context.Context) error {
 	return nil
 }
 
-// take turns a response of etcd into a batch. The client joins fragments, and etcd never
-// splits a revision. The header of a response with events is not progress: if the watch is
-// far behind, the header names the store's revision although more events follow. So only the
-// events count.
+// take converts a response of etcd to a batch. The client joins fragments, and etcd never
+// splits a revision. The revision of a batch with events is that of the last event, not
+// of the header: if the watch is far behind, the header contains the store's revision
+// although more events follow.
 func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, error) {
 	if !ok {
 		return Batch{}, false, errors.New("watch closed")
@@ -159,7 +161,7 @@ func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, err
 func (w *etcdWatch) RequestProgress() {
 	ctx, cancel := context.WithTimeout(*w.stream.Load(), progressTimeout)
 	defer cancel()
-	// An error means that there is no stream now, and so no progress to report.
+	// If this fails, there is no stream now, so etcd has no progress to report.
 	_ = w.store.client.RequestProgress(ctx)
 }
 

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Fake is an etcd in memory, with revisions, etcd leases, watches, compaction and the limits of
-// a transaction. A hook makes any call fail in any way in which a real call fails. Fake starts
-// no goroutine. A simulator drives it from a single goroutine with its own clock and the
-// TryNext methods.
+// Fake is an etcd in memory, with revisions, etcd leases, watches, compaction and the
+// limits of a transaction. A hook can make any call fail in every way in which a real
+// call can fail. Fake starts no goroutine. A simulator can drive it from a single
+// goroutine with its own clock and the TryNext methods.
 type Fake struct {
 	cfg FakeConfig
 
@@ -20,29 +20,30 @@ type Fake struct {
 	revision  int64
 	compacted int64
 	keys      map[string][]version
-	names     []string // of keys; sorted, except if unsorted is set
+	names     []string // the keys of the map keys; sorted, unless unsorted is set
 	unsorted  bool
 	leases    map[int64]*fakeLease
 	lastLease int64
 	history   []Revision
-	delayed   []Txn // by ApplyLater
+	delayed   []Txn // transactions that ApplyLater delays
 	alarms    []string
-	broken    int64         // counts BreakWatches
-	moved     chan struct{} // closed and replaced on news for watches
+	broken    int64         // number of calls of BreakWatches
+	moved     chan struct{} // closed and replaced when watches must check again
 }
 
-// FakeConfig are the properties of a Fake; the zero value is a working one.
+// FakeConfig configures a Fake. The zero value is ready to use.
 type FakeConfig struct {
 	// Clock decides when etcd leases expire; time.Now by default. With the default clock a
-	// waiting watch sees them expire in time. With another clock they expire at the next
-	// call or Tick.
+	// waiting watch receives the expiry in time. With another clock leases expire at the
+	// next call or Tick.
 	Clock func() time.Time
 	// MinTTL is the shortest TTL of an etcd lease; 2 s by default, as in etcd.
 	MinTTL time.Duration
 	// WatchRevisions is the maximum number of revisions in one batch of a watch; 1,000 by
 	// default, as in etcd.
 	WatchRevisions int
-	// Hook decides about every call. It runs without locks: it may block or use the Fake.
+	// Hook decides the outcome of every call. The Fake holds no lock while Hook runs, so
+	// Hook may block or use the Fake.
 	Hook func(ctx context.Context, call Call) Outcome
 }
 
@@ -127,7 +128,8 @@ func (f *Fake) txn(txn Txn) (TxnResult, error) {
 	return TxnResult{Succeeded: true, Revision: f.revision}, nil
 }
 
-// apply applies operations as one revision, if they change anything.
+// apply applies operations in one new revision. If they change nothing, the revision
+// stays the same.
 func (f *Fake) apply(ops []Op) {
 	next := f.revision + 1
 	var changes []Change
@@ -163,7 +165,7 @@ func (f *Fake) apply(ops []Op) {
 	f.wake()
 }
 
-// singly replaces the delete of a range by deletes of its keys.
+// singly replaces the delete of a range with deletes of the keys in the range.
 func (f *Fake) singly(ops []Op) []Op {
 	if !slices.ContainsFunc(ops, func(op Op) bool { return op.End != "" }) {
 		return ops

@@ -20,7 +20,7 @@ const (
 	MethodAlarms    Method = "Alarms"
 )
 
-// Call is a call that a hook decides about.
+// Call is a call whose outcome a hook decides.
 type Call struct {
 	Method Method
 	// Txn is set for MethodTxn, Key for reads, Lease for KeepAlive and Revoke.
@@ -29,8 +29,8 @@ type Call struct {
 	Lease int64
 }
 
-// Adds reports whether a call needs space, so that a full etcd refuses it: it grants an etcd
-// lease or puts a key. Deletes and renewals need no space.
+// Adds reports whether a call grants an etcd lease or puts a key. A full etcd refuses
+// such calls, because they need space. Deletes and renewals need no space.
 func (c Call) Adds() bool {
 	if c.Method == MethodTxn {
 		return slices.ContainsFunc(c.Txn.Then, func(op Op) bool { return !op.Delete })
@@ -38,14 +38,14 @@ func (c Call) Adds() bool {
 	return c.Method == MethodGrant
 }
 
-// Outcome is the decision of a hook; the zero value lets the call through.
+// Outcome is the decision of a hook. The zero value executes the call normally.
 type Outcome struct {
 	Apply Apply
 	// Err replaces the result.
 	Err error
 }
 
-// Apply decides whether and when a write happens.
+// Apply decides if and when a write happens.
 type Apply uint8
 
 // The values of Apply.
@@ -53,38 +53,44 @@ const (
 	ApplyNow Apply = iota
 	ApplyNever
 	// ApplyLater delays a transaction until ReleaseHeld, like a proposal that timed out and
-	// is committed in the end.
+	// that etcd commits later.
 	ApplyLater
 )
 
 var errInjected = errors.New("injected fault")
 
-// Drop loses the request: nothing happens, with an ambiguous error.
+// Drop returns the outcome of a lost request: nothing happens, and the error is
+// ambiguous.
 func Drop() Outcome { return Outcome{ApplyNever, ambiguous(errInjected)} }
 
-// DropAnswer loses the answer: the write happens, with an ambiguous error.
+// DropAnswer returns the outcome of a lost answer: the write happens, and the error is
+// ambiguous.
 func DropAnswer() Outcome { return Outcome{ApplyNow, ambiguous(errInjected)} }
 
-// Hold delays a transaction until ReleaseHeld, with an ambiguous error.
+// Hold returns the outcome of a delayed transaction: it happens at ReleaseHeld, and the
+// error is ambiguous.
 func Hold() Outcome { return Outcome{ApplyLater, ambiguous(errInjected)} }
 
-// Refuse returns a definite error.
+// Refuse returns the outcome of a refused call: nothing happens, and err is the error.
 func Refuse(err error) Outcome { return Outcome{ApplyNever, err} }
 
-// Full is the outcome of a call that adds something to a full store: nothing happens.
+// Full returns the outcome of a call for which a full store has no space: nothing
+// happens, and the error wraps ErrFull and ErrAmbiguous.
 func Full() Outcome { return Outcome{ApplyNever, ambiguous(ErrFull)} }
 
-// Fills is the outcome of the call that fills the store: it happens, with the error of Full.
+// Fills returns the outcome of the call that fills the store: the call happens, and the
+// error is that of Full.
 func Fills() Outcome { return Outcome{ApplyNow, ambiguous(ErrFull)} }
 
-// SetHook replaces the hook of the configuration; nil removes it.
+// SetHook replaces the hook of the configuration. A nil hook removes it.
 func (f *Fake) SetHook(hook func(ctx context.Context, call Call) Outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cfg.Hook = hook
 }
 
-// enter starts a call. The hook or an ended context decides its outcome.
+// enter starts a call and returns its outcome, which the hook or an ended context
+// decides.
 func (f *Fake) enter(ctx context.Context, call Call) Outcome {
 	f.mu.Lock()
 	hook := f.cfg.Hook
@@ -117,8 +123,8 @@ func (f *Fake) ReleaseHeld() int {
 	return applied
 }
 
-// Compact deletes the history before a revision: reads and watches at earlier revisions fail with
-// ErrCompacted. History keeps everything.
+// Compact deletes the states before a revision: reads and watches at earlier revisions
+// return ErrCompacted. History still returns all revisions.
 func (f *Fake) Compact(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +139,8 @@ func (f *Fake) Compact(revision int64) {
 	f.wake()
 }
 
-// BreakWatches closes the connection of every watch; each continues at the same place.
+// BreakWatches breaks the connection of every watch. Each watch continues at the same
+// revision, but loses a pending progress request.
 func (f *Fake) BreakWatches() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +155,7 @@ func (f *Fake) SetAlarms(alarms ...string) {
 	f.alarms = alarms
 }
 
-// Revision returns the store's present revision.
+// Revision returns the current revision of the store.
 func (f *Fake) Revision() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,7 +23,7 @@ func (f *Fake) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// etcd counts whole seconds.
+	// etcd rounds a TTL up to whole seconds.
 	ttl = max((ttl + time.Second - 1).Truncate(time.Second), f.cfg.MinTTL)
 	f.lastLease++
 	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: f.now().Add(ttl), keys: map[string]struct{}{}}
@@ -75,8 +75,8 @@ func (f *Fake) Alarms(ctx context.Context) ([]string, error) {
 	return slices.Clone(f.alarms), nil
 }
 
-// Tick ends the etcd leases that have expired. Every call does so first. A simulator calls Tick
-// when time passes without calls.
+// Tick ends the etcd leases that have expired. Every call of the Store does the same
+// first. A simulator calls Tick when time passes without calls.
 func (f *Fake) Tick() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,8 @@ func (f *Fake) expire() {
 	}
 }
 
-// nextExpiry returns the etcd lease that expires first; 0 and no time if there is none.
+// nextExpiry returns the etcd lease that expires first and its deadline. It returns 0 and
+// the zero time if there are no leases.
 func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
 	for i, l := range f.leases {
 		if id == 0 || l.deadline.Before(deadline) || l.deadline.Equal(deadline) && i < id {
@@ -124,7 +125,7 @@ func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
 	return id, deadline
 }
 
-// end removes an etcd lease and, in one revision, its keys.
+// end removes an etcd lease, and deletes its keys in one revision.
 func (f *Fake) end(id int64) {
 	var ops []Op
 	for _, key := range slices.Sorted(maps.Keys(f.leases[id].keys)) {

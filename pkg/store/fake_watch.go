@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// fakeWatch reads the Fake's history. Its only state is the next revision, so a lost connection
-// loses nothing but a progress request.
+// fakeWatch reads the Fake's history. Its position is only the next revision, so a broken
+// connection loses nothing except a progress request.
 type fakeWatch struct {
 	f        *Fake
 	prefix   string
 	next     int64
-	progress bool  // requested and not answered
+	progress bool  // progress was requested and not reported yet
 	broken   int64 // the Fake's count at the last check
 }
 
@@ -20,7 +20,7 @@ type fakeWatch struct {
 func (f *Fake) Watch(prefix string, from int64) Watch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Nothing changed at revision 1, which is that of the empty store.
+	// Revision 1 is the empty store and has no changes.
 	return &fakeWatch{f: f, prefix: prefix, next: max(from, 2), broken: f.broken}
 }
 

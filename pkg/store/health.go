@@ -13,21 +13,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// probes is the number of reads whose median is the latency.
+// probes is the number of reads from which Inspect takes the median.
 const probes = 5
 
 // probeKey is never written.
 const probeKey = "/berth-probe"
 
-// Health describes an etcd cluster for people. It is no basis for decisions.
+// Health describes an etcd cluster for people. No decision may depend on it.
 type Health struct {
-	// Members in the order of their names: those that etcd lists, and endpoints that did
-	// not answer and so cannot be identified.
+	// Members has the members that etcd lists, in the order of their names. It also has the
+	// endpoints that did not answer and that no listed member claims.
 	Members []Member `json:"members"`
-	// Alarms are the active alarms, such as NOSPACE.
+	// Alarms has the active alarms, such as NOSPACE.
 	Alarms []string `json:"alarms,omitempty"`
-	// Revision is the newest revision that a member reported. Compacted is the oldest one
-	// that can still be read, 0 if etcd has never compacted.
+	// Revision is the newest revision that a member reported. Compacted is the oldest
+	// revision that can still be read, or 0 if etcd has never compacted.
 	Revision  int64 `json:"revision"`
 	Compacted int64 `json:"compacted"`
 	// Read is the median duration of a linearizable read. ReadError is the reason why a
@@ -40,23 +40,25 @@ type Health struct {
 type Member struct {
 	Name     string `json:"name,omitempty"`
 	Endpoint string `json:"endpoint"`
-	// Error is the reason why it did not answer. The fields below are then unknown.
+	// Error is the reason why the member did not answer. If it is set, the fields below are
+	// unknown.
 	Error string `json:"error,omitempty"`
-	// Learner has no vote. Leads reports that it leads, HasLeader that it knows a leader.
+	// Learner is set if the member has no vote. Leads is set if the member leads, and
+	// HasLeader if it knows a leader.
 	Learner   bool   `json:"learner,omitempty"`
 	Leads     bool   `json:"leads,omitempty"`
 	HasLeader bool   `json:"hasLeader,omitempty"`
 	Version   string `json:"version,omitempty"`
-	// Size of its database in bytes, the part in use, and the quota: 0 if the member is
-	// too old to report it.
+	// Size is the size of the member's database in bytes, InUse is the part of it in use,
+	// and Quota is its maximum. They are 0 if the member is too old to report them.
 	Size  int64 `json:"size,omitempty"`
 	InUse int64 `json:"inUse,omitempty"`
 	Quota int64 `json:"quota,omitempty"`
-	// Index is the last log entry that it has applied.
+	// Index is the last log entry that the member has applied.
 	Index uint64 `json:"index,omitempty"`
 }
 
-// withScheme returns an endpoint in the form in which members list their own.
+// withScheme returns an endpoint in the form in which members list their client URLs.
 func withScheme(endpoint string) string {
 	if strings.Contains(endpoint, "://") {
 		return endpoint
@@ -64,11 +66,11 @@ func withScheme(endpoint string) string {
 	return "http://" + endpoint
 }
 
-// Inspect queries every endpoint and every member, each with the given timeout. It never
-// fails: a member that does not answer is part of the result.
+// Inspect queries every endpoint and every member, each with the given timeout. It
+// returns no error: a member that does not answer is part of the result.
 func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	var h Health
-	found := e.statuses(ctx, each, e.members.all) // excluded ones as well
+	found := e.statuses(ctx, each, e.members.all) // also excluded members
 	for id, m := range e.listed(ctx, each) {
 		i := slices.IndexFunc(found, func(s memberStatus) bool { return s.id == id })
 		if i < 0 { // its endpoint does not answer
@@ -115,7 +117,8 @@ type memberStatus struct {
 	alarms   []string
 }
 
-// statuses queries endpoints concurrently. The answers are in the order of endpoints.
+// statuses queries endpoints concurrently. It returns the answers in the order of the
+// endpoints.
 func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []string) []memberStatus {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -143,7 +146,8 @@ func (e *Etcd) statuses(ctx context.Context, each time.Duration, endpoints []str
 	return list
 }
 
-// listed returns the members by ID, as one member knows them, even without a quorum.
+// listed returns the members by ID, as one member knows them. This works even without a
+// quorum.
 func (e *Etcd) listed(ctx context.Context, each time.Duration) map[uint64]*etcdserverpb.Member {
 	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
@@ -158,7 +162,8 @@ func (e *Etcd) listed(ctx context.Context, each time.Duration) map[uint64]*etcds
 	return members
 }
 
-// probe reads one key several times and returns the median duration.
+// probe reads one key several times and returns the median duration of a read, or the
+// error of a read as text.
 func (e *Etcd) probe(ctx context.Context, each time.Duration) (time.Duration, string) {
 	var took []time.Duration
 	for range probes {
@@ -175,8 +180,9 @@ func (e *Etcd) probe(ctx context.Context, each time.Duration) (time.Duration, st
 	return took[probes/2], ""
 }
 
-// compacted returns the oldest revision that is kept. A watch from the first revision
-// receives it, if the first one was compacted.
+// compacted returns the oldest revision that can still be read, or 0 if etcd has never
+// compacted. If the first revision was compacted, a watch from the first revision
+// receives the oldest one.
 func (e *Etcd) compacted(ctx context.Context) int64 {
 	if _, err := e.client.Get(ctx, probeKey, clientv3.WithRev(1)); !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
 		return 0

@@ -2,15 +2,15 @@ package store
 
 import "fmt"
 
-// etcd's limits at its defaults. [Fake] enforces them. [Etcd] checks them before it sends:
-// above the server's size limit the client has a limit of its own, whose error looks like
-// a full disk.
+// The default limits of etcd. [Fake] enforces them. [Etcd] checks them before it sends a
+// transaction, because the etcd client has another, higher size limit whose error looks
+// like a full disk.
 const (
 	MaxTxnOps   = 128
 	MaxTxnBytes = 3 << 19
 )
 
-// checkSize rejects a transaction that is larger than etcd accepts.
+// checkSize returns an error if a transaction is larger than etcd accepts.
 func checkSize(txn Txn) error {
 	if n := max(len(txn.If), len(txn.Then), len(txn.Else)); n > MaxTxnOps {
 		return fmt.Errorf("%w: %d operations", ErrTooLarge, n)
@@ -21,7 +21,7 @@ func checkSize(txn Txn) error {
 	return nil
 }
 
-// checkTxn rejects a transaction that etcd rejects without reading any key.
+// checkTxn returns an error for a transaction that etcd rejects before it reads any key.
 func checkTxn(txn Txn) error {
 	if err := checkSize(txn); err != nil {
 		return err
@@ -46,8 +46,8 @@ func checkTxn(txn Txn) error {
 	return nil
 }
 
-// txnBytes estimates the size of a transaction on the wire: its strings, with the numbers
-// and tags around them.
+// txnBytes returns an upper estimate of the encoded size of a transaction: its strings,
+// and the numbers and tags of each.
 func txnBytes(txn Txn) int {
 	n := 0
 	for _, c := range txn.If {
@@ -62,7 +62,8 @@ func txnBytes(txn Txn) int {
 	return n
 }
 
-// overhead is the maximum that a key needs on the wire in addition to its bytes.
+// overhead is the maximum number of encoded bytes that a key needs in addition to its own
+// bytes.
 const overhead = 32
 
 func compareBytes(c Compare) int { return len(c.Key) + len(c.Value) + overhead }

@@ -14,35 +14,36 @@ import (
 )
 
 const (
-	// suspectAfter is how long a call may take before members are suspected. It is the
-	// deadline of a leader's first attempt at a write.
+	// suspectAfter is how long a patrol read may take before the monitor probes all members.
+	// It is equal to the timeout of a leader's first attempt at a write.
 	suspectAfter = 300 * time.Millisecond
-	// probeTimeout is how long a suspected member has to answer a linearizable read. A
-	// healthy member that lost one message to the leader repeats it after 500 ms.
+	// probeTimeout is the time within which a probed member must answer a linearizable read.
+	// A healthy member that lost one message to the leader repeats the message after 500 ms.
 	probeTimeout = time.Second
-	// fastAnswer is how fast another member must answer before a member is excluded.
-	// Otherwise etcd, or this process, is slow as a whole.
+	// fastAnswer is the time within which at least one member must answer before the monitor
+	// excludes other members. If no member is that fast, all of etcd or this process is
+	// slow.
 	fastAnswer = probeTimeout / 4
-	// settleTime is how long the client may need to switch to a new set of members. It
-	// does so asynchronously.
+	// settleTime is how long the client may need to switch to a new set of members. The
+	// client switches asynchronously.
 	settleTime = 100 * time.Millisecond
-	// readEvery is the time between two patrol reads, probeEvery between two probes of
-	// all members.
+	// readEvery is the time between two patrol reads. probeEvery is the time between two
+	// probes of all members.
 	readEvery  = time.Second
 	probeEvery = 2 * time.Second
 )
 
-// memberMonitor keeps calls away from members of etcd that accept them and do not answer,
-// as long as other members do: a member with a hanging disk, a frozen one, or one whose link
-// to the others is cut in one direction. The client calls all members in turn, so every
-// third call would last until its deadline. A member that knows that it is cut off reports
-// that itself (see callContext).
+// memberMonitor keeps calls away from etcd members that accept calls but do not answer,
+// as long as other members answer. Such a member has a hanging disk, is frozen, or its
+// link to the others is cut in one direction. The client calls all members in turn, so
+// without the monitor every third call would last until its deadline. A member that knows
+// that it is cut off refuses calls by itself (see callContext).
 //
-// A read each second, of one member after the other, detects such members, also for
-// processes that only watch: a bad member may not learn of writes. If a call times out,
-// every member is probed over a connection of its own until all answer. Members that do not
-// answer while another one is fast are excluded meanwhile, and watches move to other
-// members.
+// The monitor reads from one member after the other, once a second. So it detects such
+// members also in processes that only watch, whose member may not receive new writes.
+// After a timeout of any call the monitor probes every member over a separate connection
+// until all members answer. During this time it excludes members that do not answer while
+// another member is fast, and watches move to other members.
 type memberMonitor struct {
 	all   []string
 	use   func(endpoints ...string)
@@ -83,8 +84,8 @@ func newMemberMonitor(client *clientv3.Client, cfg clientv3.Config) *memberMonit
 	return m
 }
 
-// refused reports whether an error is an answer, for example that the credentials do not
-// permit the read.
+// refused reports whether an error is an answer of the member, for example that the
+// credentials do not permit the read.
 func refused(err error) bool {
 	code := status.Code(err)
 	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
@@ -93,7 +94,7 @@ func refused(err error) bool {
 	return code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.InvalidArgument
 }
 
-// patrol reads from one member after the other.
+// patrol reads from one member after the other until the monitor is closed.
 func (m *memberMonitor) patrol() {
 	for Sleep(m.ctx, readEvery) == nil {
 		ctx, cancel := context.WithTimeout(m.ctx, suspectAfter)
@@ -104,7 +105,7 @@ func (m *memberMonitor) patrol() {
 	}
 }
 
-// suspect starts to probe all members. It is called after a call has timed out.
+// suspect starts to probe all members. It must be called after a call has timed out.
 func (m *memberMonitor) suspect() {
 	if len(m.all) < 2 {
 		return
@@ -133,7 +134,7 @@ func (m *memberMonitor) probeAll() {
 			if using, notifyAgain = answering, fewer; fewer {
 				m.notify()
 			}
-		case notifyAgain: // for a watch that moved before the client switched
+		case notifyAgain: // for a watch that moved before the client had switched
 			notifyAgain = false
 			m.notify()
 		}
@@ -156,15 +157,15 @@ func (m *memberMonitor) notify() {
 	m.exclusion = make(chan struct{})
 }
 
-// excluded returns a channel that is closed when one more member is excluded.
+// excluded returns a channel that is closed when the monitor excludes another member.
 func (m *memberMonitor) excluded() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.exclusion
 }
 
-// answering returns the members that answer in time, in the order of all. If no member is
-// fast, it returns all of them.
+// answering probes all members and returns those that answer within probeTimeout, in the
+// order of m.all. If no member is fast, it returns all members.
 func (m *memberMonitor) answering() []string {
 	ctx, cancel := context.WithTimeout(m.ctx, probeTimeout)
 	defer cancel()

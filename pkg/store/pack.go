@@ -5,24 +5,27 @@ type batch struct {
 	writes   int
 	ops      []Op
 	compares []Compare
-	compared []string // their keys, each once
+	compared []string // the keys of compares, each once
 }
 
 const (
-	// maxOps and maxBytes bound a transaction of several writes, the fence included.
+	// maxOps and maxBytes are the maximum number of operations and of bytes in a transaction
+	// of several writes, including the fence.
 	maxOps   = 120
 	maxBytes = 256 << 10
-	// fenceOps is the maximum that the fence adds to each list of a transaction: two
-	// compares, two reads, one put.
+	// fenceOps is the maximum number of elements that the fence adds to each list of a
+	// transaction: two compares, two reads and one put.
 	fenceOps = 2
 )
 
-// pack combines as many of the writes, from the first on, as fit into one transaction of
-// the given size. The first write is always included. Equal compares occur once. A key
-// that is written again keeps its place, with the later operation.
+// pack combines writes, starting with the first, into one batch until the next write does
+// not fit into a transaction of the given size. It always includes the first write. Equal
+// compares occur once. If a later write changes the same key, the later operation
+// replaces the earlier one in its place.
 //
-// A transaction evaluates its compares on the state before it. So a write that compares a
-// key which an earlier write changes starts the next transaction.
+// etcd evaluates the compares of a transaction on the state before the transaction. So if
+// a write compares a key that an earlier write of the batch changes, the batch ends
+// before this write.
 func pack(writes []Write, maxOps, maxBytes int) batch {
 	var b batch
 	place := map[string]int{}     // of a key in ops
@@ -45,7 +48,7 @@ func pack(writes []Write, maxOps, maxBytes int) batch {
 			}
 			if !known[c] {
 				compares++
-				bytes += 2 * compareBytes(c) // the key is read if the compare fails
+				bytes += 2 * compareBytes(c) // twice, because the transaction reads the key if a compare fails
 			}
 		}
 		if b.writes > 0 && (max(ops, compares)+fenceOps > maxOps || bytes > maxBytes) {

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Keys per page of a range. For each page etcd counts all remaining keys and blocks
-// writes meanwhile, so small pages of a long range are expensive. A page with values must
-// fit in memory even if all of its records have some tens of kilobytes.
+// The number of keys in a page of a range. For each page etcd counts all remaining keys
+// and blocks writes during that time, so small pages of a long range are expensive. A
+// page with values must fit into memory even if each of its records has tens of
+// kilobytes.
 const (
 	pageWithValues = 1000
 	pageOfKeys     = 4000
@@ -17,7 +18,7 @@ const (
 
 // Range reads every key under prefix, except those under the skipped prefixes, at one
 // revision and in order of key. It returns that revision. If a compaction removes the
-// revision meanwhile, Range starts again with a new one.
+// revision in the meantime, Range starts again with a new revision.
 func Range(ctx context.Context, s Store, prefix string, skip ...string) ([]KV, int64, error) {
 	for {
 		kvs, revision, err := rangeOnce(ctx, s, prefix, skip)
@@ -45,8 +46,8 @@ func rangeOnce(ctx context.Context, s Store, prefix string, skip []string) ([]KV
 }
 
 // Keys passes every key under prefix, without its value, to receive, in parts. The parts
-// may be of different revisions: a key that is created or deleted meanwhile may or may not
-// be among them.
+// may have different revisions: a key that is created or deleted during the call may or
+// may not be in a part.
 func Keys(ctx context.Context, s Store, prefix string, receive func([]KV)) error {
 	for from := prefix; ; {
 		began := from
@@ -60,8 +61,8 @@ func Keys(ctx context.Context, s Store, prefix string, receive func([]KV)) error
 	}
 }
 
-// read passes the keys of a range, all of one revision, to receive, in parts that are not
-// empty. It returns the revision.
+// read passes the keys of a range at one revision to receive, in parts that are not
+// empty. It returns this revision.
 func read(ctx context.Context, s Store, req PageRequest, receive func([]KV)) (revision int64, err error) {
 	if streamer, ok := s.(Streamer); ok {
 		if revision, err = streamer.Stream(ctx, req, receive); !errors.Is(err, ErrNoStream) {
@@ -87,8 +88,8 @@ func read(ctx context.Context, s Store, req PageRequest, receive func([]KV)) (re
 	}
 }
 
-// spans returns the intervals [from, to) of a prefix without the skipped prefixes. There
-// is at least one, so that every range learns its revision.
+// spans returns the intervals [from, to) of a prefix without the skipped prefixes. It
+// returns at least one interval, so that the caller always reads a revision.
 func spans(prefix string, skip []string) [][2]string {
 	skip = slices.Clone(skip)
 	slices.Sort(skip)

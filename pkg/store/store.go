@@ -8,18 +8,18 @@ import (
 // DefaultTimeout is the timeout of a call whose context has no deadline.
 const DefaultTimeout = 2 * time.Second
 
-// KV is the present state of a key.
+// KV is the state of a key at a revision.
 type KV struct {
 	Key   string
 	Value []byte
 	// Create and Mod are the revisions that created and last changed the key.
 	Create, Mod int64
-	// Lease is the etcd lease that the key is attached to, 0 for none.
+	// Lease is the etcd lease to which the key is attached, or 0.
 	Lease int64
 }
 
-// Change is a put or the deletion of one key. A deletion has only Key and Mod, the revision
-// that deleted the key.
+// Change is the put or the deletion of one key. A deletion has only Key and Mod, which is
+// the revision that deleted the key.
 type Change struct {
 	KV
 	Deleted bool
@@ -44,26 +44,28 @@ type Compare struct {
 	Value    string
 }
 
-// Absent is true if the key does not exist.
+// Absent returns a compare that is true if the key does not exist.
 func Absent(key string) Compare { return Compare{Key: key, Target: TargetCreate} }
 
-// CreatedAt is true if the key exists and was created at the revision.
+// CreatedAt returns a compare that is true if the key exists and was created at the
+// revision.
 func CreatedAt(key string, revision int64) Compare {
 	return Compare{Key: key, Target: TargetCreate, Revision: revision}
 }
 
-// ModifiedAt is true if the key exists and was last changed at the revision.
+// ModifiedAt returns a compare that is true if the key exists and was last changed at the
+// revision.
 func ModifiedAt(key string, revision int64) Compare {
 	return Compare{Key: key, Target: TargetMod, Revision: revision}
 }
 
-// HasValue is true if the key exists with exactly this value.
+// HasValue returns a compare that is true if the key exists and has exactly this value.
 func HasValue(key string, value []byte) Compare {
 	return Compare{Key: key, Target: TargetValue, Value: string(value)}
 }
 
-// Holds reports whether the compare is true for the present state of its key. Found is false
-// if the key does not exist.
+// Holds reports whether the compare is true for the given state of its key. found is
+// false if the key does not exist.
 func (c Compare) Holds(kv KV, found bool) bool {
 	if !found {
 		kv = KV{}
@@ -98,9 +100,10 @@ func Delete(key string) Op { return Op{Key: key, Delete: true} }
 // DeleteRange returns the delete of the keys in [from, to).
 func DeleteRange(from, to string) Op { return Op{Key: from, End: to, Delete: true} }
 
-// Txn is one atomic transaction. If every compare is true, all of Then is applied; otherwise
-// the keys of Else are read. If, Then and Else have at most [MaxTxnOps] elements each. Then
-// contains each key at most once, including the keys in ranges that it deletes.
+// Txn is one atomic transaction. If every compare is true, all of Then is applied;
+// otherwise the keys of Else are read. If, Then and Else have at most [MaxTxnOps]
+// elements each. Then must contain each key at most once; this includes the keys in
+// ranges that Then deletes.
 type Txn struct {
 	If   []Compare
 	Then []Op
@@ -120,20 +123,21 @@ type TxnResult struct {
 // PageRequest requests the keys in [From, To).
 type PageRequest struct {
 	From, To string
-	// Revision to read at; 0 reads the latest.
+	// Revision is the revision to read at; 0 reads the latest.
 	Revision int64
 	// Limit is the maximum number of keys; 0 is no limit.
 	Limit int
-	// KeysOnly leaves the values out.
+	// KeysOnly omits the values.
 	KeysOnly bool
 }
 
 // Page is part of a range, in order of key.
 type Page struct {
 	KVs []KV
-	// Revision is the revision of the read: that of the request, or the store's.
+	// Revision is the revision of the read: the requested revision, or the revision of the
+	// store.
 	Revision int64
-	// More reports that Limit left out keys.
+	// More is set if the range has more keys than Limit.
 	More bool
 }
 
@@ -153,28 +157,28 @@ type Batch struct {
 	// batches.
 	Reset bool
 	// Revision is the revision up to which every change was delivered. A batch without
-	// changes only advances it.
+	// changes only advances the revision.
 	Revision int64
 	Changes  []Change
-	// Skipped, set by a [View], contains the changes under the prefixes that it skips. A
-	// snapshot has none.
+	// Skipped is set by a [View]. It contains the changes under the prefixes that the view
+	// skips. It is empty in a snapshot.
 	Skipped []Change
 }
 
-// Store is the part of etcd that Berth needs. All methods may be called concurrently. For a
-// read, an error that wraps [ErrAmbiguous] only means that it failed.
+// Store is the part of etcd that Berth needs. All methods may be called concurrently. For
+// a read, an error that wraps [ErrAmbiguous] only means that the read failed.
 type Store interface {
 	// Txn executes one transaction.
 	Txn(ctx context.Context, txn Txn) (TxnResult, error)
-	// Get reads one key, linearizably: it sees every write that was answered before.
+	// Get reads one key linearizably: it sees every write that was answered before the call.
 	Get(ctx context.Context, key string) (KV, bool, error)
 	// Page reads part of a range, linearizably if the request has no revision. It returns
-	// ErrCompacted if the revision is no longer kept. Range reads all pages.
+	// ErrCompacted if the revision was compacted. Range reads all pages.
 	Page(ctx context.Context, req PageRequest) (Page, error)
-	// Watch delivers the changes of the keys under prefix from a revision on. It returns
-	// without waiting for etcd. The caller must close the watch.
+	// Watch returns a watch that delivers the changes of the keys under prefix, starting at
+	// a revision. It does not wait for etcd. The caller must close the watch.
 	Watch(prefix string, from int64) Watch
-	// Grant makes an etcd lease of at least ttl.
+	// Grant grants an etcd lease with a TTL of at least ttl.
 	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
 	// KeepAlive renews an etcd lease once and returns its TTL. It returns ErrLeaseNotFound
 	// if the lease has expired, which etcd itself does not treat as an error.
@@ -182,34 +186,34 @@ type Store interface {
 	// Revoke ends an etcd lease and deletes its keys. It returns ErrLeaseNotFound if the
 	// lease has expired already.
 	Revoke(ctx context.Context, lease int64) error
-	// Alarms returns the active alarms, such as NOSPACE, and other faults that keep etcd
-	// from taking writes, as far as the answering member knows.
+	// Alarms returns the active alarms, such as NOSPACE, and other faults that prevent
+	// writes, as far as the answering member knows them.
 	Alarms(ctx context.Context) ([]string, error)
 }
 
-// Streamer is a [Store] that can read a range of any size as one stream, in time linear in
-// the number of keys. Reading it in pages takes quadratic time, since etcd counts all
-// remaining keys for each page.
+// Streamer is a [Store] that can read a range of any size as one stream, in time linear
+// in the number of keys. Reading a range in pages takes quadratic time, because etcd
+// counts all remaining keys for each page.
 type Streamer interface {
 	// Stream passes a range to receive, in order of key, in parts that are not empty. It
-	// returns the revision of the read: the requested one, or the latest. It ignores
-	// Limit. If the revision is no longer kept, it returns ErrCompacted, perhaps after
-	// some parts. If etcd has no streams, it returns ErrNoStream before any part; read
-	// pages then.
+	// returns the revision of the read: the requested one, or the latest. It ignores Limit.
+	// If the revision was compacted, it returns ErrCompacted, possibly after some parts. If
+	// etcd does not support streams, it returns ErrNoStream before any part, and the caller
+	// must read pages.
 	Stream(ctx context.Context, req PageRequest, receive func([]KV)) (revision int64, err error)
 }
 
-// Watch delivers changes in order, each once, in whole revisions. After a lost connection it
-// continues at the same place. Next and TryNext must be called from one goroutine; the other
-// methods may be called from any.
+// Watch delivers changes in order, each once, in whole revisions. After a lost connection
+// the watch continues at the same revision. Next and TryNext must be called from one
+// goroutine; the other methods may be called from any.
 type Watch interface {
-	// Next waits for a batch. ErrCompacted means that changes were lost for good, and ends
-	// the watch. Any other error is that of ctx.
+	// Next waits for a batch. ErrCompacted means that changes were compacted before they
+	// were delivered; it ends the watch. Any other error is the error of ctx.
 	Next(ctx context.Context) (Batch, error)
-	// TryNext is Next without waiting. It returns false if there is no batch.
+	// TryNext is like Next, but does not wait. It returns false if there is no batch.
 	TryNext() (Batch, bool, error)
-	// RequestProgress requests a batch, perhaps empty, that reaches the store's present
-	// revision. The request may be lost: repeat it.
+	// RequestProgress requests a batch, possibly empty, that reaches the store's current
+	// revision. The request can be lost, so the caller must repeat it until a batch arrives.
 	RequestProgress()
 	// Close ends the watch and frees its resources.
 	Close()

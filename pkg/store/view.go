@@ -10,48 +10,50 @@ import (
 const (
 	// currentFor is how long a view counts as current after a response of its watch.
 	currentFor = 3 * time.Second
-	// askEvery is the interval of progress requests to an idle watch; askWanted is the
+	// askEvery is the interval of progress requests to an idle watch. askWanted is the
 	// interval while a caller waits for a revision.
 	askEvery  = time.Second
 	askWanted = 20 * time.Millisecond
 	// silentAfter is how long a watch may leave a progress request unanswered, or answer
-	// with a revision that is known to be old, before it is replaced. Otherwise one etcd
-	// member that is frozen or cut off would make a replica blind until TCP notices or
-	// the member recovers.
+	// with a revision that is known to be old, before the view replaces the watch. Otherwise
+	// a replica whose etcd member is frozen or cut off would receive no changes until TCP
+	// detects the fault or the member recovers.
 	silentAfter = 2 * time.Second
 )
 
-// View follows everything under a prefix: Next returns a snapshot and then the changes after
-// it. Next and TryNext must be called from one goroutine; the other methods may be called
-// from any. A View starts no goroutine.
+// View follows all keys under a prefix: Next returns a snapshot and then the changes
+// after the snapshot. Next and TryNext must be called from one goroutine; the other
+// methods may be called from any. A View starts no goroutine.
 type View struct {
 	store  Store
 	prefix string
 	skip   []string
-	// failures since the last batch; belongs to the goroutine that calls Next
+	// failures is the number of failures since the last batch. Only the goroutine that calls
+	// Next uses it.
 	failures int
 
 	mu       sync.Mutex
 	watch    Watch              // nil until the next snapshot
-	wake     context.CancelFunc // ends the present wait for the watch
-	revision int64              // delivered
+	wake     context.CancelFunc // ends the current wait for the watch
+	revision int64              // the revision that Next has delivered
 	wanted   int64              // a caller waits for this revision
 	known    int64              // the store is known to have reached this revision
 	heard    time.Time          // last useful response of this watch; zero before the first
 	asked    time.Time          // first progress request without a useful response; zero if none
 }
 
-// OpenView returns a view of the keys under prefix. Snapshots leave out the skipped prefixes,
-// and changes under them are delivered separately. The view reads nothing before the first
-// Next. It must be closed.
+// OpenView returns a view of the keys under prefix. Snapshots omit the skipped prefixes,
+// and batches contain changes under these prefixes in Skipped. The view reads nothing
+// before the first call of Next. The caller must close the view.
 func OpenView(s Store, prefix string, skip ...string) *View {
 	return &View{store: s, prefix: prefix, skip: skip}
 }
 
 // Next waits for the next batch. The first batch is a snapshot with Reset set. If changes
-// are lost, by compaction or otherwise, the next batch is a new snapshot. All other batches
-// contain exactly the changes after the previous one, in whole revisions. Next retries
-// failures with backoff, without a limit: the only error is that of ctx.
+// are lost, by compaction or otherwise, the next batch is a new snapshot. All other
+// batches contain exactly the changes after the previous one, in whole revisions. Next
+// retries after failures with backoff and without a limit. It returns an error only if
+// ctx ends.
 func (v *View) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, ok, err := v.step(ctx, v.await)
@@ -70,8 +72,8 @@ func (v *View) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
-// TryNext is Next for a caller that must not wait. It returns false if there is no new batch
-// or the snapshot cannot be read now.
+// TryNext is like Next, for a caller that must not wait. It returns false if there is no
+// new batch or if the snapshot cannot be read now.
 func (v *View) TryNext() (Batch, bool) {
 	for failures := 0; failures < 2; {
 		b, ok, err := v.step(context.Background(), v.poll)
@@ -87,11 +89,13 @@ func (v *View) TryNext() (Batch, bool) {
 	return Batch{}, false
 }
 
-// errNothing means that the watch had no batch. It does not count as a response.
+// errNothing means that the watch had no batch. It does not count as a response of the
+// watch.
 var errNothing = errors.New("nothing new")
 
-// step takes one batch: a snapshot if there is no watch, and otherwise the next batch of the
-// watch. If it returns neither a batch nor an error, the caller continues at once.
+// step returns one batch: a snapshot if there is no watch, and otherwise the next batch
+// of the watch. If it returns neither a batch nor an error, the caller must call it again
+// at once.
 func (v *View) step(ctx context.Context, next func(context.Context, Watch) (Batch, error)) (Batch, bool, error) {
 	watch := v.current()
 	if watch == nil {
@@ -109,7 +113,7 @@ func (v *View) step(ctx context.Context, next func(context.Context, Watch) (Batc
 	return b, ok, nil
 }
 
-// snapshot reads everything and starts the watch after it.
+// snapshot reads all keys and starts a watch after the revision of the read.
 func (v *View) snapshot(ctx context.Context) (Batch, error) {
 	kvs, revision, err := Range(ctx, v.store, v.prefix, v.skip...)
 	if err != nil {
@@ -127,8 +131,8 @@ func (v *View) snapshot(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// await waits for the watch. It requests progress from time to time and replaces a watch that
-// does not answer.
+// await waits for a batch of the watch. It requests progress regularly and replaces a
+// watch that does not answer.
 func (v *View) await(ctx context.Context, watch Watch) (Batch, error) {
 	ctx, cancel := v.startWait(ctx)
 	defer v.endWait(cancel)
@@ -140,7 +144,8 @@ func (v *View) await(ctx context.Context, watch Watch) (Batch, error) {
 	return b, err
 }
 
-// startWait bounds a wait: it ends when progress must be requested, or when Want is called.
+// startWait returns a context for one wait. The context ends when the view must request
+// progress, or when Want is called.
 func (v *View) startWait(ctx context.Context) (context.Context, context.CancelFunc) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -159,8 +164,9 @@ func (v *View) endWait(cancel context.CancelFunc) {
 	v.wake = nil
 }
 
-// ask requests progress, from a new watch if the present one is silent. The new watch starts
-// after the delivered revision, so nothing is lost or read again.
+// ask requests progress. If the current watch is silent, ask replaces it with a new watch
+// first. The new watch starts after the delivered revision, so no change is lost or
+// delivered twice.
 func (v *View) ask() {
 	v.mu.Lock()
 	switch {
@@ -173,7 +179,7 @@ func (v *View) ask() {
 		v.watch.Close()
 		v.watch = v.store.Watch(v.prefix, v.revision+1)
 		v.asked = time.Now()
-		v.known = v.wanted // trusted for one watch only: the caller of Know may be wrong
+		v.known = v.wanted // Know counts for one watch only, because its caller may be wrong
 	}
 	watch := v.watch
 	v.mu.Unlock()
@@ -193,9 +199,9 @@ func (v *View) poll(_ context.Context, watch Watch) (Batch, error) {
 	return b, err
 }
 
-// accept checks a batch of the watch. It drops a batch that does not advance the revision. If
-// a batch repeats a revision or contains the rest of one, accept drops the watch: only a
-// snapshot is certain then.
+// accept checks a batch of the watch. It drops a batch that does not advance the
+// revision. If a batch contains changes of a revision that was already delivered, accept
+// drops the watch, because only a new snapshot is certain to be complete.
 func (v *View) accept(b Batch) (Batch, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -262,32 +268,33 @@ func (v *View) Want(revision int64) {
 	}
 }
 
-// Know records that the store has reached a revision. No caller waits for it, but a watch that
-// does not reach it is replaced after a while: its etcd member may be cut off from the others
-// and answer as if nothing had changed.
+// Know records that the store has reached a revision, although no caller waits for this
+// revision. If the watch does not reach the revision within silentAfter, the view
+// replaces the watch: its etcd member may be cut off from the others and may answer as if
+// nothing had changed.
 func (v *View) Know(revision int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known = max(v.known, revision)
 }
 
-// Revision returns the delivered revision; 0 before the first snapshot.
+// Revision returns the delivered revision, or 0 before the first snapshot.
 func (v *View) Revision() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.revision
 }
 
-// Ready reports whether the view is practically current: a snapshot was delivered, and the
-// watch has responded within the last three seconds. It is false if no goroutine calls Next
-// or etcd is out of reach.
+// Ready reports whether the view is nearly current: a snapshot was delivered, and the
+// watch has responded within the last three seconds. It returns false if no goroutine
+// calls Next or if etcd is unreachable.
 func (v *View) Ready() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.heard.IsZero() && time.Since(v.heard) < currentFor
 }
 
-// Close frees the resources of the view. The next call of Next starts with a new snapshot.
+// Close frees the resources of the view. A later call of Next starts with a new snapshot.
 func (v *View) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,7 +16,8 @@ type Config struct {
 	TraceRatio   float64 `mapstructure:"trace-ratio" usage:"fraction of requests that are traced, 0 to 1; a request that already has a trace keeps its decision"`
 }
 
-// Defaults returns a configuration without an endpoint. If one is set, every request is traced.
+// Defaults returns a configuration without an endpoint. If an endpoint is set, the
+// defaults trace every request.
 func Defaults() Config { return Config{TraceRatio: 1} }
 
 // collector is a parsed endpoint.
@@ -25,14 +26,14 @@ type collector struct {
 	plain   bool   // without TLS
 }
 
-// collector parses the endpoint. The scheme decides about TLS. Without a scheme, TLS is used unless the
-// host is loopback or insecure is set.
+// collector parses the endpoint. The scheme selects TLS or plain text. Without a scheme,
+// the connection uses TLS unless the host is loopback or insecure is set.
 func (c Config) collector(insecure bool) (collector, error) {
 	scheme, address, given := strings.Cut(c.OTLPEndpoint, "://")
 	if !given {
 		scheme, address = "", c.OTLPEndpoint
 	}
-	// The rest of a URL would be ignored.
+	// A path would be ignored, so it is refused.
 	u, err := url.Parse("//" + strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Host != strings.TrimSuffix(address, "/") {
 		return collector{}, badEndpoint("must be host:port or a URL, got %q", c.OTLPEndpoint)

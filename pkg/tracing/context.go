@@ -12,7 +12,7 @@ import (
 // header is the W3C header for the trace of a request.
 const header = "traceparent"
 
-// Of returns the trace of a context; empty for none.
+// Of returns the trace of a context. It returns "" if the context has no trace.
 func Of(ctx context.Context) model.Trace {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -31,16 +31,17 @@ func With(ctx context.Context, t model.Trace) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: string(t)})
 }
 
-// Span returns the span that a trace names as its origin.
+// Span returns the context of the span whose ID is in the trace.
 func Span(t model.Trace) trace.SpanContext {
 	return trace.SpanContextFromContext(With(context.Background(), t))
 }
 
-// maxLinks bounds the links of one span.
+// maxLinks is the maximum number of links of one span.
 const maxLinks = 64
 
-// Batch starts a span for work on several reservations. If they have one trace in common, the span is in
-// that trace. Otherwise it is in a new trace with links to theirs. If none of them is traced, Batch
+// Batch starts a span for work on several reservations. If all traced reservations have
+// the same trace, the span is in that trace. Otherwise the span is in a new trace and has
+// links to the traces of the reservations. If none of the reservations is traced, Batch
 // starts no span. A span that is never ended is never sent.
 func Batch(ctx context.Context, tracer trace.Tracer, name string, reservations []model.Trace,
 	o ...trace.SpanStartOption) (context.Context, trace.Span) {

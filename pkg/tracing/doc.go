@@ -1,5 +1,5 @@
-// Package tracing records the steps of a reservation in every process as spans, and sends them to a
-// collector over OTLP.
+// Package tracing records the steps of a reservation in every process as spans and never
+// blocks the process that records them. It sends the spans to a collector over OTLP.
 //
 //	request ──traceparent──▶ registry ──▶ record ──▶ lease ──▶ task
 //	                            │           │          │        │
@@ -8,12 +8,13 @@
 //
 // It promises:
 //
-//   - Tracing is off unless an endpoint is configured. Then no connection and no span is made, but the
-//     traceparent of a caller is still stored and passed on.
-//   - All spans of a reservation have the trace ID of the request that created it. The records contain
-//     the ID, so a new leader continues the trace. Work on many reservations has a trace of its own,
-//     with links to theirs.
-//   - Ending a span never blocks: a bounded queue takes it. If the queue is full, the span is dropped
-//     and counted.
+//   - Tracing is off unless an endpoint is configured. While it is off, a process opens
+//     no connection and creates no span, but still stores and passes on the traceparent
+//     of a caller.
+//   - All spans of a reservation have the trace ID of the request that created it. The
+//     records contain this ID, so a new leader continues the trace. Work on several
+//     traces has a separate trace, with links to the traces of the reservations.
+//   - Ending a span never blocks: the span goes into a bounded queue. If the queue is
+//     full, the span is dropped and counted.
 //   - Calls that serve no reservation, such as heartbeats, start no trace.
 package tracing

@@ -9,24 +9,25 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The bounds of the queue.
+// The limits of the queue, in spans, and the interval of sending.
 const (
 	queueSize  = 4096
 	batchSize  = 512
 	batchEvery = time.Second
 )
 
-// Counts are the numbers of spans by outcome.
+// Counts has the numbers of spans by outcome.
 type Counts struct {
-	// Sent spans were accepted by the collector.
+	// Sent is the number of spans that the collector accepted.
 	Sent uint64
-	// Full spans were dropped because the queue was full, Failed ones because the collector did
-	// not accept them.
+	// Full is the number of spans that were dropped because the queue was full. Failed is
+	// the number of spans that were dropped because the collector did not accept them.
 	Full, Failed uint64
 }
 
-// queue is a batcher that counts the spans that it drops. It passes on no more spans than the SDK's
-// batcher can hold, since that one drops spans without counting them.
+// queue is a batcher that counts the spans that it drops. It never passes more spans to
+// the SDK's batcher than that batcher can hold, because the SDK's batcher drops spans
+// without counting them.
 type queue struct {
 	sdk.SpanProcessor // the batcher
 	exporter          sdk.SpanExporter

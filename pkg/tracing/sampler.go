@@ -7,16 +7,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// sampler uses the decision of a span's parent. Without a parent, it samples a fraction of the requests.
+// sampler returns a sampler that uses the decision of a span's parent. Without a parent,
+// it samples a fraction of the requests.
 func sampler(ratio float64) sdk.Sampler {
 	return sdk.ParentBased(roots{sdk.TraceIDRatioBased(ratio)})
 }
 
-// roots samples spans without a parent.
+// roots decides about spans without a parent.
 type roots struct{ sdk.Sampler }
 
-// ShouldSample implements sdk.Sampler. A span with a link to a sampled trace is sampled. Background calls
-// between the processes are not.
+// ShouldSample implements sdk.Sampler. It samples a span with a link to a sampled trace.
+// It does not sample background calls.
 func (r roots) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	for _, link := range p.Links {
 		if link.SpanContext.IsSampled() {
@@ -29,8 +30,8 @@ func (r roots) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
 	return r.Sampler.ShouldSample(p)
 }
 
-// background reports whether a span is a call between Berth's processes, a health check, or a stream of
-// events, which lasts as long as its reader.
+// background reports whether a span is a call between Berth's processes, a health check,
+// or a stream of events. A stream of events lasts as long as its reader.
 func background(p sdk.SamplingParameters) bool {
 	if p.Kind != trace.SpanKindServer && p.Kind != trace.SpanKindClient {
 		return false

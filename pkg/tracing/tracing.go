@@ -17,26 +17,28 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Scope is the instrumentation scope of Berth's own spans. The spans of calls have that of otelgrpc.
+// Scope is the instrumentation scope of Berth's own spans. The spans of gRPC calls have
+// the scope of otelgrpc.
 const Scope = "berth.dev"
 
-// flushTimeout bounds how long Close waits for the collector.
+// flushTimeout is the maximum time that Close waits for the collector.
 const flushTimeout = 2 * time.Second
 
-// Options describe the tracing of a process.
+// Options configures the tracing of a process.
 type Options struct {
 	Config
 	// Service, Replica and Version identify the process.
 	Service, Replica, Version string
-	// TLS is the TLS configuration for the collector. The default is that of the environment and
-	// the system.
+	// TLS is the TLS configuration for the collector. The default is the configuration of
+	// the environment variables and of the system.
 	TLS *tls.Config
 	// Insecure allows a collector beyond loopback without TLS.
 	Insecure bool
 	Log      *slog.Logger
 }
 
-// Tracing sends the spans of a process. It is nil if tracing is off; its methods may be called on nil.
+// Tracing sends the spans of a process. If tracing is off, it is nil. All methods may be
+// called on nil.
 type Tracing struct {
 	provider *sdk.TracerProvider
 	queue    *queue
@@ -47,7 +49,7 @@ type Tracing struct {
 // collector. The standard variables OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT, _COMPRESSION and _CERTIFICATE
 // and OTEL_RESOURCE_ATTRIBUTES apply. Errors are Invalid and name the option.
 func Open(ctx context.Context, o Options) (*Tracing, error) {
-	if !(o.TraceRatio >= 0 && o.TraceRatio <= 1) { // NaN is invalid, too
+	if !(o.TraceRatio >= 0 && o.TraceRatio <= 1) { // this refuses NaN too
 		return nil, fault.BadField(fault.ReasonInvalid, "--trace-ratio", "must be between 0 and 1, got %v", o.TraceRatio)
 	}
 	if o.OTLPEndpoint == "" {
@@ -71,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Tracing, error) {
 	return open(o, exporter)
 }
 
-// open starts tracing to an exporter.
+// open starts tracing with the given exporter.
 func open(o Options, exporter sdk.SpanExporter) (*Tracing, error) {
 	who, err := resource.New(context.Background(), resource.WithFromEnv(), resource.WithAttributes(
 		attribute.String("service.name", "berth-"+o.Service),
@@ -92,7 +94,7 @@ func open(o Options, exporter sdk.SpanExporter) (*Tracing, error) {
 // On reports whether tracing is on.
 func (t *Tracing) On() bool { return t != nil }
 
-// Provider returns the tracer provider. If tracing is off, its spans cost nothing.
+// Provider returns the tracer provider. If tracing is off, its spans do nothing.
 func (t *Tracing) Provider() trace.TracerProvider {
 	if t == nil {
 		return noop.NewTracerProvider()

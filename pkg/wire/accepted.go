@@ -9,16 +9,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The well-known messages that the API takes as one JSON value.
+// The well-known messages that are a single value in JSON.
 const (
 	DurationName  protoreflect.FullName = "google.protobuf.Duration"
 	TimestampName protoreflect.FullName = "google.protobuf.Timestamp"
 )
 
-// notNegative are the fields whose range begins at 0 although their type is signed.
+// notNegative has the fields that must not be negative although their type is signed.
 var notNegative = []protoreflect.Name{"count", "index", "page_size", "target_size"}
 
-// Accepted describes the values that one element of a field of the API takes, for errors.
+// Accepted describes the values that one element of a field of the API accepts, for use
+// in errors.
 func Accepted(field protoreflect.FieldDescriptor) string {
 	switch field.Kind() {
 	case protoreflect.Int32Kind:

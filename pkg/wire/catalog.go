@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// SKU converts a SKU.
+// SKU converts a SKU to protobuf.
 func SKU(s *model.SKU) *berthv1.Sku {
 	m := &berthv1.Sku{Name: s.Name, Resources: s.Resources, Attributes: s.Attributes, UpdatedAt: Timestamp(s.UpdatedAt)}
 	if rule := s.Scale; rule != nil {
@@ -20,7 +20,7 @@ func SKU(s *model.SKU) *berthv1.Sku {
 	return m
 }
 
-// SKUOf converts a SKU back.
+// SKUOf converts a SKU from protobuf.
 func SKUOf(m *berthv1.Sku) *model.SKU {
 	s := &model.SKU{Name: m.GetName(), Resources: resource.Vector(m.GetResources()), Attributes: m.GetAttributes(),
 		UpdatedAt: Time(m.GetUpdatedAt())}
@@ -31,7 +31,7 @@ func SKUOf(m *berthv1.Sku) *model.SKU {
 	return s
 }
 
-// Pool converts a pool.
+// Pool converts a pool to protobuf.
 func Pool(p *model.Pool) *berthv1.Pool {
 	m := &berthv1.Pool{Name: p.Name, Attributes: p.Attributes, UpdatedAt: Timestamp(p.UpdatedAt)}
 	if p.LostAfter != nil {
@@ -40,7 +40,7 @@ func Pool(p *model.Pool) *berthv1.Pool {
 	return m
 }
 
-// PoolOf converts a pool back.
+// PoolOf converts a pool from protobuf.
 func PoolOf(m *berthv1.Pool) *model.Pool {
 	p := &model.Pool{Name: m.GetName(), Attributes: m.GetAttributes(), UpdatedAt: Time(m.GetUpdatedAt())}
 	if m.GetLostAfter() != nil {
@@ -50,7 +50,7 @@ func PoolOf(m *berthv1.Pool) *model.Pool {
 	return p
 }
 
-// Shares converts the shares reserved for roles.
+// Shares converts the resources that are reserved for roles to protobuf.
 func Shares(shares map[string]resource.Vector) map[string]*berthv1.ResourceShare {
 	if len(shares) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func Shares(shares map[string]resource.Vector) map[string]*berthv1.ResourceShare
 	return m
 }
 
-// SharesOf converts shares back.
+// SharesOf converts the resources that are reserved for roles from protobuf.
 func SharesOf(m map[string]*berthv1.ResourceShare) map[string]resource.Vector {
 	if len(m) == 0 {
 		return nil

@@ -9,18 +9,18 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// The bounds of a stored record. No service of Berth writes a record beyond them. A
-// core that calculated with such a record might panic, run out of memory, or grant what
-// it must not.
+// The limits of a stored record. No service of Berth writes a record that exceeds them. A
+// core that calculates with such a record could panic, run out of memory, or grant
+// capacity that does not exist.
 const (
 	maxRevision    = 1 << 62
 	maxLeaseChunks = (model.MaxWorkers + model.LeaseChunkSize - 1) / model.LeaseChunkSize
 	maxTaskChunks  = (model.MaxWorkers + model.TaskChunkSize - 1) / model.TaskChunkSize
 )
 
-// check returns an error for a decoded record that no service writes. A record that
-// passes is safe to calculate with, but not necessarily correct: only its writer can
-// judge that.
+// check returns an error for a decoded record that no service writes. If check returns
+// nil, the record is safe to calculate with, but not necessarily correct: only its writer
+// knows whether it is.
 func check(ref model.Ref, record model.Record) error {
 	var c checks
 	switch r := record.(type) {
@@ -84,7 +84,7 @@ func check(ref model.Ref, record model.Record) error {
 	return c.err
 }
 
-// checks keeps the first error.
+// checks collects the results of checks and stores the first error.
 type checks struct{ err error }
 
 func (c *checks) that(holds bool, format string, args ...any) {
@@ -162,8 +162,8 @@ func (c *checks) task(r *model.TaskChunk) {
 	}
 }
 
-// enum converts a stored enum, which may be any number, to that of the model, which may
-// be smaller. A number that does not fit becomes one that check refuses.
+// enum converts a stored enum, which may be any number, to an enum of the model, which
+// has 8 bits. If the number does not fit, enum returns a number that check refuses.
 func enum[M ~uint8, N ~int32](n N) M {
 	if n < 0 || n > math.MaxUint8 {
 		return math.MaxUint8
@@ -171,7 +171,8 @@ func enum[M ~uint8, N ~int32](n N) M {
 	return M(n)
 }
 
-// recovered converts a panic of decoding to an error: no value may end a process.
+// recovered converts a panic of decoding to an error, because no stored value may end a
+// process.
 func recovered(err *error) {
 	if what := recover(); what != nil {
 		*err = fault.New(fault.Internal, fault.ReasonInternal, "decoding panicked: %v", what)

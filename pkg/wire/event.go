@@ -11,9 +11,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// EncodeEvent returns the stored value of a job event that is the n-th of its service
-// in a term. The cursor is n and the revision, which is only known when the event is
-// read.
+// EncodeEvent returns the stored value of a job event. n is the number of the event among
+// all events of its service in the term. The cursor of the event consists of its revision
+// and n; a reader adds the revision, which is not known yet.
 func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	m := &berthv1.Event{
 		Cursor: strconv.FormatInt(n, 10), Kind: berthv1.Event_Kind(e.Kind), Time: Timestamp(e.Time),
@@ -32,7 +32,6 @@ func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// CursorOf returns the cursor behind all events of a revision, for a list at that
-// revision. The events of one revision have numbers in a term as second part, all of
-// which are below this one.
+// CursorOf returns the cursor after all events of a revision, for a list at that
+// revision. The second part of this cursor is higher than the number of any event.
 func CursorOf(revision int64) string { return fmt.Sprintf("%d-%d", revision, math.MaxInt64) }

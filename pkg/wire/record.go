@@ -80,10 +80,10 @@ func Encode(record model.Record) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// Decode decodes the value of the record ref. The revisions are the key's; etcdLease is
-// the etcd lease that it is attached to. Decode never panics. A record that it returns
-// is safe to calculate with: lists have equal lengths, enums are known, amounts and
-// numbers are within bounds.
+// Decode decodes the value of the record ref. create and mod are the revisions of the
+// key, and etcdLease is the etcd lease to which the key is attached. Decode never panics.
+// A record that it returns is safe to calculate with: lists that belong together have
+// equal lengths, enums are known, and amounts and numbers are within their limits.
 func Decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Record, error) {
 	record, err := decode(ref, value, create, mod, etcdLease)
 	if err == nil {
@@ -95,7 +95,7 @@ func Decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 	return record, nil
 }
 
-// messages has the message of each kind of record.
+// messages has the protobuf message of each kind of record.
 var messages = map[model.Kind]protoreflect.MessageType{
 	model.KindLeader:      (*recordv1.Leader)(nil).ProtoReflect().Type(),
 	model.KindReservation: (*recordv1.Reservation)(nil).ProtoReflect().Type(),

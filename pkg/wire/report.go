@@ -11,16 +11,16 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The bounds of an agent's reports. Each is far above what an agent of this version
+// The limits of an agent's reports. Each limit is far above what an agent of this version
 // sends.
 const (
 	// MaxReportedWorkers is the maximum number of workers in one report.
 	MaxReportedWorkers = 100_000
 	// maxReportedError is the maximum length of one worker's error, in bytes.
 	maxReportedError = 64 << 10
-	// MaxStartRequests bounds the workers that one request to an agent starts.
+	// MaxStartRequests is the maximum number of workers that one request to an agent starts.
 	MaxStartRequests = 256
-	// maxSequence bounds the sequence of an agent. No agent that counts from 1 reaches
+	// maxSequence is the highest sequence of an agent. No agent that counts from 1 reaches
 	// it.
 	maxSequence = 1 << 53
 
@@ -38,9 +38,9 @@ func WorkerState(s berthv1.Assignment_State) model.WorkerState {
 	return enum[model.WorkerState](s)
 }
 
-// ListedState converts the state to which a request restricts a list, 0 for none. It
-// refuses a number that is not a state, which would become another state if it were cut
-// to 8 bits.
+// ListedState converts the state to which a request restricts a list; 0 means no
+// restriction. It refuses a number that is not a state, because the number could become
+// another state when it is converted to 8 bits.
 func ListedState[M ~uint8](state protoreflect.Enum) (M, error) {
 	number := state.Number()
 	if state.Descriptor().Values().ByNumber(number) == nil {
@@ -59,10 +59,10 @@ func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, er
 	return state, nil
 }
 
-// maxSignal is above the number of any signal.
+// maxSignal is higher than the number of any signal.
 const maxSignal = 128
 
-// CheckOutcome checks the fields about one worker from an agent except its name: the
+// CheckOutcome checks what an agent sent about one worker, except the worker's name: the
 // sequence of the answer, the exit code, the signal and the error.
 func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, signal int32, problem string) error {
 	switch {
@@ -106,8 +106,9 @@ func CheckReportAnswer(a *controlv1.ExecutorReportAnswer, workers int) error {
 	return nil
 }
 
-// CheckReport checks a report of an agent before any of it is used. It accepts a worker
-// in an unknown state: a newer agent may have more states.
+// CheckReport checks a report of an agent. Callers must check a report before they use
+// any part of it. CheckReport accepts a worker in an unknown state, because a newer agent
+// may have more states.
 func CheckReport(r *controlv1.ExecutorReport) error {
 	if r == nil {
 		return fault.BadField(fault.ReasonRequired, "report", "is required")
@@ -131,7 +132,7 @@ func CheckReport(r *controlv1.ExecutorReport) error {
 	return nil
 }
 
-// checkWorker returns the invalid field of a worker and its problem.
+// checkWorker returns the first invalid field of a worker and the problem of this field.
 func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
 	state := WorkerState(w.GetState())
 	switch {

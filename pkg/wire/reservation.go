@@ -18,9 +18,10 @@ import (
 )
 
 // UpsertOf converts a request to upsert. It ignores fields that only Berth sets, and a
-// count that equals the number of listed workers, so that the answer to a read can be
-// sent back unchanged. It refuses fields that are reserved for later versions
-// (UNSUPPORTED), and unknown enum values and a maxAttempts of 0 (INVALID).
+// count that equals the number of listed workers. So a caller can send the answer to a
+// read back unchanged. It refuses fields that are reserved for later versions with
+// UNSUPPORTED. It refuses unknown enum values and a maxAttempts or queueTimeout of 0 with
+// INVALID.
 func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	r := req.GetReservation()
 	if r == nil {
@@ -55,7 +56,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 			"must be at least 1, since the first attempt counts")
 	}
 	if int(u.Count) == len(r.GetWorkers()) {
-		u.Count = 0 // without workers it is 0 as well
+		u.Count = 0 // without a list of workers the count is 0 here too
 	}
 	for _, w := range r.GetWorkers() {
 		u.Workers = append(u.Workers, model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()})
@@ -92,8 +93,8 @@ func checkEnums(r *berthv1.Reservation) error {
 	return nil
 }
 
-// EnumNames returns the names of an enum's values, without the unspecified one and
-// without the states that no reservation has in this version.
+// EnumNames returns the names of an enum's values. It omits the unspecified value and the
+// states that no reservation has in this version.
 func EnumNames(enum protoreflect.EnumDescriptor) []string {
 	var names []string
 	for i := range enum.Values().Len() {
@@ -109,7 +110,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 	return names
 }
 
-// unsupported and unsupportedInTask are the fields that are reserved for later versions.
+// unsupported and unsupportedInTask have the fields that are reserved for later versions.
 var (
 	unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss",
 		"volume", "near", "apart", "executors", "not_before"}
@@ -169,7 +170,7 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// Spec converts a spec.
+// Spec converts the key and the spec of a reservation to protobuf.
 func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	return &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Name: key.Name,
@@ -188,7 +189,7 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 	}
 }
 
-// Task converts a task.
+// Task converts a task to protobuf.
 func Task(t model.Task) *berthv1.Task {
 	return &berthv1.Task{
 		Command: t.Command, Args: t.Args, Env: t.Env, Payload: t.Payload,
@@ -196,7 +197,7 @@ func Task(t model.Task) *berthv1.Task {
 	}
 }
 
-// Constraints converts constraints.
+// Constraints converts constraints to protobuf. It omits AvoidFailed.
 func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	m := &berthv1.Constraints{
 		Resources: c.Resources, Sku: c.SKU, Attributes: c.Attributes, Pools: c.Pools, Role: c.Role,
@@ -208,7 +209,7 @@ func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	return m
 }
 
-// ConstraintsOf converts constraints back.
+// ConstraintsOf converts constraints from protobuf.
 func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	return constraint.Constraints{
 		Resources: m.GetResources(), SKU: m.GetSku(), Attributes: m.GetAttributes(), Pools: m.GetPools(), Role: m.GetRole(),
@@ -217,7 +218,7 @@ func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	}
 }
 
-// Avoided converts the executors that are avoided for a while.
+// Avoided converts the executors that a reservation avoids for a limited time.
 func Avoided(list []model.FailedOn) (avoided []*berthv1.AvoidedExecutor) {
 	for _, f := range list {
 		avoided = append(avoided, &berthv1.AvoidedExecutor{Executor: f.Executor, Until: Timestamp(f.At.Add(model.AvoidFor))})
@@ -228,21 +229,21 @@ func Avoided(list []model.FailedOn) (avoided []*berthv1.AvoidedExecutor) {
 // ReservationView is a reservation with the fields that the registry derives.
 type ReservationView struct {
 	*model.Reservation
-	// State, Reason and Message are derived, and so is Position, the place in the
-	// queue.
+	// State, Reason and Message are derived from records of all services. Position is the
+	// place in the queue.
 	State    model.State
 	Reason   fault.Reason
 	Message  string
 	Position int
-	// Counts are the workers by state, if they are known.
+	// Counts has the number of workers in each state, if it is known.
 	Counts map[string]int32
-	// Avoided are the executors that it avoids for a while.
+	// Avoided has the executors that the reservation currently avoids because of failures.
 	Avoided []model.FailedOn
 	Change  model.Change
 }
 
-// Reservation converts a reservation to the public message. In a list it leaves out the
-// workers.
+// Reservation converts a reservation to the public message. If forList is true, it omits
+// the workers.
 func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r := Spec(v.Key, v.Spec)
 	r.Count = int32(v.Workers.Len())

@@ -1,9 +1,10 @@
-// Package wire converts between the types of pkg/model and protobuf. It is the only
-// place where generated types and domain types meet.
+// Package wire decodes a stored record only if the record is safe to calculate with, and
+// never panics on a stored value. It converts between the types of pkg/model and the
+// generated protobuf types, and no other package converts them.
 //
-// Decode reads what Encode writes, in this version and in every later one, since fields
-// are only added. A request with a field that Berth does not support yet is refused
-// with an error that names the field.
+// Decode reads everything that Encode wrote, in this version or in an earlier one,
+// because versions only add fields. A request with a field that Berth does not support
+// yet is refused with an error that names the field.
 package wire
 
 import (
@@ -17,7 +18,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Timestamp returns nil for the zero time.
+// Timestamp converts a time to protobuf. It returns nil for the zero time.
 func Timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -25,7 +26,7 @@ func Timestamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// Time returns the zero time for nil.
+// Time converts a time from protobuf. It returns the zero time for nil.
 func Time(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -40,17 +41,17 @@ func duration(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// Key converts a reservation's key.
+// Key converts the key of a reservation to protobuf.
 func Key(k model.Key) *berthv1.ReservationKey {
 	return &berthv1.ReservationKey{Job: k.Job, Stage: k.Stage, Name: k.Name}
 }
 
-// KeyOf converts a reservation's key back.
+// KeyOf converts the key of a reservation from protobuf.
 func KeyOf(k *berthv1.ReservationKey) model.Key {
 	return model.Key{Job: k.GetJob(), Stage: k.GetStage(), Name: k.GetName()}
 }
 
-// WorkerIDs converts a set of workers to a list.
+// WorkerIDs converts a set of workers to a list in protobuf.
 func WorkerIDs(workers model.WorkerSet) []*berthv1.WorkerID {
 	list := make([]*berthv1.WorkerID, 0, workers.Len())
 	for id := range workers.All() {
@@ -59,7 +60,7 @@ func WorkerIDs(workers model.WorkerSet) []*berthv1.WorkerID {
 	return list
 }
 
-// Runs converts a set of workers to runs.
+// Runs converts a set of workers to runs in protobuf.
 func Runs(workers model.WorkerSet) []*recordv1.WorkerRun {
 	runs := make([]*recordv1.WorkerRun, len(workers))
 	for i, r := range workers {
@@ -68,7 +69,7 @@ func Runs(workers model.WorkerSet) []*recordv1.WorkerRun {
 	return runs
 }
 
-// WorkerSet converts runs back to a set of workers.
+// WorkerSet converts runs in protobuf to a set of workers. It does not check the runs.
 func WorkerSet(runs []*recordv1.WorkerRun) model.WorkerSet {
 	if len(runs) == 0 {
 		return nil

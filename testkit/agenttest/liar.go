@@ -1,9 +1,11 @@
-// Package agenttest serves executor agents that lie, for tests of the callers of agents.
+// Package agenttest serves executor agents that give exactly the answers of a script,
+// including false ones, for tests of the callers of agents.
 //
 //	liar := agenttest.Serve(t, agenttest.Lies()[0].Script)
 //	go liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: "liar", …})
 //
-// A Script determines the answer of each call. Lies returns answers that no agent gives.
+// A Script determines the answer of each call. Lies returns scripts with answers that no
+// correct agent gives.
 package agenttest
 
 import (
@@ -25,22 +27,23 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Script is the answers of an agent. A call without a function is Unimplemented.
+// Script has the functions that answer the calls to an agent. If a function is nil, the
+// agent answers the call with UNIMPLEMENTED.
 type Script struct {
 	Submit  func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
 	Submits func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error)
 	Stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
 }
 
-// Liar is an agent with a script.
+// Liar is an agent whose answers come from a script.
 type Liar struct {
 	controlv1.UnimplementedExecutorServer
-	// Address is where it listens.
+	// Address is the address at which the agent listens.
 	Address string
 
 	mu     sync.Mutex
 	script Script
-	// called has one element after each call.
+	// called contains one element after one or more calls.
 	called chan struct{}
 }
 
@@ -60,7 +63,7 @@ func Serve(t testing.TB, script Script) *Liar {
 	return l
 }
 
-// Say replaces the script.
+// Say replaces the script of the agent.
 func (l *Liar) Say(script Script) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,9 +108,10 @@ func (l *Liar) StopTask(ctx context.Context, r *controlv1.StopTaskRequest) (*con
 	return answer(ctx, l, l.says().Stop, r)
 }
 
-// Join registers the agent through a gateway and sends heartbeats until ctx or the
-// stream ends. A request without an address or nonce gets the agent's. The reports, if
-// any, go with the first heartbeats, one each.
+// Join registers the agent through a gateway and sends heartbeats until ctx or the stream
+// ends. If the request has no address, Join sets the agent's address; if it has no nonce,
+// Join sets a new nonce. Each of the first heartbeats has one of the reports. Without
+// reports, the first heartbeat has a complete report without workers.
 func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *controlv1.RegisterRequest,
 	reports ...*controlv1.ExecutorReport) error {
 	if r.Address == "" {
@@ -143,7 +147,7 @@ func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *co
 		if len(reports) > 0 {
 			m.Report, reports = reports[0], reports[1:]
 		}
-		_ = stream.Send(m) // a failure is visible at the receiver
+		_ = stream.Send(m) // Recv returns the error
 		if len(reports) > 0 {
 			continue
 		}
@@ -155,14 +159,14 @@ func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *co
 	}
 }
 
-// Lie is an answer to start and stop requests that no agent gives.
+// Lie is a script with an answer to start and stop requests that no correct agent gives.
 type Lie struct {
 	Name   string
 	Script Script
 }
 
-// Lies returns answers that are empty or cannot be true. The caller must treat each of them
-// as a failed attempt.
+// Lies returns scripts whose answers are empty or cannot be true. The assigner must treat
+// each of these answers as a failed attempt.
 func Lies() []Lie {
 	code := int32(7)
 	ok := func() []byte {
@@ -220,7 +224,8 @@ func Lies() []Lie {
 	return list
 }
 
-// Denial answers every request with PERMISSION_DENIED, like an agent of another cluster.
+// Denial returns a script that answers every request with PERMISSION_DENIED, like an
+// agent of another cluster.
 func Denial() Script {
 	err := grpcstatus.Error(codes.PermissionDenied, "the request does not carry the nonce of the registration")
 	return Script{
@@ -242,7 +247,7 @@ func outcomes(n int, o *controlv1.SubmitOutcome) *controlv1.SubmitTasksAnswer {
 	return m
 }
 
-// worker returns the answer of a call for one worker.
+// worker converts an outcome of SubmitTasks to the worker in the answer of SubmitTask.
 func worker(o *controlv1.SubmitOutcome) *controlv1.WorkerReport {
 	return &controlv1.WorkerReport{State: o.GetState(), ExitCode: o.ExitCode, Error: o.GetError()}
 }

@@ -1,6 +1,6 @@
-// Package etcdtest starts real etcd servers in the process of a test, with short ticks and
-// without fsync and logs. They serve clients on unix sockets in a temporary directory and
-// stop when the test ends.
+// Package etcdtest starts real etcd servers in the process of a test and stops them when
+// the test ends. The servers have short ticks and neither fsync nor logs. They serve
+// clients on unix sockets in a temporary directory.
 package etcdtest
 
 import (
@@ -20,11 +20,11 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// startTimeout bounds the wait for a member to be ready.
+// startTimeout is the maximum time until a member is ready.
 const startTimeout = time.Minute
 
-// Cluster is an etcd cluster of members in this process. The minimum TTL of an
-// etcd lease is 1 s, and 2 s where there are several.
+// Cluster is an etcd cluster whose members run in this process. The minimum TTL of an
+// etcd lease is 1 s with one member, and 2 s with several members.
 type Cluster struct {
 	members []*embed.Etcd
 	sockets []string
@@ -39,7 +39,7 @@ func Start(t testing.TB) *Cluster {
 // StartCluster starts a cluster of n members.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
-	// Not t.TempDir: the path of a unix socket is limited to about 100 bytes.
+	// t.TempDir would be too long: the path of a unix socket has at most about 100 bytes.
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	c := &Cluster{members: make([]*embed.Etcd, n)}
 	var initial []string
 	for i := range n {
-		// A port: etcd does not support unix sockets between members.
+		// Members use TCP ports, because etcd does not support unix sockets between members.
 		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, porttest.Hold(t)))
 		c.sockets = append(c.sockets, "unix://"+filepath.Join(dir, fmt.Sprintf("c%d", i)))
 	}
@@ -63,7 +63,8 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 		cfg.TickMs, cfg.ElectionMs = 10, 100
 		if n > 1 {
-			// A member that is not scheduled for some time must not lose its leadership.
+			// A leader must not lose its leadership when the operating system does not run it for
+			// a short time.
 			cfg.TickMs, cfg.ElectionMs = 100, 1000
 		}
 		cfg.UnsafeNoFsync = true
@@ -100,9 +101,9 @@ func urls(t testing.TB, s string) []url.URL {
 	return []url.URL{*u}
 }
 
-// Leaks returns options that ignore the goroutines of members that have stopped: idle
-// connections between them and requests to killed ones. They are for the TestMain of
-// packages that do not use HTTP themselves.
+// Leaks returns options that make goleak ignore the goroutines that stopped members leave
+// behind: goroutines of idle connections between members and of requests to killed
+// members. Use the options in the TestMain of packages that do not use HTTP themselves.
 func Leaks() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
@@ -115,22 +116,22 @@ func Leaks() []goleak.Option {
 // Endpoints returns the client addresses of all members.
 func (c *Cluster) Endpoints() []string { return c.sockets }
 
-// Kill stops a member permanently without a transfer of its leadership.
+// Kill stops a member permanently. The member does not transfer its leadership before.
 func (c *Cluster) Kill(i int) {
 	c.members[i].Server.HardStop()
 	c.members[i].Close()
 	c.members[i] = nil
 }
 
-// Cut disconnects a member from the others until the test ends. It keeps serving clients,
-// while a call to a killed member may panic.
+// Cut disconnects a member from the other members until the test ends. The member
+// continues to serve clients. Do not call methods of a killed member: they may panic.
 func (c *Cluster) Cut(t testing.TB, i int) {
 	server := c.members[i].Server
-	server.PauseSending() // and it receives nothing either
+	server.PauseSending() // a paused member does not receive messages either
 	t.Cleanup(server.ResumeSending)
 }
 
-// Leader returns the index of the leader, or -1 without one.
+// Leader returns the index of the leader, or -1 if no member leads.
 func (c *Cluster) Leader() int {
 	for i, m := range c.members {
 		if m != nil && m.Server.Leader() == m.Server.MemberID() {
@@ -140,7 +141,7 @@ func (c *Cluster) Leader() int {
 	return -1
 }
 
-// Store connects to the cluster.
+// Store returns a Store on the cluster. It is closed when the test ends.
 func (c *Cluster) Store(t testing.TB) *store.Etcd {
 	t.Helper()
 	s, err := store.Dial(store.DialConfig{Endpoints: c.sockets})

@@ -1,5 +1,5 @@
-// Package looptest runs a service's core in its loop on a store in memory, for tests of the
-// code around the core.
+// Package looptest runs the core of a service in its loop until the test ends, for tests
+// of the code around the core. The test supplies the store, usually one in memory.
 package looptest
 
 import (
@@ -19,7 +19,7 @@ import (
 // Space is the key space of the loops of this package.
 var Space = keyspace.New("test")
 
-// Start runs a loop until the test ends, and returns when it leads.
+// Start runs a loop until the test ends, and returns when the loop leads.
 func Start[C model.Core](t testing.TB, s store.Store, service string, core func() C,
 	perform func(*loop.Term, C, model.Action)) *loop.Loop[C] {
 	t.Helper()
@@ -40,8 +40,8 @@ func Start[C model.Core](t testing.TB, s store.Store, service string, core func(
 	return l
 }
 
-// Run is Start without waiting. It calls told when the loop begins and ends to accept
-// requests.
+// Run is like Start, but does not wait until the loop leads. It calls told when the loop
+// starts or stops accepting requests.
 func Run[C model.Core](t testing.TB, s store.Store, service string, core func() C,
 	perform func(*loop.Term, C, model.Action), told func(bool)) *loop.Loop[C] {
 	t.Helper()
@@ -69,8 +69,8 @@ func Run[C model.Core](t testing.TB, s store.Store, service string, core func() 
 	return l
 }
 
-// Write writes records in one transaction, as another service would, and returns its
-// revision.
+// Write writes records in one transaction, as another service would, and returns the
+// revision of the transaction.
 func Write(t testing.TB, s store.Store, records ...model.Record) int64 {
 	t.Helper()
 	var txn store.Txn

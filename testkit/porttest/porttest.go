@@ -1,5 +1,6 @@
-// Package porttest reserves ports for tests: for a server that restarts at the same
-// address, and for an address without a listener.
+// Package porttest reserves ports, which the kernel assigns to no other process until the
+// test ends. Tests use them for a server that restarts at the same address, and for an
+// address without a listener.
 package porttest
 
 import (
@@ -8,8 +9,8 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// Hold reserves a loopback address until the test ends. Connections to it are refused
-// unless the test listens there.
+// Hold reserves a loopback address until the test ends. Connections to this address are
+// refused unless the test listens on it.
 func Hold(t testing.TB) string {
 	t.Helper()
 	held, err := port.Hold("127.0.0.1")

@@ -1,5 +1,5 @@
-// Package rpctest serves a part of a service on a socket, for tests of its messages between
-// processes.
+// Package rpctest serves a part of a service on a real connection until the test ends,
+// for tests of the messages between processes.
 package rpctest
 
 import (

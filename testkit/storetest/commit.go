@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// lead puts the leader key and returns the committer of its term.
+// lead puts the leader key and returns a committer of the term.
 func lead(t *testing.T, s store.Store) *store.Committer {
 	t.Helper()
 	term := must(t, s, put("leaders/x", "me"))
@@ -17,7 +17,7 @@ func lead(t *testing.T, s store.Store) *store.Committer {
 
 func testCommit(t *testing.T, s Subject) {
 	c := lead(t, s)
-	// Too many for one transaction.
+	// These are too many writes for one transaction.
 	var writes []store.Write
 	for i := range 100 {
 		writes = append(writes, store.Write{Ops: []store.Op{
@@ -101,7 +101,8 @@ func testCommitFenced(t *testing.T, s Subject) {
 	}
 }
 
-// A write on an expired etcd lease must not fail the other writes of its transaction.
+// If a write uses an expired etcd lease, the other writes of its transaction must not
+// fail.
 func testCommitLeaseMissing(t *testing.T, s Subject) {
 	c := lead(t, s)
 	done, err := c.Commit(patient(t), []store.Write{

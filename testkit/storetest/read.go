@@ -62,8 +62,8 @@ func testPages(t *testing.T, s Subject) {
 	}
 }
 
-// ways are the ways to read a range: in pages, by a type that hides all other methods, and
-// as a stream if the store supports that.
+// ways returns the store in two forms: s hides all methods except those of store.Store,
+// so ranges are read in pages; s.Store may also support streams.
 func ways(s Subject) []store.Store { return []store.Store{s, s.Store} }
 
 func testKeys(t *testing.T, s Subject) {

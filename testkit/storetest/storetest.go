@@ -1,5 +1,6 @@
-// Package storetest is the conformance suite of store.Store. The fake and a real etcd run
-// it, so that the fake can replace etcd in tests. If they differ, the fake is wrong.
+// Package storetest is the conformance suite of store.Store. Both store.Fake and a real
+// etcd must pass it, so that the fake can replace etcd in tests. If the two differ, the
+// fake is wrong.
 package storetest
 
 import (
@@ -14,11 +15,12 @@ import (
 // Subject is one empty store under test.
 type Subject struct {
 	store.Store
-	// Compact deletes all history before a revision, and returns when that is visible.
+	// Compact deletes all history before a revision, and returns when reads and watches show
+	// the effect.
 	Compact func(t *testing.T, revision int64)
 }
 
-// Run runs the suite. It calls open once for each test, which must return an empty store
+// Run runs the suite. It calls open once for each test. open must return an empty store
 // that no other test uses.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for _, test := range []struct {
@@ -60,8 +62,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	}
 }
 
-// patience bounds how long a test waits. The default deadline of a call is two seconds,
-// which may be too short on a busy machine.
+// patience is the maximum time that a test waits. The default timeout of a call is two
+// seconds, which may be too short on a busy machine.
 const patience = time.Minute
 
 func patient(t *testing.T) context.Context {
@@ -70,7 +72,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// must runs operations without conditions and returns the revision.
+// must applies operations in one transaction without compares and returns its revision.
 func must(t *testing.T, s store.Store, ops ...store.Op) int64 {
 	t.Helper()
 	res, err := s.Txn(patient(t), store.Txn{Then: ops})
@@ -82,7 +84,7 @@ func must(t *testing.T, s store.Store, ops ...store.Op) int64 {
 
 func put(key, value string) store.Op { return store.Put(key, []byte(value)) }
 
-// get reads a key. A missing key is the zero KV.
+// get reads a key. It returns the zero KV if the key does not exist.
 func get(t *testing.T, s store.Store, key string) store.KV {
 	t.Helper()
 	kv, _, err := s.Get(patient(t), key)
@@ -92,7 +94,7 @@ func get(t *testing.T, s store.Store, key string) store.KV {
 	return kv
 }
 
-// describe prints changes on one line, without revisions.
+// describe formats changes on one line, without revisions.
 func describe(changes []store.Change) string {
 	out := ""
 	for i, c := range changes {

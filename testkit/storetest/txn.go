@@ -85,8 +85,8 @@ func testDeleteOfNothing(t *testing.T, s Subject) {
 	}
 }
 
-// A range delete removes all keys before its end in one revision, with or without an etcd
-// lease. Keys outside the range stay.
+// The delete of a range removes all keys of the range in one revision, with and without
+// an etcd lease. Keys outside the range stay.
 func testDeleteRange(t *testing.T, s Subject) {
 	lease, err := s.Grant(patient(t), time.Minute)
 	if err != nil {
@@ -196,7 +196,7 @@ func testLeaseExpires(t *testing.T, s Subject) {
 			t.Fatal(err)
 		}
 		put, err = s.Txn(all, store.Txn{Then: []store.Op{{Key: "a", Lease: lease.ID}}})
-		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // it may have expired
+		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // the lease may have expired
 			t.Fatal(err)
 		}
 	}

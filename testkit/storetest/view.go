@@ -12,7 +12,7 @@ import (
 // watchPause is the pause between two progress requests.
 const watchPause = 10 * time.Millisecond
 
-// next pulls a batch from a view.
+// next returns the next batch of a view.
 func next(t *testing.T, v *store.View) store.Batch {
 	t.Helper()
 	b, err := v.Next(patient(t))

@@ -65,8 +65,9 @@ func testWatchFromPast(t *testing.T, s Subject) {
 	}
 }
 
-// A watch that is far behind gets the history in several answers, and the header of each
-// has the current revision: a watch that reports it as delivered would lose the rest.
+// A watch that is far behind receives the history in several answers. The header of each
+// answer contains the current revision. If the watch reported this revision as delivered,
+// the changes in later answers would be lost.
 func testWatchFarBehind(t *testing.T, s Subject) {
 	const writers, each = 8, 150 // etcd sends at most 1,000 revisions at a time
 	first := must(t, s, put("a", ""), put("b", ""))
@@ -168,7 +169,7 @@ func testWatchTryNext(t *testing.T, s Subject) {
 	t.Error("no batch was delivered")
 }
 
-// lateWatch opens its watch at the first call of Next.
+// lateWatch is a watch that opens at the first call of Next.
 type lateWatch struct {
 	store.Watch
 	open func() store.Watch

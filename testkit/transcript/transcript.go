@@ -1,8 +1,9 @@
-// Package transcript runs tests whose files are commands and their output.
+// Package transcript runs tests whose files contain commands and their complete expected
+// output.
 //
-// It promises that a file is the whole expectation: playing it must reproduce it. With
-// the flag -rewrite, the new output replaces the file, and you review the diff. The player
-// defines the commands and the form of their output.
+// A test passes only if playing a file reproduces the whole file. With the flag -rewrite,
+// the new output replaces the file, and you review the diff. The play function defines
+// the commands and the form of their output.
 package transcript
 
 import (
@@ -17,8 +18,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the current output into the transcripts")
 
-// Run plays every file *.txt in testdata and its folders, each in a subtest. play returns
-// the text with the current output.
+// Run plays every file *.txt in testdata and its subdirectories, each file in a subtest.
+// play returns the text with the current output of its commands.
 func Run(t *testing.T, play func(t *testing.T, text string) string) {
 	t.Helper()
 	files, err := find("testdata")
@@ -46,7 +47,7 @@ func Run(t *testing.T, play func(t *testing.T, text string) string) {
 	}
 }
 
-// find lists the transcripts under a folder, in order.
+// find returns the transcripts in a directory and its subdirectories, in order.
 func find(root string) (files []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".txt" {
@@ -57,7 +58,8 @@ func find(root string) (files []string, err error) {
 	return files, err
 }
 
-// firstDifference returns the first line that differs and the whole new transcript.
+// firstDifference returns the first line that differs and the whole new transcript. It returns
+// "" if the texts are equal.
 func firstDifference(want, got string) string {
 	if want == got {
 		return ""

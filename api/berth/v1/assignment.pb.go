@@ -113,10 +113,11 @@ type Assignment struct {
 	Attempts  int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	LastError *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
 	ExitCode  *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// Reason is the reason why it ended or is being stopped, from the list of reasons.
+	// Reason is the reason why the worker ended or is being stopped, from the list of
+	// reasons.
 	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Requeued: it could not be started, and Berth queues its worker index again with
-	// the next number.
+	// Requeued is set if Berth queues the worker index again with the next number, because
+	// the worker could not be started.
 	Requeued      bool `protobuf:"varint,16,opt,name=requeued,proto3" json:"requeued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -262,7 +263,8 @@ type ListAssignmentsRequest struct {
 	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Executor string                 `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
 	State    Assignment_State       `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000, 100 by default.
+	// PageSize is the maximum number of assignments in a page, 1 to 1,000. The default is
+	// 100.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -339,8 +341,8 @@ type ListAssignmentsAnswer struct {
 	Assignments   []*Assignment          `protobuf:"bytes,1,rep,name=assignments,proto3" json:"assignments,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Cursor is the position of the list in the job's stream of events: the list has the
-	// effects of all events up to it.
+	// Cursor is the position of the list in the job's stream of events. The list contains
+	// the effects of all events up to this position.
 	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -407,12 +409,12 @@ func (x *ListAssignmentsAnswer) GetCursor() string {
 type ClearQuarantineRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
-	// RequestId identifies the request; a repeat returns the first result while the
-	// records of the workers exist.
+	// RequestId identifies the request. A repeat returns the first result while the records
+	// of the workers exist.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Workers are 1 to 1,000 workers that do not run. All of them must be quarantined:
-	// EVICT or EVICTING beyond their grace and the time after it (the finding
-	// QUARANTINED). Workers that do not exist any more are skipped.
+	// Workers has 1 to 1,000 workers that do not run. All of them must be quarantined:
+	// their stop is overdue, so that the finding QUARANTINED lists them. Workers that do
+	// not exist any more are skipped.
 	Workers       []*AssignedWorker `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -469,8 +471,8 @@ func (x *ClearQuarantineRequest) GetWorkers() []*AssignedWorker {
 	return nil
 }
 
-// AssignedWorker identifies one worker as its assignment does, so that it cannot match
-// a later worker with the same index.
+// AssignedWorker identifies one worker in the same way as its assignment, so that it
+// cannot match a later worker with the same index.
 type AssignedWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`

@@ -27,14 +27,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Assignments lists the workers on their executors. The leader of the assigner serves
-// it.
+// Assignments lists the workers on executors. The leader of the assigner serves it.
 type AssignmentsClient interface {
 	ListAssignments(ctx context.Context, in *ListAssignmentsRequest, opts ...grpc.CallOption) (*ListAssignmentsAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
-	// executor does not confirm the stop. They become LOST, and their capacity is free at
-	// once. If the operator is wrong, they run on in addition to the workers that are
-	// placed there next.
+	// executor does not confirm the stop. The workers become LOST, and their capacity is
+	// free at once. If the operator is wrong, the workers continue to run in addition to
+	// new workers on the same executor.
 	ClearQuarantine(ctx context.Context, in *ClearQuarantineRequest, opts ...grpc.CallOption) (*ClearQuarantineAnswer, error)
 }
 
@@ -70,14 +69,13 @@ func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuaran
 // All implementations must embed UnimplementedAssignmentsServer
 // for forward compatibility.
 //
-// Assignments lists the workers on their executors. The leader of the assigner serves
-// it.
+// Assignments lists the workers on executors. The leader of the assigner serves it.
 type AssignmentsServer interface {
 	ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
-	// executor does not confirm the stop. They become LOST, and their capacity is free at
-	// once. If the operator is wrong, they run on in addition to the workers that are
-	// placed there next.
+	// executor does not confirm the stop. The workers become LOST, and their capacity is
+	// free at once. If the operator is wrong, the workers continue to run in addition to
+	// new workers on the same executor.
 	ClearQuarantine(context.Context, *ClearQuarantineRequest) (*ClearQuarantineAnswer, error)
 	mustEmbedUnimplementedAssignmentsServer()
 }

@@ -125,10 +125,12 @@ func (Event_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_event_proto_rawDescGZIP(), []int{0, 0}
 }
 
-// Event reports one change. It is written in the same etcd transaction.
+// Event reports one change. The etcd transaction that stores the change also stores the
+// event.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cursor is the position in the stream: the revision and the index in it.
+	// Cursor is the position in the stream: the revision and the index of the event in this
+	// revision.
 	Cursor      string                 `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Revision    int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	Kind        Event_Kind             `protobuf:"varint,3,opt,name=kind,proto3,enum=berth.v1.Event_Kind" json:"kind,omitempty"`
@@ -137,11 +139,12 @@ type Event struct {
 	Stage       string                 `protobuf:"bytes,6,opt,name=stage,proto3" json:"stage,omitempty"`
 	Reservation string                 `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	Uid         string                 `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Workers are the workers of the event, at most 256; `count` is the number of all.
+	// Workers has the workers of the event. If the event is about more than 256 workers,
+	// workers is empty or incomplete, but `count` is always the number of all workers.
 	Workers []*EventWorker `protobuf:"bytes,9,rep,name=workers,proto3" json:"workers,omitempty"`
 	TraceId *string        `protobuf:"bytes,10,opt,name=trace_id,json=traceId,proto3,oneof" json:"trace_id,omitempty"`
 	Count   int32          `protobuf:"varint,11,opt,name=count,proto3" json:"count,omitempty"`
-	// Reason is the reason of the event, from the list of reasons.
+	// Reason is the reason for the change, from the list of reasons.
 	Reason        *string `protobuf:"bytes,12,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	Message       *string `protobuf:"bytes,13,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -277,7 +280,7 @@ type EventWorker struct {
 	State    *Assignment_State      `protobuf:"varint,4,opt,name=state,proto3,enum=berth.v1.Assignment_State,oneof" json:"state,omitempty"`
 	Reason   *string                `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	ExitCode *int32                 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// Message is the last message of its executor, if that was an error.
+	// Message is the last error that the worker's executor reported for the worker.
 	Message       *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -365,8 +368,8 @@ func (x *EventWorker) GetMessage() string {
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// Since is the cursor of the last event received; empty starts at the oldest kept
-	// event.
+	// Since is the cursor of the last received event. If it is empty, the stream starts at
+	// the oldest event that still exists.
 	Since         string `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

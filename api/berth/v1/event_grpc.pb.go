@@ -26,12 +26,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Events is the feedback channel, with one ordered stream for each job. The gateway
-// serves it.
+// Events has one ordered stream of events for each job. The gateway serves it.
 type EventsClient interface {
-	// WatchEvents streams the events of a job after a cursor, then each event as it
-	// happens. Each event has a cursor. If the client continues from the last one, it
-	// misses no event and gets none twice.
+	// WatchEvents streams the events of a job after a cursor, and then each new event. Each
+	// event has a cursor. If a client continues from the cursor of the last event, it
+	// misses no event and receives no event twice.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 }
 
@@ -66,12 +65,11 @@ type Events_WatchEventsClient = grpc.ServerStreamingClient[Event]
 // All implementations must embed UnimplementedEventsServer
 // for forward compatibility.
 //
-// Events is the feedback channel, with one ordered stream for each job. The gateway
-// serves it.
+// Events has one ordered stream of events for each job. The gateway serves it.
 type EventsServer interface {
-	// WatchEvents streams the events of a job after a cursor, then each event as it
-	// happens. Each event has a cursor. If the client continues from the last one, it
-	// misses no event and gets none twice.
+	// WatchEvents streams the events of a job after a cursor, and then each new event. Each
+	// event has a cursor. If a client continues from the cursor of the last event, it
+	// misses no event and receives no event twice.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[Event]) error
 	mustEmbedUnimplementedEventsServer()
 }

@@ -27,12 +27,14 @@ type Executor_State int32
 
 const (
 	Executor_STATE_UNSPECIFIED Executor_State = 0
-	// REGISTERED is known, but not usable yet.
+	// REGISTERED: the executor is known, but cannot get workers yet.
 	Executor_REGISTERED Executor_State = 1
 	Executor_READY      Executor_State = 2
-	// UNREACHABLE gets no new workers and keeps its workers and capacity.
+	// UNREACHABLE: heartbeats are missing. The executor gets no new workers and keeps its
+	// workers and capacity.
 	Executor_UNREACHABLE Executor_State = 3
-	// LOST has lost its workers.
+	// LOST: heartbeats were missing for so long that Berth considers the workers on the
+	// executor lost.
 	Executor_LOST Executor_State = 4
 )
 
@@ -85,26 +87,28 @@ func (Executor_State) EnumDescriptor() ([]byte, []int) {
 type Executor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Address is the address of its agent for the assigner's requests, host:port.
+	// Address is the address of the executor's agent for the assigner's requests, as
+	// host:port.
 	Address    string            `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Sku        string            `protobuf:"bytes,3,opt,name=sku,proto3" json:"sku,omitempty"`
 	Pool       string            `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
 	Host       string            `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
 	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Resources  map[string]int64  `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Used is the capacity of its leases, in the same units.
+	// Used is the capacity that leases use on the executor, in the same units as
+	// `resources`.
 	Used map[string]int64 `protobuf:"bytes,8,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Reserved are the shares of resources that are reserved for roles, by role.
+	// Reserved is the share of resources that is reserved for each role.
 	Reserved map[string]*ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Generation ranks executors of equal fit, the newest first.
+	// Generation ranks executors that fit equally well. The highest generation comes first.
 	Generation int64 `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Incarnation rises each time the agent registers.
 	Incarnation int64          `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	State       Executor_State `protobuf:"varint,12,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
-	// Disabled are the requests to disable that apply to it.
+	// Disabled has the requests to disable that apply to the executor.
 	Disabled []*DisableMark `protobuf:"bytes,13,rep,name=disabled,proto3" json:"disabled,omitempty"`
 	Draining bool           `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
-	// Workers is the number of workers that it has capacity leased for.
+	// Workers is the number of workers for which capacity is leased on the executor.
 	Workers       int32                  `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -303,7 +307,8 @@ type DisableMark struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// ExpireTime is unset for a request that does not expire.
+	// ExpireTime is the time at which the request expires. It is unset if the request does
+	// not expire.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -360,8 +365,8 @@ func (x *DisableMark) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// ExecutorSelector selects executors by IDs, or by attributes that must all be equal,
-// ignoring case. Set one of the two.
+// ExecutorSelector selects executors by their IDs or by attributes. Exactly one of the
+// two must be set. An executor matches if it has all of the attributes, ignoring case.
 type ExecutorSelector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -416,7 +421,7 @@ func (x *ExecutorSelector) GetAttributes() map[string]string {
 
 type DisableExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RequestId identifies the request; a repeat has no further effect.
+	// RequestId identifies the request. A repeat has no further effect.
 	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Selector      *ExecutorSelector      `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
@@ -486,10 +491,10 @@ func (x *DisableExecutorsRequest) GetReason() string {
 type DisableExecutorsAnswer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Executors is the number of executors that it applies to now.
+	// Executors is the number of executors to which the request applies now.
 	Executors int32 `protobuf:"varint,2,opt,name=executors,proto3" json:"executors,omitempty"`
-	// Unknown are the selected IDs without a registered executor, in order, at most as
-	// many as the selector has. The request applies to them once they register.
+	// Unknown has the selected IDs for which no executor is registered, in order. The
+	// request applies to these executors once they register.
 	Unknown       []string `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -549,9 +554,10 @@ func (x *DisableExecutorsAnswer) GetUnknown() []string {
 type EnableExecutorsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Set one of the two: the request to undo, or a selector, which undoes every request
-	// with the same IDs or attributes. IDs are removed from requests that also have
-	// others.
+	// Exactly one of disable_request_id and selector must be set. DisableRequestId is the
+	// ID of the request to undo. A selector undoes every request with the same IDs or
+	// attributes. If a request also has other IDs, only the selected IDs are removed from
+	// it.
 	DisableRequestId string            `protobuf:"bytes,2,opt,name=disable_request_id,json=disableRequestId,proto3" json:"disable_request_id,omitempty"`
 	Selector         *ExecutorSelector `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -611,9 +617,9 @@ func (x *EnableExecutorsRequest) GetSelector() *ExecutorSelector {
 
 type EnableExecutorsAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Undone is the number of requests that were undone, completely or in part.
+	// Undone is the number of requests that were completely or partly undone.
 	Undone int32 `protobuf:"varint,1,opt,name=undone,proto3" json:"undone,omitempty"`
-	// RequestId is the ID of the call, or a new one.
+	// RequestId is the request ID of the call, or a new ID if the call had none.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -668,7 +674,8 @@ type DrainExecutorRequest struct {
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// ExpireTime is when the drain ends; unset for never.
+	// ExpireTime is the time at which the drain ends. If it is unset, the drain applies
+	// until it is undone.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -735,7 +742,7 @@ func (x *DrainExecutorRequest) GetExpireTime() *timestamppb.Timestamp {
 type ListIdleExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Max is 1 to 1,000, 100 by default.
+	// Max is the maximum number of executors in the answer, 1 to 1,000. The default is 100.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -842,8 +849,8 @@ type IdleExecutor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Sku   string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Reason is why it is idle: NO_DEMAND or DEMAND_DOES_NOT_FIT; CLAIMED in the
-	// answer to a claim.
+	// Reason is the reason why the executor is idle: NO_DEMAND or DEMAND_DOES_NOT_FIT. In
+	// the answer to a claim it is CLAIMED.
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
@@ -920,10 +927,10 @@ type ClaimForScaleDownRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Sku       string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Max is 1 to 1,000.
+	// Max is the maximum number of executors to claim, 1 to 1,000.
 	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
-	// ExpireTime ends the claim for executors that were not removed by then; one hour
-	// from now by default.
+	// ExpireTime is the time at which the claim ends for executors that were not removed
+	// until then. The default is one hour from now.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -990,7 +997,8 @@ func (x *ClaimForScaleDownRequest) GetExpireTime() *timestamppb.Timestamp {
 type ClaimForScaleDownAnswer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Executors []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
-	// RequestId is the ID of the call, or a new one. With it the claim can be undone.
+	// RequestId is the request ID of the call, or a new ID if the call had none.
+	// EnableExecutors with this ID undoes the claim.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1040,7 +1048,7 @@ func (x *ClaimForScaleDownAnswer) GetRequestId() string {
 	return ""
 }
 
-// Sku is the specification of a host shape, and its scale rule.
+// Sku is the specification of a host shape and the scale rule of the SKU.
 type Sku struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1120,10 +1128,10 @@ func (x *Sku) GetUpdatedAt() *timestamppb.Timestamp {
 // ScaleRule is the wanted number of executors of a SKU.
 type ScaleRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MinIdle and max_idle bound the idle executors.
+	// MinIdle and max_idle are the minimum and the maximum number of idle executors.
 	MinIdle int32  `protobuf:"varint,1,opt,name=min_idle,json=minIdle,proto3" json:"min_idle,omitempty"`
 	MaxIdle *int32 `protobuf:"varint,2,opt,name=max_idle,json=maxIdle,proto3,oneof" json:"max_idle,omitempty"`
-	// MinSize and max_size bound all executors.
+	// MinSize and max_size are the minimum and the maximum number of all executors.
 	MinSize       int32  `protobuf:"varint,3,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
 	MaxSize       *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1188,15 +1196,16 @@ func (x *ScaleRule) GetMaxSize() int32 {
 	return 0
 }
 
-// Pool is a named set of executors with a policy.
+// Pool is a named set of executors and the policy for them.
 type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Attributes are the attributes of the executors in the pool, ignoring case. A pool
-	// that is not in the catalog has the executors whose attribute `pool` is its name.
+	// Attributes has the attributes that an executor must have to be in the pool, ignoring
+	// case. If a pool is not in the catalog, its executors are those whose attribute `pool`
+	// is the name of the pool.
 	Attributes map[string]string `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// LostAfter is how long its executors may be unreachable before their workers are
-	// LOST; the cluster's value by default. 0 is at once.
+	// LostAfter is how long executors of the pool may be unreachable before their workers
+	// are LOST. The default is the cluster's value. With 0 the workers are LOST at once.
 	LostAfter     *durationpb.Duration   `protobuf:"bytes,3,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1805,7 +1814,7 @@ type GetUsageAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Skus     []*SkuUsage            `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
 	Unmapped []*UnmappedDemand      `protobuf:"bytes,2,rep,name=unmapped,proto3" json:"unmapped,omitempty"`
-	// Revision is the revision of the whole answer.
+	// Revision is the revision of all numbers in the answer.
 	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1862,29 +1871,32 @@ func (x *GetUsageAnswer) GetRevision() int64 {
 	return 0
 }
 
-// SkuUsage is the number of executors of a SKU, and the demand for it. total = idle +
-// leased + running + unavailable.
+// SkuUsage has the number of executors of a SKU and the demand for the SKU. total = idle
+// + leased + running + unavailable.
 type SkuUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	Total int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Idle executors are READY and have no lease. Leased ones have a lease of which no
-	// worker runs yet. Running ones have a running worker. All others are unavailable.
+	// Idle executors are READY and have no lease. Leased executors have a lease, but no
+	// worker of their leases runs yet. Running executors have a running worker. All other
+	// executors are unavailable.
 	Idle        int32 `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
 	Leased      int32 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
 	Running     int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
 	Unavailable int32 `protobuf:"varint,6,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
-	// Disabled executors are also in one of the other counts.
+	// Disabled is the number of disabled executors. Each of them is also in one of the
+	// other counts.
 	Disabled            int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	PendingReservations int32 `protobuf:"varint,8,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
 	PendingWorkers      int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
-	// PendingExecutors is the number of executors of the SKU's specification that the
+	// PendingExecutors is the number of executors with the SKU's specification that all
 	// reservations without a lease need.
 	PendingExecutors int32           `protobuf:"varint,10,opt,name=pending_executors,json=pendingExecutors,proto3" json:"pending_executors,omitempty"`
 	PendingBatches   []*PendingBatch `protobuf:"bytes,11,rep,name=pending_batches,json=pendingBatches,proto3" json:"pending_batches,omitempty"`
 	// EffectiveIdle is max(0, idle - pending_executors).
 	EffectiveIdle int32 `protobuf:"varint,12,opt,name=effective_idle,json=effectiveIdle,proto3" json:"effective_idle,omitempty"`
-	// WantedSize is the advice of the scale rule; total without a rule.
+	// WantedSize is the number of executors that the scale rule recommends. Without a rule
+	// it is equal to total.
 	WantedSize    int32 `protobuf:"varint,13,opt,name=wanted_size,json=wantedSize,proto3" json:"wanted_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2011,7 +2023,7 @@ func (x *SkuUsage) GetWantedSize() int32 {
 	return 0
 }
 
-// PendingBatch is the number of pending batches of one size.
+// PendingBatch contains the number of pending batches with the same number of workers.
 type PendingBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workers       int32                  `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
@@ -2064,7 +2076,7 @@ func (x *PendingBatch) GetCount() int32 {
 	return 0
 }
 
-// UnmappedDemand is demand that fits no SKU.
+// UnmappedDemand is the demand of a group of reservations whose workers fit no SKU.
 type UnmappedDemand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -2154,7 +2166,8 @@ type ListExecutorsRequest struct {
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	Pool  string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
 	State Executor_State         `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000, 100 by default.
+	// PageSize is the maximum number of executors in a page, 1 to 1,000. The default is
+	// 100.
 	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -32,23 +32,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Executors is the inventory. The leader of executor-state serves it.
+// Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsClient interface {
 	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsAnswer, error)
 	GetExecutor(ctx context.Context, in *GetExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
 	// DisableExecutors takes executors out of allocation until the request expires or is
-	// undone, also executors that register later. Workers on them keep running. If
-	// requests overlap, each applies on its own.
+	// undone. It also applies to executors that register later. Workers on these executors
+	// keep running. If requests overlap, each request applies independently.
 	DisableExecutors(ctx context.Context, in *DisableExecutorsRequest, opts ...grpc.CallOption) (*DisableExecutorsAnswer, error)
 	// EnableExecutors undoes requests to disable or drain.
 	EnableExecutors(ctx context.Context, in *EnableExecutorsRequest, opts ...grpc.CallOption) (*EnableExecutorsAnswer, error)
 	// DrainExecutor disables one executor and evicts its workers.
 	DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
-	// ListIdleExecutors lists executors without a worker, with the reason why
-	// each is idle.
+	// ListIdleExecutors lists executors without a worker, with the reason why each of them
+	// is idle.
 	ListIdleExecutors(ctx context.Context, in *ListIdleExecutorsRequest, opts ...grpc.CallOption) (*ListIdleExecutorsAnswer, error)
-	// ClaimForScaleDown picks idle executors of a SKU and disables them in one step, so
-	// that they get no workers in between.
+	// ClaimForScaleDown selects idle executors of a SKU and disables them atomically, so
+	// that they get no workers before they are removed.
 	ClaimForScaleDown(ctx context.Context, in *ClaimForScaleDownRequest, opts ...grpc.CallOption) (*ClaimForScaleDownAnswer, error)
 }
 
@@ -134,23 +134,23 @@ func (c *executorsClient) ClaimForScaleDown(ctx context.Context, in *ClaimForSca
 // All implementations must embed UnimplementedExecutorsServer
 // for forward compatibility.
 //
-// Executors is the inventory. The leader of executor-state serves it.
+// Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsServer interface {
 	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsAnswer, error)
 	GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error)
 	// DisableExecutors takes executors out of allocation until the request expires or is
-	// undone, also executors that register later. Workers on them keep running. If
-	// requests overlap, each applies on its own.
+	// undone. It also applies to executors that register later. Workers on these executors
+	// keep running. If requests overlap, each request applies independently.
 	DisableExecutors(context.Context, *DisableExecutorsRequest) (*DisableExecutorsAnswer, error)
 	// EnableExecutors undoes requests to disable or drain.
 	EnableExecutors(context.Context, *EnableExecutorsRequest) (*EnableExecutorsAnswer, error)
 	// DrainExecutor disables one executor and evicts its workers.
 	DrainExecutor(context.Context, *DrainExecutorRequest) (*Executor, error)
-	// ListIdleExecutors lists executors without a worker, with the reason why
-	// each is idle.
+	// ListIdleExecutors lists executors without a worker, with the reason why each of them
+	// is idle.
 	ListIdleExecutors(context.Context, *ListIdleExecutorsRequest) (*ListIdleExecutorsAnswer, error)
-	// ClaimForScaleDown picks idle executors of a SKU and disables them in one step, so
-	// that they get no workers in between.
+	// ClaimForScaleDown selects idle executors of a SKU and disables them atomically, so
+	// that they get no workers before they are removed.
 	ClaimForScaleDown(context.Context, *ClaimForScaleDownRequest) (*ClaimForScaleDownAnswer, error)
 	mustEmbedUnimplementedExecutorsServer()
 }
@@ -385,7 +385,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Catalog has the named SKUs and pools. The leader of executor-state serves it.
+// Catalog reads and changes the named SKUs and pools. The leader of executor-state serves
+// it.
 type CatalogClient interface {
 	ListSkus(ctx context.Context, in *ListSkusRequest, opts ...grpc.CallOption) (*ListSkusAnswer, error)
 	GetSku(ctx context.Context, in *GetSkuRequest, opts ...grpc.CallOption) (*Sku, error)
@@ -491,7 +492,8 @@ func (c *catalogClient) DeletePool(ctx context.Context, in *DeletePoolRequest, o
 // All implementations must embed UnimplementedCatalogServer
 // for forward compatibility.
 //
-// Catalog has the named SKUs and pools. The leader of executor-state serves it.
+// Catalog reads and changes the named SKUs and pools. The leader of executor-state serves
+// it.
 type CatalogServer interface {
 	ListSkus(context.Context, *ListSkusRequest) (*ListSkusAnswer, error)
 	GetSku(context.Context, *GetSkuRequest) (*Sku, error)
@@ -755,9 +757,9 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Usage shows how much of the fleet is used, and how much more is requested. The leader
-// of executor-state serves it, all at one revision.
+// of executor-state serves it. All numbers of an answer are from the same revision.
 type UsageClient interface {
-	// GetUsage fails with REGISTRY_NOT_READY before the registry is ready.
+	// GetUsage returns the error REGISTRY_NOT_READY until the registry is ready.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageAnswer, error)
 }
 
@@ -784,9 +786,9 @@ func (c *usageClient) GetUsage(ctx context.Context, in *GetUsageRequest, opts ..
 // for forward compatibility.
 //
 // Usage shows how much of the fleet is used, and how much more is requested. The leader
-// of executor-state serves it, all at one revision.
+// of executor-state serves it. All numbers of an answer are from the same revision.
 type UsageServer interface {
-	// GetUsage fails with REGISTRY_NOT_READY before the registry is ready.
+	// GetUsage returns the error REGISTRY_NOT_READY until the registry is ready.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageAnswer, error)
 	mustEmbedUnimplementedUsageServer()
 }

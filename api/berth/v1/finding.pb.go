@@ -28,13 +28,14 @@ type Finding struct {
 	// Kind is the kind of the finding, from the list in the documentation, such as
 	// MASS_LOSS.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Object is the affected object: an executor's ID, or job/stage/index.number.
+	// Object is the affected object, for example the ID of an executor, or a worker as
+	// job/stage/index.number.
 	Object  string                 `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// Action is what Berth does, or did, about it.
+	// Action says what Berth does or did about the problem, and what the operator can do.
 	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
-	// Service is the service that reports it.
+	// Service is the service that reports the finding.
 	Service       string `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

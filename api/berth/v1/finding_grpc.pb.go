@@ -26,8 +26,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Findings lists the problems that an operator should know: something missed a deadline
-// or contradicts itself. The gateway serves it, from all three services.
+// Findings lists problems that an operator should know, such as a missed deadline or
+// contradicting records. The gateway serves it with the findings of all three services.
 type FindingsClient interface {
 	ListFindings(ctx context.Context, in *ListFindingsRequest, opts ...grpc.CallOption) (*ListFindingsAnswer, error)
 }
@@ -54,8 +54,8 @@ func (c *findingsClient) ListFindings(ctx context.Context, in *ListFindingsReque
 // All implementations must embed UnimplementedFindingsServer
 // for forward compatibility.
 //
-// Findings lists the problems that an operator should know: something missed a deadline
-// or contradicts itself. The gateway serves it, from all three services.
+// Findings lists problems that an operator should know, such as a missed deadline or
+// contradicting records. The gateway serves it with the findings of all three services.
 type FindingsServer interface {
 	ListFindings(context.Context, *ListFindingsRequest) (*ListFindingsAnswer, error)
 	mustEmbedUnimplementedFindingsServer()

@@ -28,7 +28,7 @@ const (
 	Replica_ROLE_UNSPECIFIED Replica_Role = 0
 	Replica_LEADER           Replica_Role = 1
 	Replica_STANDBY          Replica_Role = 2
-	// UNREACHABLE did not answer.
+	// UNREACHABLE: the replica did not answer.
 	Replica_UNREACHABLE Replica_Role = 3
 )
 
@@ -79,8 +79,8 @@ type ResignRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Service is registry, executor-state or assigner.
 	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Term is the term to end, by default the current one. If it is already over, the
-	// call succeeds, so that it may be repeated.
+	// Term is the term to end. The default is the current term. If the term is already
+	// over, the call succeeds, so that a client may repeat the call.
 	Term          int64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -133,7 +133,7 @@ func (x *ResignRequest) GetTerm() int64 {
 type ResignAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Replica is the ID of the former leader; empty if the term was already over.
+	// Replica is the ID of the former leader. It is empty if the term was already over.
 	Replica string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
 	// Term is the term that is over.
 	Term          int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
@@ -231,7 +231,7 @@ func (*ListLeadersRequest) Descriptor() ([]byte, []int) {
 type ListLeadersAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Services []*ServiceLeadership   `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
-	// Now is the time of the gateway's clock.
+	// Now is the time of the gateway's clock when it answered.
 	Now           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -285,13 +285,13 @@ func (x *ListLeadersAnswer) GetNow() *timestamppb.Timestamp {
 type ServiceLeadership struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	// Leader is the ID of the leader; empty without one.
+	// Leader is the ID of the leader. It is empty if no replica leads.
 	Leader  string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// Term is the create revision of the election key. It rises with every failover.
+	// Term is the create revision of the leader key. It rises with every change of leader.
 	Term  int64                  `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
-	// Renewed is when the leader last renewed its etcd lease.
+	// Renewed is the time at which the leader last renewed its etcd lease.
 	Renewed       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	Replicas      []*Replica             `protobuf:"bytes,7,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -377,7 +377,7 @@ func (x *ServiceLeadership) GetReplicas() []*Replica {
 	return nil
 }
 
-// Replica is the answer of one process of a service.
+// Replica describes one process of a service.
 type Replica struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -385,7 +385,8 @@ type Replica struct {
 	Role    Replica_Role           `protobuf:"varint,3,opt,name=role,proto3,enum=berth.v1.Replica_Role" json:"role,omitempty"`
 	// Revision is the revision of the replica's view.
 	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Behind is the number of revisions between the view and the newest known one.
+	// Behind is the number of revisions between the replica's view and the newest known
+	// revision.
 	Behind  int64                  `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
 	Version string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	Term    int64                  `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
@@ -393,8 +394,9 @@ type Replica struct {
 	Renewed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	// Now is the time of the replica's clock when it answered.
 	Now *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
-	// Instance is the ID of the process, new at each start; id is a name, which stays the
-	// same over restarts if it is configured. Empty from an older version.
+	// Instance is the ID of the process, which is new at each start. In contrast, id is a
+	// name that stays the same after a restart if it is configured. Instance is empty if
+	// the replica has an older version.
 	Instance      string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -27,13 +27,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Leaders lists the leader of each service, and moves leadership. The gateway serves
+// Leaders lists the leader of each service and makes leaders resign. The gateway serves
 // it.
 type LeadersClient interface {
 	ListLeaders(ctx context.Context, in *ListLeadersRequest, opts ...grpc.CallOption) (*ListLeadersAnswer, error)
-	// Resign makes the leader of a service finish its writes and give up its term, so
-	// that a standby leads at once. The call returns when the term is over. A service
-	// with one replica leads again a moment later.
+	// Resign makes the leader of a service finish its writes and give up its term, so that
+	// a standby leads at once. The call returns when the term is over. If the service has
+	// only one replica, this replica leads again a moment later.
 	Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error)
 }
 
@@ -69,13 +69,13 @@ func (c *leadersClient) Resign(ctx context.Context, in *ResignRequest, opts ...g
 // All implementations must embed UnimplementedLeadersServer
 // for forward compatibility.
 //
-// Leaders lists the leader of each service, and moves leadership. The gateway serves
+// Leaders lists the leader of each service and makes leaders resign. The gateway serves
 // it.
 type LeadersServer interface {
 	ListLeaders(context.Context, *ListLeadersRequest) (*ListLeadersAnswer, error)
-	// Resign makes the leader of a service finish its writes and give up its term, so
-	// that a standby leads at once. The call returns when the term is over. A service
-	// with one replica leads again a moment later.
+	// Resign makes the leader of a service finish its writes and give up its term, so that
+	// a standby leads at once. The call returns when the term is over. If the service has
+	// only one replica, this replica leads again a moment later.
 	Resign(context.Context, *ResignRequest) (*ResignAnswer, error)
 	mustEmbedUnimplementedLeadersServer()
 }

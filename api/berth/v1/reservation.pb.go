@@ -125,14 +125,16 @@ func (Readiness) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
 }
 
-// Batch is whether workers may start without the others of their batch.
+// Batch decides if workers may start without the other workers of their batch.
 type Batch int32
 
 const (
-	// Unspecified is the cluster's mode: STRICT unless it runs in legacy mode.
+	// BATCH_UNSPECIFIED stands for the cluster's mode: STRICT unless the cluster runs in
+	// legacy mode.
 	Batch_BATCH_UNSPECIFIED Batch = 0
 	Batch_STRICT            Batch = 1
-	// BEST_EFFORT: the workers that fit start, the others keep their place.
+	// BEST_EFFORT: the workers that fit start. The other workers keep their place in the
+	// queue.
 	Batch_BEST_EFFORT Batch = 2
 )
 
@@ -177,13 +179,13 @@ func (Batch) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
-// Start is what happens to a batch if one worker cannot be started.
+// Start says what happens to a batch if one worker cannot be started.
 type Start int32
 
 const (
-	// Unspecified is PROGRESSIVE.
+	// START_UNSPECIFIED stands for PROGRESSIVE.
 	Start_START_UNSPECIFIED Start = 0
-	// PROGRESSIVE: the other workers start.
+	// PROGRESSIVE: the other workers of the batch start.
 	Start_PROGRESSIVE Start = 1
 	// TOGETHER: all workers are stopped, and the gang is queued again.
 	Start_TOGETHER Start = 2
@@ -230,16 +232,16 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
-// OnAssignmentFailure is what happens to a worker that no attempt could start.
+// OnAssignmentFailure says what happens to a worker that no attempt could start.
 type OnAssignmentFailure int32
 
 const (
-	// Unspecified is REQUEUE.
+	// ON_ASSIGNMENT_FAILURE_UNSPECIFIED stands for REQUEUE.
 	OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED OnAssignmentFailure = 0
-	// REQUEUE: only that worker is queued again, before all others, with the next number,
-	// avoiding the executor on which it failed.
+	// REQUEUE: only that worker is queued again, with the next number and before all
+	// reservations that are not requeued. It avoids the executor on which it failed.
 	OnAssignmentFailure_REQUEUE OnAssignmentFailure = 1
-	// NOTIFY: an event reports it.
+	// NOTIFY: an event reports the failure.
 	OnAssignmentFailure_NOTIFY OnAssignmentFailure = 2
 )
 
@@ -472,22 +474,22 @@ func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8, 0}
 }
 
-// Reservation is an immutable request for a gang of workers of one stage with one set
-// of constraints. Berth sets the fields from `uid` on and ignores them in a request, so
-// that the answer to a read can be sent back.
+// Reservation is an immutable request for a gang of workers of one stage with one set of
+// constraints. Berth sets `uid` and the fields after it, and ignores them in a request,
+// so that a client can send the answer to a read back.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	// Name distinguishes batches of one stage; `main` by default.
+	// Name distinguishes the batches of one stage. The default is `main`.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Workers lists the workers by index and number. Set either this or `count`. A
-	// `count` that equals the number of listed workers is allowed.
+	// Workers lists the workers by index and number. Either `workers` or `count` must be
+	// set. Both are allowed if `count` is the number of listed workers.
 	Workers []*WorkerID `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Count stands for the worker indexes 0 to count-1, each with its next unused number.
+	// Count requests the worker indexes 0 to count-1, each with its next unused number.
 	Count int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
-	// TargetSize is the total number of workers that the stage should have. Lowering it
-	// cancels the stage's other queued reservations.
+	// TargetSize is the total number of workers that the stage should have. A lower target
+	// size cancels the other queued reservations of the stage.
 	TargetSize          int32               `protobuf:"varint,6,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
 	Constraints         *Constraints        `protobuf:"bytes,7,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Priority            *Priority           `protobuf:"bytes,8,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -495,18 +497,19 @@ type Reservation struct {
 	Batch               Batch               `protobuf:"varint,10,opt,name=batch,proto3,enum=berth.v1.Batch" json:"batch,omitempty"`
 	Start               Start               `protobuf:"varint,11,opt,name=start,proto3,enum=berth.v1.Start" json:"start,omitempty"`
 	OnAssignmentFailure OnAssignmentFailure `protobuf:"varint,12,opt,name=on_assignment_failure,json=onAssignmentFailure,proto3,enum=berth.v1.OnAssignmentFailure" json:"on_assignment_failure,omitempty"`
-	// MaxAttempts bounds the start requests for one worker, including the first. 1 to
-	// 100, 3 by default.
+	// MaxAttempts is the maximum number of start requests for one worker, including the
+	// first. It is 1 to 100, 3 by default.
 	MaxAttempts *int32 `protobuf:"varint,13,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// QueueTimeout is how long the reservation may be pending before it expires.
 	QueueTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
 	Labels       map[string]string    `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// RequestId identifies the call: a repeat returns the first result. 1 to 128 of
-	// [A-Za-z0-9._-].
+	// RequestId identifies the call: a repeat returns the first result. It has 1 to 128
+	// characters of [A-Za-z0-9._-].
 	RequestId *string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// IfEpoch restricts the call to the version with this epoch.
+	// IfEpoch, if set, restricts the call to the version with this epoch.
 	IfEpoch *int64 `protobuf:"varint,17,opt,name=if_epoch,json=ifEpoch,proto3,oneof" json:"if_epoch,omitempty"`
-	// Reserved for later versions; refused as UNSUPPORTED until then.
+	// These fields are reserved for later versions. Until then Berth refuses them as
+	// UNSUPPORTED.
 	Hold         *Hold                  `protobuf:"varint,30,opt,name=hold,proto3,enum=berth.v1.Hold,oneof" json:"hold,omitempty"`
 	HoldTimeout  *durationpb.Duration   `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
 	Lifetime     *Lifetime              `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
@@ -524,25 +527,26 @@ type Reservation struct {
 	State Reservation_State `protobuf:"varint,52,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
 	// Reason is the reason for the state, from the list of reasons.
 	Reason *string `protobuf:"bytes,53,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Position is the place in its group's queue, 1 for the head, 0 if it is not queued.
+	// Position is the place in the queue of the reservation's group: 1 for the head of the
+	// queue, 0 if the reservation is not queued.
 	Position  int32                  `protobuf:"varint,54,opt,name=position,proto3" json:"position,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,55,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,56,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// WorkerCounts is the number of workers by state.
+	// WorkerCounts has the number of workers in each state.
 	WorkerCounts map[string]int32 `protobuf:"bytes,57,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Change is set in the answer to an upsert.
 	Change *UpsertReservationRequest_Change `protobuf:"varint,58,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change,oneof" json:"change,omitempty"`
-	// Message is the reason in a sentence.
+	// Message describes the reason in a sentence.
 	Message *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Parent is the UID of the version whose workers this one queues again, or which it
-	// is a part of.
+	// Parent is the UID of the version whose workers this version queues again, or of which
+	// it is a part.
 	Parent *string `protobuf:"bytes,61,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
-	// Round counts how often these workers were queued again because they could not be
-	// started.
+	// Round is the number of times that these workers were queued again because they could
+	// not be started.
 	Round int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
-	// Avoided are the executors that Berth avoids for a while because these workers
-	// failed on them, unless no other executor matches. `constraints.avoid` is the
-	// caller's own list, which always applies.
+	// Avoided has the executors that Berth avoids for a limited time because these workers
+	// failed on them. Berth uses them only if no other executor matches. In contrast, Berth
+	// never uses the executors in `constraints.avoid`.
 	Avoided       []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -865,7 +869,7 @@ func (x *Reservation) GetAvoided() []*AvoidedExecutor {
 	return nil
 }
 
-// AvoidedExecutor is an executor that a reservation avoids for a while.
+// AvoidedExecutor is an executor that a reservation avoids until the given time.
 type AvoidedExecutor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
@@ -922,7 +926,7 @@ func (x *AvoidedExecutor) GetUntil() *timestamppb.Timestamp {
 type WorkerID struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Index int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// Number rises each time the worker index is reused.
+	// Number rises each time the worker index is used again.
 	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -972,24 +976,24 @@ func (x *WorkerID) GetNumber() int32 {
 	return 0
 }
 
-// Constraints select the executors for a reservation. Reservations with equal
-// constraints, except for `avoid`, `spread`, `same_shape` and `pack`, form one group.
+// Constraints selects the executors for a reservation. Reservations with equal
+// constraints, not counting `avoid`, `spread`, `same_shape` and `pack`, form one group.
 // Every group is one strict queue.
 type Constraints struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Resources are the needs of each worker, in base units: `cpu` in thousandths of a
-	// core, `memory` and `disk` in bytes, any other name in ones. A worker needs 1 of
-	// `slots` by default.
+	// Resources is the amount of each resource that one worker needs, in base units. Base
+	// units are thousandths of a core for `cpu`, bytes for `memory` and `disk`, and whole
+	// units for any other resource. A worker needs 1 of `slots` by default.
 	Resources map[string]int64 `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Sku       string           `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Attributes are the required attributes of the executor, ignoring case.
+	// Attributes has the required attributes of the executor, ignoring case.
 	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Pools      []string          `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
 	Role       string            `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
 	SameShape  bool              `protobuf:"varint,6,opt,name=same_shape,json=sameShape,proto3" json:"same_shape,omitempty"`
 	Spread     *Spread           `protobuf:"bytes,7,opt,name=spread,proto3" json:"spread,omitempty"`
 	Pack       bool              `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
-	// Avoid lists executors that are never used for this reservation.
+	// Avoid lists executors that Berth never uses for this reservation.
 	Avoid         []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1089,7 +1093,7 @@ func (x *Constraints) GetAvoid() []string {
 }
 
 // Spread allows at most `max` workers of the batch on executors with the same value of
-// the attribute `by`; `by: "executor"` counts individual executors.
+// the attribute `by`. With `by: "executor"` the limit applies to each executor.
 type Spread struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -1146,8 +1150,8 @@ type Priority struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Class PriorityClass          `protobuf:"varint,1,opt,name=class,proto3,enum=berth.v1.PriorityClass" json:"class,omitempty"`
 	Tier  int32                  `protobuf:"varint,2,opt,name=tier,proto3" json:"tier,omitempty"`
-	// Order ranks the reservation in its queue, lower first. Without it the epoch ranks:
-	// first come, first served.
+	// Order is the rank of the reservation in its queue. A lower order comes first. Without
+	// an order the epoch is the rank: first come, first served.
 	Order         *int64 `protobuf:"varint,3,opt,name=order,proto3,oneof" json:"order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1204,13 +1208,13 @@ func (x *Priority) GetOrder() int64 {
 	return 0
 }
 
-// Task is what an executor starts for each worker.
+// Task describes the process that an executor starts for each worker.
 type Task struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Command string                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	Args    []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
 	Env     map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Payload is passed to the worker as a file, at most 64 KiB.
+	// Payload is data of at most 64 KiB. The worker gets it as a file.
 	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
 	// StopGrace is the time between the signal to stop and the kill, 10 s by default.
 	StopGrace     *durationpb.Duration `protobuf:"bytes,5,opt,name=stop_grace,json=stopGrace,proto3" json:"stop_grace,omitempty"`
@@ -1602,7 +1606,7 @@ func (x *CancelJobRequest) GetRequestId() string {
 
 type CancelAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Cancelled is the number of reservations that this call ended.
+	// Cancelled is the number of reservations that this call cancelled.
 	Cancelled     int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1650,12 +1654,13 @@ type ListReservationsRequest struct {
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	State Reservation_State      `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
-	// PageSize is 1 to 1,000, 100 by default.
+	// PageSize is the maximum number of reservations in a page, 1 to 1,000. The default is
+	// 100.
 	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Versions lists every stored version of each reservation with its workers, instead
-	// of only the newest. The answer also has the worker IDs that the stages of the job
-	// have used. The job is required.
+	// Versions, if set, lists every stored version of each reservation with its workers,
+	// instead of only the newest version. The answer also has the worker IDs that the
+	// stages of the job have used. `job` is required then.
 	Versions      bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1739,10 +1744,10 @@ type ListReservationsAnswer struct {
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Revision is the etcd revision of the list.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Cursor is the position of the list in the job's stream of events: the list has the
-	// effects of all events up to it.
+	// Cursor is the position of the list in the job's stream of events. The list contains
+	// the effects of all events up to this position.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Stages are the stages of the job, on the first page of a list of versions.
+	// Stages has the stages of the job. It is set on the first page of a list of versions.
 	Stages        []*StageWorkers `protobuf:"bytes,5,rep,name=stages,proto3" json:"stages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1962,21 +1967,21 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 	return 0
 }
 
-// PendingGroup is one strict queue.
+// PendingGroup describes one group and its queue.
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id is opaque, and the same for equal constraints.
+	// Id is an opaque ID. It is the same for equal constraints.
 	Id           string               `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Constraints  *Constraints         `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Reservations int32                `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
 	Workers      int32                `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	Head         *ReservationKey      `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
 	HeadAge      *durationpb.Duration `protobuf:"bytes,6,opt,name=head_age,json=headAge,proto3" json:"head_age,omitempty"`
-	// Reason is the reason why the head is pending, from the list of reasons.
+	// Reason is the reason why the head of the queue is pending, from the list of reasons.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Message is the reason in a sentence.
+	// Message describes the reason in a sentence.
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
-	// Avoided are the executors that the head avoids for a while.
+	// Avoided has the executors that the head of the queue avoids for a limited time.
 	Avoided       []*AvoidedExecutor `protobuf:"bytes,9,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2137,7 +2142,8 @@ func (x *ReservationKey) GetName() string {
 
 type FlushReservationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Set one of job and group. Group is the ID of a group in the pending view.
+	// Exactly one of `job` and `group` must be set. Group is the ID of a group in the
+	// answer of ListPending.
 	Job           string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -2200,7 +2206,7 @@ type CancelWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	// Workers are the workers to remove, at most 50,000.
+	// Workers has the workers to remove, at most 50,000.
 	Workers       []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	RequestId     string      `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2356,7 +2362,7 @@ func (x *MarkReadyRequest) GetRequestId() string {
 
 type MarkReadyAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ReadySince is when the registry became ready.
+	// ReadySince is the time at which the registry became ready.
 	ReadySince    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ready_since,json=readySince,proto3" json:"ready_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2459,37 +2465,43 @@ func (x *ExplainReservationRequest) GetName() string {
 	return ""
 }
 
-// Explanation is the reason why a reservation is pending, and what would let it
-// proceed.
+// Explanation says why a reservation is pending and what it waits for.
 type Explanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reservation is the explained version, without its workers.
 	Reservation *Reservation `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	// Group is the ID of its queue, empty if it is not queued.
+	// Group is the ID of the reservation's group. It is empty if the reservation is not
+	// queued.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// Position is 1 for the head of the queue; queued is the length of the queue.
+	// Position is the place in the queue, 1 for the head of the queue. Queued is the length
+	// of the queue.
 	Position int32           `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
 	Queued   int32           `protobuf:"varint,4,opt,name=queued,proto3" json:"queued,omitempty"`
 	Head     *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
-	// Waited is how long it has been pending, head_waited how long the head has.
+	// Waited is how long the reservation has been pending. HeadWaited is how long the head
+	// of the queue has been pending.
 	Waited     *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
 	HeadWaited *durationpb.Duration `protobuf:"bytes,7,opt,name=head_waited,json=headWaited,proto3" json:"head_waited,omitempty"`
-	// Needed is the number of workers. If it were the head, fitting of them would fit now
-	// and missing would not.
+	// Needed is the number of workers of the reservation. Fitting and missing are the
+	// numbers of workers that would and would not fit now if the reservation were the head
+	// of the queue.
 	Needed  int32  `protobuf:"varint,8,opt,name=needed,proto3" json:"needed,omitempty"`
 	Fitting int32  `protobuf:"varint,9,opt,name=fitting,proto3" json:"fitting,omitempty"`
 	Missing int32  `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
 	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
-	// Checks are the first checks that executors fail, those with most executors first.
+	// Checks has the first check that each executor fails, with the number of executors.
+	// The check that most executors fail comes first.
 	Checks []*FailedCheck `protobuf:"bytes,13,rep,name=checks,proto3" json:"checks,omitempty"`
-	// Tried is when it was last tried, unset if it was not.
+	// Tried is the time at which the reservation was last a candidate in a scheduling
+	// cycle. It is unset if it never was.
 	Tried *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=tried,proto3" json:"tried,omitempty"`
 	// ExecutorRevision is the revision at which the executors were checked.
 	ExecutorRevision int64 `protobuf:"varint,15,opt,name=executor_revision,json=executorRevision,proto3" json:"executor_revision,omitempty"`
 	// ScarcestResource is the requested resource of which the matching executors have the
-	// least free in proportion to the request. Workers are placed where the least of it
-	// is left over. It is empty if no executor has free capacity for a worker.
+	// least free capacity in proportion to the request. Berth places workers on the
+	// executors on which the least of this resource remains free. It is empty if no
+	// executor has free capacity for a worker.
 	ScarcestResource string `protobuf:"bytes,16,opt,name=scarcest_resource,json=scarcestResource,proto3" json:"scarcest_resource,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -2637,16 +2649,17 @@ func (x *Explanation) GetScarcestResource() string {
 	return ""
 }
 
-// FailedCheck is the first check that a class of executors fails.
+// FailedCheck is the first check that a number of executors with the same values fail.
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu" if an
-	// idle executor would be too small, "state", "quarantined", "disabled", "draining",
-	// or "free.cpu" if too little is free.
+	// Check is "sku", "attributes.zone", "pools", "role", "avoid", "capacity.cpu", "state",
+	// "quarantined", "disabled", "draining" or "free.cpu". "capacity.cpu" means that even
+	// an idle executor would be too small, and "free.cpu" that too little of the capacity
+	// is free.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	Want  string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
 	Have  string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`
-	// Count is the number of executors that fail it with these values.
+	// Count is the number of executors that fail the check with these values.
 	Count         int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

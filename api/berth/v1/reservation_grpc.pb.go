@@ -34,36 +34,38 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Reservations is the queue of requests for gangs of workers. The leader of the
+// Reservations requests, changes, cancels and lists gangs of workers. The leader of the
 // registry serves it. Every call may be repeated.
 type ReservationsClient interface {
 	// UpsertReservation requests a gang of workers, or changes such a request. The call
-	// returns once the request is durable; the answer has the change.
+	// returns once the request is durable. `change` in the answer is the effect of the
+	// call.
 	UpsertReservation(ctx context.Context, in *UpsertReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
 	// GetReservation reads the newest version of a reservation.
 	GetReservation(ctx context.Context, in *GetReservationRequest, opts ...grpc.CallOption) (*Reservation, error)
-	// CancelReservation cancels every live version of a reservation. It succeeds if there
-	// is none. Once the call returns, none of its workers is started any more.
+	// CancelReservation cancels every live version of a reservation. It succeeds if the
+	// reservation has no live version. Once the call has returned, Berth starts no more
+	// workers of the reservation.
 	CancelReservation(ctx context.Context, in *CancelReservationRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	// CancelJob cancels every reservation of a job.
 	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
-	// ListReservations lists the newest versions, ordered by job, stage and name. Lists
-	// do not have `workers`; `count` is always set.
+	// ListReservations lists the newest version of each reservation, ordered by job, stage
+	// and name. Lists omit `workers`, but `count` is always set.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsAnswer, error)
-	// ListPending lists the queue: one row for each group, with the reason why its head
-	// is pending. Before the registry is ready, the call fails with REGISTRY_NOT_READY
-	// and never returns a part.
+	// ListPending lists all queues: one row for each group, with the reason why the head of
+	// its queue is pending. Until the registry is ready, the call returns the error
+	// REGISTRY_NOT_READY and never an incomplete list.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error)
-	// FlushReservations cancels all queued reservations of a job or in a group.
-	// Dispatched reservations stay.
+	// FlushReservations cancels all queued reservations of a job or of a group. It does not
+	// cancel dispatched reservations.
 	FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
-	// CancelWorkers removes individual workers of a stage, whether they are queued,
-	// leased or running. Once the call returns, none of them is started any more. Workers
-	// that do not exist are no error. A worker that was queued again after a failed start
-	// is also removed under the number of the worker that failed.
+	// CancelWorkers removes individual workers of a stage, whether they are queued, leased
+	// or running. Once the call has returned, Berth starts none of these workers. A worker
+	// that does not exist is not an error. If a worker was queued again after a failed
+	// start, the number of the failed worker also removes the queued one.
 	CancelWorkers(ctx context.Context, in *CancelWorkersRequest, opts ...grpc.CallOption) (*CancelWorkersAnswer, error)
 	// MarkReady declares that all job services have repeated their requests. It is needed
-	// once in a cluster's life, and after a restore. Repeating it changes nothing.
+	// once for a new cluster, and after a restore. A repeat of the call changes nothing.
 	MarkReady(ctx context.Context, in *MarkReadyRequest, opts ...grpc.CallOption) (*MarkReadyAnswer, error)
 }
 
@@ -169,36 +171,38 @@ func (c *reservationsClient) MarkReady(ctx context.Context, in *MarkReadyRequest
 // All implementations must embed UnimplementedReservationsServer
 // for forward compatibility.
 //
-// Reservations is the queue of requests for gangs of workers. The leader of the
+// Reservations requests, changes, cancels and lists gangs of workers. The leader of the
 // registry serves it. Every call may be repeated.
 type ReservationsServer interface {
 	// UpsertReservation requests a gang of workers, or changes such a request. The call
-	// returns once the request is durable; the answer has the change.
+	// returns once the request is durable. `change` in the answer is the effect of the
+	// call.
 	UpsertReservation(context.Context, *UpsertReservationRequest) (*Reservation, error)
 	// GetReservation reads the newest version of a reservation.
 	GetReservation(context.Context, *GetReservationRequest) (*Reservation, error)
-	// CancelReservation cancels every live version of a reservation. It succeeds if there
-	// is none. Once the call returns, none of its workers is started any more.
+	// CancelReservation cancels every live version of a reservation. It succeeds if the
+	// reservation has no live version. Once the call has returned, Berth starts no more
+	// workers of the reservation.
 	CancelReservation(context.Context, *CancelReservationRequest) (*CancelAnswer, error)
 	// CancelJob cancels every reservation of a job.
 	CancelJob(context.Context, *CancelJobRequest) (*CancelAnswer, error)
-	// ListReservations lists the newest versions, ordered by job, stage and name. Lists
-	// do not have `workers`; `count` is always set.
+	// ListReservations lists the newest version of each reservation, ordered by job, stage
+	// and name. Lists omit `workers`, but `count` is always set.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error)
-	// ListPending lists the queue: one row for each group, with the reason why its head
-	// is pending. Before the registry is ready, the call fails with REGISTRY_NOT_READY
-	// and never returns a part.
+	// ListPending lists all queues: one row for each group, with the reason why the head of
+	// its queue is pending. Until the registry is ready, the call returns the error
+	// REGISTRY_NOT_READY and never an incomplete list.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error)
-	// FlushReservations cancels all queued reservations of a job or in a group.
-	// Dispatched reservations stay.
+	// FlushReservations cancels all queued reservations of a job or of a group. It does not
+	// cancel dispatched reservations.
 	FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error)
-	// CancelWorkers removes individual workers of a stage, whether they are queued,
-	// leased or running. Once the call returns, none of them is started any more. Workers
-	// that do not exist are no error. A worker that was queued again after a failed start
-	// is also removed under the number of the worker that failed.
+	// CancelWorkers removes individual workers of a stage, whether they are queued, leased
+	// or running. Once the call has returned, Berth starts none of these workers. A worker
+	// that does not exist is not an error. If a worker was queued again after a failed
+	// start, the number of the failed worker also removes the queued one.
 	CancelWorkers(context.Context, *CancelWorkersRequest) (*CancelWorkersAnswer, error)
 	// MarkReady declares that all job services have repeated their requests. It is needed
-	// once in a cluster's life, and after a restore. Repeating it changes nothing.
+	// once for a new cluster, and after a restore. A repeat of the call changes nothing.
 	MarkReady(context.Context, *MarkReadyRequest) (*MarkReadyAnswer, error)
 	mustEmbedUnimplementedReservationsServer()
 }
@@ -476,8 +480,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Explanations explains why a reservation is pending. The gateway serves it, with the
-// place in the queue from the registry and the executors from executor-state.
+// Explanations explains why a reservation is pending. The gateway serves it. The place in
+// the queue comes from the registry, and the capacity of executors from executor-state.
 type ExplanationsClient interface {
 	ExplainReservation(ctx context.Context, in *ExplainReservationRequest, opts ...grpc.CallOption) (*Explanation, error)
 }
@@ -504,8 +508,8 @@ func (c *explanationsClient) ExplainReservation(ctx context.Context, in *Explain
 // All implementations must embed UnimplementedExplanationsServer
 // for forward compatibility.
 //
-// Explanations explains why a reservation is pending. The gateway serves it, with the
-// place in the queue from the registry and the executors from executor-state.
+// Explanations explains why a reservation is pending. The gateway serves it. The place in
+// the queue comes from the registry, and the capacity of executors from executor-state.
 type ExplanationsServer interface {
 	ExplainReservation(context.Context, *ExplainReservationRequest) (*Explanation, error)
 	mustEmbedUnimplementedExplanationsServer()

@@ -1,8 +1,8 @@
-// Package child runs Berth's processes as children of this one, for the demo, benchmarks and tests on
-// real processes.
+// Package child runs Berth's processes as child processes that never outlive their
+// parent, for the demo, benchmarks and tests with real processes.
 //
-// It promises that no child outlives its parent, even if the parent is killed; that a restarted child
-// has the same addresses; and that the output of a child is kept in its log.
+// It promises three things. No child outlives its parent, even if the parent is killed. A
+// restarted child has the same addresses. The log of a child contains all of its output.
 package child
 
 import (
@@ -22,9 +22,10 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// Process is a child, running or not.
+// Process is a child process, which may be running or not.
 type Process struct {
-	// Name identifies the child; its log is Dir/Name.log.
+	// Name identifies the child. The child's log is the file Name.log in the directory
+	// passed to New.
 	Name string
 
 	binary, dir string
@@ -39,8 +40,9 @@ type Process struct {
 	ports     []*port.Held // of the listen flags, in their order
 }
 
-// New returns a child that is not started: a binary with arguments. Its files are kept in dir. The
-// arguments contain no listen addresses: Start chooses free ports and keeps them.
+// New returns a child that is not started. binary and args are its program and arguments,
+// and dir is the directory for its files. The arguments must not contain listen
+// addresses, because Start chooses and reserves free ports.
 func New(name, binary, dir string, env []string, args ...string) *Process {
 	return &Process{Name: name, binary: binary, dir: dir, env: env, args: args}
 }
@@ -48,10 +50,11 @@ func New(name, binary, dir string, env []string, args ...string) *Process {
 // pollEvery is the interval at which the address file is polled.
 const pollEvery = 2 * time.Millisecond
 
-// Start starts the child and waits until it reports its addresses. If ctx ends first, the child is
-// killed. ListenFlags are the flags for its addresses, in the order calls, HTTP. Their ports are
-// reserved, so that no other process gets them while the child is down. A running child is not
-// started again.
+// Start starts the child and waits until it reports its addresses. If ctx ends first, the
+// child is killed. listenFlags are the flags for the child's listen addresses: the
+// address for calls, then the address for HTTP. Start reserves their ports, so that no
+// other process gets a port while the child is down. If the child is running, Start
+// returns an error.
 func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +91,7 @@ func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
 		case <-p.ended:
 			return fmt.Errorf("%s exited during its start (%v): see %s", p.Name, p.err, p.LogFile())
 		case <-ctx.Done():
-			_ = p.cmd.Process.Kill() // an error means that it has exited
+			_ = p.cmd.Process.Kill() // this fails only if the child has exited
 			<-p.ended
 			return fmt.Errorf("%s did not report its addresses: %w; see %s", p.Name, ctx.Err(), p.LogFile())
 		}
@@ -107,9 +110,9 @@ func (p *Process) spawn(args []string) error {
 	cmd := exec.Command(p.binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), p.env...)
-	// The child has its own process group: Ctrl-C is for the parent, which stops its
-	// children in order. The kernel kills the child when the thread that started it ends,
-	// so that thread waits for the child.
+	// The child has its own process group, so that Ctrl-C reaches only the parent, which
+	// stops its children in order. The kernel kills the child when the thread that started
+	// the child ends. Therefore that thread waits for the child.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	ended := make(chan struct{})
@@ -131,14 +134,14 @@ func (p *Process) spawn(args []string) error {
 	return nil
 }
 
-// Addresses returns the addresses of the child in its present or last run.
+// Addresses returns the addresses of the child in its current or last run.
 func (p *Process) Addresses() process.Addresses {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.addresses
 }
 
-// Pid returns the process ID of the child, 0 if it was never started.
+// Pid returns the process ID of the child, or 0 if the child was never started.
 func (p *Process) Pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +170,7 @@ func (p *Process) running() bool {
 	}
 }
 
-// Signal sends a signal. It fails if the child has exited.
+// Signal sends a signal to the child. It returns an error if the child has exited.
 func (p *Process) Signal(signal os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,21 +180,23 @@ func (p *Process) Signal(signal os.Signal) error {
 	return p.cmd.Process.Signal(signal)
 }
 
-// Kill ends the child at once, like kill -9, and waits until it has exited.
+// Kill kills the child with SIGKILL and waits until the child has exited.
 func (p *Process) Kill() {
 	if p.Signal(syscall.SIGKILL) == nil || p.Pid() != 0 {
 		<-p.Ended()
 	}
 }
 
-// Ended returns a channel that is closed when the child has exited; nil if it was never started.
+// Ended returns a channel that is closed when the child has exited. It returns nil if the
+// child was never started.
 func (p *Process) Ended() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
 }
 
-// Stop sends SIGTERM to the child, and kills it if ctx ends first.
+// Stop sends SIGTERM to the child and waits until the child has exited. If ctx ends
+// first, it kills the child.
 func (p *Process) Stop(ctx context.Context) error {
 	if !p.Running() {
 		return nil

@@ -1,11 +1,14 @@
-// Package port reserves TCP ports for servers whose address must be known before they run or while
-// they are down.
+// Package port reserves TCP ports, so that a server has a known address before it runs
+// and while it is down.
 //
-// It promises that the kernel assigns a reserved port to no other process that requests any free port,
-// neither to listen nor to dial from. A process that names the port can listen there, repeatedly.
-// While none listens, connections are refused. This relies on Linux: the port of a socket that is
-// bound but does not listen counts as in use, and a second socket with SO_REUSEADDR, which Go sets for
-// every listener, can be bound to it by name.
+// It promises that the kernel does not assign a reserved port to another process that
+// requests any free port, neither to listen nor to dial from. A process that names the
+// port can listen on it, repeatedly. While no process listens, the kernel refuses
+// connections.
+//
+// This relies on Linux. The port of a socket that is bound but does not listen counts as
+// in use. A second socket can still be bound to the port by number if it has
+// SO_REUSEADDR, which Go sets for every listener.
 package port
 
 import (
@@ -21,7 +24,8 @@ type Held struct {
 	socket  *os.File // bound, never listening
 }
 
-// Hold reserves a free port of a host: a name or an address of this machine.
+// Hold reserves a free port of a host. The host must be a name or an address of this
+// machine.
 func Hold(host string) (*Held, error) {
 	ip, err := net.ResolveIPAddr("ip", host)
 	if err != nil {
@@ -51,7 +55,7 @@ func socketAddress(ip net.IP) (family int, _ syscall.Sockaddr) {
 	return syscall.AF_INET6, six
 }
 
-// bind lets the kernel choose the port, and returns it.
+// bind binds the socket to a port that the kernel chooses, and returns the port.
 func bind(fd int, name syscall.Sockaddr) (int, error) {
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return 0, os.NewSyscallError("setsockopt", err)
@@ -77,5 +81,5 @@ func (h *Held) Address() string { return h.address }
 
 // Release ends the reservation. A server that listens on the port is not affected.
 func (h *Held) Release() {
-	h.socket.Close() //nolint:errcheck // nothing was written to it
+	h.socket.Close() //nolint:errcheck // nothing was written to the socket
 }

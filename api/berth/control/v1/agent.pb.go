@@ -32,15 +32,15 @@ type RegisterRequest struct {
 	Attributes map[string]string      `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Resources  map[string]int64       `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	Generation int64                  `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Nonce is new at each start of an agent: a repeat of a registration gets the same
-	// incarnation.
+	// Nonce is a new value at each start of an agent. A repeat of a registration with the
+	// same nonce gets the same incarnation.
 	Nonce string `protobuf:"bytes,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// Reserved are the shares of resources that are reserved for roles, by role.
+	// Reserved is the share of resources that is reserved for each role.
 	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Secret is random, and the agent keeps it over restarts; at most 256 bytes. While
-	// the executor is not LOST, only an agent with the secret of the last registration
-	// may register it. Executor-state stores a hash of it. An agent without a secret may
-	// register executors without one.
+	// Secret is a random value that the agent keeps after a restart; at most 256 bytes.
+	// While the executor is not LOST, only an agent with the secret of the last
+	// registration may register it. Executor-state stores only a hash of the secret. An
+	// agent without a secret may register only executors without a secret.
 	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -149,7 +149,8 @@ func (x *RegisterRequest) GetSecret() string {
 type RegisterAnswer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// AssignerTerm is the term below which the agent refuses requests.
+	// AssignerTerm is the term of the assigner's leader. The agent refuses requests of a
+	// lower term.
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
 	// HeartbeatEvery is the time between heartbeats.
 	HeartbeatEvery *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_every,json=heartbeatEvery,proto3" json:"heartbeat_every,omitempty"`
@@ -212,16 +213,16 @@ type AnnounceRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// EtcdLease is the etcd lease that the presence key is attached to.
+	// EtcdLease is the etcd lease to which the presence key is attached.
 	EtcdLease int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
-	// Workers is the number of workers that run on it, as reported. An executor that was
-	// LOST is READY once there is none.
+	// Workers is the number of workers on the executor that the agent reported as running.
+	// An executor that was LOST becomes READY again once this number is 0.
 	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Orphans: some of them are orphaned, or the assigner has not confirmed all of them
-	// yet. The executor is READY once there are none.
+	// Orphans is set if some of these workers are orphaned, or if the assigner has not
+	// confirmed all of them yet. The executor becomes READY once orphans is not set.
 	Orphans bool `protobuf:"varint,5,opt,name=orphans,proto3" json:"orphans,omitempty"`
-	// Nonce is the nonce in the agent's first message, "none" without one; empty from a
-	// replica that does not check it.
+	// Nonce is the nonce in the first message of the agent's stream, or "none" if that
+	// message had no nonce. It is empty if the replica does not check nonces.
 	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,8 +302,8 @@ func (x *AnnounceRequest) GetNonce() string {
 
 type AnnounceAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Superseded: another agent has registered the executor since and is present. The
-	// announcement had no effect.
+	// Superseded is set if another agent has registered the executor in the meantime and is
+	// present. Then the announcement had no effect.
 	Superseded    bool `protobuf:"varint,1,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -349,7 +350,7 @@ type DepartRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// EtcdLease is the etcd lease of the presence during the stream.
+	// EtcdLease is the etcd lease of the executor's presence during the stream.
 	EtcdLease     int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,13 +445,13 @@ func (*DepartAnswer) Descriptor() ([]byte, []int) {
 
 type HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id and incarnation identify the executor, in every message.
+	// Id and incarnation identify the executor. They are set in every message.
 	Id          string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Report is set if there is something to report.
+	// Report is set if the agent has something to report.
 	Report *ExecutorReport `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
-	// Nonce is the nonce of the agent's registration, in the first message. If the
-	// executor has a secret, a stream with another nonce is closed.
+	// Nonce is the nonce of the agent's registration. It is set in the first message. If
+	// the executor has a secret, executor-state closes a stream with another nonce.
 	Nonce         string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -516,16 +517,17 @@ func (x *HeartbeatRequest) GetNonce() string {
 
 type HeartbeatAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Present: the executor is present as of this heartbeat.
+	// Present is set if the executor is present after this heartbeat.
 	Present      bool  `protobuf:"varint,1,opt,name=present,proto3" json:"present,omitempty"`
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
 	// Report is the answer to the newest report.
 	Report *ExecutorReportAnswer `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
-	// Everything requests a complete report at once: the current leader of the assigner
-	// has received none.
+	// Everything requests a complete report at once, because the current leader of the
+	// assigner has not received one.
 	Everything bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
-	// Superseded: another agent has registered the executor since and is present. The
-	// agent must stop its workers, report until the last one has ended, and exit.
+	// Superseded is set if another agent has registered the executor in the meantime and is
+	// present. The agent must stop its workers, report until the last worker has ended, and
+	// exit.
 	Superseded    bool `protobuf:"varint,5,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -598,11 +600,12 @@ func (x *HeartbeatAnswer) GetSuperseded() bool {
 
 type RelayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Requests are the messages of agents; those of one agent are in order.
+	// Requests has messages of agents. The messages of one agent are in order.
 	Requests []*RelayedRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Heartbeats are agents that repeated their last message without a report.
+	// Heartbeats has the numbers of agents that sent their last message again, without a
+	// report.
 	Heartbeats []uint32 `protobuf:"varint,2,rep,packed,name=heartbeats,proto3" json:"heartbeats,omitempty"`
-	// Ended are agents whose streams have ended, after all their messages.
+	// Ended has the numbers of agents whose streams ended after all their messages.
 	Ended         []uint32 `protobuf:"varint,3,rep,packed,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -661,7 +664,7 @@ func (x *RelayRequest) GetEnded() []uint32 {
 
 type RelayedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Agent is the number of the agent's stream, which is not reused within the relay.
+	// Agent is the number of the agent's stream. A relay never uses a number again.
 	Agent uint32 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// Request is an encoded HeartbeatRequest.
 	Request       []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
@@ -716,9 +719,9 @@ func (x *RelayedRequest) GetRequest() []byte {
 type RelayAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Answers []*RelayedAnswer       `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
-	// Present are agents whose answer only has present.
+	// Present has the numbers of agents whose answer contains only `present`.
 	Present []uint32 `protobuf:"varint,2,rep,packed,name=present,proto3" json:"present,omitempty"`
-	// Ended are streams to close, after all their answers.
+	// Ended has the streams that the gateway must close after all their answers.
 	Ended         []*RelayedEnd `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -831,7 +834,7 @@ func (x *RelayedAnswer) GetAnswer() []byte {
 type RelayedEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent uint32                 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Failure is the error of the stream, an encoded google.rpc.Status.
+	// Failure is the error of the stream, as an encoded google.rpc.Status.
 	Failure       []byte `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -968,16 +971,16 @@ func (x *WorkerRef) GetUid() string {
 
 type SubmitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Term is the assigner's term; the agent refuses a term lower than one that it has
-	// seen.
+	// Term is the assigner's term. The agent refuses a term that is lower than a term that
+	// it has seen.
 	Term        int64      `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Executor    string     `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
 	Incarnation int64      `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Worker      *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
 	Task        *v1.Task   `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
 	Attempt     int32      `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Nonce is the nonce of the executor's registration, which proves that the caller can
-	// read the records. The agent checks it first.
+	// Nonce is the nonce of the executor's registration. It proves that the caller can read
+	// the records in etcd. The agent checks the nonce before all other fields.
 	Nonce         string `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1116,7 +1119,7 @@ func (x *SubmitTaskAnswer) GetSequence() int64 {
 
 type SubmitTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Term is the assigner's term, as in SubmitTaskRequest.
+	// Term has the same meaning as in SubmitTaskRequest.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	// Job, stage, epoch and uid are common to all workers.
 	Job           string         `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
@@ -1215,7 +1218,7 @@ type SubmitOrder struct {
 	Index       int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	Number      int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	Attempt     int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Nonce is as that of SubmitTaskRequest.
+	// Nonce has the same meaning as in SubmitTaskRequest.
 	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1295,7 +1298,7 @@ func (x *SubmitOrder) GetNonce() string {
 
 type SubmitTasksAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Outcomes are the results of the orders, in their order.
+	// Outcomes has one result for each element of `orders`, in the same order.
 	Outcomes      []*SubmitOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1340,15 +1343,15 @@ func (x *SubmitTasksAnswer) GetOutcomes() []*SubmitOutcome {
 
 type SubmitOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// State, exit code and error are the worker's, as in the answer of SubmitTask.
+	// State, exit_code and error describe the worker, as in the answer of SubmitTask.
 	State    v1.Assignment_State `protobuf:"varint,1,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
 	ExitCode *int32              `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	Error    string              `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Sequence int64               `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Failure is the error that SubmitTask would return, an encoded google.rpc.Status;
-	// the other fields are empty then.
+	// Failure is the error that SubmitTask would return, as an encoded google.rpc.Status.
+	// If it is set, the other fields are empty.
 	Failure []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
-	// Signal is as in WorkerReport.
+	// Signal has the same meaning as in WorkerReport.
 	Signal        int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1433,7 +1436,7 @@ type StopTaskRequest struct {
 	Incarnation int64                  `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Worker      *WorkerRef             `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
 	Grace       *durationpb.Duration   `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
-	// Nonce is as that of SubmitTaskRequest.
+	// Nonce has the same meaning as in SubmitTaskRequest.
 	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1513,7 +1516,8 @@ func (x *StopTaskRequest) GetNonce() string {
 
 type StopTaskAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Worker is EVICTING or has ended. If it has ended, it does not run and never will.
+	// Worker is the worker, which is EVICTING or has ended. If it has ended, it does not
+	// run and never will.
 	Worker        *WorkerReport `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Sequence      int64         `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -28,17 +28,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Agents has the calls of executor agents to executor-state.
+// Agents has the calls about executor agents to the leader of executor-state.
 type AgentsClient interface {
-	// Register registers the executor, for the first time or again: the answer assigns
-	// the incarnation. The leader serves it.
+	// Register registers an executor, for the first time or after a restart or loss. The
+	// answer contains the assigned incarnation.
 	Register(ctx context.Context, in *RegisterRequest, opts ...grpc.CallOption) (*RegisterAnswer, error)
-	// Announce marks the executor as present on an etcd lease. A replica calls the leader
-	// for the agents whose streams it has.
+	// Announce marks an executor as present, with an etcd lease. Each replica calls it for
+	// the agents whose heartbeat streams it serves.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceAnswer, error)
-	// Depart reports that the agent's process is proven dead: its stream broke, and its
-	// address refuses connections. A replica calls the leader. A later announcement stays
-	// in effect.
+	// Depart reports that an agent's process has exited: its stream broke, and its address
+	// refuses connections. A replica calls it. Depart has no effect on a later
+	// announcement.
 	Depart(ctx context.Context, in *DepartRequest, opts ...grpc.CallOption) (*DepartAnswer, error)
 }
 
@@ -84,17 +84,17 @@ func (c *agentsClient) Depart(ctx context.Context, in *DepartRequest, opts ...gr
 // All implementations must embed UnimplementedAgentsServer
 // for forward compatibility.
 //
-// Agents has the calls of executor agents to executor-state.
+// Agents has the calls about executor agents to the leader of executor-state.
 type AgentsServer interface {
-	// Register registers the executor, for the first time or again: the answer assigns
-	// the incarnation. The leader serves it.
+	// Register registers an executor, for the first time or after a restart or loss. The
+	// answer contains the assigned incarnation.
 	Register(context.Context, *RegisterRequest) (*RegisterAnswer, error)
-	// Announce marks the executor as present on an etcd lease. A replica calls the leader
-	// for the agents whose streams it has.
+	// Announce marks an executor as present, with an etcd lease. Each replica calls it for
+	// the agents whose heartbeat streams it serves.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceAnswer, error)
-	// Depart reports that the agent's process is proven dead: its stream broke, and its
-	// address refuses connections. A replica calls the leader. A later announcement stays
-	// in effect.
+	// Depart reports that an agent's process has exited: its stream broke, and its address
+	// refuses connections. A replica calls it. Depart has no effect on a later
+	// announcement.
 	Depart(context.Context, *DepartRequest) (*DepartAnswer, error)
 	mustEmbedUnimplementedAgentsServer()
 }
@@ -223,13 +223,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Heartbeats is served by any replica of executor-state.
+// Heartbeats has the heartbeat streams of agents. Every replica of executor-state serves
+// it.
 type HeartbeatsClient interface {
-	// Heartbeat keeps an executor present while the stream is open, and carries its
-	// reports. The first message identifies the agent.
+	// Heartbeat keeps an executor present while the stream is open, and carries the
+	// executor's reports. The first message identifies the agent.
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatAnswer], error)
-	// Relay carries the heartbeat streams of many agents over one stream. Gateways use
-	// it. For a replica that does not know it they open a stream for each agent.
+	// Relay carries the heartbeat streams of many agents over one stream. Gateways use it.
+	// If a replica does not support Relay, gateways open a stream for each agent.
 	Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayAnswer], error)
 }
 
@@ -271,13 +272,14 @@ type Heartbeats_RelayClient = grpc.BidiStreamingClient[RelayRequest, RelayAnswer
 // All implementations must embed UnimplementedHeartbeatsServer
 // for forward compatibility.
 //
-// Heartbeats is served by any replica of executor-state.
+// Heartbeats has the heartbeat streams of agents. Every replica of executor-state serves
+// it.
 type HeartbeatsServer interface {
-	// Heartbeat keeps an executor present while the stream is open, and carries its
-	// reports. The first message identifies the agent.
+	// Heartbeat keeps an executor present while the stream is open, and carries the
+	// executor's reports. The first message identifies the agent.
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatAnswer]) error
-	// Relay carries the heartbeat streams of many agents over one stream. Gateways use
-	// it. For a replica that does not know it they open a stream for each agent.
+	// Relay carries the heartbeat streams of many agents over one stream. Gateways use it.
+	// If a replica does not support Relay, gateways open a stream for each agent.
 	Relay(grpc.BidiStreamingServer[RelayRequest, RelayAnswer]) error
 	mustEmbedUnimplementedHeartbeatsServer()
 }
@@ -364,17 +366,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Executor is served by agents, for the assigner. An agent refuses a request without
+// Executor has the calls of the assigner to agents. An agent refuses a request without
 // the nonce of the executor's registration as PERMISSION_DENIED.
 type ExecutorClient interface {
-	// SubmitTask starts a worker. It may be repeated: the agent starts each (worker,
-	// epoch) once.
+	// SubmitTask starts a worker. The call may be repeated: the agent starts each (worker,
+	// epoch) at most once.
 	SubmitTask(ctx context.Context, in *SubmitTaskRequest, opts ...grpc.CallOption) (*SubmitTaskAnswer, error)
-	// SubmitTasks is SubmitTask for several workers of one reservation, at executors of
-	// one address. Each worker is accepted or refused on its own. For an agent that does
-	// not know it the assigner calls SubmitTask.
+	// SubmitTasks is like SubmitTask, for several workers of one reservation on executors
+	// with the same address. The agents accept or refuse each worker individually. If an
+	// agent does not support SubmitTasks, the assigner calls SubmitTask.
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
-	// StopTask stops a worker, and promises that it is never started afterwards.
+	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
 }
 
@@ -420,17 +422,17 @@ func (c *executorClient) StopTask(ctx context.Context, in *StopTaskRequest, opts
 // All implementations must embed UnimplementedExecutorServer
 // for forward compatibility.
 //
-// Executor is served by agents, for the assigner. An agent refuses a request without
+// Executor has the calls of the assigner to agents. An agent refuses a request without
 // the nonce of the executor's registration as PERMISSION_DENIED.
 type ExecutorServer interface {
-	// SubmitTask starts a worker. It may be repeated: the agent starts each (worker,
-	// epoch) once.
+	// SubmitTask starts a worker. The call may be repeated: the agent starts each (worker,
+	// epoch) at most once.
 	SubmitTask(context.Context, *SubmitTaskRequest) (*SubmitTaskAnswer, error)
-	// SubmitTasks is SubmitTask for several workers of one reservation, at executors of
-	// one address. Each worker is accepted or refused on its own. For an agent that does
-	// not know it the assigner calls SubmitTask.
+	// SubmitTasks is like SubmitTask, for several workers of one reservation on executors
+	// with the same address. The agents accept or refuse each worker individually. If an
+	// agent does not support SubmitTasks, the assigner calls SubmitTask.
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
-	// StopTask stops a worker, and promises that it is never started afterwards.
+	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)
 	mustEmbedUnimplementedExecutorServer()
 }

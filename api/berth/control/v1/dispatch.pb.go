@@ -29,7 +29,7 @@ const (
 	CreateOutcome_RESULT_UNSPECIFIED CreateOutcome_Result = 0
 	// TAKEN: the task is durable.
 	CreateOutcome_TAKEN CreateOutcome_Result = 1
-	// REFUSED: the reservation or the lease has changed since.
+	// REFUSED: the reservation or the lease has changed since the registry decided.
 	CreateOutcome_REFUSED CreateOutcome_Result = 2
 )
 
@@ -131,7 +131,7 @@ type CreateTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Mod is the mod revision of the reservation that the registry decided on.
+	// Mod is the mod revision of the reservation on which the registry decided.
 	Mod int64 `protobuf:"varint,3,opt,name=mod,proto3" json:"mod,omitempty"`
 	// Lease is the create revision of the lease.
 	Lease         int64 `protobuf:"varint,4,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -301,7 +301,7 @@ func (x *CreateOutcome) GetReason() string {
 	return ""
 }
 
-// WorkerReport is an agent's report of one worker.
+// WorkerReport is an agent's report about one worker.
 type WorkerReport struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -315,8 +315,8 @@ type WorkerReport struct {
 	ExitCode *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	Error    string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
 	Since    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
-	// Signal is the number of the signal that killed the process, 0 without one; the exit
-	// code is then 128 + signal.
+	// Signal is the number of the signal that killed the process, or 0. If a signal killed
+	// the process, the exit code is 128 + signal.
 	Signal        int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -478,9 +478,9 @@ type ExecutorReport struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Executor    string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	// Sequence rises with every report and acknowledgement of an incarnation.
+	// Sequence rises with every report and with every answer to a request.
 	Sequence int64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Complete: the executor has no other workers than the listed ones.
+	// Complete is set if the executor has no workers except the listed ones.
 	Complete      bool            `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
 	Workers       []*WorkerReport `protobuf:"bytes,5,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -600,10 +600,11 @@ type ExecutorReportAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	Sequence int64                  `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Ended are the workers whose end is durable, which need not be reported again.
+	// Ended has the workers whose end is durable. The agent need not report these ends
+	// again.
 	Ended []*WorkerReport `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
-	// Orphans is the number of its orphaned workers, which are being stopped. It counts
-	// those reported in the term.
+	// Orphans is the number of orphaned workers of the executor that were reported in this
+	// term. The assigner is stopping them.
 	Orphans int32 `protobuf:"varint,4,opt,name=orphans,proto3" json:"orphans,omitempty"`
 	// Term is the term of the assigner's leader.
 	Term          int64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`

@@ -29,13 +29,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Dispatch has the calls to the assigner's leader.
+// Dispatch has the internal calls to the assigner's leader.
 type DispatchClient interface {
-	// CreateAssignmentTasks dispatches leases. When the call returns, each task is
-	// durable, or its refusal is definite.
+	// CreateAssignmentTasks dispatches leases. When the call returns, each task is durable
+	// or definitely refused.
 	CreateAssignmentTasks(ctx context.Context, in *CreateTasksRequest, opts ...grpc.CallOption) (*CreateTasksAnswer, error)
-	// ReportWorkers carries the agents' reports of their workers. The answer has the ends
-	// that are durable, which need no repeat.
+	// ReportWorkers carries the reports of agents about their workers. The answer contains
+	// the ends of workers that are durable. Agents need not report these ends again.
 	ReportWorkers(ctx context.Context, in *ReportWorkersRequest, opts ...grpc.CallOption) (*ReportWorkersAnswer, error)
 	// DispatchFindings lists the assigner's findings.
 	DispatchFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
@@ -83,13 +83,13 @@ func (c *dispatchClient) DispatchFindings(ctx context.Context, in *v1.ListFindin
 // All implementations must embed UnimplementedDispatchServer
 // for forward compatibility.
 //
-// Dispatch has the calls to the assigner's leader.
+// Dispatch has the internal calls to the assigner's leader.
 type DispatchServer interface {
-	// CreateAssignmentTasks dispatches leases. When the call returns, each task is
-	// durable, or its refusal is definite.
+	// CreateAssignmentTasks dispatches leases. When the call returns, each task is durable
+	// or definitely refused.
 	CreateAssignmentTasks(context.Context, *CreateTasksRequest) (*CreateTasksAnswer, error)
-	// ReportWorkers carries the agents' reports of their workers. The answer has the ends
-	// that are durable, which need no repeat.
+	// ReportWorkers carries the reports of agents about their workers. The answer contains
+	// the ends of workers that are durable. Agents need not report these ends again.
 	ReportWorkers(context.Context, *ReportWorkersRequest) (*ReportWorkersAnswer, error)
 	// DispatchFindings lists the assigner's findings.
 	DispatchFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)

@@ -28,14 +28,14 @@ type CandidateOutcome_Result int32
 const (
 	CandidateOutcome_RESULT_UNSPECIFIED CandidateOutcome_Result = 0
 	CandidateOutcome_GRANTED            CandidateOutcome_Result = 1
-	// NO_FIT: not all of its workers fit now.
+	// NO_FIT: not all workers of the reservation fit now.
 	CandidateOutcome_NO_FIT CandidateOutcome_Result = 2
 	// STALE: the reservation has changed since the registry decided on it.
 	CandidateOutcome_STALE CandidateOutcome_Result = 3
-	// BEHIND: a candidate of its group before it was not granted.
+	// BEHIND: an earlier candidate of the same group was not granted.
 	CandidateOutcome_BEHIND CandidateOutcome_Result = 4
-	// LATER: the cycle ended before this candidate and all behind it. The registry
-	// sends them again.
+	// LATER: the cycle ended before this candidate. All candidates after it have the same
+	// result. The registry sends them again in a later cycle.
 	CandidateOutcome_LATER CandidateOutcome_Result = 5
 )
 
@@ -90,7 +90,7 @@ type ExplainFitRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Constraints *v1.Constraints        `protobuf:"bytes,1,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Needed      int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
-	// AvoidFailed is as in Candidate.
+	// AvoidFailed has the same meaning as in Candidate.
 	AvoidFailed   []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -150,12 +150,13 @@ func (x *ExplainFitRequest) GetAvoidFailed() []string {
 type ExplainFitAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Fitting int32                  `protobuf:"varint,1,opt,name=fitting,proto3" json:"fitting,omitempty"`
-	// Reason and message are those of the refusal, empty if all workers would fit.
+	// Reason and message say why not all workers would fit. They are empty if all workers
+	// would fit.
 	Reason   string            `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message  string            `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Checks   []*v1.FailedCheck `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
 	Revision int64             `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
-	// ScarcestResource is as in berth.v1.Explanation.
+	// ScarcestResource has the same meaning as in berth.v1.Explanation.
 	ScarcestResource string `protobuf:"bytes,6,opt,name=scarcest_resource,json=scarcestResource,proto3" json:"scarcest_resource,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -237,12 +238,14 @@ type CycleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Term is the term of the registry's leader that started the cycle.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	// Cycle rises within a term; a number lower than the last one is refused.
+	// Cycle is the number of the cycle. It rises within a term. Executor-state refuses a
+	// number that is lower than the last one.
 	Cycle int64 `protobuf:"varint,2,opt,name=cycle,proto3" json:"cycle,omitempty"`
-	// Cut is the registry's revision at which the cycle shows the queues.
+	// Cut is the revision that the registry had reached when it read the queues for this
+	// cycle.
 	Cut        int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	Candidates []*Candidate `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// Trace is the W3C traceparent of the cycle; empty without tracing.
+	// Trace is the W3C traceparent of the cycle. It is empty without tracing.
 	Trace         string `protobuf:"bytes,5,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,20 +321,20 @@ type Candidate struct {
 	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Epoch int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Mod is the mod revision of the reservation that the registry decided on.
+	// Mod is the mod revision of the reservation on which the registry decided.
 	Mod         int64            `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
 	Group       string           `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
 	Constraints *v1.Constraints  `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Workers     []*v11.WorkerRun `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Trace is the trace of the reservation.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
-	// Unchanged is the mod revision of a reservation that did not fit in the last cycle
-	// of this term, and that has not changed since. Only unchanged, uid and group are set then:
-	// executor-state has the rest of the record.
+	// Unchanged is the mod revision of the reservation if the reservation did not fit in
+	// the last cycle of this term and has not changed since. Then only unchanged, uid and
+	// group are set, because executor-state still has the other fields.
 	Unchanged int64 `protobuf:"varint,9,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
-	// AvoidFailed are executors on which workers of this reservation failed. They are
-	// only used if no other executor matches; those of `constraints.avoid` are never
-	// used.
+	// AvoidFailed has the executors on which workers of this reservation failed.
+	// Executor-state uses them only if no other executor matches. It never uses executors
+	// in `constraints.avoid`.
 	AvoidFailed   []string `protobuf:"bytes,10,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -439,8 +442,8 @@ func (x *Candidate) GetAvoidFailed() []string {
 
 type CycleAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Outcomes are in the order of the candidates. A candidate with `again` has none if
-	// it still does not fit and there is nothing new to report.
+	// Outcomes has the outcomes in the order of the candidates. A candidate with
+	// `unchanged` has no outcome if it still does not fit for the same reason as before.
 	Outcomes      []*CandidateOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -487,9 +490,9 @@ type CandidateOutcome struct {
 	state  protoimpl.MessageState  `protogen:"open.v1"`
 	Uid    string                  `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Result CandidateOutcome_Result `protobuf:"varint,2,opt,name=result,proto3,enum=berth.control.v1.CandidateOutcome_Result" json:"result,omitempty"`
-	// Lease is the create revision of the lease granted.
+	// Lease is the create revision of the granted lease.
 	Lease int64 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"`
-	// Reason and message are why it does not fit.
+	// Reason and message say why the candidate does not fit.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	Fitting       int32  `protobuf:"varint,6,opt,name=fitting,proto3" json:"fitting,omitempty"`

@@ -29,13 +29,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Inventory has the calls of the registry to executor-state's leader.
+// Inventory has the internal calls to executor-state's leader.
 type InventoryClient interface {
-	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in global
-	// order. Each is granted all or nothing. A group stops at its first candidate that
-	// does not fit or is stale. Repeating the call returns the same leases.
+	// TryAllocateAndLease runs one scheduling cycle over the queues. The candidates are in
+	// global order. Executor-state grants each candidate for all of its workers or for
+	// none. It grants nothing to the candidates of a group after the first one that does
+	// not fit or is stale. A repeat of the call returns the same leases.
 	TryAllocateAndLease(ctx context.Context, in *CycleRequest, opts ...grpc.CallOption) (*CycleAnswer, error)
-	// ExplainFit returns why the needed workers would or would not be granted now.
+	// ExplainFit explains if the needed workers would be granted now, and why not.
 	ExplainFit(ctx context.Context, in *ExplainFitRequest, opts ...grpc.CallOption) (*ExplainFitAnswer, error)
 	// InventoryFindings lists executor-state's findings.
 	InventoryFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
@@ -83,13 +84,14 @@ func (c *inventoryClient) InventoryFindings(ctx context.Context, in *v1.ListFind
 // All implementations must embed UnimplementedInventoryServer
 // for forward compatibility.
 //
-// Inventory has the calls of the registry to executor-state's leader.
+// Inventory has the internal calls to executor-state's leader.
 type InventoryServer interface {
-	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in global
-	// order. Each is granted all or nothing. A group stops at its first candidate that
-	// does not fit or is stale. Repeating the call returns the same leases.
+	// TryAllocateAndLease runs one scheduling cycle over the queues. The candidates are in
+	// global order. Executor-state grants each candidate for all of its workers or for
+	// none. It grants nothing to the candidates of a group after the first one that does
+	// not fit or is stale. A repeat of the call returns the same leases.
 	TryAllocateAndLease(context.Context, *CycleRequest) (*CycleAnswer, error)
-	// ExplainFit returns why the needed workers would or would not be granted now.
+	// ExplainFit explains if the needed workers would be granted now, and why not.
 	ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error)
 	// InventoryFindings lists executor-state's findings.
 	InventoryFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
@@ -222,7 +224,8 @@ const (
 //
 // Queue has the calls of the gateway to the registry's leader.
 type QueueClient interface {
-	// Standing returns the registry's part of an explanation: all except what fits.
+	// Standing returns the registry's part of an explanation: everything except the
+	// capacity of executors.
 	Standing(ctx context.Context, in *v1.ExplainReservationRequest, opts ...grpc.CallOption) (*v1.Explanation, error)
 	// QueueFindings lists the registry's findings.
 	QueueFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
@@ -262,7 +265,8 @@ func (c *queueClient) QueueFindings(ctx context.Context, in *v1.ListFindingsRequ
 //
 // Queue has the calls of the gateway to the registry's leader.
 type QueueServer interface {
-	// Standing returns the registry's part of an explanation: all except what fits.
+	// Standing returns the registry's part of an explanation: everything except the
+	// capacity of executors.
 	Standing(context.Context, *v1.ExplainReservationRequest) (*v1.Explanation, error)
 	// QueueFindings lists the registry's findings.
 	QueueFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)

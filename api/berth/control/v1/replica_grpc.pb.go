@@ -28,11 +28,11 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Replicas is served by every replica of every service, for itself.
+// Replicas has calls about a single replica. Every replica of every service serves it.
 type ReplicasClient interface {
 	GetReplica(ctx context.Context, in *GetReplicaRequest, opts ...grpc.CallOption) (*v1.Replica, error)
-	// Resign ends the term in which the replica leads. It fails with NOT_LEADER if the
-	// replica does not lead, or leads in another term.
+	// Resign ends the term in which the replica leads. The call returns NOT_LEADER if the
+	// replica does not lead or leads in another term.
 	Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error)
 }
 
@@ -68,11 +68,11 @@ func (c *replicasClient) Resign(ctx context.Context, in *ResignRequest, opts ...
 // All implementations must embed UnimplementedReplicasServer
 // for forward compatibility.
 //
-// Replicas is served by every replica of every service, for itself.
+// Replicas has calls about a single replica. Every replica of every service serves it.
 type ReplicasServer interface {
 	GetReplica(context.Context, *GetReplicaRequest) (*v1.Replica, error)
-	// Resign ends the term in which the replica leads. It fails with NOT_LEADER if the
-	// replica does not lead, or leads in another term.
+	// Resign ends the term in which the replica leads. The call returns NOT_LEADER if the
+	// replica does not lead or leads in another term.
 	Resign(context.Context, *ResignRequest) (*ResignAnswer, error)
 	mustEmbedUnimplementedReplicasServer()
 }

@@ -23,15 +23,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Leader is leaders/{service}.
+// Leader is the value of leaders/{service}.
 type Leader struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Replica string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	// Instance is the ID of the leader's process, new at each start; replica is a name,
-	// which stays the same over restarts. Empty in records of older versions.
+	// Instance is the ID of the leader's process, which is new at each start. In contrast,
+	// replica is a name that stays the same after a restart. Instance is empty in records
+	// of older versions.
 	Instance      string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -102,7 +103,8 @@ func (x *Leader) GetInstance() string {
 	return ""
 }
 
-// Chain is {service}/chain: the ID of the last batch that its leader committed.
+// Chain is the value of {service}/chain. It contains the ID of the last batch that the
+// service's leader committed.
 type Chain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Batch         string                 `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
@@ -147,15 +149,15 @@ func (x *Chain) GetBatch() string {
 	return ""
 }
 
-// EventSegment is segments/{service}, which has the number of the newest segment of the
-// service's job events, and segments/{service}/{number}, which marks that a segment is
-// kept.
+// EventSegment is the value of two kinds of keys. segments/{service} contains the number
+// of the newest segment of the service's job events. segments/{service}/{number} exists
+// as long as the events of that segment.
 type EventSegment struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// Kept_from is set if the previous segment had already expired: no event of the
-	// service from this revision on was dropped. Otherwise that holds from the revision
-	// that created the mark on.
+	// KeptFrom is set if the previous segment had already expired: no event of the service
+	// at this revision or later was deleted. If it is not set, the same is true from the
+	// revision that created the key segments/{service}/{number}.
 	KeptFrom      int64 `protobuf:"varint,2,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,13 +207,13 @@ func (x *EventSegment) GetKeptFrom() int64 {
 	return 0
 }
 
-// EventFloor is events/{job}/{service}: the job's events that were deleted because the
-// job has too many.
+// EventFloor is the value of events/{job}/{service}. It says which events of the job were
+// deleted because the job had too many events.
 type EventFloor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Segment is the newest segment whose events of the job were deleted.
 	Segment int64 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
-	// Revision is the first revision from which all events are kept.
+	// Revision is the revision from which all events of the job remain.
 	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -261,7 +263,8 @@ func (x *EventFloor) GetRevision() int64 {
 	return 0
 }
 
-// WorkerRun is the workers with the indexes first to last, all with one number.
+// WorkerRun contains the workers with the indexes first to last, both included. All of
+// them have the same number.
 type WorkerRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
@@ -322,16 +325,17 @@ func (x *WorkerRun) GetNumber() int32 {
 	return 0
 }
 
-// Reservation is registry/reservations/{job}/{stage}/{name}/{uid}. Its epoch is
-// the key's create revision.
+// Reservation is the value of registry/reservations/{job}/{stage}/{name}/{uid}. The epoch
+// of the reservation is the create revision of the key.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Spec is the request, without its workers.
 	Spec    *v1.Reservation `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	Uid     string          `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Workers []*WorkerRun    `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Place orders versions accepted at one revision. A version that replaces another in
-	// place inherits its place and its epoch for ordering.
+	// Place orders versions that were accepted at the same revision. A version that
+	// replaces another version without losing the place in the queue inherits that
+	// version's place. Then place_epoch is the epoch of that version.
 	Place      int64                  `protobuf:"varint,4,opt,name=place,proto3" json:"place,omitempty"`
 	PlaceEpoch int64                  `protobuf:"varint,5,opt,name=place_epoch,json=placeEpoch,proto3" json:"place_epoch,omitempty"`
 	State      v1.Reservation_State   `protobuf:"varint,6,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
@@ -340,27 +344,29 @@ type Reservation struct {
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	EndedAt    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Requests are the IDs of the calls that made or changed this version.
+	// Requests has the calls that made or changed this version.
 	Requests []*RequestMark `protobuf:"bytes,12,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Parent is the UID of the version whose workers this one requeues.
+	// Parent is the UID of the version whose workers this version requeues, or of which it
+	// is a part.
 	Parent string `protobuf:"bytes,13,opt,name=parent,proto3" json:"parent,omitempty"`
-	// WorkerCounts are the workers by final state, once the reservation has ended.
+	// WorkerCounts has the number of workers in each final state, once the reservation has
+	// ended.
 	WorkerCounts map[string]int32 `protobuf:"bytes,14,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Origin is how it came to be queued: requested (0), requeued (1), or part of a
+	// Origin says why the version was queued: a request (0), a requeue (1), or a part of a
 	// best-effort batch (2).
 	Origin int32 `protobuf:"varint,15,opt,name=origin,proto3" json:"origin,omitempty"`
-	// Round counts how often these workers were queued again because they could not be
-	// started.
+	// Round is the number of times that these workers were queued again because they could
+	// not be started.
 	Round int32 `protobuf:"varint,16,opt,name=round,proto3" json:"round,omitempty"`
-	// Unwanted are the workers that were cancelled individually.
+	// Unwanted has the workers that were cancelled individually.
 	Unwanted []*WorkerRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
-	// LatestTarget is the target size of the latest request that changed nothing else of
-	// this version; spec has the target size of the first one.
+	// LatestTarget is the target size of the latest request that changed nothing but the
+	// target size of this version. spec contains the target size of the first request.
 	LatestTarget *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
-	// Failed are the executors on which earlier rounds failed.
+	// Failed has the executors on which earlier rounds failed.
 	Failed []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
-	// Trace is the W3C traceparent of the request; versions that derive from this one
-	// inherit it.
+	// Trace is the W3C traceparent of the request. Versions that derive from this version
+	// inherit the traceparent.
 	Trace         string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,7 +542,8 @@ func (x *Reservation) GetTrace() string {
 	return ""
 }
 
-// FailedOn is an executor that could not start a worker.
+// FailedOn is an executor that could not start a worker, and the time at which the
+// failure was known.
 type FailedOn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
@@ -589,14 +596,14 @@ func (x *FailedOn) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Ready is registry/ready.
+// Ready is the value of registry/ready.
 type Ready struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Since is when the registry became ready; unset before.
+	// Since is the time at which the registry became ready. It is unset before that.
 	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
 	// By is "auto", "signal" or "grace".
 	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
-	// Begun is when a registry first waited for the signal.
+	// Begun is the time at which a registry first waited for the signal.
 	Begun         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=begun,proto3" json:"begun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,8 +665,8 @@ type RequestMark struct {
 	Id        string                             `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Change    v1.UpsertReservationRequest_Change `protobuf:"varint,2,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change" json:"change,omitempty"`
 	Cancelled int32                              `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Call is a fingerprint of the request, 0 in records of older versions: another
-	// request under the same ID is refused.
+	// Call is a fingerprint of the request. The registry refuses another request with the
+	// same ID. Call is 0 in records of older versions.
 	Call          uint64 `protobuf:"fixed64,4,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -723,13 +730,14 @@ func (x *RequestMark) GetCall() uint64 {
 	return 0
 }
 
-// Stage is registry/stages/{job}/{stage}.
+// Stage is the value of registry/stages/{job}/{stage}.
 type Stage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	TargetSize int32                  `protobuf:"varint,1,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
 	// Numbers has the highest number used for each worker index.
 	Numbers []*WorkerRun `protobuf:"bytes,2,rep,name=numbers,proto3" json:"numbers,omitempty"`
-	// Requests are the latest calls that changed nothing, to recognize repeats.
+	// Requests has the latest calls that changed nothing. The registry uses them to
+	// recognize repeats.
 	Requests      []*StageRequest `protobuf:"bytes,3,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -786,13 +794,14 @@ func (x *Stage) GetRequests() []*StageRequest {
 	return nil
 }
 
-// StageRequest is a call that found the requested state.
+// StageRequest is a call that changed nothing, because the stage already had the
+// requested state.
 type StageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Uid is the version that an upsert found; empty for a cancel.
+	// Uid is the uid of the version that an upsert found. It is empty for a cancel.
 	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	// Call is a fingerprint of the request, as in RequestMark.
+	// Call has the same meaning as in RequestMark.
 	Call          uint64 `protobuf:"fixed64,3,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -849,7 +858,7 @@ func (x *StageRequest) GetCall() uint64 {
 	return 0
 }
 
-// Executor is executors/records/{id}.
+// Executor is the value of executors/records/{id}.
 type Executor struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -862,28 +871,32 @@ type Executor struct {
 	Incarnation int64                  `protobuf:"varint,8,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Nonce       string                 `protobuf:"bytes,9,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Ordinal     uint32                 `protobuf:"varint,10,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Lost is set when its workers became LOST.
+	// Lost is set when the executor's workers became LOST.
 	Lost         bool                   `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`
 	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	Since        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=since,proto3" json:"since,omitempty"`
-	// Reserved are the shares that are reserved for roles.
+	// Reserved is the share of resources that is reserved for each role.
 	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,14,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Draining: its workers are evicted.
+	// Draining is set while the workers on the executor are being evicted.
 	Draining bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
-	// Former are the nonces of earlier registrations, newest first.
+	// Former has the nonces of earlier registrations, newest first.
 	Former []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
-	// Unreported are the requests to disable that began to apply to the executor after they
-	// were made, and that were not yet reported to the jobs on it. ReportedThrough is the UID of the
-	// last lease for which the first of them was reported.
+	// Unreported has the IDs of requests to disable that began to apply to the executor
+	// only after they were made. It has only the requests about which some job with workers
+	// on the executor has no event yet. ReportedThrough is the UID of the last lease whose
+	// job has the event about the first of these requests.
 	Unreported      []string `protobuf:"bytes,17,rep,name=unreported,proto3" json:"unreported,omitempty"`
 	ReportedThrough string   `protobuf:"bytes,18,opt,name=reported_through,json=reportedThrough,proto3" json:"reported_through,omitempty"`
-	// Returning: it has registered since it was LOST, and may still run earlier workers.
+	// Returning is set if the executor has registered after it was LOST and may still run
+	// earlier workers.
 	Returning bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
-	// Orphans: orphaned workers run on it.
+	// Orphans is set while orphaned workers run on the executor, or while the assigner has
+	// not confirmed that all workers on the executor have records.
 	Orphans bool `protobuf:"varint,20,opt,name=orphans,proto3" json:"orphans,omitempty"`
-	// SecretHash is the SHA-256 of the agent's secret; empty for an agent without one.
+	// SecretHash is the SHA-256 of the agent's secret. It is empty for an agent without a
+	// secret.
 	SecretHash []byte `protobuf:"bytes,21,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
-	// SupersededWorkers: workers of a superseded agent run on it.
+	// SupersededWorkers is set while workers of a superseded agent run on the executor.
 	SupersededWorkers bool `protobuf:"varint,23,opt,name=superseded_workers,json=supersededWorkers,proto3" json:"superseded_workers,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1073,8 +1086,9 @@ func (x *Executor) GetSupersededWorkers() bool {
 	return false
 }
 
-// Refusal is assigner/refusals/{id}: the executor refuses the requests of the
-// assigner's leader. It gets no leases while it has that incarnation.
+// Refusal is the value of assigner/refusals/{id}. It exists while the executor refuses
+// the requests of the assigner's leader. The executor gets no leases while it has this
+// incarnation.
 type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -1143,8 +1157,8 @@ func (x *Refusal) GetMessage() string {
 	return ""
 }
 
-// Forgotten is executors/forgotten: the greatest ordinal and incarnation of deleted
-// executors, so that neither is reused.
+// Forgotten is the value of executors/forgotten. It contains the greatest ordinal and the
+// greatest incarnation of all deleted executors, so that neither is used again.
 type Forgotten struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ordinal       uint32                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
@@ -1197,7 +1211,7 @@ func (x *Forgotten) GetIncarnation() int64 {
 	return 0
 }
 
-// Sku is executors/skus/{name}.
+// Sku is the value of executors/skus/{name}.
 type Sku struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sku           *v1.Sku                `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
@@ -1242,7 +1256,7 @@ func (x *Sku) GetSku() *v1.Sku {
 	return nil
 }
 
-// Pool is executors/pools/{name}.
+// Pool is the value of executors/pools/{name}.
 type Pool struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pool          *v1.Pool               `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
@@ -1287,7 +1301,7 @@ func (x *Pool) GetPool() *v1.Pool {
 	return nil
 }
 
-// Disable is executors/disables/{id}.
+// Disable is the value of executors/disables/{id}.
 type Disable struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Ids        []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -1295,20 +1309,24 @@ type Disable struct {
 	Reason     string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	ExpireAt   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
 	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Drain: the workers on these executors are evicted.
+	// Drain is set if the request also evicts the workers on these executors.
 	Drain bool `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Claim: the request is a claim for scale-down.
+	// Claim is set if the request is a claim for scale-down.
 	Claim bool `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
-	// ReportedThrough is the progress of reporting the request to the jobs: the last executor's ID,
-	// a slash and the UID of a lease on it. ReportedAll is set once all jobs have the event.
+	// ReportedThrough is the last lease for which an event has reported the request to its
+	// job: the ID of the executor, a slash and the UID of the lease. ReportedAll is set
+	// once all events are reported.
 	ReportedThrough string `protobuf:"bytes,8,opt,name=reported_through,json=reportedThrough,proto3" json:"reported_through,omitempty"`
 	ReportedAll     bool   `protobuf:"varint,9,opt,name=reported_all,json=reportedAll,proto3" json:"reported_all,omitempty"`
-	// EndedAt is when it expired or was undone; the record is kept a while for repeats.
+	// EndedAt is the time at which the request expired or was undone. The record remains
+	// for ten minutes, so that a repeat of the call has no effect.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// Enable: the record is for a call that undid other requests, and for their number.
+	// Enable is set if the record is for a call that undid other requests. Undone is the
+	// number of these requests.
 	Enable bool  `protobuf:"varint,11,opt,name=enable,proto3" json:"enable,omitempty"`
 	Undone int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
-	// Call is a fingerprint of the call.
+	// Call is a fingerprint of the call. It distinguishes a repeat of the call from another
+	// call with the same ID.
 	Call          uint64 `protobuf:"fixed64,13,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1435,7 +1453,8 @@ func (x *Disable) GetCall() uint64 {
 	return 0
 }
 
-// Live is executors/live/{id}, on the executor's etcd lease.
+// Live is the value of executors/live/{id}. The key is attached to the executor's etcd
+// lease.
 type Live struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -1480,26 +1499,30 @@ func (x *Live) GetIncarnation() int64 {
 	return 0
 }
 
-// LeaseChunk is executors/leases/{uid}/{chunk}: up to 1,024 workers.
+// LeaseChunk is the value of executors/leases/{uid}/{chunk}. It contains up to 1,024
+// workers of a lease.
 type LeaseChunk struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Key    *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Epoch  int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Chunks int32                  `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
-	// Each is the resources of one worker.
+	// Each has the resources of one worker.
 	Each map[string]int64 `protobuf:"bytes,4,rep,name=each,proto3" json:"each,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// The placed workers, as parallel lists of worker index, number and executor ordinal.
+	// Index, number and ordinal are three lists of equal length. Their elements at the same
+	// position describe one placed worker: its worker index, its number and the ordinal of
+	// its executor.
 	Index   []int32  `protobuf:"varint,5,rep,packed,name=index,proto3" json:"index,omitempty"`
 	Number  []int32  `protobuf:"varint,6,rep,packed,name=number,proto3" json:"number,omitempty"`
 	Ordinal []uint32 `protobuf:"varint,7,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Cut is the registry's revision at which the granting cycle started.
+	// Cut is the cut of the scheduling cycle that granted the lease.
 	Cut       int64                  `protobuf:"varint,8,opt,name=cut,proto3" json:"cut,omitempty"`
 	GrantedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
-	// Total is the number of workers of the lease when it was granted, over all chunks.
+	// Total is the number of workers in all chunks of the lease when it was granted.
 	Total int32 `protobuf:"varint,10,opt,name=total,proto3" json:"total,omitempty"`
-	// Role is the role whose share is used first.
+	// Role is the role of the workers. They use the share that is reserved for this role
+	// first.
 	Role string `protobuf:"bytes,11,opt,name=role,proto3" json:"role,omitempty"`
-	// Trace is the reservation's.
+	// Trace is the trace of the reservation.
 	Trace         string `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1619,14 +1642,15 @@ func (x *LeaseChunk) GetTrace() string {
 	return ""
 }
 
-// TaskHeader is assigner/tasks/{uid}.
+// TaskHeader is the value of assigner/tasks/{uid}.
 type TaskHeader struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Key     *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Epoch   int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Chunks  int32                  `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
 	Workers int32                  `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Complete is set with the last chunk. No start request is sent before.
+	// Complete is set when the last chunk is stored. Before that, the assigner sends no
+	// start request.
 	Complete  bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	Lease     int64                  `protobuf:"varint,6,opt,name=lease,proto3" json:"lease,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -1634,13 +1658,13 @@ type TaskHeader struct {
 	Ended bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Stopping is set once the reservation's cancellation is durable.
 	Stopping bool `protobuf:"varint,9,opt,name=stopping,proto3" json:"stopping,omitempty"`
-	// Withdrawn is set if a batch with start TOGETHER cannot start: all its workers are
-	// stopped, and the registry queues it again.
+	// Withdrawn is set if a batch with start TOGETHER cannot start. The assigner stops all
+	// workers of the task, and the registry queues the batch again.
 	Withdrawn bool `protobuf:"varint,10,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
-	// Reason and message say why it was withdrawn.
+	// Reason and message say why the task was withdrawn.
 	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
-	// Trace is the reservation's.
+	// Trace is the trace of the reservation.
 	Trace         string `protobuf:"bytes,13,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1767,27 +1791,29 @@ func (x *TaskHeader) GetTrace() string {
 	return ""
 }
 
-// Poison is {service}/poison/{id}: an input that made the service's core panic, and
-// that is quarantined.
+// Poison is the value of {service}/poison/{id}. It describes a quarantined input that
+// made the service's core panic.
 type Poison struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Kind is the kind of input: a request (1), a version of a record (2), or a record
-	// about which the core decides without a request (3).
+	// Kind is the kind of input: a request (1), a version of a record (2), or a decision
+	// about a record (3).
 	Kind int32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Key is the key of the record, and mod its version; a request has neither.
+	// Key is the key of the record, and mod is the mod revision of its version. Neither is
+	// set for a request.
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	Mod int64  `protobuf:"varint,3,opt,name=mod,proto3" json:"mod,omitempty"`
-	// Request is the type of a request, fingerprint identifies its content, and content
-	// is the content, possibly cut.
+	// Request is the type of a request, fingerprint identifies its content, and content is
+	// the content without secrets, possibly truncated.
 	Request     string `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
 	Fingerprint string `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Content     string `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
-	// Panic is the message of the panic, and stack its stack, possibly cut.
+	// Panic is the message of the panic and stack is its stack, both possibly truncated.
 	Panic   string                 `protobuf:"bytes,7,opt,name=panic,proto3" json:"panic,omitempty"`
 	Stack   string                 `protobuf:"bytes,8,opt,name=stack,proto3" json:"stack,omitempty"`
 	At      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`
 	Replica string                 `protobuf:"bytes,10,opt,name=replica,proto3" json:"replica,omitempty"`
-	// Version is the version of the program: another version tries again.
+	// Version is the version of the program. Another version does not quarantine this
+	// input.
 	Version       string `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1900,7 +1926,8 @@ func (x *Poison) GetVersion() string {
 	return ""
 }
 
-// TaskChunk is assigner/tasks/{uid}/{chunk}: up to 256 workers.
+// TaskChunk is the value of assigner/tasks/{uid}/{chunk}. It contains up to 256 workers
+// of a task.
 type TaskChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workers       []*TaskWorker          `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
@@ -1958,12 +1985,14 @@ type TaskWorker struct {
 	// Incarnation is the executor's incarnation when it acknowledged the start request.
 	Incarnation int64  `protobuf:"varint,9,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Reason      string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Sequence is the sequence of that acknowledgement: a report with a lower one does
-	// not prove the worker's absence.
+	// Sequence is the sequence of that acknowledgement. A report with a lower sequence does
+	// not prove that the worker does not run.
 	Sequence int64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Requeue: it could not be started, and the registry queues it again.
+	// Requeue is set if the worker could not be started or was lost before it was started.
+	// The registry queues its worker index again.
 	Requeue bool `protobuf:"varint,12,opt,name=requeue,proto3" json:"requeue,omitempty"`
-	// Cleared is the request by which an operator cleared its quarantine.
+	// Cleared is the ID of the request by which an operator cleared the quarantine of the
+	// worker.
 	Cleared       string `protobuf:"bytes,13,opt,name=cleared,proto3" json:"cleared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
