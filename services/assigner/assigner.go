@@ -1,6 +1,6 @@
-// Package assigner runs a replica of the service that starts leased workers on their
-// executors. It keeps the promises of package dispatch. Callers may repeat every call, and
-// only the replica that leads answers.
+// Package assigner keeps the promises of package dispatch across changes of leader: only the
+// replica that leads answers, and callers may repeat every call. It runs a replica of the
+// service that starts leased workers on their executors.
 //
 //	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
 //	                          SubmitTask, StopTask ─▶ executor agents

@@ -14,8 +14,8 @@ type reservation struct {
 	mod int64
 }
 
-// ends reports whether all workers of the reservation must end. This includes a
-// reservation without a record.
+// ends reports whether all workers of the reservation must end. It returns true for a
+// reservation without a record, too.
 func (r reservation) ends() bool {
 	return r.Reservation == nil || r.State == model.Cancelling || r.State.Terminal()
 }
