@@ -6,9 +6,9 @@ import (
 )
 
 // report handles an executor's report of its workers. model.Reconcile decides what the
-// report means for each worker. A worker that the report contradicts gets a stop request,
-// which waits for the ready gate (waitsIn): before the registry is ready, no orphan is
-// stopped.
+// report means for each worker. If a reported worker contradicts the records, it is an
+// orphan and gets a stop request. The request waits at the ready gate (waitsIn): before the
+// registry is ready, no orphan is stopped.
 func (c *Core) report(r Report) (Reported, error) {
 	ordinal, ok := c.ordinals[r.Executor]
 	if !ok {

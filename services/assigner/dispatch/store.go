@@ -35,7 +35,7 @@ func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 	}
 }
 
-// as returns a record as its type, nil for a deleted one.
+// as returns a record as its type R, or nil for a deleted record.
 func as[R any](record model.Record) *R {
 	r, _ := any(record).(*R)
 	return r

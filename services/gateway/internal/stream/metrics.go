@@ -27,8 +27,8 @@ type metrics struct {
 // readerGone is the reason of a stream that ended without an error.
 const readerGone = "READER_GONE"
 
-// opened counts a new stream. It returns false, and counts nothing, if most streams are open
-// already.
+// opened counts a new stream. If the maximum number of streams is open already, it returns
+// false and counts nothing.
 func (m *metrics) opened(most int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
