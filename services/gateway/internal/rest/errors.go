@@ -35,7 +35,7 @@ func WriteStatus(w http.ResponseWriter, code int, f *fault.Error) {
 func statusJSON(f *fault.Error) []byte {
 	text, err := protojson.Marshal(status.Convert(rpc.ToStatus(f)).Proto())
 	if err != nil {
-		// This binary does not know the type of a detail: the message suffices.
+		// This binary does not know the type of a detail, so write only the message.
 		return fmt.Appendf(nil, `{"code":%d,"message":%q}`, rpc.Code(f.Kind), f.Message)
 	}
 	return text
