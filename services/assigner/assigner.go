@@ -1,11 +1,12 @@
-// Package assigner is the service that starts leased workers on their executors.
+// Package assigner keeps the promises of package dispatch across changes of leader: only the
+// replica that leads answers, and callers may repeat every call. It runs a replica of the
+// service that starts leased workers on their executors.
 //
 //	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
 //	                          SubmitTask, StopTask ─▶ executor agents
 //	agents ─▶ executor-state ─▶ gateway ─▶ ReportWorkers
 //
-// It promises what package dispatch promises. Callers may repeat every call. Only the
-// replica that leads answers.
+// Agents report through executor-state, which keeps their heartbeat streams.
 package assigner
 
 import (
@@ -46,7 +47,7 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 	return replica.Run(r, l)
 }
 
-// Serve registers the assigner's services, for the core that owner owns.
+// Serve registers the assigner's gRPC services. They use the core that owner owns.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core]) {
 	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner))
 	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner))

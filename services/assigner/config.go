@@ -6,14 +6,14 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// Config of an assigner replica.
+// Config is the configuration of an assigner replica.
 type Config struct {
 	process.Service   `mapstructure:",squash"`
 	OrdersInFlight    int `mapstructure:"orders-in-flight" usage:"maximum start and stop requests to agents in flight (1 to 10000)"`
 	OrdersPerExecutor int `mapstructure:"orders-per-executor" usage:"maximum start and stop requests to one executor in flight (1 to 1000)"`
 }
 
-// Defaults of an assigner replica.
+// Defaults returns the default configuration of an assigner replica.
 func Defaults() Config {
 	return Config{
 		Service:        process.ServiceDefaults(7103, 7183),

@@ -15,24 +15,25 @@ import (
 // Config is the configuration of a gateway.
 type Config struct {
 	process.Common `mapstructure:",squash"`
-	AgentsListen   string        `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; no host means loopback, port 0 picks one"`
-	InternalListen string        `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; no host means loopback, port 0 picks one"`
+	AgentsListen   string        `mapstructure:"agents-listen" usage:"listen address for registrations and heartbeats of agents; the default host is loopback, and port 0 chooses a free port"`
+	InternalListen string        `mapstructure:"internal-listen" usage:"listen address for calls between Berth's services; the default host is loopback, and port 0 chooses a free port"`
 	Registry       []string      `mapstructure:"registry" usage:"addresses of every replica of the registry, host:port"`
 	ExecutorState  []string      `mapstructure:"executor-state" usage:"addresses of every replica of executor-state, host:port"`
 	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
 	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"deadline of calls without one, including the wait for a leader"`
 	MaxBody        int           `mapstructure:"max-body" usage:"maximum body of a REST call, bytes; at most 1048576"`
 	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses and localhost"`
-	// MaxEventStreams also bounds the watches of each gateway at etcd.
+	// MaxEventStreams also bounds the number of watches that the gateway has at etcd.
 	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events"`
 
-	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; others get 503 or are closed"`
+	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; further connections get 503 or are closed"`
 	MaxAgentConnections int `mapstructure:"max-agent-connections" usage:"maximum open connections of agents; an agent has one to each gateway"`
 	MaxStreams          int `mapstructure:"max-streams" usage:"maximum open HTTP/2 streams on one connection"`
 	MaxRequestMemory    int `mapstructure:"max-request-memory" usage:"maximum memory of requests in flight on each listener, bytes; at least 16777216"`
 }
 
-// leastRequestMemory suffices for the largest request.
+// leastRequestMemory is the smallest accepted value of --max-request-memory. It suffices for
+// the largest request.
 const leastRequestMemory = 16 << 20
 
 // maxBody is the largest body that a REST call may have.
@@ -54,7 +55,7 @@ func DefaultConfig() Config {
 		MaxEventStreams: 10_000,
 
 		MaxConnections: 20_000,
-		// A fleet of 100,000, and a fifth more for agents that reconnect.
+		// A fleet of 100,000 agents, and a fifth more for agents that reconnect.
 		MaxAgentConnections: 120_000,
 		MaxStreams:          1000,
 		MaxRequestMemory:    32 << 20,

@@ -1,16 +1,15 @@
-// Package gateway is the entry point of Berth. It stores nothing and decides nothing.
+// Package gateway shows callers a failover as a pause and not as an error, and each of its
+// listeners serves only the methods of its callers (package surface). It is the entry
+// point of Berth. A gateway has no state and makes no decisions, so any number of gateways
+// may run at a time.
 //
 //	job services ─┐  --listen           ┌─ REST ─ JSON ─┐            ┌─▶ leader of registry
 //	operators    ─┴──▶ berth.v1        ─┤               ├─▶ router ──┼─▶ leader of executor-state
 //	agents       ────▶ --agents-listen ─┼─ gRPC ─ frames┘            └─▶ leader of assigner
 //	the services ────▶ --internal-listen┘
-//	                                    └─ answered here: leaders (asks the replicas),
+//	                                    └─ answered here: leaders (calls the replicas),
 //	                                       events (reads etcd), explanations and
 //	                                       findings (merges answers of the leaders)
-//
-// It promises that callers see a failover as a pause, that any number of gateways may run at
-// a time, and that each of its listeners serves only the methods of its callers (package
-// surface).
 package gateway
 
 import (
@@ -39,8 +38,9 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// Run runs a gateway until ctx ends or a part of it fails, and stops it gracefully. It calls
-// bound, if that is not nil, with the addresses that it listens on.
+// Run runs a gateway until ctx ends or a part of the gateway fails, and then stops it
+// gracefully. If bound is not nil, Run calls it with the addresses on which the gateway
+// listens.
 func Run(ctx context.Context, config Config, bound func(process.Addresses)) error {
 	if err := config.validate(); err != nil {
 		return err
@@ -173,14 +173,14 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	return g.Wait()
 }
 
-// RunAlone is Run for a process that runs only a gateway: it also bounds the memory of the
-// process.
+// RunAlone is Run for a process that runs only a gateway. It also sets the limit on the
+// heap of the process.
 func RunAlone(ctx context.Context, config Config, bound func(process.Addresses)) error {
 	go process.BoundHeap(ctx, process.LargeGateway)
 	return Run(ctx, config, bound)
 }
 
-// Serve registers the calls that a gateway answers from several services. It reaches the
+// Serve registers the calls that a gateway answers from several services. It calls the
 // services through calls.
 func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) { serve(s, compose.New(calls)) }
 

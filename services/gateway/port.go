@@ -19,8 +19,8 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// sniff is how long a connection may send nothing. Then it is closed, before a server
-// allocates buffers for it.
+// sniff is how long a new connection may send nothing. After that the connection is
+// closed, before a server has allocated buffers for it.
 const sniff = 10 * time.Second
 
 // sendsAnything matches a connection that has sent a byte.
@@ -30,11 +30,12 @@ func sendsAnything(r io.Reader) bool {
 	return err == nil
 }
 
-// agentMessageLimit bounds a message of an agent, bytes: a report of all its workers.
+// agentMessageLimit is the maximum size of a message of an agent, in bytes. It suffices for
+// a report of all workers of the agent.
 const agentMessageLimit = 4 << 20
 
-// connectionOptions are for connections between Berth's own processes. A fixed window needs no
-// pings, of which an estimated one sends one with each message.
+// connectionOptions returns the options for connections between Berth's own processes. With
+// a window of fixed size, gRPC need not send a ping with each message to estimate the size.
 func connectionOptions() []grpc.ServerOption {
 	const buffer, window = 4 << 10, 1 << 20
 	return []grpc.ServerOption{
@@ -42,23 +43,25 @@ func connectionOptions() []grpc.ServerOption {
 	}
 }
 
-// endpoint is one listener of the gateway with its servers: the gRPC methods of a surface and,
-// on the public one, REST.
+// endpoint is one listener of the gateway with its servers: a gRPC server with the methods
+// of a surface and, on the public listener, an HTTP server for REST.
 type endpoint struct {
 	surface  surface.Listener
 	listener net.Listener
-	guard    *guard.Guard // nil if only Berth's own services call
+	guard    *guard.Guard // nil if only Berth's own services call this endpoint
 	server   *rpc.Server
 	web      *http.Server // nil if only gRPC is served
-	// security is for an endpoint with REST, whose protocol is known only after the TLS
-	// handshake. On other endpoints the gRPC server does the handshake.
+	// security is the TLS configuration of an endpoint with REST, where the protocol is
+	// known only after the TLS handshake. On other endpoints the gRPC server performs the
+	// handshake.
 	security *tls.Config
 }
 
 // serve starts the servers of the endpoint.
 //
-// If the endpoint has REST, HTTP/2 is gRPC and everything else is HTTP/1: with TLS, browsers
-// are offered HTTP/1 first, and gRPC uses only HTTP/2.
+// If the endpoint has REST, the gRPC server serves HTTP/2, and the HTTP server serves all
+// other connections as HTTP/1. With TLS, the endpoint offers HTTP/1 first, so that browsers
+// use it; gRPC uses only HTTP/2.
 func (e *endpoint) serve(g *process.Group) {
 	name := " on " + e.surface.String()
 	if e.guard != nil {

@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Nonce is the nonce of a registration. It is a secret, so it is never printed.
+// Nonce is the nonce of a registration. It is a secret, so it hides itself when printed.
 type Nonce string
 
 // String hides the nonce.
@@ -18,25 +18,26 @@ func (Nonce) GoString() string { return `""` }
 // Request is the common part of a request to the agent of an executor.
 type Request struct {
 	Term int64
-	// Executor, Address and Incarnation are those of the executor's record.
+	// Executor, Address and Incarnation are copied from the executor's record.
 	Executor    string
 	Address     string
 	Incarnation int64
-	// Nonce is that of the executor's registration. Agents refuse requests without it.
+	// Nonce is the nonce of the executor's registration. Agents refuse requests without it.
 	Nonce  Nonce
 	Worker model.Worker
 	UID    string
 	Epoch  int64
-	// Timeout is how long the executor has to answer; then the outcome is Unknown.
+	// Timeout is the maximum time for the answer. After it, the outcome is Unknown.
 	Timeout time.Duration
-	// Fresh requires a new connection, because an attempt over the last one failed.
+	// Fresh requires a new connection, because an attempt over an earlier connection
+	// failed.
 	Fresh bool
-	// Trace is the reservation's, for the first few workers of a task only: the job
-	// events of a batch of thousands are traced, but not as many calls.
+	// Trace is the reservation's trace for the first few workers of a task, and empty for
+	// the others: a batch of thousands must not trace thousands of calls.
 	Trace model.Trace
 }
 
-// Submit requests an executor to start a worker. The shell asks Core.Wanted before it
+// Submit requests an executor to start a worker. The shell must call Core.Wanted before it
 // sends a Submit.
 type Submit struct {
 	Request
@@ -48,7 +49,7 @@ type Submit struct {
 // Stop requests an executor to stop a worker, and never to start it again.
 type Stop struct {
 	Request
-	// Grace is how long the worker has to end after its termination signal.
+	// Grace is the time that the worker has to end after its termination signal.
 	Grace time.Duration
 }
 
@@ -64,7 +65,7 @@ func (s Stop) Done(result any) StopDone {
 		Result: from(result, s.Incarnation)}
 }
 
-// from adds to a refusal which incarnation has refused.
+// from sets the incarnation of a refusal, and returns any other outcome unchanged.
 func from(outcome any, incarnation int64) any {
 	if r, ok := outcome.(Refused); ok {
 		r.Incarnation = incarnation

@@ -6,19 +6,21 @@ import "time"
 type call struct {
 	key     callKey
 	attempt int32
-	// incarnation is the executor's when the request was sent.
+	// incarnation is the executor's incarnation when the request was sent.
 	incarnation int64
 	until       time.Time
 	ended       bool
 }
 
-// callKey identifies a call. Stops differ by what they stop; it is zero for a start.
+// callKey identifies a call. stop is the instance that a stop request stops, and zero for
+// a start request: one executor can have several instances of one worker key.
 type callKey struct {
 	workerKey
 	stop instance
 }
 
-// sendDue sends the requests that are due, in order, up to InFlight calls.
+// sendDue sends the requests that are due, in order, while fewer than InFlight calls are
+// in flight.
 func (c *Core) sendDue() {
 	before := len(c.callsByAge)
 	for len(c.calls) < c.cfg.InFlight {
@@ -38,8 +40,8 @@ func (c *Core) sendDue() {
 	c.cancelUnsent(c.callsByAge[before:])
 }
 
-// cancelUnsent ends the calls of this step if an effect before them is abandoned: then
-// they are never made.
+// cancelUnsent ends the calls of this step if an effect before them is abandoned, because
+// the shell then never makes these calls.
 func (c *Core) cancelUnsent(calls []*call) {
 	if len(calls) == 0 {
 		return
@@ -57,7 +59,9 @@ func (c *Core) cancelUnsent(calls []*call) {
 	})
 }
 
-// waitsIn returns the queue in which a due request has to wait; nil if it can be sent.
+// waitsIn returns the queue in which a due request must wait, or nil if the core can send
+// it now. It is the ready gate: a request to stop an orphan waits until the registry is
+// ready.
 func (c *Core) waitsIn(r *request) *requestQueue {
 	h := c.host(r.key.ordinal)
 	switch {
@@ -98,7 +102,7 @@ func (c *Core) send(r *request) {
 	h.calls++
 }
 
-// endCall frees the place of a call.
+// endCall ends a call, so that another request can be sent in its place.
 func (c *Core) endCall(f *call) {
 	f.ended = true
 	delete(c.calls, f.key)
@@ -113,8 +117,7 @@ func (c *Core) endCall(f *call) {
 	c.wake(h)
 }
 
-// unqueued returns the request that a call was made for, if it still exists and waits
-// in no queue.
+// unqueued returns the request of a call if the request still exists and is in no queue.
 func (c *Core) unqueued(f *call) *request {
 	r := c.host(f.key.ordinal).orphans[f.key.stop]
 	if r == nil {
@@ -126,8 +129,8 @@ func (c *Core) unqueued(f *call) *request {
 	return r
 }
 
-// expireCalls ends the calls that nobody has answered long after their timeout. Their
-// outcome is unknown.
+// expireCalls ends the calls for which the shell has posted no outcome by twice the
+// request timeout. Their outcome is unknown.
 func (c *Core) expireCalls() {
 	for len(c.callsByAge) > 0 && !c.callsByAge[0].until.After(c.now) {
 		f := c.callsByAge[0]

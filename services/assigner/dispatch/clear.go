@@ -7,12 +7,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// clearQuarantine handles an operator's statement that quarantined workers have exited:
-// they end as if their executor were LOST. Each worker is named with its epoch, and
-// remembers the request, so a repeated request affects and counts the same workers.
+// clearQuarantine handles an operator's statement that quarantined workers have exited: the
+// workers become LOST as if their executor were LOST. The request names each worker with
+// its epoch, and each cleared worker stores the request's ID, so a repeated request affects
+// and counts the same workers.
 //
-// The statement may be wrong. If the executor still has such a worker, the core stops it
-// as an orphan: at once if the executor is present, else after its next report.
+// The statement may be wrong. If the executor still has such a worker, the core stops that
+// worker as an orphan: at once if the executor is present, otherwise after its next report.
 func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 	ordinal, known := c.ordinals[request.Executor]
 	if !known {
@@ -34,7 +35,7 @@ func (c *Core) clearQuarantine(request Clear) (Cleared, error) {
 			}
 		case !c.stopOverdue(p.t, &w):
 			err := fault.BadField(fault.ReasonNotQuarantined, fmt.Sprintf("workers[%d]", i),
-				"%s is %s on %s and no stop of it is overdue; cancel it or drain the executor, and wait",
+				"%s is %s on %s and its stop is not overdue; cancel it or drain the executor, and wait",
 				request.Workers[i].Worker, w.State, request.Executor)
 			err.Kind = fault.Precondition
 			return Cleared{}, err
@@ -60,13 +61,14 @@ func (c *Core) stopOverdue(t *task, w *model.TaskWorker) bool {
 	return e != nil && e.Miss == FindingQuarantined
 }
 
-// position is the place of a worker, zero if there is none.
+// position is the place of a worker in a task, or zero if the worker does not exist.
 type position struct {
 	t  *task
 	at slot
 }
 
-// locate finds workers by their names, in one pass over the tasks.
+// locate returns the positions of workers, in one pass over the tasks. It omits workers of
+// quarantined records.
 func (c *Core) locate(workers []Assigned) []position {
 	byEpoch := map[int64][]int{}
 	for i, w := range workers {

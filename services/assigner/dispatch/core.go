@@ -17,9 +17,9 @@ type Core struct {
 	now     time.Time
 	leading bool
 	term    int64
-	// revision is the one that the view has reached.
+	// revision is the revision that the view has reached.
 	revision int64
-	// registryTerm is the term of the registry's leader, 0 without a leader.
+	// registryTerm is the term of the registry's leader, or 0 without a leader.
 	registryTerm int64
 
 	// The records of other services.
@@ -28,25 +28,28 @@ type Core struct {
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
-	// ready: the registry is ready, so a missing record means that there is none.
+	// ready is true when the registry is ready. Only then does a missing record prove
+	// that no such record exists.
 	ready bool
 
-	// The records of this service. The journal has the changes that are not durable.
+	// The records of this service. The journal has their changes that are not durable.
 	tasks    map[string]*task
 	uids     core.Ordered[string]
 	refusals map[string]*model.Refusal // by executor ID
 	journal  core.Journal[change]
 
 	quarantined quarantined
-	// subject is the task that the step is deciding about.
+	// subject is the task about which the step decides.
 	subject model.Ref
 
-	// The next review looks at these. The setters mark them, so a rollback does as well.
+	// The next review looks at the objects in these sets. The setters add them, so a
+	// rollback adds them too.
 	dirtyTasks    map[string]struct{}
 	dirtyHosts    map[uint32]struct{}
 	dirtyRefusals map[string]struct{} // by executor ID
 
-	// The rest is in memory only: requests, calls, and answers to repeat.
+	// The following fields are in memory only: requests, calls, and answers to handle
+	// again.
 	dispatches []*pendingDispatch
 	requests   map[workerKey]*request
 	// orphansByName has the requests to stop orphaned workers, by the worker's name.
@@ -56,9 +59,10 @@ type Core struct {
 	untilReady    requestQueue // stops of orphaned workers, until the registry is ready
 	blocked       requestQueue // starts of workers while an orphan has the same name
 	calls         map[callKey]*call
-	callsByAge    []*call // oldest first; ended calls leave when they are the oldest
+	callsByAge    []*call // oldest first; an ended call is removed when it is the oldest
 	sequence      uint64
-	// redo has answers of executors whose effects were abandoned.
+	// redo has the answers of executors that the next step handles again, because the
+	// effects of these answers were abandoned.
 	redo    []model.Event
 	metrics Metrics
 
@@ -94,8 +98,8 @@ func New(cfg Config) *Core {
 	}
 }
 
-// Step implements model.Core. Step stores the records of the view, and decides on them
-// with the Progress that closes their batch, so that a decision sees one revision.
+// Step implements model.Core. Step stores each record of the view. It decides on records
+// only at the Progress that closes their batch, so that a decision sees one revision.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
 	c.clearSubject()
@@ -202,7 +206,8 @@ func (c *Core) input(e model.Input) {
 	}
 }
 
-// respond decides the drafts, and replies once they are durable.
+// respond decides the drafts and adds the reply, which the caller gets once the drafts
+// are durable.
 func (c *Core) respond(token uint64, value any, err error) {
 	c.flush()
 	if err != nil {
@@ -211,8 +216,8 @@ func (c *Core) respond(token uint64, value any, err error) {
 	c.out = append(c.out, model.Reply{Token: token, Value: value, Err: err})
 }
 
-// answered handles the answers of executors. An executor answers once, so the core
-// handles an answer again if the effects that it led to are abandoned.
+// answered handles the answers of executors. An executor answers only once. If the
+// effects of an answer are abandoned, the core therefore handles the answer again.
 func (c *Core) answered(event model.Event) {
 	before := c.journal.Len()
 	switch e := event.(type) {
@@ -235,7 +240,7 @@ func (c *Core) answered(event model.Event) {
 	})
 }
 
-// repeatAnswers handles the answers again whose effects were abandoned.
+// repeatAnswers handles the answers in redo again.
 func (c *Core) repeatAnswers() {
 	events := c.redo
 	c.redo = nil

@@ -8,18 +8,19 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// pendingDispatch is a dispatch of which the outcome is not durable yet: it waits for
-// the view, or for its effects.
+// pendingDispatch is a dispatch whose outcome is not durable yet. It waits for the view,
+// or for its effects to become durable.
 type pendingDispatch struct {
 	token   uint64
 	request model.Dispatch
 	until   time.Time
-	// answered: the reply is among the actions, and follows its effects.
+	// answered is true when the reply is among the actions. The reply becomes visible
+	// after the effects before it.
 	answered bool
 }
 
-// addDispatch accepts a dispatch. One that was abandoned is given again, and is still
-// there.
+// addDispatch accepts a dispatch. After an abandoned round, the loop gives the core the
+// same input again; the core still has its dispatch and ignores the repeat.
 func (c *Core) addDispatch(token uint64, request model.Dispatch) {
 	if slices.ContainsFunc(c.dispatches, func(d *pendingDispatch) bool { return d.token == token }) {
 		return
@@ -27,8 +28,8 @@ func (c *Core) addDispatch(token uint64, request model.Dispatch) {
 	c.dispatches = append(c.dispatches, &pendingDispatch{token: token, request: request, until: c.now.Add(dispatchWait)})
 }
 
-// answerDispatches answers the dispatches that the view has reached, and those that have
-// waited for it too long.
+// answerDispatches answers each dispatch whose records the view has reached, and each
+// dispatch that has waited for the view for too long.
 func (c *Core) answerDispatches() {
 	for _, d := range slices.Clone(c.dispatches) {
 		if d.answered {
@@ -53,15 +54,15 @@ func (c *Core) answerDispatches() {
 	}
 }
 
-// dispatch creates the tasks that can be created. It returns nil and no error while the
-// view has not reached the records of one of them.
+// dispatch creates the tasks of a request, except the tasks that it refuses. It returns
+// nil and no error while the view has not reached the records of one of the tasks.
 func (c *Core) dispatch(request model.Dispatch) ([]model.DispatchOutcome, error) {
 	switch {
 	case request.Term == c.registryTerm && request.Term > 0:
 	case request.Term > c.revision:
 		return nil, nil
 	default:
-		// Its compare would fail forever.
+		// The compare of a task with this term would fail forever.
 		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm,
 			"the request has term %d, but the registry's leader has term %d", request.Term, c.registryTerm)
 	}
@@ -80,8 +81,9 @@ func (c *Core) dispatch(request model.Dispatch) ([]model.DispatchOutcome, error)
 	return outcomes, nil
 }
 
-// accept creates the task of one lease, or returns the reason of its refusal. The outcome
-// is not known while the view is behind the records that the registry decided on.
+// accept creates the task of one lease, or returns the reason why it refuses the lease.
+// The outcome is not known while the view is behind the records that the registry decided
+// on.
 func (c *Core) accept(term int64, d model.DispatchTask) (refusal fault.Reason, known bool) {
 	if t := c.tasks[d.UID]; t != nil && t.active() && t.header.Key == d.Key {
 		return "", true
@@ -101,8 +103,8 @@ func (c *Core) accept(term int64, d model.DispatchTask) (refusal fault.Reason, k
 	return "", true
 }
 
-// createTask creates what is missing of a task: the chunks, and the header, which is
-// complete with the last of them. Only a small task is one effect.
+// createTask creates the missing chunks of a task and its header. A large task takes
+// several effects, and only the last of them marks the header as complete.
 func (c *Core) createTask(r reservation, l lease, also ...model.Expect) {
 	expect := append([]model.Expect{
 		{Ref: r.Ref(), Mod: r.mod},

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// draft is what one decision changes of one task: a copy of each changed chunk, and the
-// job events. Memory changes when the draft is flushed.
+// draft has the changes of one task by one decision: a copy of each changed chunk, and the
+// job events. The records in memory change when the draft is flushed.
 type draft struct {
 	t      *task
 	chunks map[int32]*model.TaskChunk
@@ -18,28 +18,28 @@ type draft struct {
 	// ended counts the workers that end.
 	ended    int
 	stopping bool
-	// broken are the workers because of which a gang cannot start. If it is withdrawn,
-	// message says why.
+	// broken are the workers because of which a gang cannot start together. If the gang
+	// is withdrawn, message says why.
 	broken    []slot
 	withdrawn bool
 	message   string
-	// placed are the workers that leave ASSIGNED; acknowledged is set if an executor
-	// has acknowledged one of them.
+	// placed counts the workers that leave ASSIGNED. acknowledged is true if an executor
+	// has acknowledged at least one of them.
 	placed       int
 	acknowledged bool
 	observations []func(*Metrics)
 }
 
-// workerEvent is one worker's part in a job event. since is when the worker took the
-// state that it leaves.
+// workerEvent is one worker's part in a job event. since is the time at which the worker
+// entered the state that it leaves now.
 type workerEvent struct {
 	kind   model.EventKind
 	worker model.EventWorker
 	since  time.Time
 }
 
-// eventKinds has the event of each state. EVICTING has none: the event of EVICT reports
-// the stop.
+// eventKinds has the event that reports each state. EVICTING has no event, because the
+// event of EVICT reports the stop.
 var eventKinds = map[model.WorkerState]model.EventKind{
 	model.WorkerAssigned:  model.EventWorkerAssigned,
 	model.WorkerStarting:  model.EventWorkerStarted,
@@ -60,7 +60,7 @@ func (c *Core) draft(t *task) *draft {
 	return d
 }
 
-// read returns a worker as this step has drafted it so far.
+// read returns a worker with the changes that this step has drafted so far.
 func (c *Core) read(t *task, at slot) model.TaskWorker {
 	if d := c.drafts[t.uid]; d != nil && d.chunks[at.chunk] != nil {
 		return d.chunks[at.chunk].Workers[at.i]
@@ -88,8 +88,8 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 	d.chunks[at.chunk].Workers[at.i] = next
 }
 
-// transition drafts what follows from a new state of a worker: metrics, the end of a
-// gang, and the job event.
+// transition drafts the consequences of a new state of a worker: metrics, the withdrawal
+// of its gang, and the job event.
 func (c *Core) transition(d *draft, at slot, was, next *model.TaskWorker) {
 	c.observe(d, was, next)
 	if next.State.Terminal() {
@@ -127,8 +127,8 @@ func (c *Core) flush() {
 }
 
 // flushDraft decides a draft, in several effects if it is large. The first effect marks
-// the task as stopping, the last one as ended, so that a successor that finds a part of
-// them can continue.
+// the task as stopping, and the last effect marks it as ended. If only some of the effects
+// become durable, a successor can therefore continue.
 func (c *Core) flushDraft(d *draft) {
 	r := c.reservations[d.t.uid]
 	if len(d.broken) > 0 && !d.stopping && !d.t.header.Stopping && !r.ends() && d.t.startsTogether(r) {
@@ -163,7 +163,7 @@ func (c *Core) flushDraft(d *draft) {
 	c.observeDurable(d.observations)
 }
 
-// header returns the task's header after the draft, and whether it differs.
+// header returns the task's header after the draft, and whether the draft changes it.
 func (d *draft) header() (header model.TaskHeader, changed bool) {
 	header = *d.t.header
 	if d.stopping {
@@ -175,7 +175,7 @@ func (d *draft) header() (header model.TaskHeader, changed bool) {
 	return header, d.stopping
 }
 
-// addEvents adds the job events of one chunk to an effect, which has one event for each
+// addEvents adds the job events of one chunk to an effect. An effect has one event for each
 // kind and reason.
 func (c *Core) addEvents(effect *model.Effect, d *draft, chunk int32) {
 	for _, one := range d.events[chunk] {
@@ -198,7 +198,8 @@ func (c *Core) addEvents(effect *model.Effect, d *draft, chunk int32) {
 	}
 }
 
-// addWorker adds a worker to an event. An event of too many workers names none.
+// addWorker adds a worker to an event. An event with more than MaxEventWorkers workers
+// counts them and names none.
 func addWorker(e *model.JobEvent, w model.EventWorker) {
 	e.Count++
 	if e.Count <= model.MaxEventWorkers {

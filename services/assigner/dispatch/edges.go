@@ -8,17 +8,18 @@ import (
 
 // The kinds of findings.
 const (
-	// FindingNotAcknowledged: an executor has not acknowledged a worker for a long time.
+	// FindingNotAcknowledged: an executor has not acknowledged a worker by the deadline.
 	FindingNotAcknowledged = "NOT_ACKNOWLEDGED"
-	// FindingNotRunning: an executor has acknowledged a worker long ago and does not
-	// report it as running.
+	// FindingNotRunning: an executor has acknowledged a worker and does not report it as
+	// running by the deadline.
 	FindingNotRunning = "NOT_RUNNING"
-	// FindingQuarantined: the stop of a worker is requested and its end is not confirmed.
-	// The finding ends when the executor confirms the end or is LOST, or with a [Clear].
+	// FindingQuarantined: a worker is quarantined: its stop was requested and its end is
+	// not confirmed by the deadline. Quarantined records are not part of this finding. The
+	// finding ends when the executor confirms the end or is LOST, or with a [Clear].
 	FindingQuarantined = "QUARANTINED"
-	// FindingStray: an executor has an orphaned worker: it has no record, was given up,
-	// has another epoch, or belongs on another executor. The finding ends when the
-	// executor confirms the worker's end.
+	// FindingStray: an executor has an orphaned worker. The worker has no record, was
+	// given up, has another epoch, or belongs on another executor. The finding ends when
+	// the executor confirms the worker's end.
 	FindingStray = "STRAY"
 	// FindingRefusesLeader: an executor refuses the requests of the assigner's leader.
 	// The finding ends when the executor registers again.
@@ -32,13 +33,14 @@ var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQu
 // Edge is one row of the table of state transitions.
 type Edge struct {
 	From, To model.WorkerState
-	// Owner is who causes the transition.
+	// Owner is the party that causes the transition.
 	Owner string
-	// Deadline counts from when the worker came to From; zero means that there is none.
-	// Grace adds the worker's grace period.
+	// Deadline counts from the time at which the worker entered From. Zero means no
+	// deadline. Grace adds the worker's grace period.
 	Deadline time.Duration
 	Grace    bool
-	// Miss is the kind of the finding past the deadline, Action what Berth does then.
+	// Miss is the kind of the finding for a missed deadline, and Action what Berth does
+	// then.
 	Miss, Action string
 }
 
@@ -60,12 +62,12 @@ const (
 	actionStart    = "start requests wait for the executor's presence, or are retried"
 	actionRun      = "the worker keeps its executor until it runs, ends or is cancelled"
 	actionStop     = "the stop request is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
-	actionNotReady = "it is stopped once the registry is ready"
-	actionRefused  = "it gets no new workers, and those that it has not started are placed elsewhere, until it registers again: restart its agent"
+	actionNotReady = "the worker is stopped once the registry is ready"
+	actionRefused  = "until it registers again, the executor gets no new workers, and workers that it has not started are placed elsewhere: restart its agent"
 	actionStray    = "the stop request is repeated until the executor confirms the end"
 )
 
-// Edges is every state transition of a worker.
+// Edges has every state transition of a worker.
 var Edges = []Edge{
 	{From: model.WorkerAssigned, To: model.WorkerStarting, Owner: ownerExecutor, Deadline: time.Minute,
 		Miss: FindingNotAcknowledged, Action: actionStart},

@@ -6,21 +6,23 @@ import (
 )
 
 // Report is the input with an executor's report of its workers. Its reply is a Reported.
-// The core refuses the report with OTHER_INCARNATION if the executor has registered
-// again since, and with UNAVAILABLE if the view does not have the executor yet.
+// If the executor has registered again since, the core refuses the report with
+// OTHER_INCARNATION. If the view does not have the executor yet, the core refuses it with
+// UNAVAILABLE.
 type Report struct {
 	Executor    string
 	Incarnation int64
-	// Sequence rises with every report and acknowledgement of an incarnation.
+	// Sequence rises with every report and every acknowledgement that the agent sends
+	// within an incarnation.
 	Sequence int64
-	// Complete: the executor has no other workers than those listed.
+	// Complete is true if Workers lists every worker that the executor has.
 	Complete bool
 	Workers  []WorkerStatus
 }
 
-// Reports is the input with the reports of several executors, one of each. Its reply is
-// a []ReportResult, one for each report in order. The changes of one task are one
-// effect, with one job event of a kind.
+// Reports is the input with one report of each of several executors. Its reply is a
+// []ReportResult, one for each report in order. All changes of one task are one effect,
+// which has one job event for each kind.
 type Reports []Report
 
 // ReportResult is the answer to one of several reports, or the reason of its refusal.
@@ -29,17 +31,17 @@ type ReportResult struct {
 	Err error
 }
 
-// Status is what an executor says of a worker's state.
+// Status is a worker's state as its executor reports it.
 type Status struct {
 	State    model.WorkerState
 	ExitCode *int32
-	// Signal is the number of the signal that ended the process, 0 for none.
+	// Signal is the number of the signal that ended the process, or 0.
 	Signal int32
 	Error  string
 }
 
 // WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,
-// EVICTING, COMPLETED, FAILED or EVICTED; the core ignores a status with any other.
+// EVICTING, COMPLETED, FAILED or EVICTED. The core ignores a status with another state.
 type WorkerStatus struct {
 	Worker model.Worker
 	Epoch  int64
@@ -51,36 +53,37 @@ type WorkerStatus struct {
 type Reported struct {
 	Executor string
 	Sequence int64
-	// Ended are the workers whose end is durable or that have no record: the executor
-	// need not report them again.
+	// Ended are the reported workers whose end is durable or that have no record. The
+	// executor need not report them again.
 	Ended []WorkerStatus
-	// Orphans counts the orphaned workers of the executor, which are being stopped. Only
-	// reports to this leader count, so there may be more before a complete one.
+	// Orphans counts the orphaned workers of the executor, which the core stops. Only
+	// reports to this leader count. Until this leader has received a complete report, the
+	// executor may have more orphaned workers.
 	Orphans int
 	// Term is the term of this leader.
 	Term int64
 }
 
-// Clear is the input by which an operator confirms that workers have exited whose stop
-// the executor does not confirm. Its reply is a Cleared. The core refuses the whole
-// request with NOT_QUARANTINED if a worker is not EVICT or EVICTING past its deadline,
-// and with NOT_FOUND if there is no such executor. It ignores workers that have ended or
-// do not exist.
+// Clear is the input by which an operator states that quarantined workers have exited:
+// workers whose stop the executor does not confirm. Its reply is a Cleared. If a worker is
+// not EVICT or EVICTING past its deadline, the core refuses the whole request with
+// NOT_QUARANTINED. If the executor does not exist, it refuses the request with NOT_FOUND.
+// It ignores workers that have ended or do not exist.
 type Clear struct {
 	Executor  string
 	RequestID string
 	Workers   []Assigned
 }
 
-// Assigned identifies a worker at one epoch, so that no later worker of the same name is
-// meant.
+// Assigned identifies a worker at one epoch, so that it never means a later worker of the
+// same name.
 type Assigned struct {
 	Worker model.Worker
 	Epoch  int64
 }
 
-// Cleared answers a Clear: Count is how many workers the request, sent once or
-// repeatedly, has made LOST.
+// Cleared answers a Clear. Count is the number of workers that the request has made LOST.
+// A repeat of the request counts the same workers.
 type Cleared struct {
 	Count int
 }
@@ -95,15 +98,15 @@ type SubmitDone struct {
 	Outcome any
 }
 
-// SubmitsDone is the event of the outcomes of several Submits. The changes of one task
-// are one effect, with one job event of a kind.
+// SubmitsDone is the event of the outcomes of several Submits. All changes of one task
+// are one effect, which has one job event for each kind.
 type SubmitsDone []SubmitDone
 
 // StopDone is the event of a Stop's outcome. Every Stop gets one.
 type StopDone struct {
 	Executor string
-	// Worker, UID and Epoch are the request's: an executor may have the same uid and
-	// worker ID at another epoch as well.
+	// Worker, UID and Epoch identify the worker that the request stops. An executor may
+	// have the same uid and worker ID at another epoch as well.
 	Worker model.Worker
 	UID    string
 	Epoch  int64
@@ -112,20 +115,21 @@ type StopDone struct {
 	Result any
 }
 
-// Accepted means that the executor has the worker, which may have ended since.
+// Accepted means that the executor has accepted the worker. The worker may have ended
+// since.
 type Accepted struct {
 	Status
 	Incarnation int64
 	Sequence    int64
 }
 
-// Refused is definite: the executor does not start the worker for this request.
+// Refused is a definite outcome: the executor does not carry out this request.
 type Refused struct {
 	Reason  fault.Reason
 	Message string
-	// Incarnation is the one that the request was sent to, 0 for that of the call. The
-	// core may handle an answer again, after an abandoned effect, when another call to a
-	// later incarnation is in flight.
+	// Incarnation is the incarnation to which the request was sent, or 0 for the
+	// incarnation of the call. After an abandoned effect, the core may handle an answer
+	// again while another call to a later incarnation is in flight.
 	Incarnation int64
 }
 
@@ -134,10 +138,12 @@ type Unknown struct {
 	Message string
 }
 
-// NotSent means that the request was no longer wanted (Core.Wanted).
+// NotSent means that the shell did not send the request, because it was no longer wanted
+// (Core.Wanted).
 type NotSent struct{}
 
-// Stopping means that the executor has acknowledged the stop, and will report the end.
+// Stopping means that the executor has acknowledged the stop, and will report the
+// worker's end.
 type Stopping struct{}
 
 // Ended means that the worker does not run, and that the executor never starts it again.

@@ -15,7 +15,7 @@ type Finding struct {
 	// Object is the full name of a worker, or the ID of an executor.
 	Object string
 	Since  time.Time
-	// Message describes the fault, Action what Berth does about it.
+	// Message describes the fault, and Action says what Berth does about it.
 	Message, Action string
 }
 
@@ -29,7 +29,7 @@ var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 	return rows
 }()
 
-// missed returns the edge whose deadline a worker has missed, nil if there is none.
+// missed returns the edge whose deadline a worker has missed, or nil.
 func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	e := deadlines[w.State]
 	if e == nil {
@@ -45,7 +45,7 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	return e
 }
 
-// deadlineFinding returns the finding of a worker that has missed a deadline.
+// deadlineFinding returns the finding about a worker that has missed the deadline of e.
 func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge) Finding {
 	message := fmt.Sprintf("%s on %s, attempts: %d", w.State, c.executorID(w.Ordinal), w.Attempts)
 	if w.LastError != "" {
@@ -54,9 +54,9 @@ func (c *Core) deadlineFinding(t *task, w *model.TaskWorker, e *Edge) Finding {
 	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: w.Since, Message: message, Action: e.Action}
 }
 
-// orphanFindings returns the workers that executors have and should not, from the first
-// report of one until its end. Only this leader knows since when, and how often it has
-// requested the stop.
+// orphanFindings returns a finding for each orphaned worker, from the first report of the
+// worker to this leader until the worker's end. The time and the number of stop requests
+// count from the start of this leader's term.
 func (c *Core) orphanFindings() (all []Finding) {
 	action := actionStray
 	if !c.ready {
@@ -66,8 +66,8 @@ func (c *Core) orphanFindings() (all []Finding) {
 		for target, r := range h.orphans {
 			all = append(all, Finding{
 				Kind: FindingStray, Object: target.worker.String(), Since: r.since,
-				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; stop requests: %d", c.executorID(ordinal),
-					target.epoch, r.why, r.sent),
+				Message: fmt.Sprintf("%s has this worker at epoch %d, and should not: %s; stop requests: %d",
+					c.executorID(ordinal), target.epoch, r.why, r.sent),
 				Action: action,
 			})
 		}
@@ -75,7 +75,7 @@ func (c *Core) orphanFindings() (all []Finding) {
 	return all
 }
 
-// Findings returns the missed deadlines, the orphaned workers and the executors that
+// Findings returns the findings about missed deadlines, orphaned workers and executors that
 // refuse this service, in order of object.
 func (c *Core) Findings(now time.Time) []Finding {
 	all := append(c.orphanFindings(), c.refusalFindings()...)

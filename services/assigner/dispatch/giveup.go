@@ -7,10 +7,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// giveUp decides what happens to a worker that no attempt has started and that its
-// executor cannot start any more. If the job wants a requeue, giveUp marks the worker for
-// the registry, in at most as many rounds as there are attempts. A worker is not marked
-// if it was cancelled, is one of a gang, or has the highest number.
+// giveUp sets the reason of a worker that no attempt has started and that its executor
+// cannot start any more. If the job wants a requeue, giveUp marks the worker, and the
+// registry queues it again. The number of rounds is at most maxAttempts. giveUp does not
+// mark a worker that was cancelled, belongs to a gang that starts together, or has the
+// highest number.
 func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	if w.Reason != fault.ReasonExecutorRefuses {
 		w.Reason = fault.ReasonAttemptsExhausted
@@ -27,14 +28,15 @@ func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	}
 }
 
-// gaveUp reports whether a worker was given up: it ends once its executor cannot start
-// it any more.
+// gaveUp reports whether a worker was given up, so that it ends as soon as its executor
+// cannot start it any more.
 func gaveUp(w *model.TaskWorker) bool {
 	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
 }
 
-// giveUpUnstarted gives up a worker whose executor refuses this service and has not
-// started it. That is no attempt. A call in flight is waited for: it may be accepted.
+// giveUpUnstarted gives up a worker that its executor has not started, because the executor
+// refuses this service. The refusal does not count as an attempt. While a call is in
+// flight, giveUpUnstarted does nothing, because the executor may accept that call.
 func (c *Core) giveUpUnstarted(t *task, at slot) {
 	w := c.read(t, at)
 	r := c.requests[workerKey{w.Ordinal, t.uid, w.ID}]
@@ -53,8 +55,9 @@ func (c *Core) giveUpUnstarted(t *task, at slot) {
 	c.write(t, at, w)
 }
 
-// breaksGang reports whether a new state of a worker means that its gang cannot start:
-// the worker will not run, or not continue to run, and was not cancelled.
+// breaksGang reports whether a new state of a worker means that its gang cannot start
+// together: the worker cannot start, is lost or must stop, and was not cancelled. A worker
+// that ran and ended by itself does not break its gang.
 func breaksGang(was model.WorkerState, next *model.TaskWorker) bool {
 	switch {
 	case was >= model.WorkerEvict:
@@ -69,8 +72,8 @@ func breaksGang(was model.WorkerState, next *model.TaskWorker) bool {
 	return false
 }
 
-// withdraw stops all workers of a gang that cannot start. The task's header says why,
-// and the registry queues the gang again once all its workers have ended.
+// withdraw stops all workers of a gang that cannot start together. The task's header says
+// why. When all workers of the gang have ended, the registry queues the gang again.
 func (c *Core) withdraw(d *draft) {
 	d.stopping, d.withdrawn = true, true
 	d.count(func(m *Metrics) { m.Withdrawn++ })
@@ -78,11 +81,12 @@ func (c *Core) withdraw(d *draft) {
 	c.stopAll(d.t, fault.ReasonNotTogether)
 }
 
-// maxReasons bounds the different reasons in a message.
+// maxReasons is the maximum number of different reasons in a message.
 const maxReasons = 3
 
-// withdrawalMessage says why workers of a task could not be started, each reason once:
-// first those of the workers that broke the gang, then the last errors of the others.
+// withdrawalMessage returns why workers of a task could not be started, with each reason
+// once. The reasons of the workers that broke the gang come first, then the last errors of
+// the other workers.
 func (c *Core) withdrawalMessage(d *draft) string {
 	var parts []string
 	seen := map[string]bool{"": true}

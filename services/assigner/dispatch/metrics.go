@@ -8,21 +8,21 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Metrics is what a core has counted since it was elected. An event that is part of an
-// effect is counted once the effect is durable.
+// Metrics has the counts of a core since it was elected. An event that is part of an effect
+// is counted once the effect is durable.
 type Metrics struct {
 	// Attempts counts the start requests that were answered or have timed out. Retries
-	// counts those that failed and are followed by another, by reason.
+	// counts the failed start requests that the core repeats, by reason.
 	Attempts uint64
 	Retries  map[fault.Reason]uint64
-	// Assign and AssignBatch have the time from a lease's grant until the executor of a
-	// worker, and of the last worker of a batch, has acknowledged it. Run has the time
-	// from the grant until a worker runs.
+	// Assign has the time from the grant of a lease until an executor has acknowledged a
+	// worker, and AssignBatch the time until the last worker of the lease is acknowledged.
+	// Run has the time from the grant until a worker runs.
 	Assign, AssignBatch, Run model.Histogram
 	// Failures counts the workers that ended FAILED or LOST, by reason.
 	Failures map[fault.Reason]uint64
-	// Requeues counts the workers marked to be queued again, Withdrawn the gangs that
-	// did not start.
+	// Requeues counts the workers that were marked for a requeue, and Withdrawn the gangs
+	// that could not start together.
 	Requeues, Withdrawn uint64
 	// Overdue counts the workers that took longer than their grace period to end.
 	Overdue uint64
@@ -32,7 +32,8 @@ func newMetrics() Metrics {
 	return Metrics{Retries: map[fault.Reason]uint64{}, Failures: map[fault.Reason]uint64{}}
 }
 
-// maxMetricReasons bounds the reasons that are counted one by one: agents choose theirs.
+// maxMetricReasons bounds the reasons that are counted separately, because agents choose
+// the reasons of their refusals.
 const maxMetricReasons = 24
 
 // reasonOther stands for the reasons beyond the bound.
@@ -46,7 +47,7 @@ func countReason(counts map[fault.Reason]uint64, reason fault.Reason) {
 	counts[reason]++
 }
 
-// count adds an observation to what the draft counts once it is durable.
+// count adds an observation that is made once the draft is durable.
 func (d *draft) count(observation func(*Metrics)) {
 	d.observations = append(d.observations, observation)
 }
@@ -65,7 +66,7 @@ func (c *Core) observeDurable(observations []func(*Metrics)) {
 	})
 }
 
-// observe counts a new state of a worker.
+// observe drafts the metrics of a worker's new state.
 func (c *Core) observe(d *draft, was, next *model.TaskWorker) {
 	took, running := c.sinceGrant(d.t), next.State == model.WorkerRunning
 	if was.State == model.WorkerAssigned {
@@ -101,7 +102,7 @@ func (c *Core) sinceGrant(t *task) time.Duration {
 	return c.now.Sub(granted)
 }
 
-// Metrics returns a copy of what the core has counted since it was elected.
+// Metrics returns a copy of the counts since the core was elected.
 func (c *Core) Metrics() Metrics {
 	m := c.metrics
 	m.Retries, m.Failures = maps.Clone(m.Retries), maps.Clone(m.Failures)

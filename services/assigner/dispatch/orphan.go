@@ -6,16 +6,18 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The limits of requests to stop orphaned workers, of one executor and of all. An agent
-// may list any number of unknown workers. A worker beyond a limit gets its request with
-// a later complete report: executors with orphans send complete reports repeatedly.
+// The limits on requests to stop orphaned workers: of one executor, and of all executors.
+// An agent may list any number of unknown workers. An orphan beyond a limit gets its stop
+// request after a later complete report: executors with orphans send complete reports
+// repeatedly.
 const (
 	maxOrphans    = 1000
 	maxAllOrphans = 200_000
 )
 
-// stopOrphan requests the stop of a worker that an executor should not have. It reports
-// whether there is a request now.
+// stopOrphan adds a request to stop a worker that an executor should not have. It reports
+// whether the worker has a stop request now. The request is sent only when the registry is
+// ready: before that, the worker's record may still be missing (waitsIn).
 func (c *Core) stopOrphan(ordinal uint32, target instance, why model.Verdict) bool {
 	h := c.host(ordinal)
 	if h.orphans[target] != nil {
@@ -35,8 +37,8 @@ func (c *Core) stopOrphan(ordinal uint32, target instance, why model.Verdict) bo
 	return true
 }
 
-// dropOrphan drops the request to stop a worker that is recorded as live after all: the
-// decision that said otherwise was undone.
+// dropOrphan drops the request to stop a worker as an orphan if the worker is recorded as
+// live again, because the decision that ended it was undone.
 func (c *Core) dropOrphan(t *task, w *model.TaskWorker) {
 	h := c.hosts[w.Ordinal]
 	if !t.active() || w.State.Terminal() || h == nil || len(h.orphans) == 0 {
@@ -47,8 +49,8 @@ func (c *Core) dropOrphan(t *task, w *model.TaskWorker) {
 	}
 }
 
-// keepOrphans drops the requests to stop all orphaned workers of an executor except
-// those in the set.
+// keepOrphans drops the requests to stop orphaned workers of an executor, except the
+// requests for the workers in the set.
 func (c *Core) keepOrphans(h *host, set map[instance]bool) {
 	for target, r := range h.orphans {
 		if !set[target] {
@@ -57,10 +59,10 @@ func (c *Core) keepOrphans(h *host, set map[instance]bool) {
 	}
 }
 
-// runsElsewhere reports whether the worker of a start request runs on some executor at
-// another epoch, and is still to be stopped there. That happens after a restore, when a
-// name of the lost history is used again. An agent sees only its own workers; the
-// assigner sees both. Workers of a LOST executor are given up and do not count.
+// runsElsewhere reports whether an orphan with the name of the worker of a start request
+// may still run on some executor. This happens after a restore, when a worker gets the
+// name of a worker from the lost history. An agent knows only its own workers, so the
+// assigner must check this. Workers of a LOST executor are given up and do not count.
 func (c *Core) runsElsewhere(r *request) bool {
 	t := c.tasks[r.key.uid]
 	return slices.ContainsFunc(c.orphansByName[t.worker(r.key.workerID)], func(orphan *request) bool {
@@ -79,5 +81,6 @@ func (c *Core) removeOrphanName(orphan *request) {
 	c.unblock()
 }
 
-// unblock makes every request due that waits for the end of an orphan. They are few.
+// unblock makes every request due that waits for the end of an orphan. There are few such
+// requests.
 func (c *Core) unblock() { c.moveAll(&c.blocked, c.blocked.Len()) }

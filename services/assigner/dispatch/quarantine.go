@@ -4,12 +4,15 @@ import "berth.dev/pkg/model"
 
 var _ model.QuarantineCore = (*Core)(nil)
 
-// quarantined is what the core does not act on. It starts, stops, moves and gives up no
-// worker of a quarantined uid, and does not treat one as an orphan.
+// quarantined has the quarantined records: records that cannot be read or that made the
+// core panic. For the workers of a quarantined uid, the core does nothing: it does not
+// start, stop, move or give up such a worker, and does not treat it as an orphan. Workers
+// whose stop is overdue are quarantined workers, and are not in here
+// (FindingQuarantined).
 type quarantined struct {
 	uids map[string]bool
-	// hosts: some executors are unknown to the core. An executor without a record may
-	// be one of them, so it is not lost.
+	// hosts is true if the record of some executor is quarantined. The core does not know
+	// the executor's ordinal, so no ordinal without a record counts as lost.
 	hosts bool
 }
 
@@ -25,12 +28,13 @@ func (c *Core) quarantine(ref model.Ref) {
 // Subject implements model.QuarantineCore.
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements model.QuarantineCore. Without a record the assigner changes nothing, and it
-// sends nothing to an executor that seems absent.
+// CanMiss implements model.QuarantineCore. The core can work without any record: it
+// changes nothing that the record is about, and sends nothing to an executor that seems
+// absent.
 func (c *Core) CanMiss(model.Ref) bool { return true }
 
-// setSubject sets the task that the core decides about.
+// setSubject sets the task about which the core decides.
 func (c *Core) setSubject(uid string) { c.subject = model.Ref{Kind: model.KindTaskHeader, ID: uid} }
 
-// clearSubject ends the decisions about a task.
+// clearSubject states that the core no longer decides about a task.
 func (c *Core) clearSubject() { c.subject = model.Ref{} }

@@ -25,14 +25,14 @@ type Filter struct {
 	State    model.WorkerState
 }
 
-// Counts is how many workers are in each state.
+// Counts is the number of workers in each state.
 type Counts [model.WorkerEvicted + 1]int
 
-// Stats is the amount of the core's work.
+// Stats counts the core's tasks, workers and requests.
 type Stats struct {
 	Tasks   int
 	Workers Counts
-	// InFlight counts the requests to agents in flight, Waiting those that are queued.
+	// InFlight counts the requests to agents in flight, Waiting the queued requests.
 	InFlight, Waiting int
 	// Orphans counts the orphaned workers that have a stop request.
 	Orphans int
@@ -40,8 +40,8 @@ type Stats struct {
 	Creates int
 }
 
-// Assignments returns up to limit assignments in a stable order, from the token that the
-// page before returned as next. On the last page next is empty.
+// Assignments returns up to limit assignments in a stable order. after is the next token of
+// the previous page, or "" for the first page. On the last page next is empty.
 func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assignment, next string, err error) {
 	from, workerID, err := parseToken(after)
 	if err != nil {
@@ -85,7 +85,7 @@ func parseToken(token string) (uid string, workerID model.WorkerID, err error) {
 	return uid, workerID, nil
 }
 
-// Stats counts the core's work.
+// Stats returns the current counts.
 func (c *Core) Stats() Stats {
 	s := Stats{Tasks: len(c.tasks), InFlight: len(c.calls), Waiting: c.due.Len() + c.untilReady.Len() + c.blocked.Len(),
 		Orphans: c.orphanCount}

@@ -8,17 +8,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// refusesLeader reports whether an executor refuses this service, and not one request:
-// its agent does not accept the nonce of its registration, or has seen a higher term. It
-// refuses every request until it registers again.
+// refusesLeader reports whether a refusal is about this service and not about the single
+// request: the agent does not accept the nonce of the registration, or has seen a higher
+// term. Such an agent refuses every request until it registers again.
 func refusesLeader(r Refused) bool {
 	return r.Reason == fault.ReasonPermissionDenied || r.Reason == fault.ReasonLowerTerm
 }
 
-// trackRefusal records an executor that has refused this service for refusalWait.
-// Workers that it has not started are then given up, and executor-state places nothing
-// on it. One refusal is not enough: the agent may have registered again, and the view
-// may be late.
+// trackRefusal records a refusal when an executor has refused this service for refusalWait.
+// The core then gives up the workers that the executor has not started, and executor-state
+// places no workers on the executor. One refusal is not enough: the agent may have
+// registered again, and the view may not show the new registration yet.
 func (c *Core) trackRefusal(f *call, outcome any) {
 	h := c.hosts[f.key.ordinal]
 	if h == nil || h.record == nil || f.incarnation != h.record.Incarnation {
@@ -68,7 +68,7 @@ func (c *Core) setRefusal(id string, m *model.Refusal) {
 	}
 }
 
-// reviewRefusal deletes the record of an executor that has registered again, or was
+// reviewRefusal deletes the refusal of an executor that has registered again or was
 // deleted.
 func (c *Core) reviewRefusal(id string) {
 	m := c.refusals[id]
@@ -81,7 +81,7 @@ func (c *Core) reviewRefusal(id string) {
 	}
 }
 
-// refusalFindings returns the executors that refuse this service.
+// refusalFindings returns a finding for each executor that refuses this service.
 func (c *Core) refusalFindings() (all []Finding) {
 	for id, m := range c.refusals {
 		all = append(all, Finding{

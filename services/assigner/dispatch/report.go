@@ -6,7 +6,9 @@ import (
 )
 
 // report handles an executor's report of its workers. model.Reconcile decides what the
-// report means for each of them.
+// report means for each worker. If a reported worker contradicts the records, it is an
+// orphan and gets a stop request. The request waits at the ready gate (waitsIn): before the
+// registry is ready, no orphan is stopped.
 func (c *Core) report(r Report) (Reported, error) {
 	ordinal, ok := c.ordinals[r.Executor]
 	if !ok {
@@ -25,7 +27,7 @@ func (c *Core) report(r Report) (Reported, error) {
 	}
 	answer := Reported{Executor: r.Executor, Sequence: r.Sequence, Term: c.term}
 	if r.Complete && len(h.orphans) > 0 {
-		c.keepOrphans(h, instances(r.Workers)) // makes room for others
+		c.keepOrphans(h, instances(r.Workers)) // stays below maxOrphans
 	}
 	for _, status := range r.Workers {
 		c.setSubject(status.UID)
@@ -42,20 +44,22 @@ func (c *Core) report(r Report) (Reported, error) {
 	return answer, nil
 }
 
-// reconciliation is what one report shows so far.
+// reconciliation collects the results of one report.
 type reconciliation struct {
 	// current is the incarnation of the executor's record.
 	current int64
-	// unlisted is what the report says of a worker that it does not list.
+	// unlisted is the input of model.Reconcile for a worker that the report does not list.
 	unlisted model.Reported
-	// listed has what the report lists in any way: it has not freed its capacity.
+	// listed has every uid and worker ID that the report lists in any way except as
+	// ended. Such a worker is not absent, so it has not freed its capacity.
 	listed map[placed]bool
-	// orphans are the workers to stop, and unstopped counts those without a request.
+	// orphans are the orphaned workers in the report. unstopped counts the orphaned
+	// workers that have no stop request because of a limit.
 	orphans   map[instance]bool
 	unstopped int
 }
 
-// instances returns what a report lists.
+// instances returns the instances of the workers that a report lists.
 func instances(workers []WorkerStatus) map[instance]bool {
 	set := make(map[instance]bool, len(workers))
 	for _, w := range workers {
@@ -66,7 +70,7 @@ func instances(workers []WorkerStatus) map[instance]bool {
 
 func (w WorkerStatus) instance() instance { return instance{w.UID, w.Worker, w.Epoch} }
 
-// reportWorker handles what a report says of one worker, and returns the verdict.
+// reportWorker handles the status of one worker in a report, and returns the verdict.
 func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) model.Verdict {
 	if !status.State.Reportable() || c.quarantined.uids[status.UID] {
 		s.listed[placed{status.UID, status.Worker.ID}] = true
@@ -95,8 +99,8 @@ func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) mod
 	return verdict
 }
 
-// recorded returns the record about what an executor has, nil if the uid has no worker
-// of that name. The worker may be placed on another executor.
+// recorded returns the record of an instance, or nil if the uid has no worker of that
+// name. The recorded worker may be placed on another executor.
 func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 	t := c.tasks[of.uid]
 	if t == nil || !t.active() {
@@ -109,8 +113,9 @@ func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 	return t, at, &model.Recorded{Epoch: t.header.Epoch, Worker: c.read(t, at)}
 }
 
-// update records what an executor says of a worker that has not ended. The state never
-// moves backwards. An incarnation adopts the workers that it lists.
+// update records the reported status of a worker whose record has not ended. The state
+// never moves backwards. A later incarnation of the executor adopts the workers that it
+// lists.
 func (c *Core) update(t *task, at slot, w model.TaskWorker, incarnation, sequence int64, status Status) {
 	was, key := w, workerKey{w.Ordinal, t.uid, w.ID}
 	// A report may arrive before the answer to the start request.
@@ -153,14 +158,16 @@ func (c *Core) reportAbsent(h *host, s *reconciliation) {
 			w.State, w.Reason = model.WorkerLost, fault.ReasonNotReported
 			c.write(t, at, w)
 		case model.Await:
-			// The answer to a stop request ends the worker, and comes at once.
+			// The executor does not have the worker, so it answers a repeated stop
+			// request at once, and that answer ends the worker.
 			c.stopNow(key)
 		}
 	}
 	c.clearSubject()
 }
 
-// stopNow repeats an acknowledged stop at once, without the pause for the grace period.
+// stopNow repeats an acknowledged stop request at once, without the pause for the grace
+// period.
 func (c *Core) stopNow(key workerKey) {
 	r := c.requests[key]
 	if r != nil && r.kind == stopRequest && r.state == model.WorkerEvicting && r.queue == &c.due && r.due.After(c.now) {

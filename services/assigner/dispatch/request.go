@@ -16,7 +16,7 @@ const (
 	noRequest requestKind = iota
 	startRequest
 	stopRequest
-	// orphanRequest stops a worker that the executor should not have.
+	// orphanRequest is a stop request for a worker that the executor should not have.
 	orphanRequest
 )
 
@@ -27,40 +27,43 @@ type workerKey struct {
 	workerID model.WorkerID
 }
 
-// instance identifies what an executor has. Of one uid and worker ID it may have more
-// than the recorded worker: under another name, or of another epoch.
+// instance identifies a worker that an executor has. For one uid and worker ID, an executor
+// may have several instances: the recorded worker, and workers with another name or another
+// epoch.
 type instance struct {
 	uid    string
 	worker model.Worker
 	epoch  int64
 }
 
-// request is a start or stop of one worker that is sent until records or answers show
-// that it is done. It is derived from records, so losing one costs only a repeat.
+// request is a start or stop request about one worker. The core sends it until records or
+// answers show that it is done. A request is derived from records, so a lost request costs
+// only a repeat.
 type request struct {
 	key   workerKey
 	kind  requestKind
 	state model.WorkerState
-	// Requests are sent in the order of due and then sequence.
+	// The core sends requests in the order of due, then of sequence.
 	due      time.Time
 	sequence uint64
-	// queue is the queue that the request waits in, nil while it is in flight.
+	// queue is the queue in which the request waits, or nil while it is in flight.
 	queue *requestQueue
-	// failures counts the answers that changed nothing since the request was made.
+	// failures counts the failures since the last answer that changed a record or
+	// acknowledged a stop.
 	failures int
-	// maybeReached: an attempt may have reached the executor without an answer.
+	// maybeReached is true if an attempt without an answer may have reached the executor.
 	maybeReached bool
-	// target is what a stop is about; sent counts how often it was sent.
+	// target is the instance that a stop request stops, and sent counts its calls.
 	target instance
 	sent   int
-	// why and since when a worker is an orphan.
+	// why is the verdict that the worker is an orphan, and since is the time of the verdict.
 	why   model.Verdict
 	since time.Time
 }
 
 func (r *request) callKey() callKey { return callKey{r.key, r.target} }
 
-// moveTo moves the request to a queue; nil means that it waits in none.
+// moveTo moves the request to a queue. nil only removes the request from its queue.
 func (r *request) moveTo(queue *requestQueue) {
 	if r.queue != nil {
 		r.queue.Remove(r)
@@ -96,8 +99,8 @@ func (c *Core) updateRequests(t *task) {
 	}
 }
 
-// updateRequest makes the request about a worker match its record. A request that is in
-// flight is not sent again before its call ends.
+// updateRequest creates, updates or drops the request about a worker, so that it matches
+// the worker's record. A request that is in flight is not sent again before its call ends.
 func (c *Core) updateRequest(t *task, w *model.TaskWorker) {
 	if !c.leading || c.quarantined.uids[t.uid] {
 		return
@@ -124,7 +127,7 @@ func (c *Core) updateRequest(t *task, w *model.TaskWorker) {
 	}
 }
 
-// requestFor returns the kind of request that a worker's record calls for.
+// requestFor returns the kind of request that a worker's record requires.
 func (t *task) requestFor(w *model.TaskWorker) requestKind {
 	switch {
 	case !t.active():
@@ -137,7 +140,8 @@ func (t *task) requestFor(w *model.TaskWorker) requestKind {
 	return noRequest
 }
 
-// newRequest adds a request. Another leader may have sent it before.
+// newRequest adds a request. It sets maybeReached, because an earlier leader may have sent
+// the same request.
 func (c *Core) newRequest(key workerKey, kind requestKind, t *task) *request {
 	r := &request{key: key, kind: kind, maybeReached: true}
 	if kind == stopRequest {
@@ -147,8 +151,8 @@ func (c *Core) newRequest(key workerKey, kind requestKind, t *task) *request {
 	return r
 }
 
-// pauseBefore returns when a request for a new state is sent. A stop that the executor
-// has acknowledged is repeated only after the worker's grace period.
+// pauseBefore returns the pause before a request for a new state is sent. The core repeats
+// a stop that the executor has acknowledged only after the worker's grace period.
 func (c *Core) pauseBefore(r *request) time.Duration {
 	if r.state == model.WorkerEvicting {
 		return c.repeatStopAfter(r.key.uid)
@@ -164,7 +168,7 @@ func (c *Core) schedule(r *request, pause time.Duration) {
 	r.moveTo(&c.due)
 }
 
-// drop removes a request. If it is in flight, its call still counts until it ends.
+// drop removes a request. If its call is in flight, the call counts until it ends.
 func (c *Core) drop(r *request) {
 	h := c.host(r.key.ordinal)
 	if r.kind == orphanRequest {
@@ -185,7 +189,8 @@ func (c *Core) dropRequest(key workerKey) {
 	}
 }
 
-// wake makes as many of an executor's waiting requests due as it has free calls.
+// wake makes waiting requests of an executor due, as many as the limit on its calls in
+// flight allows.
 func (c *Core) wake(h *host) { c.moveAll(&h.waiting, c.cfg.PerExecutor-h.calls) }
 
 // retry sends a request again after a pause that grows with each failure.
@@ -194,8 +199,8 @@ func (c *Core) retry(r *request) {
 	c.schedule(r, c.backoff(r.key, r.failures))
 }
 
-// backoff is exponential with full jitter. The jitter is a hash, so that a replay has
-// the same pauses and two workers have different ones.
+// backoff returns the pause after a failure: exponential with full jitter. The jitter is a
+// hash, so that a replay has the same pauses and two workers have different pauses.
 func (c *Core) backoff(key workerKey, failures int) time.Duration {
 	ceiling := backoffCap
 	if shift := failures - 1; shift < 20 {
@@ -216,5 +221,5 @@ func (c *Core) grace(uid string) time.Duration {
 	return model.DefaultStopGrace
 }
 
-// repeatStopAfter returns when an acknowledged stop is sent again.
+// repeatStopAfter returns the pause before an acknowledged stop is sent again.
 func (c *Core) repeatStopAfter(uid string) time.Duration { return c.grace(uid) + repeatStop }

@@ -10,8 +10,8 @@ import (
 // dirty reports whether there is anything to review.
 func (c *Core) dirty() bool { return len(c.dirtyHosts)+len(c.dirtyTasks)+len(c.dirtyRefusals) > 0 }
 
-// review looks at every marked task and executor, and decides what follows from the
-// records. A new leader, a change and a rollback all lead here.
+// review looks at every marked task, executor and refusal, and decides what follows from
+// the records. A new leader, a change and a rollback all mark objects for review.
 func (c *Core) review() {
 	for c.dirty() {
 		for _, id := range take(c.dirtyRefusals) {
@@ -30,8 +30,9 @@ func (c *Core) review() {
 	}
 }
 
-// reviewHost ends the workers of a lost executor, stops those of a draining one, and
-// gives up those that an executor which refuses this service has not started.
+// reviewHost makes the workers of a lost executor LOST, and stops the workers of a draining
+// executor. If an executor refuses this service, reviewHost gives up the workers that the
+// executor has not started.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
 	if h == nil || !c.clears(h) || h.record == nil && c.maybeUnknown() {
@@ -56,12 +57,12 @@ func (c *Core) reviewHost(ordinal uint32) {
 	c.clearSubject()
 }
 
-// maybeUnknown reports whether an executor without a record may have one all the same:
-// the registry is not ready, or records of executors are quarantined.
+// maybeUnknown reports whether an executor without a record in memory may exist: the
+// registry is not ready, or records of executors are quarantined.
 func (c *Core) maybeUnknown() bool { return !c.ready || c.quarantined.hosts }
 
-// lose ends a worker that may or may not run. If it was given up because it could not
-// be started, it keeps that reason, which says more.
+// lose makes a worker LOST that may or may not run. If the worker was given up because it
+// could not be started, giveUp sets its reason instead, which is more specific.
 func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
 	w.State = model.WorkerLost
 	if gaveUp(&w) {
@@ -90,8 +91,8 @@ func (c *Core) reviewTask(t *task) {
 	}
 }
 
-// resume completes a task that another leader began. If its reservation or lease has
-// ended, resume removes it: no worker of it was ever started.
+// resume completes a task that an earlier leader began. If its reservation or lease has
+// ended, resume removes the task, because none of its workers was ever started.
 func (c *Core) resume(t *task, r reservation, l lease) {
 	if r.ends() || l.create != t.header.Lease || !l.whole() {
 		c.remove(t)
@@ -124,8 +125,8 @@ func (c *Core) stopUnwanted(t *task) {
 	c.flush()
 }
 
-// remove deletes a task, its header last, so that a successor that finds a part of it
-// can continue.
+// remove deletes a task. It deletes the header last, so that a successor can continue if
+// only some of the effects become durable.
 func (c *Core) remove(t *task) {
 	var refs []model.Ref
 	for n, chunk := range t.chunks {

@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// submitsDone handles the outcomes of start requests, and decides on all of them
-// together.
+// submitsDone handles the outcomes of start requests. The changes of one task become one
+// effect.
 func (c *Core) submitsDone(all ...SubmitDone) {
 	calls := make([]*call, 0, len(all))
 	for _, d := range all {
@@ -20,7 +20,8 @@ func (c *Core) submitsDone(all ...SubmitDone) {
 		key := callKey{workerKey: worker}
 		f := c.calls[key]
 		if f == nil || f.attempt != d.Attempt {
-			// A late or repeated answer. It may still be the first with news.
+			// The answer is late or repeated. It may still be the first answer that
+			// shows the worker's state.
 			f = &call{key: key, attempt: d.Attempt, ended: true}
 		}
 		c.submitEnded(f, d.Outcome)
@@ -29,17 +30,17 @@ func (c *Core) submitsDone(all ...SubmitDone) {
 	c.retryUndecided(calls...)
 }
 
-// Wanted reports whether a Submit is still to be sent. The shell must ask when it is
-// about to send it, on the goroutine that owns the core, and answer NotSent if not. A
-// stop that was decided after the Submit, in the same round, is durable by then, so no
-// start is sent after a durable stop.
+// Wanted reports whether the shell should still send a Submit. The shell must call Wanted
+// immediately before it sends the Submit, on the goroutine that owns the core. If Wanted
+// returns false, the shell must answer NotSent. A stop that was decided after the Submit
+// in the same round is durable by then, so no start request is sent after a durable stop.
 func (c *Core) Wanted(s Submit) bool {
 	key, ok := c.workerKey(s.Executor, s.UID, s.Worker.ID)
 	r := c.requests[key]
 	return ok && r != nil && r.kind == startRequest
 }
 
-// submitEnded drafts what follows from the outcome of one start request.
+// submitEnded drafts the changes that follow from the outcome of one start request.
 func (c *Core) submitEnded(f *call, outcome any) {
 	if !f.ended {
 		c.endCall(f)
@@ -56,8 +57,8 @@ func (c *Core) submitEnded(f *call, outcome any) {
 	}
 }
 
-// retryUndecided decides the drafts, and sends the start requests again about which
-// nothing was decided.
+// retryUndecided decides the drafts. If no decision has rescheduled or ended the request of
+// a call, it retries that request.
 func (c *Core) retryUndecided(calls ...*call) {
 	c.flush()
 	for _, f := range calls {
@@ -76,8 +77,8 @@ func (c *Core) accepted(f *call, t *task, at slot, found bool, a Accepted) {
 		return
 	}
 	if h := c.hosts[f.key.ordinal]; !a.State.Terminal() && (h.record == nil || a.Incarnation < h.record.Incarnation) {
-		// The executor has restarted since. Only its report, or another answer, shows
-		// whether the worker survived that.
+		// The agent has registered again since. Only its next report, or another
+		// answer, shows whether the worker survived.
 		if r := c.requests[f.key.workerKey]; r != nil {
 			r.maybeReached = true
 		}
@@ -90,10 +91,10 @@ func (c *Core) accepted(f *call, t *task, at slot, found bool, a Accepted) {
 	c.update(t, at, w, a.Incarnation, a.Sequence, a.Status)
 }
 
-// maxMessage bounds the messages of executors that are kept, in bytes.
+// maxMessage is the maximum length of an executor's message in a record, in bytes.
 const maxMessage = 512
 
-// clip shortens a message to the bound.
+// clip shortens a message to maxMessage.
 func clip(message string) string {
 	if len(message) <= maxMessage {
 		return message
@@ -101,8 +102,8 @@ func clip(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
 }
 
-// attemptFailed counts a failed attempt. A refusal that is about this service or about a
-// restart of the executor does not count.
+// attemptFailed counts a failed attempt. A refusal of the assigner's leader, or a refusal
+// because the executor has registered again, does not count.
 func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	var reason fault.Reason
 	var message string
@@ -144,7 +145,7 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 	c.write(t, at, w)
 }
 
-// maxAttempts returns how often an executor is asked to start a worker, in total.
+// maxAttempts returns the maximum number of start requests for a worker.
 func (c *Core) maxAttempts(uid string) int32 {
 	if r := c.reservations[uid]; r.Reservation != nil && r.Spec.MaxAttempts > 0 {
 		return r.Spec.MaxAttempts
@@ -157,8 +158,8 @@ func (c *Core) workerKey(executor, uid string, workerID model.WorkerID) (workerK
 	return workerKey{ordinal, uid, workerID}, ok
 }
 
-// find returns the place of a worker at an executor. It returns the task even if the
-// worker is placed on another executor.
+// find returns the task and the place of a worker on an executor. If the worker is placed
+// on another executor, find still returns the task, and false.
 func (c *Core) find(key workerKey) (*task, slot, bool) {
 	t := c.tasks[key.uid]
 	if t == nil || !t.active() {

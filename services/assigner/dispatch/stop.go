@@ -5,8 +5,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stop decides the stop of a worker. If the executor was never asked to start the
-// worker, it has ended; otherwise the executor has to confirm its end.
+// stop decides the stop of a worker. If no start request can have reached the executor, the
+// worker has ended. Otherwise the executor must confirm the end.
 func (c *Core) stop(t *task, at slot, reason fault.Reason) {
 	w := c.read(t, at)
 	if w.State >= model.WorkerEvict {
@@ -42,9 +42,9 @@ func (c *Core) stopDone(d StopDone) {
 	c.stopEnded(f, d.Result)
 }
 
-// stopEnded handles the outcome of one stop request. There is no limit of attempts: the
-// stop is repeated until the end is confirmed or the executor is lost. The outcome is
-// only about the stopped instance, which need not be the recorded worker.
+// stopEnded handles the outcome of one stop request. The number of attempts is not
+// limited: the core repeats the stop until the end is confirmed or the executor is lost.
+// The outcome is about the stopped instance, which need not be the recorded worker.
 func (c *Core) stopEnded(f *call, result any) {
 	if !f.ended {
 		c.endCall(f)
@@ -103,8 +103,8 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	c.write(t, at, w)
 }
 
-// endReason returns the reason of a worker that has ended: the one that it had, unless
-// its end says more.
+// endReason returns the reason of a worker that has ended. An EVICTED worker whose stop was
+// decided keeps its reason. Any other end replaces the reason.
 func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Reason {
 	switch {
 	case end.State == model.WorkerCompleted:

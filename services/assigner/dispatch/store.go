@@ -6,14 +6,14 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// change is a record as it was before an effect, nil if there was none.
+// change is a record before an effect; before is nil if the record did not exist.
 type change struct {
 	ref    model.Ref
 	before model.Record
 }
 
-// set is the only function that changes records in memory, and it updates every index:
-// for the view, for decisions, and for undoing them.
+// set is the only function that changes records in memory, and it updates every index. The
+// view, decisions and the undoing of decisions all use it.
 func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 	switch ref.Kind {
 	case model.KindReservation:
@@ -35,13 +35,13 @@ func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 	}
 }
 
-// as returns a record as its type, nil for a deleted one.
+// as returns a record as its type R, or nil for a deleted record.
 func as[R any](record model.Record) *R {
 	r, _ := any(record).(*R)
 	return r
 }
 
-// own returns this service's record as it is in memory, nil if there is none.
+// own returns a record of this service from memory, or nil.
 func (c *Core) own(ref model.Ref) model.Record {
 	if m := c.refusals[ref.ID]; ref.Kind == model.KindRefusal && m != nil {
 		return m
@@ -63,8 +63,8 @@ func (c *Core) own(ref model.Ref) model.Record {
 	return nil
 }
 
-// decide makes an effect. Memory changes at once; the journal keeps the records as they
-// were.
+// decide makes an effect. The records in memory change at once; the journal keeps the
+// earlier records.
 func (c *Core) decide(e model.Effect) {
 	c.journal.Begin()
 	for _, record := range e.Puts {
@@ -81,7 +81,7 @@ func (c *Core) replace(ref model.Ref, record model.Record) {
 	c.set(ref, record, 0, 0)
 }
 
-// undo takes back a change that was abandoned.
+// undo sets the earlier record of a change that was abandoned.
 func (c *Core) undo(ch change) { c.set(ch.ref, ch.before, 0, 0) }
 
 func (c *Core) setHeader(uid string, header *model.TaskHeader) {
@@ -133,8 +133,8 @@ func size(chunk *model.TaskChunk) int {
 	return len(chunk.Workers)
 }
 
-// setWorker updates the indexes for one worker: was is nil for a new one, is for a
-// deleted one.
+// setWorker updates the indexes for one worker. was is nil for a new worker, and is is nil
+// for a deleted worker.
 func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
 	if was != nil && is != nil && was.ID == is.ID && was.Ordinal == is.Ordinal && was.State == is.State {
 		return
@@ -159,8 +159,8 @@ func (c *Core) tallyAll(t *task, by int) {
 	}
 }
 
-// tally adds a worker to the counts of its task and to its executor, or removes it, by
-// +1 or -1.
+// tally adds a worker to the counts of its task and to its executor if by is +1, and
+// removes the worker from both if by is -1.
 func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	if !t.active() {
 		return

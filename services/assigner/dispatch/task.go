@@ -6,16 +6,16 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// task is the assignments of one lease. While its header is not complete, it causes no
-// requests, and its workers are not counted.
+// task has the assignments of one lease. While its header is not complete, the task causes
+// no requests, and its workers are not counted.
 type task struct {
 	uid    string
 	header *model.TaskHeader
 	// chunks is indexed by chunk number; a chunk without a record is nil.
 	chunks []*model.TaskChunk
 	counts Counts
-	// unwanted are the workers that were cancelled one by one. leaving counts those of
-	// them for which no stop is decided yet.
+	// unwanted are the workers that were cancelled one by one. leaving counts the
+	// unwanted workers for which no stop is decided yet.
 	unwanted model.WorkerSet
 	leaving  int
 }
@@ -45,14 +45,14 @@ func (t *task) wanted() int {
 	return t.counts[model.WorkerAssigned] + t.counts[model.WorkerStarting] + t.counts[model.WorkerRunning]
 }
 
-// startsTogether reports whether the task is a gang of which some worker has not run
-// yet. Once all have run, the end of one worker does not affect the others.
+// startsTogether reports whether the task is a gang with a worker that has not run yet.
+// When all workers have run, the end of one worker does not affect the others.
 func (t *task) startsTogether(r reservation) bool {
 	return r.Reservation != nil && r.Spec.Start == model.StartTogether &&
 		t.counts[model.WorkerAssigned]+t.counts[model.WorkerStarting] > 0
 }
 
-// leaves reports whether a worker was cancelled and no stop of it is decided yet.
+// leaves reports whether a worker was cancelled and its stop is not decided yet.
 func (t *task) leaves(w *model.TaskWorker) bool {
 	return w.State < model.WorkerEvict && t.unwanted.Has(w.ID)
 }
@@ -64,7 +64,8 @@ func (t *task) chunk(n int32) *model.TaskChunk {
 	return t.chunks[n]
 }
 
-// find returns the place of a worker. The chunks have the workers in order.
+// find returns the place of a worker. The chunks have the workers in the order of worker
+// IDs.
 func (t *task) find(workerID model.WorkerID) (slot, bool) {
 	if !t.active() {
 		return slot{}, false
@@ -85,11 +86,11 @@ func (t *task) find(workerID model.WorkerID) (slot, bool) {
 	return slot{int32(n), i}, found
 }
 
-// tracedWorkers is how many workers of a task have their requests traced.
+// tracedWorkers is the number of workers of a task whose requests are traced.
 const tracedWorkers = 16
 
-// traceOf returns the reservation's trace for the first workers of a task, and none for
-// the others.
+// traceOf returns the reservation's trace for the first tracedWorkers workers of a task,
+// and "" for all others.
 func (t *task) traceOf(workerID model.WorkerID) model.Trace {
 	if t == nil || t.header == nil || t.header.Trace == "" {
 		return ""
@@ -100,7 +101,7 @@ func (t *task) traceOf(workerID model.WorkerID) model.Trace {
 	return t.header.Trace
 }
 
-// instance returns what the executor of a worker has if it agrees with the record.
+// instance returns the instance of a worker that its executor should have.
 func (t *task) instance(workerID model.WorkerID) instance {
 	return instance{t.uid, t.worker(workerID), t.header.Epoch}
 }

@@ -14,14 +14,14 @@ type reservation struct {
 	mod int64
 }
 
-// ends reports whether all workers of the reservation are to end. A reservation without
-// a record has none.
+// ends reports whether all workers of the reservation must end. It returns true for a
+// reservation without a record, too.
 func (r reservation) ends() bool {
 	return r.Reservation == nil || r.State == model.Cancelling || r.State.Terminal()
 }
 
-// lease is the known chunks of a lease, by number, and the create revision of the first
-// one.
+// lease has the known chunks of a lease by number, and the create revision of the first
+// chunk.
 type lease struct {
 	chunks map[int32]*model.LeaseChunk
 	create int64
@@ -57,13 +57,14 @@ type host struct {
 	record *model.Executor
 	// placed has the workers in order of uid and worker ID.
 	placed []placed
-	// waiting has the requests that need a free call, or the executor's presence.
+	// waiting has the requests that wait until fewer calls to the executor are in
+	// flight, or until the executor is present.
 	waiting requestQueue
 	calls   int
-	// refusing is since when the incarnation has refused this service without another
-	// answer in between; zero while it does not.
+	// refusing is the time since which the incarnation has refused this service without
+	// another answer in between, or zero.
 	refusing time.Time
-	// orphans are the requests to stop what the executor should not have.
+	// orphans has the requests to stop workers that the executor should not have.
 	orphans map[instance]*request
 }
 
@@ -76,11 +77,11 @@ func (p placed) compare(o placed) int {
 	return cmp.Or(cmp.Compare(p.uid, o.uid), p.workerID.Compare(o.workerID))
 }
 
-// lost reports whether the executor's workers were given up. An executor whose record
-// was deleted never reports again.
+// lost reports whether the executor's workers are given up. An executor whose record was
+// deleted never reports again.
 func (h *host) lost() bool { return h.record == nil || h.record.Lost }
 
-// draining reports whether the executor's workers are to be stopped.
+// draining reports whether the executor is drained, so that its workers must stop.
 func (h *host) draining() bool { return h.record != nil && h.record.Draining }
 
 func (c *Core) host(ordinal uint32) *host {
@@ -103,8 +104,8 @@ func (c *Core) executorID(ordinal uint32) string {
 // present reports whether requests can reach the executor.
 func (c *Core) present(h *host) bool { return h.record != nil && c.live[h.record.ID] }
 
-// changed stores one record of the view. A leader ignores its own records: it alone
-// writes them, and its memory is ahead of the view.
+// changed stores one record of the view. A leader ignores the records of its own service:
+// only the leader writes them, and its memory is ahead of the view.
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindTaskHeader, model.KindTaskChunk, model.KindRefusal:
@@ -112,9 +113,9 @@ func (c *Core) changed(e model.Changed) {
 			return
 		}
 	case model.KindLeader:
-		// The assigner refuses a dispatch of a deposed leader of the registry, for its
-		// compare would fail forever. The view may still show an earlier term than
-		// model.LeaderTerm did.
+		// The assigner refuses a dispatch of a deposed leader of the registry, because
+		// its compare would fail forever. The view may still show an earlier term than
+		// the one in a model.LeaderTerm event.
 		if e.Ref.ID == model.ServiceRegistry && e.Mod >= c.registryTerm {
 			c.registryTerm = e.Create
 		}
@@ -202,8 +203,8 @@ func (c *Core) setLive(id string, present bool) {
 	}
 }
 
-// setReady stores the registry's ready mark. Before it, for example in a restored
-// cluster, a record that is missing may be yet to come.
+// setReady stores the registry's ready mark. While the mark is absent, for example in a
+// restored cluster, a missing record may still be created.
 func (c *Core) setReady(r *model.Ready) {
 	c.ready = r != nil && !r.Since.IsZero()
 	if !c.ready || !c.leading {
@@ -213,8 +214,8 @@ func (c *Core) setReady(r *model.Ready) {
 	c.markAll()
 }
 
-// markAll marks everything that review may decide something about. That is a small part
-// of a large fleet: a new leader reviews all of it while its callers wait.
+// markAll marks every object about which review may decide something. In a large fleet this
+// is a small part, so that a new leader, whose callers wait, can review it fast.
 func (c *Core) markAll() {
 	for uid, t := range c.tasks {
 		if h := t.header; h == nil || !h.Complete || h.Ended || h.Stopping || t.leaving > 0 || c.reservations[uid].ends() {

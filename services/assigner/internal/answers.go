@@ -9,12 +9,12 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// The answers of agents are untrusted, and are checked only in this file. An invalid
-// answer does not show whether the worker was started, so its outcome is Unknown: a
-// failed attempt of that executor.
+// The answers of agents are untrusted. Only this file checks them. An invalid answer does
+// not show whether the worker was started, so its outcome is Unknown, which counts as a
+// failed attempt on that executor.
 
 // outcomesOf returns the outcomes of an answer to several start requests. It rejects an
-// answer of another length, of which the outcomes cannot be matched with the requests.
+// answer of another length, because its outcomes cannot be matched with the requests.
 func outcomesOf(requests int, m *controlv1.SubmitTasksAnswer) ([]*controlv1.SubmitOutcome, error) {
 	if got := len(m.GetOutcomes()); got != requests {
 		return nil, fault.BadField(fault.ReasonInvalid, "outcomes", "must be %d, got %d", requests, got)
@@ -34,7 +34,8 @@ func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 		Signal: m.GetSignal(), Error: m.GetError()})
 }
 
-// acceptedOf returns the outcome of a start request that the agent has not refused.
+// acceptedOf returns the outcome of a start request that the agent has not refused: an
+// Accepted, or an Unknown if the answer is invalid.
 func acceptedOf(a dispatch.Submit, sequence int64, w *controlv1.WorkerReport) any {
 	status, err := statusOf(sequence, w)
 	if err != nil {
@@ -43,7 +44,8 @@ func acceptedOf(a dispatch.Submit, sequence int64, w *controlv1.WorkerReport) an
 	return dispatch.Accepted{Status: status, Incarnation: a.Incarnation, Sequence: sequence}
 }
 
-// stopOf returns the outcome of a stop request that the agent has not refused.
+// stopOf returns the outcome of a stop request that the agent has not refused: an Ended or
+// a Stopping, or an Unknown if the answer is invalid.
 func stopOf(m *controlv1.StopTaskAnswer) any {
 	status, err := statusOf(m.GetSequence(), m.GetWorker())
 	switch {
@@ -74,9 +76,9 @@ func invalid(err error) any {
 	return dispatch.Unknown{Message: "the agent's answer is invalid: " + fault.Of(err).Message}
 }
 
-// refusalOf returns the outcome of a call that failed. Only the agent itself can refuse
-// a request. Errors of gRPC, of a failing agent, or of another program at the address
-// do not show whether the worker was started.
+// refusalOf returns the outcome of a call that failed. Only an error that the agent itself
+// returns is a refusal. Errors of gRPC, of a failing agent, or of another program at the
+// address do not show whether the worker was started, so their outcome is Unknown.
 func refusalOf(f *fault.Error) any {
 	switch f.Kind {
 	case fault.Denied:
@@ -89,11 +91,11 @@ func refusalOf(f *fault.Error) any {
 	return dispatch.Unknown{Message: f.Message}
 }
 
-// maxReason bounds the length of a reason that an agent chooses.
+// maxReason is the maximum length of a reason that an agent chooses.
 const maxReason = 64
 
-// reasonOf checks the reason of an agent's refusal, which becomes a metric label and
-// part of records.
+// reasonOf returns the reason of an agent's refusal, or INVALID if the reason is malformed.
+// The reason becomes a metric label and part of records.
 func reasonOf(reason fault.Reason) fault.Reason {
 	if reason == "" || len(reason) > maxReason {
 		return fault.ReasonInvalid

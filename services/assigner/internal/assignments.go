@@ -22,10 +22,10 @@ type Assignments struct {
 	loop loop.Owner[*dispatch.Core]
 }
 
-// NewAssignments returns the service of the core that the loop owns.
+// NewAssignments returns a service that uses the core that the loop owns.
 func NewAssignments(l loop.Owner[*dispatch.Core]) *Assignments { return &Assignments{loop: l} }
 
-// maxCleared bounds the workers of one ClearQuarantine call.
+// maxCleared is the maximum number of workers in one ClearQuarantine call.
 const maxCleared = 1000
 
 // ClearQuarantine implements berth.v1.Assignments.
@@ -33,7 +33,7 @@ func (s *Assignments) ClearQuarantine(ctx context.Context,
 	req *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
 	switch n := len(req.GetWorkers()); {
 	case req.GetExecutor() == "":
-		return nil, fault.BadField(fault.ReasonRequired, "executor", "name the executor that the workers are quarantined on")
+		return nil, fault.BadField(fault.ReasonRequired, "executor", "name the executor on which the workers are quarantined")
 	case n == 0:
 		return nil, fault.BadField(fault.ReasonRequired, "workers",
 			"name the workers that have exited, each as in its assignment")
@@ -72,7 +72,7 @@ func (s *Assignments) ListAssignments(ctx context.Context,
 		return nil, err
 	}
 	filter := dispatch.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
-	// The core is read after the revision, so it is never older.
+	// The core is read after the revision, so the list is never older than the revision.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	var bad error

@@ -12,15 +12,15 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// maxPerExecutor bounds the start requests to one executor in one call. It is a part of
-// the default limit of requests in flight to one executor: while an agent starts some
-// workers, the next requests arrive.
+// maxPerExecutor is the maximum number of start requests to one executor in one call. It is
+// a fraction of the default limit of requests in flight to one executor, so that further
+// requests arrive while an agent starts the workers of a call.
 const maxPerExecutor = 16
 
-// bundle is start requests of one reservation that are sent in one call.
+// bundle has the start requests of one reservation that are sent in one call.
 type bundle []dispatch.Submit
 
-// bundles groups start requests to one address for one reservation, in their order.
+// bundles groups start requests by reservation and address. The requests keep their order.
 func bundles(submits []dispatch.Submit) []bundle {
 	type key struct {
 		address, uid string
@@ -47,7 +47,7 @@ func bundles(submits []dispatch.Submit) []bundle {
 	return all
 }
 
-// sendSubmits sends the start requests of a round.
+// sendSubmits sends the start requests of the current round.
 func (s *Sender) sendSubmits(t *loop.Term) {
 	for _, b := range bundles(s.submits) {
 		t.Go(b.peer(), b.done(b.all(panicked)), func(ctx context.Context) {
@@ -57,10 +57,10 @@ func (s *Sender) sendSubmits(t *loop.Term) {
 	s.submits = nil
 }
 
-// panicked is the outcome of a request if the handling of its answer panics.
+// panicked is the outcome of a request if the code that handles its answer panics.
 var panicked = dispatch.Unknown{Message: "the handling of the agent's answer panicked"}
 
-// peer names the executors of a bundle.
+// peer returns a text that names the executors of a bundle.
 func (b bundle) peer() string {
 	first, last := b[0].Executor, b[len(b)-1].Executor
 	if first == last {
@@ -123,7 +123,7 @@ func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 	return req
 }
 
-// submit sends one start request in a call of its own.
+// submit sends one start request in a separate call.
 func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submit) any {
 	answer, err := agent.client.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
@@ -135,7 +135,7 @@ func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submi
 	return acceptedOf(a, answer.GetSequence(), answer.GetWorker())
 }
 
-// failed returns the outcome of a start request whose call has failed.
+// failed returns the outcome of a start request whose call failed.
 func (s *Sender) failed(ctx context.Context, a dispatch.Submit, err error) any {
 	f := rpc.FromStatus(err)
 	s.log.DebugContext(ctx, "a start request failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt,

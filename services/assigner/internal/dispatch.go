@@ -19,7 +19,7 @@ type Dispatch struct {
 	loop loop.Owner[*dispatch.Core]
 }
 
-// NewDispatch returns the service of the core that the loop owns.
+// NewDispatch returns a service that uses the core that the loop owns.
 func NewDispatch(l loop.Owner[*dispatch.Core]) *Dispatch { return &Dispatch{loop: l} }
 
 // CreateAssignmentTasks implements control.v1.Dispatch.
@@ -46,8 +46,9 @@ func (s *Dispatch) CreateAssignmentTasks(ctx context.Context,
 	return answer, nil
 }
 
-// ReportWorkers implements control.v1.Dispatch. The answer leaves out a report that is
-// refused, and its agent sends it again. A single report that is refused is an error.
+// ReportWorkers implements control.v1.Dispatch. If a call has several reports, the answer
+// omits the refused reports, and their agents send them again. If a call has a single
+// report and the report is refused, the call returns an error.
 func (s *Dispatch) ReportWorkers(ctx context.Context,
 	req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 	reports := make(dispatch.Reports, 0, len(req.GetReports()))

@@ -16,7 +16,8 @@ type Snapshot struct {
 	findings map[string]int
 }
 
-// TakeSnapshot reads a core. It must be called on the goroutine that owns the core.
+// TakeSnapshot returns the current values of a core. It must be called on the goroutine
+// that owns the core.
 func TakeSnapshot(c *dispatch.Core) Snapshot {
 	s := Snapshot{stats: c.Stats(), metrics: c.Metrics(), findings: map[string]int{}}
 	for _, kind := range dispatch.FindingKinds {
@@ -28,7 +29,7 @@ func TakeSnapshot(c *dispatch.Core) Snapshot {
 	return s
 }
 
-// ShowMetrics emits the metrics of a snapshot. No label has a name that a user chose.
+// ShowMetrics emits the metrics of a snapshot. No label contains a name that a user chose.
 func ShowMetrics(f process.Scrape, s Snapshot) {
 	f.Gauge("berth_assigner_tasks", "Leases that are dispatched and not freed yet.", float64(s.stats.Tasks))
 	for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {

@@ -1,5 +1,6 @@
-// Package internal is the shell of the assigner: its requests to agents, its gRPC
-// services and its metrics.
+// Package internal connects the assigner's core with agents and callers, and never
+// decides: it sends each request of the core to an agent once, checks every answer before
+// the core receives it, and serves the assigner's gRPC services and metrics.
 package internal
 
 import (
@@ -25,13 +26,14 @@ import (
 // idleTimeout is how long an unused connection to an agent is kept.
 const idleTimeout = time.Minute
 
-// Sender sends the core's requests to agents, each once: the core decides about
-// retries. Connections to agents are not encrypted.
+// Sender sends each request of the core to an agent once; the core decides about retries.
+// Connections to agents are not encrypted.
 type Sender struct {
 	traces *tracing.Tracing
 	log    *slog.Logger
 
-	// submits are the start requests of the current round. Only the loop uses them.
+	// submits are the start requests of the current round. Only the loop's goroutine uses
+	// submits.
 	submits []dispatch.Submit
 
 	mu          sync.Mutex
@@ -45,11 +47,13 @@ type connection struct {
 	client controlv1.ExecutorClient
 	calls  int       // in flight
 	used   time.Time // when the last call ended
-	// replaced: another connection has its address, and its last call closes it.
+	// replaced is true when another connection has taken the address. The last call on a
+	// replaced connection closes it.
 	replaced bool
 }
 
-// NewSender returns a Sender. A request of a traced reservation is a span of its trace.
+// NewSender returns a Sender. If a reservation is traced, each request about it is a span
+// of the reservation's trace.
 func NewSender(traces *tracing.Tracing, log *slog.Logger) *Sender {
 	return &Sender{traces: traces, log: log, connections: map[string]*connection{}, swept: time.Now()}
 }
@@ -64,9 +68,9 @@ func (s *Sender) Close() {
 	}
 }
 
-// connect returns a connection to an address. The caller must call done after its call.
-// A fresh connection replaces the one of that address, so that a broken connection does
-// not serve every retry. Calls on the replaced connection are not interrupted.
+// connect returns a connection to an address. The caller must call done after its call. If
+// fresh is true, a new connection replaces the existing connection, so that a broken
+// connection does not serve every retry. Calls on the replaced connection continue.
 func (s *Sender) connect(address string, fresh bool) (c *connection, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +107,8 @@ func (s *Sender) done(c *connection) {
 	}
 }
 
-// sweep closes unused connections, at most once in idleTimeout: the addresses of agents
-// change.
+// sweep closes connections that were unused for idleTimeout, because the addresses of
+// agents change. It does nothing if the last sweep was less than idleTimeout ago.
 func (s *Sender) sweep() {
 	now := time.Now()
 	if now.Sub(s.swept) < idleTimeout {
@@ -126,7 +130,7 @@ func (s *Sender) Perform(t *loop.Term, core *dispatch.Core, action model.Action)
 		if s.submits == nil {
 			t.After(func() { s.sendSubmits(t) })
 		}
-		// A later decision, such as a cancel, may have withdrawn it.
+		// A later decision, such as a cancel, may have withdrawn the request.
 		if core.Wanted(a) {
 			s.submits = append(s.submits, a)
 		} else {

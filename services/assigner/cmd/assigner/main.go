@@ -1,4 +1,6 @@
 // Assigner runs one replica of the service that starts leased workers on their executors.
+// The replica leads or follows until it receives SIGTERM or SIGINT. A leader that stops
+// first resigns, so that another replica takes over at once.
 package main
 
 import (

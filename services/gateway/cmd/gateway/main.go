@@ -1,4 +1,5 @@
-// Command gateway serves Berth's REST and gRPC APIs.
+// Command gateway serves Berth's REST and gRPC APIs to callers and agents, and forwards
+// each call to the leader of the service that answers it.
 package main
 
 import (

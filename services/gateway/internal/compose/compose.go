@@ -1,5 +1,7 @@
-// Package compose answers calls that need several services: why a reservation is pending, and
-// the findings of all services.
+// Package compose answers calls that need several services, even if one of the services
+// does not answer. The answer then contains the parts of the other services, names the
+// missing part, and arrives well before the caller's deadline. The calls explain why a
+// reservation is pending, and list the findings of all services.
 //
 //	ExplainReservation ──┬─ position in the queue ──▶ registry
 //	                     └─ executors that fit now ─▶ executor-state
@@ -7,9 +9,7 @@
 //	                     ├─ executor-state
 //	                     └─ assigner
 //
-// It decides nothing and stores nothing. It promises that if one service does not answer, the
-// answer contains the parts of the others, names the missing part, and arrives well before
-// the caller's deadline.
+// The package stores nothing and makes no decisions.
 package compose
 
 import (
@@ -24,8 +24,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// patience is how long an answer waits for a part that may be missing. A fast failover takes a
-// fraction of it.
+// patience is the maximum time that an answer waits for the part of one service. A fast
+// failover takes a fraction of this time.
 const patience = 2 * time.Second
 
 // Server answers berth.v1.Explanations and berth.v1.Findings.
@@ -37,7 +37,7 @@ type Server struct {
 	dispatch  controlv1.DispatchClient
 }
 
-// New makes a server. Calls must find the leader of each service.
+// New returns a server. calls must send each call to the leader of its service.
 func New(calls grpc.ClientConnInterface) *Server {
 	return &Server{
 		queue:     controlv1.NewQueueClient(calls),
@@ -46,8 +46,8 @@ func New(calls grpc.ClientConnInterface) *Server {
 	}
 }
 
-// brief bounds the time for a part by patience, and by half of the caller's remaining time.
-// The rest is for the answer.
+// brief returns a context for the call that gets one part. It limits the time to patience,
+// and to half of the caller's remaining time, so that time for the answer is left.
 func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := patience
 	if deadline, has := ctx.Deadline(); has {
@@ -56,7 +56,7 @@ func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, wait)
 }
 
-// ended returns the error of a call whose context has ended; nil before.
+// ended returns the error of a call whose context has ended, or nil.
 func ended(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return status.Error(codes.DeadlineExceeded,

@@ -69,7 +69,7 @@ func TestExplanation(t *testing.T) {
 		reason, message  string
 	}{
 		{"the head, some fit", 1, some, 1, 3, "INSUFFICIENT_CAPACITY", "1 of 4 fits"},
-		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 would fit now; it is in the next scheduling cycle"},
+		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 workers would fit now; the next scheduling cycle tries them"},
 		{"behind, some fit", 2, some, 1, 3, "BEHIND_HEAD", "behind another reservation"},
 		{"behind, all fit", 2, all, 4, 0, "BEHIND_HEAD", "behind another reservation"},
 	} {
@@ -226,7 +226,7 @@ func TestUnavailableServiceIsAFinding(t *testing.T) {
 		unavailable := func(service, message string) *berthv1.Finding {
 			return &berthv1.Finding{
 				Kind: "SERVICE_UNAVAILABLE", Object: service, Service: "gateway", Message: message,
-				Action: "calls to it wait until it answers again",
+				Action: "calls to this service wait until it answers again",
 			}
 		}
 		want := &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{

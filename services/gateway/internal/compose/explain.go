@@ -11,10 +11,11 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// ExplainReservation returns the reservation's position in the queue, from the registry, and if
-// it is queued, which of its workers would fit now, from executor-state. If executor-state
-// does not answer, the explanation has no executorRevision, and its message contains the
-// reason. The error is the registry's: NotFound if the reservation does not exist.
+// ExplainReservation returns the reservation's position in the queue from the registry. If
+// the reservation is queued, it also returns from executor-state how many of its workers
+// would fit now. If executor-state does not answer, the explanation has no
+// executorRevision, and its message contains the reason. If the registry returns an error,
+// such as NotFound for an unknown reservation, ExplainReservation returns this error.
 func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation,
 	error) {
 	e, err := s.queue.Standing(ctx, q)
@@ -38,9 +39,10 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 	return e, nil
 }
 
-// addFit adds the answer of executor-state. The registry's reason is as old as its last
-// scheduling cycle. For the head of a queue, the reason of executor-state is newer. For other
-// reservations, and while the registry is not ready, the registry's reason applies.
+// addFit adds the answer of executor-state. The reason of the registry is as old as its last
+// scheduling cycle, so for the head of a queue addFit uses the newer reason of
+// executor-state. For other reservations, and while the registry is not ready, it keeps the
+// reason of the registry.
 func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	e.Fitting, e.Missing = fit.GetFitting(), max(0, e.GetNeeded()-fit.GetFitting())
 	e.Checks, e.ExecutorRevision = fit.GetChecks(), fit.GetRevision()
@@ -49,7 +51,7 @@ func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	case e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady):
 	case e.GetMissing() == 0:
 		e.Reason = string(fault.ReasonNotTried)
-		e.Message = fmt.Sprintf("all %d would fit now; it is in the next scheduling cycle", e.GetNeeded())
+		e.Message = fmt.Sprintf("all %d workers would fit now; the next scheduling cycle tries them", e.GetNeeded())
 	default:
 		e.Reason, e.Message = fit.GetReason(), fit.GetMessage()
 	}

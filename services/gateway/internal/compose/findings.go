@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// kindUnavailable is the finding about a service that does not answer. It has no start time,
-// because the gateway stores nothing.
+// kindUnavailable is the kind of the finding about a service that does not answer. The
+// finding has no start time, because the gateway has no memory of earlier calls.
 const kindUnavailable = "SERVICE_UNAVAILABLE"
 
 // lister lists the findings of one service.
@@ -24,9 +24,9 @@ type lister struct {
 	list    func(context.Context, *berthv1.ListFindingsRequest, ...grpc.CallOption) (*berthv1.ListFindingsAnswer, error)
 }
 
-// ListFindings returns the findings of all services, oldest first. A service that does not
-// answer is a finding itself, before all others, so an empty list always means that there is
-// no finding.
+// ListFindings returns the findings of all services, oldest first. If a service does not
+// answer, the list begins with a finding about this service. An empty list therefore always
+// means that all services answered and have no findings.
 func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer,
 	error) {
 	listers := []lister{
@@ -57,12 +57,13 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 	return &berthv1.ListFindingsAnswer{Findings: all}, nil
 }
 
-// kindPoison is the finding about a quarantined record. Every service reads every record, so
-// each may quarantine the same one.
+// kindPoison is the kind of the finding about a quarantined record or request. Several
+// services read the same record, so each of them may quarantine it.
 const kindPoison = "POISON"
 
-// oncePerObject merges the findings about a record that several services quarantine into the
-// finding of the service that writes the record. The finding names the other services.
+// oncePerObject merges the findings about a record that several services quarantine. It
+// keeps the finding of the service that writes the record, and adds the names of the other
+// services to it.
 func oncePerObject(all []*berthv1.Finding) []*berthv1.Finding {
 	first := map[string]*berthv1.Finding{}
 	others := map[string][]string{}
@@ -107,7 +108,7 @@ func (l lister) findings(ctx context.Context, q *berthv1.ListFindingsRequest) []
 		return []*berthv1.Finding{{
 			Kind: kindUnavailable, Object: l.service, Service: model.ServiceGateway,
 			Message: rpc.FromStatus(err).Message,
-			Action:  "calls to it wait until it answers again",
+			Action:  "calls to this service wait until it answers again",
 		}}
 	}
 	for _, f := range answer.GetFindings() {

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Budget is the memory that all requests in flight may take together. If it is used up, the
-// oldest incomplete request is aborted. A request that makes progress is complete within
-// milliseconds, so it outlives requests that never end.
+// Budget is the memory that all requests in flight may use together. If the budget is
+// exhausted, it aborts the oldest incomplete request. A request that makes progress is
+// complete within milliseconds, so it outlives requests that never end.
 type Budget struct {
 	limit int64
 
 	mu sync.Mutex
-	// used is the allocated memory. dropping is the part of it whose requests were aborted,
-	// which is released soon.
+	// used is the allocated memory. dropping is the part of used that belongs to aborted
+	// requests, which release their memory soon.
 	used, dropping int64
 	waiting        list.List // every Hold that waits for released memory, oldest first
-	// unfinished lists every Hold of an incomplete request, and filling those of them that
-	// have memory, both oldest first.
+	// unfinished lists every Hold of an incomplete request. filling lists the unfinished
+	// Holds that have memory. Both begin with the oldest.
 	unfinished, filling list.List
 	filled              int64 // the memory of the requests in filling
 	sweeping            bool
 }
 
-// NewBudget makes a budget with a limit in bytes.
+// NewBudget returns a budget with a limit in bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
-// Used returns the bytes in use.
+// Used returns the allocated memory, in bytes.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,14 +42,15 @@ type Hold struct {
 	abort               func()
 	unfinished, filling *list.Element
 	aborted             bool
-	// waiting is set while the request waits for need more bytes, until freed is closed.
+	// waiting is not nil while the request waits for need more bytes. The wait ends when
+	// freed is closed.
 	waiting *list.Element
 	need    int64
 	freed   chan struct{}
 }
 
-// Begin adds an incomplete request. If the request takes too long or its memory is needed,
-// the budget calls abort, which must not block.
+// Begin adds an incomplete request. If the request takes too long, or another request needs
+// its memory, the budget calls abort, which must not block.
 func (b *Budget) Begin(abort func()) *Hold {
 	h := &Hold{budget: b, since: time.Now(), abort: abort}
 	b.mu.Lock()
@@ -62,7 +63,8 @@ func (b *Budget) Begin(abort func()) *Hold {
 	return h
 }
 
-// Take allocates the memory of a complete request. It returns nil if the memory is used up.
+// Take allocates the memory of a complete request. It returns nil if the budget is
+// exhausted.
 func (b *Budget) Take(n int64) *Hold {
 	h := &Hold{budget: b, abort: func() {}}
 	if !h.Grow(n) {
@@ -71,12 +73,12 @@ func (b *Budget) Take(n int64) *Hold {
 	return h
 }
 
-// Grow allocates n more bytes. It returns false and allocates nothing if the memory is used up
-// or the request was aborted. It may abort other requests, unless their memory does not
-// suffice. It does not block: it counts the memory of aborted requests as released.
+// Grow allocates n more bytes. If the budget is exhausted or the request was aborted, Grow
+// returns false and allocates nothing. Grow aborts other incomplete requests if their memory
+// suffices. It does not block: it counts the memory of aborted requests as released.
 func (h *Hold) Grow(n int64) bool { return h.grow(n, false) }
 
-// GrowWaiting is Grow, but waits until the memory of aborted requests has been released.
+// GrowWaiting is like Grow, but waits until aborted requests have released their memory.
 func (h *Hold) GrowWaiting(n int64) bool { return h.grow(n, true) }
 
 func (h *Hold) grow(n int64, waiting bool) bool {
@@ -84,7 +86,7 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if waiting {
-		defer b.wake() // memory may be left for others
+		defer b.wake() // memory may be left for other requests
 	}
 	for {
 		switch {
@@ -119,7 +121,8 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 	}
 }
 
-// wait waits for n more bytes. The caller holds the lock, and must check again.
+// wait waits until n more bytes may be available. The caller must hold the lock, and must
+// then check again.
 func (h *Hold) wait(n int64) {
 	b := h.budget
 	h.waiting, h.need, h.freed = b.waiting.PushBack(h), n, make(chan struct{})
@@ -137,10 +140,10 @@ func (h *Hold) endWait() {
 	}
 }
 
-// wake wakes the requests that fit into the free memory, oldest first. If no memory is about to
-// be released, it wakes the oldest, which must abort others. It does not wake all of them:
-// for a thousand requests that would take longer than reading their bodies. The caller
-// holds the lock.
+// wake wakes the waiting requests that fit into the free memory, oldest first. If no memory
+// is about to be released, it wakes the oldest waiting request, which must abort other
+// requests. It does not wake all requests: for a thousand requests this would take longer
+// than reading their bodies. The caller must hold the lock.
 func (b *Budget) wake() {
 	free := b.limit - b.used
 	for e := b.waiting.Front(); e != nil && (free > 0 || b.dropping == 0); e = b.waiting.Front() {
@@ -155,8 +158,8 @@ func (b *Budget) wake() {
 	}
 }
 
-// Whole marks the request as complete: it will not be aborted. It returns false if the request
-// was aborted before.
+// Whole marks the request as complete, so that the budget does not abort it any more. It
+// returns false if the request has ended or was aborted before.
 func (h *Hold) Whole() bool {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
@@ -171,7 +174,8 @@ func (h *Hold) End() {
 	h.release()
 }
 
-// drop aborts the request, which releases its memory when it ends. The caller holds the lock.
+// drop aborts the request. The request releases its memory when it ends. The caller must hold
+// the lock.
 func (h *Hold) drop() {
 	h.unlist()
 	h.aborted = true
@@ -202,8 +206,8 @@ func (h *Hold) unlist() {
 	h.unfinished, h.filling = nil, nil
 }
 
-// sweep aborts requests that take too long. It runs every second while there is an incomplete
-// request.
+// sweep aborts requests that take too long. It runs every second while there are incomplete
+// requests.
 func (b *Budget) sweep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +217,7 @@ func (b *Budget) sweep() {
 		e = e.Next()
 		age := now.Sub(h.since)
 		if age < grace {
-			break // the others are younger
+			break // all further requests are younger
 		}
 		if age > allowed(h.bytes) {
 			h.drop()

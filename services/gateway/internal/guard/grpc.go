@@ -19,20 +19,20 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// callsPerConnection is the maximum number of calls in progress on a listener, for each
-// connection that it may have. A call takes some kilobytes, and most connections have one
-// or two.
+// callsPerConnection limits the calls in progress on a listener: at most this number for each
+// allowed connection. A call takes some kilobytes, and most connections have one or two
+// calls.
 const callsPerConnection = 2
 
-// ServerOptions return the options that bound the memory of a gRPC server. The server uses
-// TLS if security is not nil.
+// ServerOptions returns the options that bound the memory of a gRPC server. If security is
+// not nil, the server uses TLS.
 func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 	plain := insecure.NewCredentials()
 	if security != nil {
 		plain = credentials.NewTLS(security)
 	}
-	// gRPC buffers the data of a stream after the current message up to this window, which
-	// is the smallest possible.
+	// gRPC buffers up to window bytes of a stream after the current message. This is the
+	// smallest possible window.
 	const window = 64<<10 - 1
 	return []grpc.ServerOption{
 		grpc.Creds(&watched{plain, g}),
@@ -40,7 +40,7 @@ func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 		grpc.MaxHeaderListSize(HeaderLimit),
 		grpc.ConnectionTimeout(handshakeTime),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(1 << 20),
-		// Each connection keeps its read buffer.
+		// Each connection keeps its read buffer, so the buffer is small.
 		grpc.ReadBufferSize(4 << 10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: 15 * time.Second,
 			Timeout: 10 * time.Second}),
@@ -77,8 +77,8 @@ func (g *Guard) enter() error {
 
 func (g *Guard) leave() { g.calls.Add(-1) }
 
-// stream allocates the memory of the last received message until the next one or the end of
-// the call.
+// stream allocates the memory of the last received message. It releases the memory when the
+// next message is read or the call ends.
 type stream struct {
 	grpc.ServerStream
 	budget *Budget
@@ -88,7 +88,8 @@ type stream struct {
 	ended bool
 }
 
-// small is the size below which a message or headers take no more memory than their stream.
+// small is the size in bytes below which a message or headers count as part of their
+// stream.
 const small = 4 << 10
 
 // RecvMsg implements grpc.ServerStream.
@@ -115,7 +116,8 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// keep replaces the allocation of the last message.
+// keep releases the memory of the last message and holds the memory in h instead, which may
+// be nil.
 func (s *stream) keep(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +130,8 @@ func (s *stream) keep(h *Hold) {
 	}
 }
 
-// end must be called after the handler has returned. A goroutine of the handler may still
-// receive.
+// end releases the memory of the stream. It must be called after the handler has returned. A
+// goroutine of the handler may still receive a message.
 func (s *stream) end() {
 	s.keep(nil)
 	s.mu.Lock()
@@ -137,7 +139,8 @@ func (s *stream) end() {
 	s.ended = true
 }
 
-// unreadable turns gRPC's error about a message that is too large into Berth's.
+// unreadable returns Berth's error for gRPC's error about a message that is too large. It
+// returns any other error unchanged.
 func unreadable(err error) error {
 	if s := status.Convert(err); s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max") {
 		return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request is too large: %s",

@@ -11,18 +11,18 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// fieldMemory is the memory of a header field in addition to its text, bytes: an entry in a
-// map that has grown, and a slice with one value.
+// fieldMemory is the memory of a header field in addition to its text, in bytes: an entry in
+// a map that has grown, and a slice with one value.
 const fieldMemory = 200
 
-// rejectedHeaders is how many calls of one connection may be rejected for their headers
-// before the connection is closed.
+// rejectedHeaders is the number of calls of one connection that may be rejected because of
+// their headers before the connection is closed.
 const rejectedHeaders = 16
 
 var errHeaders = Overloaded("the headers of too many requests are in memory")
 
-// takeHeaders allocates the memory of headers and of other text, given in bytes. Small headers
-// take none. It returns nil if the memory is used up.
+// takeHeaders allocates the memory of headers and of text bytes of other text. Small headers
+// need no memory. takeHeaders returns nil if the memory is exhausted.
 func (b *Budget) takeHeaders(text int, headers ...map[string][]string) *Hold {
 	n := int64(text)
 	for _, fields := range headers {
@@ -39,7 +39,8 @@ func (b *Budget) takeHeaders(text int, headers ...map[string][]string) *Hold {
 	return b.Take(n)
 }
 
-// tap allocates the memory of the headers of a call until the call ends.
+// tap allocates the memory of the headers of a call. The memory is released when the call
+// ends.
 func (g *Guard) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	hold := g.headers.takeHeaders(len(info.FullMethodName), info.Header)
 	if hold == nil {
@@ -56,9 +57,9 @@ func (g *Guard) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	return ctx, nil
 }
 
-// rejectHeaders counts a call that was rejected for its headers. gRPC never cancels the
-// context of such a call, whose timer runs until its deadline or the end of the connection.
-// So rejectHeaders closes a connection with many of them.
+// rejectHeaders counts a call that was rejected because of its headers. gRPC never cancels
+// the context of such a call, so a timer runs until the call's deadline or the end of the
+// connection. rejectHeaders therefore closes a connection with many such calls.
 func (c *http2) rejectHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,8 +68,8 @@ func (c *http2) rejectHeaders() {
 	}
 }
 
-// caller connects the calls of a connection to it. As a stats.Handler it cancels their
-// contexts when the connection ends.
+// caller is the AuthInfo of a connection. From it, a call finds its connection. As a
+// stats.Handler, caller cancels the contexts of the calls when their connection ends.
 type caller struct {
 	credentials.AuthInfo
 	conn *http2

@@ -15,7 +15,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// HTTP1 bounds the memory of incomplete headers on the connections that HTTPServer serves.
+// HTTP1 returns a listener for the server of HTTPServer. It bounds the memory of incomplete
+// headers on the listener's connections.
 func (g *Guard) HTTP1(l net.Listener) net.Listener { return &http1Listener{l, g} }
 
 type http1Listener struct {
@@ -31,7 +32,8 @@ func (l *http1Listener) Accept() (net.Conn, error) {
 	return &http1{Conn: c, budget: l.guard.budget}, nil
 }
 
-// http1 is an HTTP/1 connection. It allocates the memory of a header until the handler begins.
+// http1 is an HTTP/1 connection. It allocates the memory of a header while the header
+// arrives, and releases it when the handler begins.
 type http1 struct {
 	net.Conn
 	budget *Budget
@@ -64,8 +66,9 @@ func (c *http1) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets the server finish its answer before it closes a connection with unread
-// input, which could discard the answer.
+// CloseWrite closes the writing side of the connection. With it, the server can finish its
+// answer before it closes a connection with unread input; otherwise closing could discard the
+// answer.
 func (c *http1) CloseWrite() error {
 	below := c.Conn
 	if sniffed, ok := below.(*cmux.MuxConn); ok {
@@ -74,7 +77,7 @@ func (c *http1) CloseWrite() error {
 	return closeWrite(below)
 }
 
-// handle sets whether a handler runs: then the connection receives no header.
+// handle sets whether a handler runs. While a handler runs, the connection receives no header.
 func (c *http1) handle(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,13 +90,13 @@ func (c *http1) handle(on bool) {
 
 type connKey struct{}
 
-// keepAlivePart bounds the connections that are kept alive: if more than 1 of keepAlivePart of
+// keepAlivePart limits the connections that are kept alive. If more than a keepAlivePart-th of
 // the allowed connections are open, HTTP/1 connections are closed after their answer.
 const keepAlivePart = 8
 
-// HTTPServer makes the HTTP/1 server. It reads the whole body of each request, up to maxBody
-// bytes, and sets its length before it calls the handler. It calls reject to answer a
-// request beyond a limit.
+// HTTPServer returns the HTTP/1 server. Before the server calls the handler, it reads the
+// complete body of the request, at most maxBody bytes, and sets the request's ContentLength.
+// If a request exceeds a limit, the server calls reject to answer it.
 func (g *Guard) HTTPServer(handler http.Handler, maxBody int64,
 	reject func(http.ResponseWriter, int, *fault.Error)) *http.Server {
 	return &http.Server{
@@ -181,14 +184,14 @@ var (
 	errTooLarge = errors.New("the body is too large")
 )
 
-// chunk is the number of bytes of a body that are read at a time. Chunks are reused:
-// otherwise, bodies that never end would cause most of the garbage.
+// chunk is the number of bytes of a body that are read at a time. Chunks are reused, because
+// bodies that never end would otherwise cause most of the garbage.
 const chunk = 16 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// read reads a whole body. Data that has not arrived takes no memory, whatever length the
-// header declares.
+// read reads a complete body. It allocates memory only for data that has arrived, whatever
+// length the header declares.
 func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge
@@ -224,8 +227,8 @@ func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
 	}
 }
 
-// decoded estimates the memory of a decoded JSON body: each object becomes a message, however
-// short its text is.
+// decoded returns an estimate of the memory of a decoded JSON body, in bytes. Each object
+// becomes a message, however short its text is.
 func decoded(body []byte) int64 {
 	const message = 200
 	return 4*int64(len(body)) + message*int64(bytes.Count(body, []byte("{")))

@@ -11,10 +11,11 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// watched credentials parse the frames of a gRPC server's connections, after TLS if it is
-// used, because the server does not report incomplete requests. A connection is closed if a
-// request on it makes too little progress, if the memory of a request is needed, or if the
-// caller resets streams without end.
+// watched wraps the credentials of a gRPC server, and parses the frames of the server's
+// connections, because the server does not report incomplete requests. With TLS, it parses
+// the decrypted frames. A connection is closed if a request on it makes too little progress,
+// if another request needs the memory of a request on it, or if the caller resets too many
+// streams.
 type watched struct {
 	credentials.TransportCredentials
 	guard *Guard
@@ -57,22 +58,23 @@ const (
 )
 
 const (
-	// messagePrefix is the size of gRPC's prefix of a message: whether it is compressed, and
-	// its length.
+	// messagePrefix is the size of gRPC's prefix of a message: a flag for compression, and
+	// the length of the message.
 	messagePrefix = 5
 	// decodedHeader is the maximum memory of one byte of a header block that continues in
-	// another frame: the server decodes each frame when it arrives, and one byte may refer
-	// to a whole field.
+	// another frame. The server decodes each frame when the frame arrives, and one byte may
+	// stand for a complete field.
 	decodedHeader = 50
-	// resetBurst is how many streams a caller may reset at once, and resetRate how many per
-	// second after that. A caller resets calls whose deadline passes. A rapid-reset attack
-	// only begins and resets streams.
+	// resetBurst is the number of streams that a caller may reset at once, and resetRate the
+	// number per second after that. An honest caller resets calls whose deadline passes. A
+	// rapid-reset attack only begins and resets streams.
 	resetBurst = 2000
 	resetRate  = 200
-	// resetFree is how many streams a caller may reset before its connection is read more
-	// slowly, and resetCost is the pause for each further one: all such connections of a
-	// listener together begin at most 5,000 calls per second. A call that is reset takes
-	// about 50 µs of processor time, and an attacker sends 100,000 at once.
+	// resetFree is the number of streams that a caller may reset before its connection is
+	// read more slowly, and resetCost is the pause for each further reset. All such
+	// connections of a listener together therefore begin at most 5,000 calls per second. A
+	// call that is reset takes about 50 µs of processor time, and an attacker sends 100,000
+	// such calls at once.
 	resetFree = 50
 	resetCost = 200 * time.Microsecond
 	resetWait = time.Second
@@ -88,23 +90,23 @@ var (
 type http2 struct {
 	net.Conn
 	guard *Guard
-	// in parses the frames that Read reads, and out those that Write writes.
+	// in parses the frames that Read reads, and out the frames that Write writes.
 	in, out frames
 
 	mu      sync.Mutex
 	streams map[uint32]*request
 	newest  uint32
-	touched []*request // since Read began
-	// rejected counts the calls that were rejected for their headers.
+	touched []*request // the requests with a new header or new data since Read began
+	// rejected counts the calls that were rejected because of their headers.
 	rejected int
-	// head is the memory of an incomplete frame or header block. block: the header block
-	// continues in another frame.
+	// head is the memory of an incomplete frame or header block. block is true if the
+	// header block continues in another frame.
 	head    *Hold
 	block   bool
-	newHead bool // a frame has begun since Read began
-	// resets is how many streams may be reset, as of counted.
+	newHead bool // true if a new frame has begun since Read began
+	// resets is the number of streams that the caller may reset, at the time counted.
 	resets  float64
-	excess  int // resets since Read began that must be waited for
+	excess  int // the number of resets since Read began that cost a pause
 	counted time.Time
 	failed  error
 	closed  bool
@@ -113,15 +115,15 @@ type http2 struct {
 // request is the state of the messages on one stream.
 type request struct {
 	prefix  [messagePrefix]byte
-	have    int   // bytes of the prefix that have arrived
-	left    int64 // bytes of the message that have not arrived
-	begun   bool  // the prefix has arrived
-	whole   bool  // at least one message has arrived
-	renewed bool  // a message was completed since Read began
+	have    int   // the number of bytes of the prefix that have arrived
+	left    int64 // the number of bytes of the message that have not arrived
+	begun   bool  // true if the prefix has arrived
+	whole   bool  // true if at least one message has arrived
+	renewed bool  // true if a message was completed since Read began
 	ended   bool
 	touched bool
-	bytes   int64 // bytes of the incomplete message
-	hold    *Hold // their memory
+	bytes   int64 // the number of arrived bytes of the incomplete message
+	hold    *Hold // the memory of these bytes
 }
 
 // Read implements net.Conn.
@@ -138,7 +140,7 @@ func (c *http2) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// take parses bytes that were read, and returns how many stream resets must be waited for.
+// take parses bytes that were read. It returns the number of stream resets that cost a pause.
 func (c *http2) take(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,9 +150,10 @@ func (c *http2) take(b []byte) (int, error) {
 	return c.excess, c.failed
 }
 
-// pause waits for a number of stream resets. Connections take turns, so that more connections
-// cannot reset more streams. No connection waits for its turn for longer than resetWait:
-// otherwise, an attacker with many connections could block every caller that resets streams.
+// pause waits resetCost for each of a number of stream resets. Connections take turns, so an
+// attacker with more connections cannot reset more streams. No connection waits for its turn
+// for longer than resetWait. Otherwise an attacker with many connections could block every
+// caller that resets streams.
 func (c *http2) pause(reset int) {
 	select {
 	case c.guard.resetting <- struct{}{}:
@@ -232,7 +235,7 @@ func (c *http2) reset() {
 func (c *http2) data(f frame, piece []byte) {
 	r := c.streams[f.stream]
 	if r == nil {
-		return // the server has ended the stream, and the caller does not know yet
+		return // the server has ended the stream, and the caller does not know this yet
 	}
 	for len(piece) > 0 {
 		if c.guard.limits.OneMessage && r.whole {
@@ -256,7 +259,8 @@ func (c *http2) data(f frame, piece []byte) {
 		switch {
 		case r.left > 0:
 		case c.guard.limits.OneMessage:
-			// The server buffers the message, and reads it only when the stream ends.
+			// The server buffers the message until the stream ends, so its memory stays
+			// allocated.
 			r.whole, r.begun, r.have = true, false, 0
 		default:
 			r.whole, r.renewed, r.begun, r.have, r.bytes = true, true, false, 0, 0
@@ -276,7 +280,7 @@ func (c *http2) touch(r *request) {
 }
 
 // settle allocates the memory of incomplete messages and frames. Most requests arrive in one
-// piece and take none.
+// piece and need no memory.
 func (c *http2) settle() {
 	if c.closed {
 		return
@@ -329,8 +333,8 @@ func (c *http2) hold(r *request) {
 	}
 }
 
-// abort closes the connection, because nothing else releases the memory that the gRPC server
-// has for a request. It does not block.
+// abort closes the connection without blocking. Only closing the connection makes the gRPC
+// server release the memory of an incomplete request.
 func (c *http2) abort() { go c.Close() }
 
 // end removes a stream.
@@ -354,19 +358,19 @@ type frame struct {
 	kind, flags byte
 	stream      uint32
 	length      int
-	last        bool // this piece of a DATA frame is its last
+	last        bool // true for the last piece of a DATA frame
 }
 
 // frames parses the frames in one direction of a connection, piece by piece.
 type frames struct {
-	preface int // bytes of the preface that have not arrived
+	preface int // the number of bytes of the preface that have not arrived
 	header  [frameHeader]byte
-	have    int // bytes of the header that have arrived
+	have    int // the number of bytes of the header that have arrived
 	current frame
-	left    int // bytes of the payload that have not arrived
-	padding int // bytes at the end of the payload
+	left    int // the number of bytes of the payload that have not arrived
+	padding int // the number of padding bytes at the end of the payload
 	padded  bool
-	// arrived is the number of fed bytes of frames other than DATA.
+	// arrived is the number of fed bytes of all frames except DATA frames.
 	arrived int64
 }
 

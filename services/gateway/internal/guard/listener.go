@@ -16,14 +16,15 @@ type Limits struct {
 	Connections int
 	// Streams is the maximum number of open streams on one HTTP/2 connection.
 	Streams int
-	// Memory bounds the memory of requests in flight, bytes. Large headers may take a
-	// quarter of it in addition: a stream keeps its headers while it is open, and they must
-	// not use up the memory for bodies and messages.
+	// Memory is the maximum memory of requests in flight, in bytes. Large headers may use a
+	// quarter of this amount in addition. They have a separate limit because a stream keeps
+	// its headers while it is open, and headers must not exhaust the memory for bodies and
+	// messages.
 	Memory int64
-	// OneMessage means that each call has exactly one request message, which ends the
-	// request: a second message is rejected, and the end of the stream is due with the first.
-	// The first message is due when the call begins in either case. Without OneMessage, a
-	// stream may wait for its next message.
+	// OneMessage means that each call has exactly one request message. The guard rejects a
+	// second message, and the caller must end the stream together with its message. Without
+	// OneMessage, a stream may be silent between two messages. In both cases the first
+	// message is due when the call begins.
 	OneMessage bool
 }
 
@@ -34,15 +35,15 @@ type Guard struct {
 	headers *Budget // for the headers of requests that have arrived
 
 	connections, calls atomic.Int64
-	rejecting          chan struct{} // one element for each connection that is rejected now
-	resetting          chan struct{} // one element while a connection is in pause
+	rejecting          chan struct{} // one element for each connection that reject answers
+	resetting          chan struct{} // one element while a connection waits in pause
 }
 
-// rejections bounds the connections beyond the limit that get an answer at a time. Others
-// are closed.
+// rejections is the maximum number of connections beyond the limit that reject answers at the
+// same time. It closes further connections without an answer.
 const rejections = 64
 
-// New makes a guard.
+// New returns a guard.
 func New(limits Limits) *Guard {
 	return &Guard{limits: limits, budget: NewBudget(limits.Memory), headers: NewBudget(limits.Memory / 4),
 		rejecting: make(chan struct{}, rejections), resetting: make(chan struct{}, 1)}
@@ -51,11 +52,11 @@ func New(limits Limits) *Guard {
 // Connections returns the number of open connections.
 func (g *Guard) Connections() int64 { return g.connections.Load() }
 
-// Memory returns the bytes that requests in flight take.
+// Memory returns the memory that requests in flight use, in bytes.
 func (g *Guard) Memory() int64 { return g.budget.Used() + g.headers.Used() }
 
-// Listener limits the connections that a listener accepts, and closes those whose peer does
-// not read.
+// Listener returns a listener that limits the number of connections, and closes connections
+// whose peer does not read.
 func (g *Guard) Listener(l net.Listener) net.Listener { return &listener{Listener: l, guard: g} }
 
 type listener struct {
@@ -63,8 +64,8 @@ type listener struct {
 	guard *Guard
 }
 
-// Accept implements net.Listener. It waits while the process has no file descriptors left,
-// because its callers would exit or spin.
+// Accept implements net.Listener. While the process has no file descriptors left, Accept
+// waits: the servers that call it would exit or spin on an error.
 func (l *listener) Accept() (net.Conn, error) {
 	for pause := 5 * time.Millisecond; ; {
 		c, err := l.Listener.Accept()
@@ -84,14 +85,14 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// tooMany is the answer to an HTTP/1 caller without TLS. For any other caller, the connection
-// closes.
+// tooMany is the answer to an HTTP/1 caller without TLS. Any other caller only sees that the
+// connection is closed.
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nRetry-After: 1\r\n\r\n" +
 	`{"code":14,"message":"too many connections","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"` +
 	string(fault.ReasonOverloaded) + `","domain":"` + fault.Domain + `"}]}` + "\n"
 
-// reject answers a connection beyond the limit. It reads the request, because closing a
-// connection with unread input discards the answer.
+// reject answers a connection beyond the limit and closes it. It reads the request first,
+// because closing a connection with unread input discards the answer.
 func (g *Guard) reject(c net.Conn) {
 	select {
 	case g.rejecting <- struct{}{}:
@@ -101,11 +102,11 @@ func (g *Guard) reject(c net.Conn) {
 	}
 	go func() {
 		defer func() { c.Close(); <-g.rejecting }()
-		c.SetDeadline(time.Now().Add(headerTime)) //nolint:errcheck // it is closed anyway
+		c.SetDeadline(time.Now().Add(headerTime)) //nolint:errcheck // the connection is closed anyway
 		if _, err := c.Write([]byte(tooMany)); err != nil {
 			return
 		}
-		closeWrite(c) //nolint:errcheck // it is closed anyway
+		closeWrite(c) //nolint:errcheck // the connection is closed anyway
 		var input [4 << 10]byte
 		for read := 0; read < HeaderLimit; {
 			n, err := c.Read(input[:])
@@ -117,7 +118,7 @@ func (g *Guard) reject(c net.Conn) {
 	}()
 }
 
-// conn is a connection that is counted, and whose peer must read what is written.
+// conn is a counted connection. If its peer reads answers too slowly, conn closes itself.
 type conn struct {
 	net.Conn
 	guard  *Guard
@@ -126,8 +127,8 @@ type conn struct {
 	mu sync.Mutex
 	// deadline is the write deadline of the server.
 	deadline time.Time
-	// waited is how long writes have blocked beyond the time that the pace allows, less the
-	// time between them. The last write ended at lastWrite.
+	// waited is how long writes have blocked beyond the time that pace allows, minus the
+	// time between writes, and at least 0. The last write ended at lastWrite.
 	waited    time.Duration
 	lastWrite time.Time
 }
@@ -143,7 +144,7 @@ func (c *conn) Close() error {
 // CloseWrite closes the writing side of the connection.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite closes the writing side of a connection that has one.
+// closeWrite closes the writing side of a connection, if the connection supports this.
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -164,8 +165,8 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// Write implements net.Conn. It closes the connection if the peer reads slower than the pace
-// for longer than the patience. Writes must not be concurrent.
+// Write implements net.Conn. It closes the connection if the peer reads slower than pace for
+// longer than patience. Writes must not be concurrent.
 func (c *conn) Write(b []byte) (int, error) {
 	begun := time.Now()
 	c.mu.Lock()
@@ -185,7 +186,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	c.mu.Unlock()
 	if err != nil && ours {
-		// gRPC closes it only when its reader fails.
+		// After a failed write, gRPC closes the connection only when its reader fails too.
 		c.Close()
 	}
 	return n, err

@@ -1,5 +1,6 @@
-// Package leaders finds the leader of each service by asking every replica, and makes a leader
-// resign.
+// Package leaders lists the leader and all replicas of each service, and makes a leader
+// resign. A replica that does not answer never makes a list fail: after a bounded wait, the
+// list shows the replica as UNREACHABLE. The package calls every replica to find the leader.
 package leaders
 
 import (
@@ -23,8 +24,8 @@ import (
 // Server answers berth.v1.Leaders.
 type Server struct {
 	berthv1.UnimplementedLeadersServer
-	// Patience is how long a replica may take to answer before it counts as unreachable; one
-	// second by default. It must be set before the first call.
+	// Patience is how long a replica may take to answer before it counts as unreachable. The
+	// default is one second. Patience must be set before the first call.
 	Patience time.Duration
 	replicas []replica
 }
@@ -34,7 +35,7 @@ type replica struct {
 	conn             *grpc.ClientConn
 }
 
-// New connects to the replicas of each service. None of them needs to answer yet.
+// New connects to the replicas of each service. The replicas need not answer yet.
 func New(addresses map[string][]string, security *tls.Config) (*Server, error) {
 	s := &Server{Patience: time.Second}
 	for _, service := range model.Services {
@@ -59,9 +60,9 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// ListLeaders asks all replicas at once and lists one that does not answer within
-// Patience as unreachable. It fails only if the caller's own deadline passes: then the
-// replicas had no time to answer.
+// ListLeaders calls all replicas at once. It lists a replica that does not answer within
+// Patience as unreachable. It fails only if the caller's own deadline passes, because the
+// replicas then had no time to answer.
 func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
 	answers := s.askAll(ctx)
 	switch err := ctx.Err(); err {
@@ -91,7 +92,7 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 	return answer, nil
 }
 
-// askAll asks every replica; the answers are in the order of the replicas.
+// askAll calls every replica, and returns the answers in the order of the replicas.
 func (s *Server) askAll(ctx context.Context) []*berthv1.Replica {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
@@ -115,8 +116,8 @@ func (r replica) ask(ctx context.Context) *berthv1.Replica {
 	return answer
 }
 
-// add adds a replica to its service. For a moment after a failover, two replicas report that
-// they lead: the one with the higher term does.
+// add adds a replica to its service. For a moment after a failover, two replicas may report
+// that they lead. The replica with the higher term is the leader.
 func add(to *berthv1.ServiceLeadership, r *berthv1.Replica) {
 	to.Replicas = append(to.Replicas, r)
 	if r.GetRole() != berthv1.Replica_LEADER || r.GetTerm() < to.GetTerm() {

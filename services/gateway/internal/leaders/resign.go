@@ -12,7 +12,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Resign makes the leader of a service give up its term.
+// Resign makes the leader of a service give up its term. If the request names a term that
+// has already ended, Resign succeeds and changes nothing.
 func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
 	switch {
 	case !slices.Contains(model.Services, req.GetService()):
@@ -45,7 +46,7 @@ func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berth
 	return answer, nil
 }
 
-// leader finds the replica that leads a service; nil if no replica does.
+// leader returns the replica that leads a service. leader is nil if no replica leads it.
 func (s *Server) leader(ctx context.Context, service string) (at replica, leader *berthv1.Replica) {
 	for i, r := range s.askAll(ctx) {
 		leads := s.replicas[i].service == service && r.GetRole() == berthv1.Replica_LEADER

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// requestLimit bounds a request of an agent, bytes.
+	// requestLimit is the maximum size of a request of an agent, in bytes.
 	requestLimit = 4<<20 - 64<<10
-	// answerBacklog bounds the answers that wait for an agent to read them.
+	// answerBacklog is the maximum number of answers that an agent has not read.
 	answerBacklog = 128
 )
 
@@ -27,7 +27,7 @@ const (
 var present = func() []byte {
 	frame, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true})
 	if err != nil {
-		panic(err) // it has no text
+		panic(err) // only text can fail to encode, and this message has none
 	}
 	return frame
 }()
@@ -37,15 +37,16 @@ type agent struct {
 	relay  *relay
 	number uint32
 	ctx    context.Context
-	// end ends the stream with an error, or with io.EOF for none.
+	// end ends the stream with an error. With io.EOF, the stream ends without an error.
 	end context.CancelCauseFunc
 	// sent has one element after the agent's request has been sent.
 	sent chan struct{}
-	// The relay's lock guards these. queued: a heartbeat without news waits to be sent.
-	// ended: the stream has ended. requested is the time of the last request.
+	// The relay's lock guards queued, ended and requested. queued is true while a
+	// heartbeat of the agent that has no report is queued to be sent. ended is true when
+	// the stream has ended. requested is the time of the agent's last request.
 	queued, ended bool
 	requested     time.Time
-	// wake has one element if answers wait, or if the stream has to end.
+	// wake has one element if answers are queued, or if the stream must end.
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -65,7 +66,7 @@ func (r *Relays) Register(s grpc.ServiceRegistrar) {
 	}, r)
 }
 
-// heartbeat carries the stream of an agent until one side ends it.
+// heartbeat serves the stream of an agent until one side ends the stream.
 func (r *Relays) heartbeat(in grpc.ServerStream) error {
 	ctx, end := context.WithCancelCause(in.Context())
 	defer end(nil)
@@ -76,8 +77,8 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 			return err
 		}
 	}
-	// The replica learns of the end at once. This handler may return later: it waits for an
-	// agent that does not read the answer that is being sent.
+	// The replica learns at once that the stream has ended. This handler may return later,
+	// because it may be blocked in sending an answer that the agent does not read.
 	context.AfterFunc(ctx, func() {
 		a.relay.remove(a)
 		notify(a.wake)
@@ -101,9 +102,9 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 	return nil // one side has closed the stream
 }
 
-// receive reads the agent's requests. It does not read the next one before a request has been
-// sent. So flow control slows down an agent that sends too much, and the guard counts the
-// memory of each request that waits here.
+// receive reads the agent's requests. It reads the next request only when the last one has
+// been sent to the replica. So flow control slows down an agent that sends too much, and the
+// guard counts the memory of each request that waits here.
 func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
 	var last []byte // the last request without a report
 	for {
@@ -133,8 +134,8 @@ func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
 	}
 }
 
-// answer queues an answer. It does not wait: if the agent does not read its answers, answer
-// drops one that repeats the last, and otherwise ends the stream.
+// answer queues an answer and never waits. It drops an answer that repeats the last queued
+// answer. If answerBacklog answers are queued already, it ends the stream.
 func (a *agent) answer(frame []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,34 +12,36 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// These limits bound the work that all agents of a gateway cause in the control plane. A
-// request costs its bytes, and workerCost for each worker that it lists, because a worker
-// of two bytes takes as long as any other. Heartbeats without news cost nothing.
+// These limits bound the work that all agents of a gateway together cause in the control
+// plane. The cost of a request is its size in bytes, and workerCost for each worker that it
+// lists, because even a worker of two bytes takes as long as any other. Repeated heartbeats
+// without a report cost nothing.
 const (
 	workerCost = 100
 	leastCost  = 512
-	// largeCost is the cost from which on requests have a rate of their own, so that small
-	// requests do not wait for large ones.
+	// Requests that cost more than largeCost have a separate limit, so that small requests
+	// do not wait for large requests.
 	largeCost = 16 << 10
-	// costRate is the cost per second of all small requests, and of all large ones: about
-	// 60,000 reports of one worker, or 300,000 workers. costBurst allows for agents that
-	// reconnect at once after another gateway has exited.
+	// costRate is the maximum cost per second of all small requests, and separately of all
+	// large requests: about 60,000 reports of one worker each, or 300,000 workers. costBurst
+	// is higher, because many agents reconnect at once when another gateway exits.
 	costRate  = 32 << 20
 	costBurst = 64 << 20
-	// longestPause is how long a large request may wait. An agent whose request is rejected
-	// repeats it on its next stream.
+	// longestPause is how long a large request may wait. If a request is rejected, the agent
+	// repeats the report on its next stream.
 	longestPause = 5 * time.Second
 )
 
-// pacer bounds the rate of requests. Each stream has at most one request that waits, so all
-// streams get the same share.
+// pacer limits the rate of requests. At most one request of each stream waits, so all streams
+// get the same share.
 type pacer struct{ small, large *rate.Limiter }
 
 func newPacer() pacer {
 	return pacer{rate.NewLimiter(costRate, costBurst), rate.NewLimiter(costRate, costBurst)}
 }
 
-// wait waits until a request may be sent. It rejects a request that lists too many workers.
+// wait waits until the request may be sent. It rejects a request that lists too many workers
+// or would wait for longer than longestPause.
 func (p pacer) wait(ctx context.Context, request []byte) error {
 	workers := listed(request)
 	if workers > wire.MaxReportedWorkers {
@@ -63,8 +65,8 @@ const (
 	workersField = 5
 )
 
-// listed counts the workers that a HeartbeatRequest lists, without decoding them. It stops
-// at the first byte that is not part of a field.
+// listed returns the number of workers that a HeartbeatRequest lists, without decoding them.
+// It stops at the first byte that is not part of a valid field.
 func listed(request []byte) (workers int) {
 	each(request, func(field protowire.Number, value []byte) {
 		if field == reportField {
@@ -89,8 +91,8 @@ func bare(request []byte) bool {
 	return valid && reports == 0
 }
 
-// each calls fn for the fields of a message, and reports whether all are valid. The value of
-// a field that is neither a message nor text is empty.
+// each calls fn for each field of a message, and reports whether all fields are valid. The
+// value of a field that is neither a message nor text is empty.
 func each(message []byte, fn func(field protowire.Number, value []byte)) bool {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)

@@ -15,34 +15,36 @@ import (
 )
 
 const (
-	// linger is how long a heartbeat without news waits for others: a small part of the
-	// heartbeat interval, and long enough that many heartbeats share a message.
+	// linger is how long a heartbeat without a report waits for other heartbeats. It is a
+	// small part of the heartbeat interval, and long enough that many heartbeats share a
+	// message.
 	linger = 50 * time.Millisecond
-	// messageSize bounds the requests that share a message, bytes. A larger request has a
-	// message of its own.
+	// messageSize is the maximum size of the requests that share a message, in bytes. A
+	// larger request gets a separate message.
 	messageSize = 256 << 10
-	// When a relay breaks, the streams of its quiet agents are ended over endWithin, in
-	// steps of endEvery. Thousands of agents that reconnect at once would take the
-	// processor from the replica that takes over, and none of them must reconnect before
-	// its presence expires.
+	// When a relay breaks, it ends the streams of its quiet agents over the time endWithin,
+	// in steps of endEvery. If thousands of agents reconnected at once, they would take the
+	// processor from the replica that takes over. A quiet agent has time: it need not
+	// reconnect before its presence is about to expire.
 	endWithin = 500 * time.Millisecond
 	endEvery  = 25 * time.Millisecond
-	// quietFor is how long an agent must have sent only heartbeats without news to be
-	// quiet: its last request was answered, or has waited that long already.
+	// An agent is quiet if it has sent only heartbeats without a report for the time
+	// quietFor. Its last request was then answered, or has waited for that long already.
 	quietFor = 5 * time.Second
 )
 
 // relay is one stream to a replica.
 type relay struct {
 	stream grpc.BidiStreamingClient[controlv1.RelayRequest, controlv1.RelayAnswer]
-	// wake has one element if there is something to send now.
+	// wake has one element if queued data must be sent now.
 	wake chan struct{}
 
 	mu     sync.Mutex
 	agents map[uint32]*agent
 	last   uint32 // the number of the newest agent
 	closed error
-	// Queued for the next messages: of each agent at most one request and one heartbeat.
+	// The data for the next messages. Each agent has at most one request and one heartbeat
+	// in them.
 	requests   []request
 	heartbeats []*agent
 	ended      []uint32
@@ -76,7 +78,8 @@ func (r *relay) add(a *agent) bool {
 	return true
 }
 
-// remove reports to the replica that an agent's stream has ended.
+// remove removes an agent's stream that has ended, and queues the report of its end to the
+// replica.
 func (r *relay) remove(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +89,8 @@ func (r *relay) remove(a *agent) {
 	notify(r.wake)
 }
 
-// close ends the streams of all agents: of the quiet ones in steps, or at once when life
-// ends, and of all others at once.
+// close ends the streams of all agents. It ends the streams of quiet agents in steps, or at
+// once when life ends, and all other streams at once.
 func (r *relay) close(life context.Context, err error) {
 	quiet := r.breakOff(err)
 	const steps = int(endWithin / endEvery)
@@ -95,12 +98,12 @@ func (r *relay) close(life context.Context, err error) {
 		for _, a := range some {
 			a.end(err)
 		}
-		store.Sleep(life, endEvery) //nolint:errcheck // the rest ends at once
+		store.Sleep(life, endEvery) //nolint:errcheck // when life has ended, all steps follow at once
 	}
 }
 
-// breakOff accepts nothing more from agents, and ends the streams of those that are not
-// quiet. It returns the quiet ones.
+// breakOff makes the relay accept nothing more from agents, and ends the streams of agents
+// that are not quiet. It returns the quiet agents.
 func (r *relay) breakOff(err error) (quiet []*agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +118,8 @@ func (r *relay) breakOff(err error) (quiet []*agent) {
 	return quiet
 }
 
-// accepts reports whether the relay still sends for an agent. If the relay has ended, it
-// ends the agent's stream. The caller holds the lock.
+// accepts reports whether the relay still sends data of an agent. If the relay has ended,
+// accepts ends the agent's stream. The caller must hold the lock.
 func (r *relay) accepts(a *agent) bool {
 	if r.closed != nil && !a.ended {
 		a.end(r.closed)
@@ -124,8 +127,8 @@ func (r *relay) accepts(a *agent) bool {
 	return r.closed == nil && !a.ended
 }
 
-// request sends a request of an agent now. The agent must not send another one before it
-// receives from sent.
+// request queues a request of an agent, to be sent at once. The agent must not call request
+// again before it has received from sent.
 func (r *relay) request(a *agent, frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,8 +139,8 @@ func (r *relay) request(a *agent, frame []byte) {
 	}
 }
 
-// heartbeat sends an agent's heartbeat without news with the next message, after linger at
-// the latest.
+// heartbeat queues an agent's heartbeat without a report. The heartbeat is sent with the next
+// message, at most linger later.
 func (r *relay) heartbeat(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +153,7 @@ func (r *relay) heartbeat(a *agent) {
 	}
 }
 
-// notify adds an element to a channel that holds one, if it has none.
+// notify adds an element to a channel with space for one element, if the channel is empty.
 func notify(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -177,14 +180,14 @@ func (r *relay) send(ctx context.Context) {
 	}
 }
 
-// message is one message to the replica, and the agents whose requests are in it.
+// message is one message to the replica, with the agents whose requests it contains.
 type message struct {
 	*controlv1.RelayRequest
 	of []*agent
 }
 
-// messages removes everything that is queued, and returns it as messages of bounded size:
-// heartbeats first, so that they do not wait for requests, and ended streams last.
+// messages removes all queued data, and returns it as messages of bounded size. Heartbeats
+// come first, so that they do not wait for requests, and ended streams come last.
 func (r *relay) messages() []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,7 +223,8 @@ func (r *relay) receive() error {
 	}
 }
 
-// deliver passes answers to the agents. It drops those for agents that have disconnected.
+// deliver passes answers to the agents. It drops the answers to agents that have
+// disconnected.
 func (r *relay) deliver(m *controlv1.RelayAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -312,7 +312,7 @@ func TestStop(t *testing.T) {
 	s := g.agent(t, "a")
 	g.End()
 	for range 2 {
-		if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another one answers" {
+		if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another gateway answers" {
 			t.Errorf("the agent gets %v", err)
 		}
 		var err error

@@ -1,16 +1,18 @@
-// Package relay carries the heartbeats of agents to executor-state: all agents of
-// this gateway over one stream to each replica.
+// Package relay carries the heartbeat streams of all agents of a gateway over one stream to
+// each replica of executor-state, with the guarantees of separate streams: the messages of
+// an agent arrive in order, and when one side ends its stream, the other side learns it at
+// once. An agent that sends too much or does not read slows down only itself.
 //
 //	agent ── Heartbeat ──┐
 //	agent ── Heartbeat ──┼─ Relay ─▶ a replica of executor-state
 //	agent ── Heartbeat ──┘
 //
-// It promises the same as a stream for each agent would: an agent's messages arrive in
-// order, and the end of one side is reported to the other at once. An agent that sends too
-// much or does not read slows down only itself. When a replica disconnects, agents that have
-// sent only heartbeats without news for 5 s learn of it within half a second. News is sent
-// at once. A heartbeat without news waits a moment for others and is sent as the agent's
-// number, because most of the cost of thousands of agents is system calls.
+// There is one exception: when a replica disconnects, an agent that has sent only heartbeats
+// without a report for 5 s learns it within half a second.
+//
+// A relay sends a request with a report at once. A heartbeat without a report waits a moment
+// for other heartbeats, and is sent as the number of the agent, because system calls are
+// most of the cost of thousands of agents.
 package relay
 
 import (
@@ -31,20 +33,21 @@ import (
 	"berth.dev/pkg/rpcstats"
 )
 
-// Options of relays.
+// Options are the options of relays.
 type Options struct {
-	// Replicas are the addresses of every replica of executor-state.
+	// Replicas has the addresses of every replica of executor-state.
 	Replicas []string
 	// Silence is how long a replica may send nothing before its agents move to another
 	// replica; see rpc.DialOptions.
 	Silence time.Duration
-	// TLS is for calls to replicas; nil for none.
+	// TLS is the TLS configuration of calls to replicas. If it is nil, the relays call them
+	// in the clear.
 	TLS *tls.Config
-	// Meters, if given, receives the metrics of the relays.
+	// Meters, if not nil, receives the metrics of the relays.
 	Meters metric.MeterProvider
 }
 
-// Relays are the relays of a gateway, one to each replica.
+// Relays has the relays of a gateway, one to each replica.
 type Relays struct {
 	conns   []*grpc.ClientConn
 	life    context.Context
@@ -58,11 +61,10 @@ type Relays struct {
 	changed chan struct{}
 }
 
-// reopenPause is the pause between two relays to one replica.
+// reopenPause is the pause before a broken relay to a replica is opened again.
 const reopenPause = 100 * time.Millisecond
 
-// New connects to the replicas, none of which needs to answer yet; Run opens the
-// relays.
+// New connects to the replicas. The replicas need not answer yet; Run opens the relays.
 func New(o Options) (*Relays, error) {
 	r := &Relays{pace: newPacer(), changed: make(chan struct{})}
 	r.life, r.end = context.WithCancel(context.Background())
@@ -81,15 +83,15 @@ func New(o Options) (*Relays, error) {
 	return r, nil
 }
 
-// window is the flow-control window of a relay, bytes. A fixed window needs no pings, of
-// which an estimated one sends one with each message.
+// window is the flow-control window of a relay, in bytes. With a window of fixed size, gRPC
+// need not send a ping with each message to estimate the size.
 const window = 1 << 20
 
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window)}
 }
 
-// Run keeps a relay to every replica until ctx ends.
+// Run keeps a relay to every replica open until ctx ends.
 func (r *Relays) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.end)()
 	var all sync.WaitGroup
@@ -142,13 +144,14 @@ func broken(life context.Context, err error) error {
 		return errStopping
 	}
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable,
-		"the connection to a replica of executor-state broke; another one answers").Because(err)
+		"the connection to a replica of executor-state broke; another replica answers").Because(err)
 }
 
-var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "this gateway is stopping; another one answers")
+var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable,
+	"this gateway is stopping; another gateway answers")
 
-// End ends every agent's stream and rejects new ones, so that a server can stop: the agents
-// connect to another gateway.
+// End ends every agent's stream and rejects new streams, so that a server can stop. The
+// agents then connect to another gateway.
 func (r *Relays) End() { r.end() }
 
 // Close ends all relays.
@@ -169,7 +172,7 @@ func (r *Relays) change(do func()) {
 	r.changed = make(chan struct{})
 }
 
-// choose returns the relay with the fewest agents, waiting until there is one.
+// choose returns the open relay with the fewest agents. It waits until a relay is open.
 func (r *Relays) choose(ctx context.Context) (*relay, error) {
 	for {
 		r.mu.Lock()

@@ -1,5 +1,6 @@
-// Package replicatest starts a replica of any service on a real socket. A test sets its
-// answers and its health.
+// Package replicatest gives a test complete control over what a replica answers: it starts a
+// replica of any service on a real socket, and the test sets its answers and its health. The
+// replica stops with the test.
 package replicatest
 
 import (
@@ -41,7 +42,8 @@ type Replica struct {
 	Address string
 }
 
-// Start starts a replica on an address, by default on a free port. It stops with the test.
+// Start starts a replica on an address. If address is empty, Start uses a free port. The
+// replica stops when the test ends.
 func Start(t testing.TB, address string, answers Answers) *Replica {
 	t.Helper()
 	if address == "" {
@@ -103,7 +105,7 @@ func (a Answers) handle(_ any, s grpc.ServerStream) error {
 	return unary[struct{}, struct{}](s, nil)
 }
 
-// unary answers a unary call. The method is unknown if answer is nil.
+// unary answers a unary call. If answer is nil, the replica does not know the method.
 func unary[Q, A any](s grpc.ServerStream, answer func(context.Context, *Q) (*A, error)) error {
 	if answer == nil {
 		return status.Error(codes.Unimplemented, "unknown method")

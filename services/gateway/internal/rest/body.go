@@ -22,26 +22,27 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// refusal is an error about a field. grpc-gateway passes on only the text of an error,
-// from which explain takes the field again.
+// refusal returns an error about a field. grpc-gateway passes on only the text of the error.
+// explain reads the field from that text again.
 func refusal(field, format string, args ...any) error {
 	return fmt.Errorf(format+" (field %s)", append(args, field)...)
 }
 
-// body walks over a JSON body along the descriptor of the message that it becomes. It
-// rejects a value that the field does not take, and replaces the forms that protojson
-// does not read: quantities (`"cpu": "500m"`) by base units, and durations in Go's form.
+// body checks a JSON body against the descriptor of the message that the body becomes. It
+// rejects values that their fields do not accept. It replaces the forms that protojson does
+// not read: quantities (`"cpu": "500m"`) by base units, and durations in Go's form by
+// seconds.
 type body struct {
 	text   []byte // valid JSON
 	tokens *json.Decoder
-	// start is the offset of the token that next read last.
+	// start is the offset at which the last call of next began to read.
 	start int
-	// out is the rewritten body up to copied, an offset in text.
+	// out is the rewritten form of text up to the offset copied.
 	out    bytes.Buffer
 	copied int
 }
 
-// decodeBody reads one JSON object into v, which is a message or a pointer to one.
+// decodeBody reads one JSON object into v, which is a message or a pointer to a message.
 func decodeBody(r io.Reader, v any, unmarshal func([]byte, any) error) error {
 	d := json.NewDecoder(r)
 	var text json.RawMessage
@@ -74,7 +75,7 @@ func decodeBody(r io.Reader, v any, unmarshal func([]byte, any) error) error {
 	return nil
 }
 
-// descriptor returns the descriptor of the message that v is or points to.
+// descriptor returns the descriptor of v, which is a message or a pointer to a message.
 func descriptor(v any) protoreflect.MessageDescriptor {
 	t := reflect.TypeOf(v)
 	for !t.Implements(reflect.TypeFor[proto.Message]()) {
@@ -83,14 +84,15 @@ func descriptor(v any) protoreflect.MessageDescriptor {
 	return reflect.Zero(t).Interface().(proto.Message).ProtoReflect().Descriptor()
 }
 
-// next returns the next token. The text is valid JSON, so there is one.
+// next returns the next token. It must be called only where the JSON, which is valid, has
+// another token.
 func (b *body) next() json.Token {
 	b.start = int(b.tokens.InputOffset())
 	token, _ := b.tokens.Token()
 	return token
 }
 
-// message checks the object that begins with a token.
+// message checks an object. token is the first token of the object.
 func (b *body) message(m protoreflect.MessageDescriptor, path string, token json.Token) error {
 	if token != json.Delim('{') {
 		return b.mistyped(path, "an object")
@@ -115,7 +117,8 @@ func (b *body) message(m protoreflect.MessageDescriptor, path string, token json
 	return nil
 }
 
-// fieldNamed returns the field with a JSON name or, as proto3 JSON allows, a proto name.
+// fieldNamed returns the field with the given JSON name or proto name, as proto3 JSON allows
+// both. It returns nil if there is no such field.
 func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if field := m.Fields().ByJSONName(name); field != nil {
 		return field
@@ -123,7 +126,8 @@ func fieldNamed(m protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return m.Fields().ByTextName(name)
 }
 
-// field checks the value of a field, which begins with a token. Null is the default.
+// field checks the value of a field. token is the first token of the value. Null means the
+// default.
 func (b *body) field(field protoreflect.FieldDescriptor, path string, token json.Token) error {
 	switch {
 	case token == nil:
@@ -159,7 +163,7 @@ func (b *body) field(field protoreflect.FieldDescriptor, path string, token json
 	return nil
 }
 
-// value checks one value, which begins with a token.
+// value checks one value. token is the first token of the value.
 func (b *body) value(field protoreflect.FieldDescriptor, path string, token json.Token) error {
 	text, isString := token.(string)
 	accepted := false
@@ -197,7 +201,7 @@ func (b *body) value(field protoreflect.FieldDescriptor, path string, token json
 	return nil
 }
 
-// skip reads the rest of the value that begins with a token.
+// skip reads the rest of a value. token is the first token of the value.
 func (b *body) skip(token json.Token) error {
 	for depth := 0; ; token = b.next() {
 		switch token {
@@ -212,8 +216,8 @@ func (b *body) skip(token json.Token) error {
 	}
 }
 
-// isWhole reports whether protojson reads a token as a whole number of so many bits: it
-// takes numbers in strings, and numbers such as 1.0 and 1e3.
+// isWhole reports whether protojson reads a token as a whole number with the given number of
+// bits. protojson accepts numbers in strings, and numbers such as 1.0 and 1e3.
 func isWhole(token json.Token, bits int) bool {
 	text := fmt.Sprint(token)
 	if _, err := strconv.ParseInt(text, 10, bits); err == nil {
@@ -253,7 +257,7 @@ func (b *body) token() string {
 	return strings.TrimLeft(string(b.text[b.start:b.tokens.InputOffset()]), " \t\r\n:,")
 }
 
-// replace puts a text in place of the last token.
+// replace replaces the last token by a text in the rewritten body.
 func (b *body) replace(text string) {
 	end := int(b.tokens.InputOffset())
 	b.out.Write(b.text[b.copied : end-len(b.token())])
@@ -261,12 +265,12 @@ func (b *body) replace(text string) {
 	b.copied = end
 }
 
-// mistyped is the error about the last token, which the field does not take.
+// mistyped returns the error about the last token, whose type the field does not accept.
 func (b *body) mistyped(path, accepted string) error {
 	return refusal(path, "must be %s, got %s", accepted, b.got())
 }
 
-// got describes the value that begins with the last token.
+// got returns a description of the value whose first token is the last token.
 func (b *body) got() string {
 	const most = 100
 	switch text := b.token(); {

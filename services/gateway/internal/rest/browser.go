@@ -10,10 +10,11 @@ import (
 )
 
 // sameOrigin rejects requests that a web page of another origin makes a browser send. Such a
-// page can post to any address that the browser reaches, and can read the answer if its own
-// name resolves to that address (DNS rebinding). So the Host of every call must be an
-// address, localhost or one of the names, and a call that changes something must not come
-// from a page of another origin. Probes call the operation paths under any name.
+// page can post to any address that the browser reaches. If the page's own name resolves to
+// that address (DNS rebinding), the page can also read the answer. So the Host of every call
+// must be an address, localhost or one of the names, and a call that changes something must
+// not come from a page of another origin. Probes may call the operation paths under any
+// name.
 func sameOrigin(names []string, calls http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(operationPaths, r.URL.Path) {
@@ -25,7 +26,7 @@ func sameOrigin(names []string, calls http.Handler) http.Handler {
 			return
 		}
 		if crossOrigin.Check(r) != nil {
-			rejectBrowser(w, "a web page from elsewhere may not call this gateway (Origin %q, Sec-Fetch-Site %q)",
+			rejectBrowser(w, "a web page of another origin may not call this gateway (Origin %q, Sec-Fetch-Site %q)",
 				r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"))
 			return
 		}
@@ -35,7 +36,7 @@ func sameOrigin(names []string, calls http.Handler) http.Handler {
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// operationPaths are the paths for probes and metrics collectors.
+// operationPaths are the paths for probes and collectors of metrics.
 var operationPaths = []string{"/healthz", "/readyz", "/leaderz", "/metrics"}
 
 func rejectBrowser(w http.ResponseWriter, format string, args ...any) {

@@ -16,7 +16,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// WriteError writes an error as the whole answer.
+// WriteError writes an error as the complete answer.
 func WriteError(w http.ResponseWriter, err error) {
 	f := explain(err)
 	WriteStatus(w, rpc.HTTPStatus(f.Kind), f)
@@ -25,7 +25,7 @@ func WriteError(w http.ResponseWriter, err error) {
 // ErrorJSON renders an error as one line of JSON.
 func ErrorJSON(err error) []byte { return statusJSON(explain(err)) }
 
-// WriteStatus writes a fault as the whole answer with the given HTTP status.
+// WriteStatus writes a fault as the complete answer with the given HTTP status.
 func WriteStatus(w http.ResponseWriter, code int, f *fault.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -35,14 +35,15 @@ func WriteStatus(w http.ResponseWriter, code int, f *fault.Error) {
 func statusJSON(f *fault.Error) []byte {
 	text, err := protojson.Marshal(status.Convert(rpc.ToStatus(f)).Proto())
 	if err != nil {
-		// This binary does not know the type of a detail: the message suffices.
+		// This binary does not know the type of a detail, so write only the message.
 		return fmt.Appendf(nil, `{"code":%d,"message":%q}`, rpc.Code(f.Kind), f.Message)
 	}
 	return text
 }
 
-// explain returns the fault in an error. grpc-gateway turns an error about a request into
-// InvalidArgument with a message, which may name a field as refusal does.
+// explain returns the fault in an error. grpc-gateway reports an invalid request as
+// InvalidArgument with a message. If refusal made the message, it names a field, and explain
+// returns a fault about that field.
 func explain(err error) *fault.Error {
 	f := rpc.FromStatus(err)
 	if status.Code(err) != codes.InvalidArgument || isFault(err) {
@@ -57,10 +58,11 @@ func explain(err error) *fault.Error {
 	return f
 }
 
-// located is the message of a refusal. grpc-gateway may prefix it, as does protojson.
+// located matches the message of a refusal, to which grpc-gateway or protojson may have added
+// a prefix.
 var located = regexp.MustCompile(`^(?s)(.*) \(field (.+)\)$`)
 
-// isFault reports whether Berth made the error.
+// isFault reports whether Berth's own code made the error.
 func isFault(err error) bool {
 	var f *fault.Error
 	if errors.As(err, &f) {
@@ -74,7 +76,7 @@ func isFault(err error) bool {
 	return false
 }
 
-// noRoute answers a request whose path or method does not exist.
+// noRoute answers a request whose path or method Berth does not have.
 func noRoute(w http.ResponseWriter, r *http.Request, code int) {
 	switch code {
 	case http.StatusNotFound:

@@ -10,8 +10,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// strictJSON is proto3 JSON that writes every field, and rejects unknown fields and anything
-// after the one value of a body.
+// strictJSON is proto3 JSON that writes every field. It rejects unknown fields, and text
+// after the value of a body.
 type strictJSON struct {
 	runtime.JSONPb
 }
@@ -20,7 +20,7 @@ func newJSON() *strictJSON {
 	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}
 }
 
-// Marshal ends the text with a newline, so that a shell's prompt is on the next line.
+// Marshal ends the text with a newline, so that the prompt of a shell is on the next line.
 func (j *strictJSON) Marshal(v any) ([]byte, error) {
 	text, err := j.JSONPb.Marshal(v)
 	return append(text, '\n'), err
@@ -31,8 +31,8 @@ func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error { return decodeBody(r, v, j.Unmarshal) })
 }
 
-// noBody rejects the body of a call that does not read it. The guard has read the body, so
-// its length is known.
+// noBody rejects a body of a call that takes no body. The guard has read the body, so its
+// length is known.
 func noBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.Method != http.MethodPut && r.Method != http.MethodPost {

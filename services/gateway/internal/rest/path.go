@@ -17,8 +17,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// asEscaped routes by the path as it was sent: an escaped character belongs to its name, and
-// an empty name is not skipped. Otherwise the path could become that of another reservation.
+// asEscaped routes by the path as the caller sent it: an escaped character belongs to a
+// name, and an empty name is not skipped. Otherwise the path could become the path of another
+// reservation.
 func asEscaped(calls, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
@@ -38,7 +39,8 @@ func asEscaped(calls, rest http.Handler) http.Handler {
 	})
 }
 
-// segmentField returns the field that the first part of a path with invalid UTF-8 sets.
+// segmentField returns the field that the first invalid part of a path would set. A part is
+// invalid if it is not UTF-8.
 func segmentField(location string) string {
 	before := ""
 	for part := range strings.SplitSeq(location, "/") {
@@ -60,8 +62,9 @@ func segmentField(location string) string {
 	return "path"
 }
 
-// keepEscaped makes grpc-gateway unescape each name once. Without a RawPath, which net/url sets
-// only if the path has an unusual escaped form, grpc-gateway unescapes twice.
+// keepEscaped makes grpc-gateway unescape each name only once, by setting RawPath. net/url
+// sets RawPath only if the path has an unusual escaped form, and without it grpc-gateway
+// unescapes a name twice.
 func keepEscaped(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kept, location := *r, *r.URL
@@ -71,8 +74,8 @@ func keepEscaped(next http.Handler) http.Handler {
 	})
 }
 
-// agree rejects a body that names another object than the path. grpc-gateway would ignore
-// the name in the body.
+// agree rejects a body that names another object than the path does. grpc-gateway alone would
+// ignore the name in the body.
 func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		text, err := io.ReadAll(r.Body)
@@ -99,9 +102,9 @@ func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// names returns the fields of a body that the path sets, by JSON name: "reservation.job" of
-// the request is "job" of the reservation. The short path of a reservation means the
-// reservation named main.
+// names returns the values that the path sets in a body, by the JSON names of their fields:
+// the parameter "reservation.job" sets the field "job". The path of a reservation without a
+// name means the reservation with the name main.
 func names(params map[string]string) map[string]string {
 	named := map[string]string{}
 	if _, upsert := params["reservation.job"]; upsert {

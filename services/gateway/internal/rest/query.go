@@ -19,9 +19,9 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// strictQueries makes grpc-gateway reject unknown query parameters. By default it ignores
-// them, and a misspelled filter would list everything. The process has one parser, so it is
-// set once.
+// strictQueries makes grpc-gateway reject unknown query parameters. By default grpc-gateway
+// ignores them, so a misspelled filter would list everything. The parser is global to the
+// process, so strictQueries sets it only once.
 var strictQueries = sync.OnceFunc(func() {
 	runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{}))
 })
@@ -37,8 +37,8 @@ func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities
 	return q.DefaultQueryParser.Parse(m, values, filter)
 }
 
-// checkQuery rejects the parameters that grpc-gateway ignores or would report in the words
-// of its parser.
+// checkQuery rejects parameters that grpc-gateway would ignore, and parameters that it would
+// reject with an error that names no accepted value.
 func checkQuery(m protoreflect.MessageDescriptor, values url.Values) error {
 	for name, list := range values {
 		field := fieldNamed(m, name)
@@ -75,8 +75,8 @@ func takes(field protoreflect.FieldDescriptor, text string) bool {
 	return err == nil && utf8.ValidString(text)
 }
 
-// queried are the calls with fields that a query can set. The path and the body set every
-// field of all other calls.
+// queried are the calls with fields that a query can set. In all other calls, the path and
+// the body set every field.
 var queried = []string{
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservation",
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservations/{reservation.name=*}",
@@ -92,8 +92,8 @@ var queried = []string{
 	"GET /v1/usage/idle",
 }
 
-// noQuery rejects query parameters of calls without any: grpc-gateway ignores them without
-// calling its parser.
+// noQuery rejects query parameters of calls that take none, because grpc-gateway ignores them
+// without calling its parser.
 func noQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		query := slices.Sorted(maps.Keys(r.URL.Query()))

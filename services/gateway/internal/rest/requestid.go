@@ -11,8 +11,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// identified adds a request ID to a mutating call without one. The router may send the call
-// more than once, and with the ID, a repeated call returns the first result.
+// identified adds a request ID to a mutating call that has none. The router may send the call
+// more than once; because of the ID, each repeat returns the first result.
 type identified struct {
 	grpc.ClientConnInterface
 }
@@ -24,8 +24,8 @@ func (c identified) Invoke(ctx context.Context, method string, in, out any, opts
 	return c.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
 }
 
-// identify sets the request ID of a mutating request without one. In an upsert, the body may
-// contain the ID instead.
+// identify sets the request ID of a mutating request that has none. In an upsert, the
+// reservation in the body may have the ID instead.
 func identify(m proto.Message) {
 	if upsert, ok := m.(*berthv1.UpsertReservationRequest); ok && upsert.GetReservation().GetRequestId() != "" {
 		return

@@ -1,9 +1,9 @@
-// Package rest is the REST API of the gateway: proto3 JSON over HTTP, turned into the same
-// calls that gRPC callers make.
+// Package rest rejects every unknown field, query parameter and enum value of a REST call, and
+// answers every error with one of Berth's reasons. It is the REST API of the gateway: it
+// turns proto3 JSON over HTTP into the same calls that gRPC callers make.
 //
-// It promises that it rejects unknown fields, unknown query parameters and unknown enum
-// values, and never ignores them. Every error, its own included, is a google.rpc.Status in
-// JSON whose ErrorInfo has one of Berth's reasons. Package guard reads and bounds the bodies.
+// Every error, including the errors of this package, is a google.rpc.Status in JSON whose
+// ErrorInfo has the reason. Package guard reads the bodies and limits their size.
 package rest
 
 import (
@@ -31,13 +31,14 @@ type Options struct {
 	Events http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
 	Ops http.Handler
-	// Names are the host names of the gateway, without addresses.
+	// Names are the host names by which callers may call the gateway. Addresses and
+	// localhost are always allowed.
 	Names []string
-	// Traces, if given, receives a span of each call.
+	// Traces, if not nil, receives a span of each call.
 	Traces trace.Tracer
 }
 
-// New makes the HTTP handler of the gateway.
+// New returns the HTTP handler of the gateway.
 func New(o Options) (http.Handler, error) {
 	calls, err := methods(o)
 	if err != nil {
@@ -56,7 +57,7 @@ func New(o Options) (http.Handler, error) {
 	return sameOrigin(o.Names, asEscaped(calls, mux)), nil
 }
 
-// methods serves the rules of api/http.yaml.
+// methods returns the handler of the calls that api/http.yaml defines.
 func methods(o Options) (http.Handler, error) {
 	strictQueries()
 	mux := runtime.NewServeMux(
@@ -71,7 +72,8 @@ func methods(o Options) (http.Handler, error) {
 		}),
 		// HTTP callers do not need the headers of the inner call.
 		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		// A form post does not mean GET or DELETE.
+		// Without these options, grpc-gateway would treat a POST of a form as a GET, or as
+		// the method in a header.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptSlash),

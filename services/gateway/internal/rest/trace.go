@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traced records a span of each call in the trace of the caller's traceparent header. Without
-// a tracer it only passes the trace on.
+// traced records a span of each call, in the trace of the caller's traceparent header. If
+// tracer is nil, it only passes the trace on.
 func traced(tracer trace.Tracer, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))

@@ -14,15 +14,15 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Pauses between the attempts of a call. The first is short because a new leader serves
-// within milliseconds after its predecessor died.
+// The pauses between the attempts of a call. The first pause is short, because a new leader
+// may serve within milliseconds after its predecessor died.
 const (
 	firstPause = 2 * time.Millisecond
 	maxPause   = 250 * time.Millisecond
 )
 
-// call sends a unary call until its answer is definite or its deadline passes. While there is
-// no leader, it waits in Invoke.
+// call sends a unary call until the answer is definite or the deadline of the call passes.
+// While the service has no leader, call waits in Invoke.
 func (r *Router) call(ctx context.Context, to route, method string, in, out any, opts ...grpc.CallOption) error {
 	begun := time.Now()
 	ctx, cancel := r.bound(ctx)
@@ -49,7 +49,8 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 	}
 }
 
-// shortest is how long a call must have waited for its error to report that no leader exists.
+// shortest is the minimum time that a call must have waited before its error may state that
+// the service has no leader.
 const shortest = 100 * time.Millisecond
 
 // late returns the error of a call whose deadline passed without an answer.
@@ -61,9 +62,9 @@ func (to route) late(begun time.Time) error {
 	return to.noLeader()
 }
 
-// retryable reports whether another attempt may succeed soon: the connection broke, or the
-// replica does not lead. Unavailable with another reason, such as REGISTRY_NOT_READY, is an
-// answer for the caller.
+// retryable reports whether another attempt may succeed soon, because the connection broke
+// or the replica does not lead. Unavailable with another reason, such as
+// REGISTRY_NOT_READY, is an answer for the caller.
 func retryable(err error) bool {
 	f := rpc.FromStatus(err)
 	if f.Reason == fault.ReasonNotLeader {
@@ -72,13 +73,14 @@ func retryable(err error) bool {
 	return status.Code(err) == codes.Unavailable && f.Reason == fault.ReasonUnavailable
 }
 
-// longest bounds the deadline of a call. The registry remembers a request ID for
-// model.KeepTerminal after the result of the request has ended. A copy of the call that was
-// applied later than that would count as a new request.
+// longest is the maximum deadline of a call. The registry remembers a request ID for
+// model.KeepTerminal after the result of the request has ended. If a copy of the call were
+// applied after that time, it would count as a new request.
 const longest = model.KeepTerminal / 2
 
-// bound sets the router's deadline on a call without one. It shortens the caller's deadline a
-// little, so that the error with the reason arrives before the caller gives up.
+// bound returns the context of a call. If the caller has no deadline, bound sets the
+// router's deadline. Otherwise it shortens the caller's deadline a little, so that the error
+// with the reason arrives before the caller gives up. No deadline exceeds longest.
 func (r *Router) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := r.deadline
 	if deadline, has := ctx.Deadline(); has {

@@ -1,13 +1,14 @@
-// Package router sends calls to the leader of the service that serves the method.
+// Package router sends each call to the leader of the service that serves the method, so
+// that a caller sees a failover as a pause and not as an error.
 //
 //	gRPC  ── frames, not decoded ──▶ Forward ─┐
 //	REST  ── messages ─────────────▶ Invoke ──┴─▶ round robin over the replicas
 //	                                             that report the health name
 //
-// It promises that a caller sees a failover as a pause and never as an error. A call waits
-// while there is no leader. The router retries it if the answer was NOT_LEADER or left open
-// whether the call took effect. That is correct because every call of Berth is idempotent.
-// The router forwards no streams.
+// A call waits while the service has no leader. The router retries a call if the replica
+// answered NOT_LEADER, or if the call may or may not have taken effect. Retrying is correct
+// because every call of Berth is idempotent. If the deadline of a call passes first, the
+// caller gets an error. The router forwards no streams.
 package router
 
 import (
@@ -29,17 +30,18 @@ import (
 	"berth.dev/pkg/rpcstats"
 )
 
-// Options of a router.
+// Options are the options of a router.
 type Options struct {
-	// Replicas are the addresses of every replica, by the name of the service.
+	// Replicas has the addresses of every replica, by the name of the service.
 	Replicas map[string][]string
 	// Deadline is the deadline of unary calls without one.
 	Deadline time.Duration
-	// TLS is for calls to replicas; nil for none.
+	// TLS is the TLS configuration of calls to replicas. If it is nil, the router calls
+	// them in the clear.
 	TLS *tls.Config
-	// Meters, if given, receives the metrics of the calls.
+	// Meters, if not nil, receives the metrics of the calls.
 	Meters metric.MeterProvider
-	// Traces, if given, receives a span of each call.
+	// Traces, if not nil, receives a span of each call.
 	Traces trace.TracerProvider
 }
 
@@ -50,12 +52,12 @@ type Router struct {
 	deadline time.Duration
 }
 
-// Silence is how long a replica may send nothing before its calls in progress are sent to
-// another replica. Together with the interval of pings it is below the default TTL: calls
-// leave a frozen leader before it has a successor.
+// Silence is how long a replica may send nothing before the router sends the replica's calls
+// in progress to another replica. Silence and the interval of pings together are below the
+// default TTL, so that calls leave a frozen leader before it has a successor.
 const Silence = 2 * time.Second
 
-// New connects to the replicas. None of them needs to answer yet.
+// New connects to the replicas. The replicas need not answer yet.
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
 	for _, service := range model.Services {
@@ -123,18 +125,19 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	return in.SendMsg(&answer)
 }
 
-// passed returns the trailer to pass on. gRPC writes the details of the call's final error,
-// which may be the router's own. The details of the last attempt would contradict it.
+// passed returns the part of a trailer that the caller receives. It removes the error
+// details of the last attempt: gRPC itself writes the details of the call's final error,
+// which may be an error of the router.
 func passed(trailer metadata.MD) metadata.MD {
 	trailer = trailer.Copy()
 	trailer.Delete("grpc-status-details-bin")
 	return trailer
 }
 
-// codec does not change the frames of a forwarded call.
+// codec passes the frames of a forwarded call on unchanged.
 var codec = grpc.ForceCodecV2(rpc.FrameCodec())
 
-// admit rejects a request that is too large for its service. The limit is for the whole
+// admit rejects a request that is too large for its service. The limit applies to the whole
 // message, so the error names no field.
 func (to route) admit(request rpc.Frame) error {
 	if len(request.Bytes) <= to.limit {

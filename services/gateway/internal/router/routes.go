@@ -9,9 +9,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// table lists the service that serves each gRPC service, and the maximum size of its requests,
-// bytes. Requests of public services have the limit of REST bodies. Requests between Berth's
-// own processes carry whole scheduling cycles and reports.
+// table has, for each gRPC service, the service of Berth that serves it, and the maximum size
+// of its requests in bytes. Requests of public services have the limit of REST bodies. The
+// limit between Berth's own processes is higher, because these requests carry whole
+// scheduling cycles and reports.
 var table = []struct {
 	desc    *grpc.ServiceDesc
 	service string

@@ -12,25 +12,26 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Etcd reads the events that the services wrote to etcd: it ranges over the keys at one
-// revision and watches from the next. Whether a cursor can be resumed does not depend on
-// etcd's history. It depends on the stored events: the marks of segments and the floors of
-// the job at that revision show which of them exist.
+// Etcd reads the events that the services wrote to etcd. It reads the stored events at one
+// revision, and watches from the next revision on. Whether a cursor can be resumed does not
+// depend on etcd's history but on the stored events: the marks of segments and the floors of
+// the job at that revision show which events are certainly stored.
 type Etcd struct {
 	store store.Store
 	keys  keyspace.Space
 }
 
-// NewEtcd makes the source of a cluster's events.
+// NewEtcd returns the source of a cluster's events.
 func NewEtcd(s store.Store, keys keyspace.Space) *Etcd {
 	return &Etcd{limited{s, make(chan struct{}, maxReads)}, keys}
 }
 
-// maxReads bounds the concurrent reads of etcd. When a gateway exits, all its readers
-// reconnect to another gateway at once: the limit keeps their reads from timing out.
+// maxReads is the maximum number of concurrent reads of etcd. When a gateway exits, all its
+// readers reconnect to another gateway at once. Without the limit, their reads would time
+// out.
 const maxReads = 32
 
-// limited is a store with a limit on concurrent reads of pages.
+// limited is a store that limits the number of concurrent reads of pages.
 type limited struct {
 	store.Store
 	reads chan struct{}
@@ -58,10 +59,10 @@ func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, erro
 
 const (
 	// progressInterval is the interval at which a quiet stream requests the progress of its
-	// watch. If the watch breaks, it resumes from there, and not from a revision that was
-	// compacted long ago.
+	// watch. If the watch breaks, the watch resumes from the last progress, and not from a
+	// revision that was compacted long ago.
 	progressInterval = time.Minute
-	// pageSize is the number of stored events that are read ahead.
+	// pageSize is the number of stored events in one page.
 	pageSize = 500
 )
 
@@ -71,16 +72,19 @@ type reader struct {
 	job string
 	// seen is the position up to which Next has returned every event.
 	seen Cursor
-	// stored are the stored events of each service at revision that Next has not returned.
-	// The watch returns later events; it is nil until all of stored have been returned.
+	// stored has, for each service, the stored events at revision that Next has not
+	// returned. watch returns later events. It is nil until Next has returned all events
+	// in stored.
 	stored   []*stored
 	revision int64
 	watch    store.Watch
-	// paused: the watch was closed, so the stored events must be read again.
+	// paused is true after Pause has closed the watch. The stored events must then be read
+	// again.
 	paused bool
 }
 
-// start finds the stored events after seen.
+// start finds the stored events after seen. It repeats open if etcd compacts the revision
+// meanwhile.
 func (r *reader) start(ctx context.Context) error {
 	r.Close()
 	for {
@@ -112,15 +116,15 @@ func (r *reader) open(ctx context.Context) error {
 			r.stored = append(r.stored, &stored{from: from, to: to, more: true})
 		}
 	}
-	// A reader that has seen every event before the floor misses none. A reader whose
-	// cursor is within the revision before the floor may miss some.
+	// A reader that has seen every event before the floor misses no event. A reader whose
+	// cursor is within the revision before the floor may miss events.
 	if r.seen != (Cursor{}) && r.seen.Compare(endOf(floor-1)) < 0 {
 		return compacted(Cursor{Revision: floor})
 	}
 	return nil
 }
 
-// floor returns the revision from which on every event of the job that a service wrote is
+// floor returns the revision from which on every event of the job that the service wrote is
 // stored.
 func (r *reader) floor(ctx context.Context, s segments) (int64, error) {
 	key := r.keys.EventFloor(r.job, s.service)
@@ -156,7 +160,8 @@ func (r *reader) Next(ctx context.Context) ([]*berthv1.Event, error) {
 	}
 }
 
-// next returns the next events. If it returns none, it must be called again.
+// next returns the next events. If it returns no events and no error, it must be called
+// again.
 func (r *reader) next(ctx context.Context) ([]*berthv1.Event, error) {
 	var batch []positioned
 	var err error
@@ -183,7 +188,8 @@ func (r *reader) next(ctx context.Context) ([]*berthv1.Event, error) {
 // endOf returns the position after every event of a revision.
 func endOf(revision int64) Cursor { return Cursor{revision, math.MaxInt64} }
 
-// nextStored returns stored events, and starts the watch after the last one.
+// nextStored returns stored events. When no stored event is left, it returns none and starts
+// the watch.
 func (r *reader) nextStored(ctx context.Context) ([]positioned, error) {
 	var batch []positioned
 	for len(batch) < pageSize {
@@ -203,7 +209,8 @@ func (r *reader) nextStored(ctx context.Context) ([]positioned, error) {
 	return batch, nil
 }
 
-// first returns the service with the earliest stored event; nil if no event is left.
+// first returns the stored events of the service with the earliest event, or nil if no event
+// is left.
 func (r *reader) first(ctx context.Context) (*stored, error) {
 	var first *stored
 	for _, s := range r.stored {
@@ -217,7 +224,7 @@ func (r *reader) first(ctx context.Context) (*stored, error) {
 	return first, nil
 }
 
-// watched waits for new events, or for the progress of the watch.
+// watched waits for new events or for progress of the watch.
 func (r *reader) watched(ctx context.Context) ([]positioned, error) {
 	wait, cancel := context.WithTimeout(ctx, progressInterval)
 	defer cancel()
@@ -239,8 +246,8 @@ func (r *reader) watched(ctx context.Context) ([]positioned, error) {
 	return r.decode(put)
 }
 
-// Pause implements Reader. It closes the watch, which would buffer all new events. Stored
-// events are read page by page.
+// Pause implements Reader. It closes the watch, because a watch would buffer all new events.
+// Stored events need no such buffer: they are read page by page.
 func (r *reader) Pause() {
 	if r.watch != nil {
 		r.Close()
@@ -256,14 +263,15 @@ func (r *reader) Close() {
 	r.watch = nil
 }
 
-// compacted is the error for a cursor that cannot be resumed. It names one that can.
+// compacted returns the error for a cursor that cannot be resumed. The error names the
+// cursor with which the reader can continue.
 func compacted(from Cursor) error {
 	return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted,
 		"events after this cursor are no longer stored; list the reservations, and continue with the cursor in this error").
 		With("cursor", from.String())
 }
 
-// translate turns an error of the store into an error for the caller of a stream.
+// translate returns the error of the store as an error for the caller of a stream.
 func translate(err error) error {
 	var known *fault.Error
 	switch {

@@ -10,21 +10,23 @@ import (
 	"berth.dev/api/fault"
 )
 
-// follower reads ahead from a source into a buffer, from which a handler writes the events.
+// follower reads events from a source into a buffer. A handler writes the events from the
+// buffer to the caller.
 type follower struct {
 	// events is closed after the last event.
 	events chan *berthv1.Event
-	// ended is closed together with events, for a handler that is blocked in a write. From
-	// then on err is why no more events follow.
+	// ended is closed together with events, for a handler that is blocked in a write. When
+	// ended is closed, err is the reason why no more events follow.
 	ended chan struct{}
 	err   error
 	// opened is the time at which the stream began. Older events were stored.
 	opened time.Time
-	// end releases the resources of the stream and counts why it ended.
+	// end releases the resources of the stream and counts the cause of its end.
 	end func(cause error)
 }
 
-// run moves events until the source fails, the stream is stopped, or the buffer stays full.
+// run moves events into the buffer until the source fails, the stream is stopped, or the
+// buffer stays full for longer than patience.
 func (f *follower) run(ctx context.Context, reader Reader, patience time.Duration) {
 	defer reader.Close()
 	f.err = f.move(ctx, reader, patience)
@@ -48,8 +50,8 @@ func (f *follower) move(ctx context.Context, reader Reader, patience time.Durati
 				continue
 			default:
 			}
-			// The handler is slower than the events. etcd stores them: the reader reads
-			// the rest when the buffer has space again.
+			// The handler is slower than the source. etcd stores the events, so the reader
+			// can read the rest again when the buffer has space.
 			reader.Pause()
 			if err := f.push(ctx, event, patience); err != nil {
 				return err
@@ -58,7 +60,8 @@ func (f *follower) move(ctx context.Context, reader Reader, patience time.Durati
 	}
 }
 
-// push waits until the buffer has space.
+// push waits until the buffer has space, and adds an event. It fails with SLOW_READER after
+// patience.
 func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -73,8 +76,8 @@ func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time
 	}
 }
 
-// reason returns why the stream ended, as reported to its reader. It must be called after
-// the stream has ended.
+// reason returns the error that the reader of the stream gets. It must be called after the
+// stream has ended.
 func (f *follower) reason() error {
 	if errors.Is(f.err, context.Canceled) {
 		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stream was ended by its reader")
@@ -82,8 +85,8 @@ func (f *follower) reason() error {
 	return f.err
 }
 
-// cause returns why the stream ended, given the error of the last write. It is nil if the
-// reader disconnected.
+// cause returns why the stream ended, given the error of the last write. It returns nil if
+// the reader disconnected.
 func (f *follower) cause(written error) error {
 	select {
 	case <-f.ended:

@@ -20,7 +20,7 @@ func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStr
 	return err
 }
 
-// send writes events and returns why no more follow.
+// send writes events, and returns the error that ends the stream.
 func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event]) error {
 	if err := out.SendHeader(nil); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event]
 		return err
 	case <-f.ended:
 	}
-	// The events in the buffer are still sent, unless the reader does not read: then the
+	// The writer still sends the events in the buffer. If the reader does not read, the
 	// writer is blocked in Send, and only the end of the stream unblocks it.
 	rest := s.options.Patience
 	if fault.Is(f.err, fault.ReasonSlowReader) {

@@ -14,7 +14,7 @@ import (
 )
 
 // ServeHTTP serves GET /v1/jobs/{job}/events as lines of JSON, or as server-sent events if
-// the caller accepts them. It flushes each event.
+// the caller accepts these. It flushes each event.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	since, err := sinceOf(r)
 	if err != nil {
@@ -32,12 +32,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The connection may carry another answer, which sets its own deadline.
 	defer out.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // it fails only on a closed connection
-	// If a write fails, the reader has disconnected or does not read: no error reaches it.
+	// If a write fails, the reader has disconnected or does not read, so it cannot get an
+	// error.
 	f.end(f.cause(s.serve(f, out)))
 }
 
-// sinceOf returns the cursor to resume at. A browser that reconnects repeats its first URL
-// and adds Last-Event-ID, so the header takes precedence.
+// sinceOf returns the cursor from which the stream resumes. A browser that reconnects
+// repeats its first URL and adds Last-Event-ID, so the header takes precedence.
 func sinceOf(r *http.Request) (string, error) {
 	query := r.URL.Query()
 	for name := range query {
@@ -79,12 +80,12 @@ func (s *Server) serve(f *follower, out *writer) error {
 	}
 }
 
-// writer writes a stream as NDJSON, one event a line and the error as a last line
-// {"error":…}, or as server-sent events for EventSource in browsers: the cursor is the id
-// and the kind is the name of the event.
+// writer writes a stream as NDJSON or as server-sent events. In NDJSON each line has one
+// event, and an error is the last line: {"error":…}. Server-sent events are for EventSource
+// in browsers: the id is the cursor, and the name of the event is the kind.
 //
-// A write that blocks for longer than twice the patience fails. The stream ends after one
-// patience, so a reader that resumes in between receives the reason.
+// A write that blocks for longer than twice the patience fails. The stream ends after the
+// patience, so a reader that starts to read again before twice the patience gets the reason.
 type writer struct {
 	http.ResponseWriter
 	control    *http.ResponseController
@@ -115,7 +116,7 @@ func (w *writer) event(e *berthv1.Event) error {
 	return w.printf("%s\n", text)
 }
 
-// fail writes why no more events follow.
+// fail writes the reason why no more events follow.
 func (w *writer) fail(reason error) error {
 	text := rest.ErrorJSON(reason)
 	if w.serverSent {

@@ -27,7 +27,8 @@ type metrics struct {
 // readerGone is the reason of a stream that ended without an error.
 const readerGone = "READER_GONE"
 
-// opened counts a stream. It returns false if as many as allowed are open.
+// opened counts a new stream. If the maximum number of streams is open already, it returns
+// false and counts nothing.
 func (m *metrics) opened(most int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,8 +47,8 @@ func (m *metrics) closed(cause error) {
 	m.rejected(cause)
 }
 
-// rejected counts a stream that ended or did not begin: because of an error, or because its
-// reader disconnected.
+// rejected counts a stream that ended or was refused, by the reason in cause. Without a
+// cause, the reader disconnected.
 func (m *metrics) rejected(cause error) {
 	reason := readerGone
 	if cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
@@ -61,8 +62,8 @@ func (m *metrics) rejected(cause error) {
 	m.ended[reason]++
 }
 
-// sentEvent counts a sent event. Its lag counts only if it happened while the stream was
-// open: older events were stored.
+// sentEvent counts a sent event. It observes the lag only of an event that happened while
+// the stream was open, because older events were stored.
 func (m *metrics) sentEvent(f *follower, e *berthv1.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// segments are the consecutive segments of one service that are certainly stored: from its
-// newest one down to the first whose mark is missing.
+// segments has the consecutive segments of one service that are certainly stored: the newest
+// segment and the segments before it, down to the first segment whose mark is missing.
 type segments struct {
 	service string
 	marks   []mark // oldest first
-	// floor is the revision from which on every event of the service is stored; 0 if none
-	// was ever dropped.
+	// floor is the lowest revision from which on every event of the service is stored, or 0
+	// if no event was ever deleted.
 	floor int64
 }
 
-// mark is the mark of a segment: its number, its first revision, and the revision from which
-// on every event is stored if it is the oldest segment.
+// mark is the mark of a segment: the segment's number and its first revision. If the segment
+// is the oldest, kept is the revision from which on every event of the service is stored.
 type mark struct{ number, created, kept int64 }
 
 // segmentsOf returns the segments of each service that the keys list at a revision. A
@@ -52,7 +52,7 @@ func segmentsOf(keys keyspace.Space, kvs []store.KV, revision int64) []segments 
 	}
 	list := make([]segments, len(services))
 	for i, service := range services {
-		if newest[service] == 0 { // it cannot be decoded: use the highest mark
+		if newest[service] == 0 { // the key cannot be decoded, so use the highest mark
 			for number := range marks[service] {
 				newest[service] = max(newest[service], number)
 			}
@@ -65,7 +65,7 @@ func segmentsOf(keys keyspace.Space, kvs []store.KV, revision int64) []segments 
 		switch {
 		case len(s.marks) == 0:
 			// The newest segment has expired. Until the leader of the service begins
-			// another one, only the present is certain.
+			// another segment, only events after revision are certain to be stored.
 			s.floor = revision
 		case s.marks[0].number > 1:
 			s.floor = s.marks[0].kept
@@ -75,8 +75,8 @@ func segmentsOf(keys keyspace.Space, kvs []store.KV, revision int64) []segments 
 	return list
 }
 
-// at returns the number of the segment with the events of a revision: the oldest segment if
-// the revision is older than all segments.
+// at returns the number of the segment with the events of a revision. If the revision is
+// older than all segments, at returns the oldest segment.
 func (s segments) at(revision int64) int64 {
 	number := s.marks[0].number
 	for _, m := range s.marks {
@@ -87,11 +87,11 @@ func (s segments) at(revision int64) int64 {
 	return number
 }
 
-// floorOf returns the revision in the floor of a job and a service.
+// floorOf returns the revision in the stored floor of a job and a service.
 func floorOf(kv store.KV) (int64, error) {
 	var floor recordv1.EventFloor
 	if err := proto.Unmarshal(kv.Value, &floor); err != nil {
-		return 0, fault.New(fault.Internal, fault.ReasonInternal, "%s holds no floor", kv.Key).Because(err)
+		return 0, fault.New(fault.Internal, fault.ReasonInternal, "the value of %s is not a floor", kv.Key).Because(err)
 	}
 	return floor.GetRevision(), nil
 }

@@ -1,12 +1,12 @@
-// Package stream serves the events of a job over gRPC, as lines of JSON and as server-sent
-// events.
+// Package stream delivers each event of a job after the given cursor once and in order, or
+// ends the stream with an error that names the reason. It serves the events over gRPC, as
+// lines of JSON (NDJSON) and as server-sent events (SSE).
 //
 //	Source ──Open──▶ Reader ──Next──▶ follower ──▶ WatchEvents │ NDJSON │ SSE
 //	(etcd)                            bounded buffer
 //
-// It promises that each event after the given cursor is delivered once and in order, or
-// that the stream ends with an error that names the reason. A stream whose reader is too
-// slow ends with SLOW_READER; it can be resumed with the cursor of the last event seen.
+// A stream whose reader is too slow ends with SLOW_READER. The reader can resume with the
+// cursor of the last event that it has seen.
 package stream
 
 import (
@@ -20,9 +20,9 @@ import (
 
 // Source is the origin of events.
 type Source interface {
-	// Open starts to read the events of a job after a cursor; the zero cursor starts at
-	// the oldest stored event. If some of the events are no longer stored, the error has
-	// the reason EVENTS_COMPACTED.
+	// Open starts to read the events of a job after a cursor. The zero cursor starts at
+	// the oldest stored event. If events after the cursor may have been deleted, the error
+	// has the reason EVENTS_COMPACTED.
 	Open(ctx context.Context, job string, since Cursor) (Reader, error)
 }
 
@@ -30,8 +30,8 @@ type Source interface {
 type Reader interface {
 	// Next waits for events. It returns each event once and in order. Its error is final.
 	Next(ctx context.Context) ([]*berthv1.Event, error)
-	// Pause releases the memory of events that Next has not returned. The following Next
-	// continues after the last event that it returned.
+	// Pause releases the memory of events that Next has not returned. The next call of
+	// Next continues after the last event that Next has returned.
 	Pause()
 	// Close releases the resources of the reader.
 	Close()
@@ -39,7 +39,7 @@ type Reader interface {
 
 // Limits of one stream.
 const (
-	// buffered is the number of events that wait for a slow reader.
+	// buffered is the maximum number of events that wait for a slow reader.
 	buffered = 1024
 	// DefaultPatience is how long the buffer may stay full.
 	DefaultPatience = 10 * time.Second
@@ -48,8 +48,8 @@ const (
 	DefaultHeartbeat = 15 * time.Second
 )
 
-// Options are the options of a server. Only tests set a Patience and a Heartbeat other than
-// the defaults.
+// Options are the options of a server. Only tests use a Patience and a Heartbeat that differ
+// from the defaults.
 type Options struct {
 	Patience, Heartbeat time.Duration
 	// MaxStreams is the maximum number of open streams.
@@ -60,19 +60,19 @@ type Options struct {
 type Server struct {
 	berthv1.UnimplementedEventsServer
 	source Source
-	// life ends all streams when it ends.
+	// When life ends, all streams end.
 	life    context.Context
 	options Options
 	metrics metrics
 }
 
-// NewServer makes a server whose streams end when life ends.
+// NewServer returns a server whose streams end when life ends.
 func NewServer(life context.Context, source Source, options Options) *Server {
 	return &Server{source: source, life: life, options: options}
 }
 
-// open checks a request and starts to follow the job. The caller must call the follower's
-// end.
+// open checks a request and starts to follow the job. The caller must call end of the
+// returned follower.
 func (s *Server) open(ctx context.Context, job, since string) (*follower, error) {
 	if !model.ValidName(job, 128) {
 		return nil, fault.BadField(fault.ReasonBadName, "job", "%q is not a name", job)
@@ -109,4 +109,5 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	return f, nil
 }
 
-var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "this gateway is stopping; another one answers")
+var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable,
+	"this gateway is stopping; another gateway answers")

@@ -14,13 +14,13 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// stored are the stored events that one service wrote for a job. Their keys are in the order
-// of the stream, so a stream merges one page of each service, and a slow reader takes no
-// more memory than that.
+// stored has the stored events that one service wrote for a job. The order of their keys is
+// the order of the stream. A stream therefore merges one page of each service, and a slow
+// reader takes no more memory than these pages.
 type stored struct {
 	from, to string
 	page     []positioned
-	more     bool // events follow after the page
+	more     bool // true if events follow after the page
 }
 
 // positioned is an event and its position.
@@ -46,8 +46,8 @@ func (s *stored) fill(ctx context.Context, e *Etcd, revision int64) error {
 	return nil
 }
 
-// decode decodes events in the order of the stream, which differs from the order of the keys
-// in a transaction. It skips the keys of floors.
+// decode decodes events and sorts them in the order of the stream. Within a transaction, this
+// order differs from the order of the keys. decode skips the keys of floors.
 func (e *Etcd) decode(kvs []store.KV) ([]positioned, error) {
 	list := make([]positioned, 0, len(kvs))
 	for _, kv := range kvs {
@@ -61,9 +61,9 @@ func (e *Etcd) decode(kvs []store.KV) ([]positioned, error) {
 			errIndex = fmt.Errorf("its index is %d", index)
 		}
 		if err := errors.Join(err, errIndex); err != nil {
-			return nil, fault.New(fault.Internal, fault.ReasonInternal, "%s holds no event", kv.Key).Because(err)
+			return nil, fault.New(fault.Internal, fault.ReasonInternal, "the value of %s is not an event", kv.Key).Because(err)
 		}
-		// The service that writes an event does not know its revision.
+		// The service that writes an event does not know the event's revision.
 		at := Cursor{kv.Mod, index}
 		event.Revision, event.Cursor = at.Revision, at.String()
 		list = append(list, positioned{at, event})

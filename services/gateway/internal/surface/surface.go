@@ -1,11 +1,12 @@
-// Package surface defines which methods each listener of a gateway serves.
+// Package surface lets each listener of a gateway serve only the methods of its callers, and
+// rejects every other method before the request is read.
 //
 //	--listen           berth.v1                          job services, operators
 //	--agents-listen    Register, Heartbeat               agents
 //	--internal-listen  the calls between the services    registry, executor-state
 //
-// All three serve health checks. A listener rejects every other method, including methods
-// that are not in the table, before it reads the request.
+// All three listeners serve health checks. A method that is not in the table is rejected
+// everywhere.
 package surface
 
 import (
@@ -33,7 +34,8 @@ const (
 	Agents
 	Internal
 
-	// None is for the methods of the services' and the agents' own listeners.
+	// None marks methods that no gateway serves, only services or agents at their own
+	// listeners.
 	None Listener = 0
 	all           = Public | Agents | Internal
 )
@@ -51,9 +53,9 @@ func (l Listener) String() string {
 	return fmt.Sprintf("listeners %03b", uint8(l))
 }
 
-// Allow returns nil if the listener serves the method, given by its full name,
-// and otherwise an error of code UNIMPLEMENTED that names the option of the
-// listener that does.
+// Allow returns nil if the listener serves the method with the given full name. Otherwise it
+// returns an error with the code UNIMPLEMENTED. If another listener serves the method, the
+// error names the option of that listener.
 func (l Listener) Allow(fullMethod string) error {
 	served, known := table[fullMethod]
 	switch {
@@ -78,7 +80,8 @@ func (l Listener) Allow(fullMethod string) error {
 	return refusal.Err()
 }
 
-// ServerOptions restrict a gRPC server to the methods that the listener allows.
+// ServerOptions returns options that restrict a gRPC server to the methods that the listener
+// allows.
 func (l Listener) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo,
@@ -98,8 +101,8 @@ func (l Listener) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// Methods returns the full names of the methods in the table, sorted, with the
-// listeners that serve each.
+// Methods returns the full names of the methods in the table, sorted, and the listeners that
+// serve each method.
 func Methods() (names []string, served map[string]Listener) {
 	return slices.Sorted(maps.Keys(table)), maps.Clone(table)
 }

@@ -7,8 +7,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// table lists every method of Berth and the listeners that serve it. No listener serves a
-// method that is not in the table, such as gRPC reflection.
+// table has the listeners that serve each method of Berth. No listener serves a method that
+// is not in the table, such as gRPC reflection.
 var table = map[string]Listener{
 	healthpb.Health_Check_FullMethodName: all,
 	healthpb.Health_List_FullMethodName:  all,
@@ -50,14 +50,14 @@ var table = map[string]Listener{
 	controlv1.Agents_Register_FullMethodName:      Agents,
 	controlv1.Heartbeats_Heartbeat_FullMethodName: Agents,
 
-	// The registry calls the first two, replicas of executor-state the rest.
+	// The registry calls the first two methods, and replicas of executor-state the others.
 	controlv1.Inventory_TryAllocateAndLease_FullMethodName:  Internal,
 	controlv1.Dispatch_CreateAssignmentTasks_FullMethodName: Internal,
 	controlv1.Dispatch_ReportWorkers_FullMethodName:         Internal,
 	controlv1.Agents_Announce_FullMethodName:                Internal,
 	controlv1.Agents_Depart_FullMethodName:                  Internal,
 
-	// Gateways and replicas call these at the services' own listeners.
+	// Gateways and replicas call these methods at the services' own listeners.
 	controlv1.Queue_Standing_FullMethodName:              None,
 	controlv1.Queue_QueueFindings_FullMethodName:         None,
 	controlv1.Inventory_ExplainFit_FullMethodName:        None,
@@ -67,7 +67,7 @@ var table = map[string]Listener{
 	controlv1.Replicas_GetReplica_FullMethodName:         None,
 	controlv1.Replicas_Resign_FullMethodName:             None,
 
-	// The assigner calls these at the agents' own listeners.
+	// The assigner calls these methods at the agents' own listeners.
 	controlv1.Executor_SubmitTask_FullMethodName:  None,
 	controlv1.Executor_SubmitTasks_FullMethodName: None,
 	controlv1.Executor_StopTask_FullMethodName:    None,

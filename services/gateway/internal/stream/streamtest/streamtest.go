@@ -1,4 +1,5 @@
-// Package streamtest writes job events as the services do, for tests of readers.
+// Package streamtest writes job events with exactly the keys, marks and floors that the
+// services write, so that tests of readers need no service.
 package streamtest
 
 import (
@@ -16,7 +17,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// TB is the part of testing.TB that rapid.T implements as well.
+// TB is the part of testing.TB that rapid.T also implements.
 type TB interface {
 	Helper()
 	Fatal(args ...any)
@@ -30,18 +31,19 @@ type Writer struct {
 	Store   store.Store
 	Keys    keyspace.Space
 	Service string
-	// Segments are its segments so far, oldest first.
+	// Segments are the segments of the service so far, oldest first.
 	Segments []Segment
-	fresh    bool // the newest segment has no mark yet
+	fresh    bool // true if the newest segment has no mark yet
 	n        int64
-	// cut is the segment up to which the events of a job are deleted.
+	// cut has, for each job, the segment up to which the job's events are deleted.
 	cut map[string]int64
 }
 
-// Segment is an etcd lease with the events on it.
+// Segment is an etcd lease and the events that are attached to it.
 type Segment struct {
 	Number, Lease int64
-	// Created is the first revision, and Dropped a revision after it has expired.
+	// Created is the first revision of the segment. Dropped is a revision after the segment
+	// has expired.
 	Created, Dropped int64
 }
 
@@ -58,8 +60,8 @@ func (w *Writer) Rotate() {
 	w.fresh = true
 }
 
-// Write writes count events of a job in one transaction, whose operations are in reverse order. It
-// returns the cursors and UIDs of the events.
+// Write writes count events of a job in one transaction, with the operations in reverse
+// order. It returns the cursors and UIDs of the events.
 func (w *Writer) Write(job string, count int) []string {
 	w.Helper()
 	if n := len(w.Segments); n == 0 || w.Segments[n-1].Dropped != 0 {
@@ -99,8 +101,8 @@ func (w *Writer) Write(job string, count int) []string {
 	return written
 }
 
-// Cut deletes the events of a job up to and including a segment before the newest one, and raises
-// the floor. Like the services, it never lowers a floor.
+// Cut deletes the events of a job up to and including a segment, and raises the floor. The
+// segment must be before the newest segment. Like the services, Cut never lowers a floor.
 func (w *Writer) Cut(job string, number int64) {
 	w.Helper()
 	if number <= w.cut[job] {
@@ -134,8 +136,8 @@ func (w *Writer) Drop(number int64) {
 	segment.Dropped = page.Revision
 }
 
-// patient returns the context of a call. On a busy machine etcd may take longer than the store's
-// default deadline.
+// patient returns the context of a call. Its deadline is longer than the store's default,
+// because etcd may be slow on a busy machine.
 func patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }
