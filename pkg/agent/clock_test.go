@@ -10,8 +10,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// stepped returns the value that time.Now would return after a step of the host's clock:
-// the time of day changes, but the monotonic reading stays the same. The time package
+// stepped returns the value that time.Now would return after a step of the host's clock.
+// The time of day changes, but the monotonic reading stays the same. The time package
 // cannot make such values, so stepped depends on the memory layout of time.Time.
 func stepped(now time.Time, by time.Duration) time.Time {
 	const nanoseconds = 30 // The time of day has this many bits for the nanoseconds.

@@ -38,9 +38,9 @@ type (
 	ping struct{ n int }
 )
 
-// toy is a minimal core that uses all features of a driver: tentative records, replies that
-// wait until an effect is durable, effects that follow from effects, and compares of other
-// services' records.
+// toy is a minimal core that uses all features of a driver. It has tentative records, and
+// replies that wait until an effect is durable. It also has effects that follow from
+// effects, and compares of other services' records.
 type toy struct {
 	records  map[model.Ref]model.Record
 	journal  []pending

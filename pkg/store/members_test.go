@@ -74,7 +74,7 @@ func TestSilentMemberIsExcluded(t *testing.T) {
 		first := d.excluded()
 		time.Sleep(probeTimeout + settleTime)
 		d.now(t, "[a c]")
-		<-first // a second signal, for watches that reached the same member again
+		<-first // a second signal follows, for watches that reached the same member again
 		<-d.excluded()
 		time.Sleep(10 * probeInterval)
 		d.now(t)

@@ -140,8 +140,7 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 	}
 }
 
-// If a client sends the answer of a read as a request, the request asks for the current
-// state.
+// If a client sends the answer of a read as a request, it requests the current state.
 func TestUpsertIgnoresOutputFields(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},

@@ -46,8 +46,8 @@ func large(name string, bytes int) model.Upsert {
 	return u
 }
 
-// Even the largest reservation that the registry accepts leaves space for later decisions:
-// the registry can split, refuse, requeue and flush it, and cancel it with its job. The
+// Even the largest reservation that the registry accepts leaves space for later decisions.
+// The registry can split, refuse, requeue and flush it, and can cancel it with its job. The
 // registry rejects a larger request, and the error names the largest field.
 func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})

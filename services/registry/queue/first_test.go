@@ -8,9 +8,9 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// The first cycle of a term has the heads of all groups and only a few candidates behind
-// them, because the leader does not know the free capacity yet. If executor-state grants
-// those candidates, the next cycle follows at once.
+// The leader does not know the free capacity when its term begins. Its first cycle
+// therefore has the heads of all groups and only a few candidates behind them. If
+// executor-state grants those candidates, the next cycle follows at once.
 func TestFirstCycleOfATermIsShort(t *testing.T) {
 	const waiting, groups, behind = 2000, 40, 32
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -134,7 +134,7 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// A million reservations that came and ended leave nothing behind: no index has an entry,
+// A million reservations that came and ended leave nothing behind. No index has an entry,
 // no queue has a metric, and the heap has its earlier size. Two cores each handle half of
 // the reservations in parallel.
 func TestMemoryReturnsToItsBase(t *testing.T) {

@@ -390,10 +390,10 @@ func (m *twin) split(e *entry, fitting int) {
 	m.waiting = append(m.waiting, &part)
 }
 
-// The queue behaves like a sorted list. It has the same order in every group as the list,
-// with either strategy, whatever is requested, reordered, replaced, cancelled, requeued,
-// split, granted, refused or failed over. Nothing is lost or duplicated, and every cycle
-// has a prefix of each group.
+// The queue behaves like a sorted list. With either strategy, it has the same order in
+// every group as the list. This holds for any sequence of requests, reorders, replacements,
+// cancels, requeues, splits, grants, refusals and failovers. Nothing is lost or duplicated,
+// and every cycle has a prefix of each group.
 func TestQueueIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &twin{used: map[string]map[int32]int32{}, byClass: rapid.Bool().Draw(t, "by class")}

@@ -19,9 +19,9 @@ const (
 	isActive
 )
 
-// Promise 1, every row of the table: the change that an upsert makes depends on how it
-// differs from a first upsert of three workers, and on the phase of the first upsert's
-// reservation.
+// Promise 1, every row of the table: the change that an upsert makes after a first upsert
+// of three workers. The change depends on how the two upserts differ, and on the phase of
+// the first reservation.
 func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	two, three := int64(2), int64(3)
 	workers := func(list ...model.WorkerID) func(*model.Upsert) {
