@@ -16,9 +16,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A leader that stops in an orderly way gives up its leadership before it closes its port,
-// because a closed port looks like a dead leader to a liveness probe. In this test, the
-// leader cannot give up its leadership while etcd is frozen.
+// A leader that stops in an orderly way gives up its leadership before it closes its port.
+// Otherwise the closed port would look like a dead leader to a liveness probe. In this
+// test, the leader cannot give up its leadership while etcd is frozen.
 func TestPortClosesAfterLeadership(t *testing.T) {
 	w := start(t, fleet.Config{Etcd: 1})
 	leader, _ := w.leader(model.ServiceRegistry)

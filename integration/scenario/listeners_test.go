@@ -18,9 +18,9 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// A caller of the public listener cannot act as an agent or as a service, and a caller of
-// the agents listener cannot act as a service. After such calls, the executor has not
-// changed, its worker keeps running, and leasing continues.
+// A caller of the public listener cannot act as an agent or as a service. A caller of the
+// agents listener cannot act as a service. After such calls, the executor has not changed,
+// its worker keeps running, and leasing continues.
 func TestListenersAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})

@@ -19,9 +19,9 @@ func (silentLeader) leads() bool                                            { re
 func (silentLeader) turn()                                                  {}
 func (s silentLeader) ask(request any, until time.Time, _ func(any, error)) { s.take(request, until) }
 
-// A copy of a client's call must not be executed once the registry may have forgotten its
-// request ID, because the copy would be a new call. If the outcome of a call is unknown for
-// longer, the client uses a new request ID.
+// The registry may forget a request ID, and a later copy of its call would be a new call.
+// No such copy may be executed. If the outcome of a call is unknown for longer, the client
+// uses a new request ID.
 func TestCallsUseNewRequestIDs(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.retention = time.Second

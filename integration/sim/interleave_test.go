@@ -45,19 +45,21 @@ func hostWithSlots(id string, slots int64) Host {
 // If a schedule fails, the test prints it with the command that repeats it and prints all
 // its steps.
 //
-// The exploration is limited as follows. A call is made at each turn of the registry after
-// the first request was acknowledged, because between two turns the call meets the same
-// state. At a deviation, one step differs from the default order: another event happens
-// first, the first event is held back until no other event is left, a node acts before it
-// reads its view, or time passes early. Of all schedules with the same history, only one is
-// varied further. Every schedule of a kind is played, except for the three kinds below that
-// are sampled. Of each of these kinds, -schedules are played, which -v reports, or all with
-// -schedules 0.
+// The exploration has these limits:
+//   - A call is made at each turn of the registry after the first request was acknowledged,
+//     because between two turns the call meets the same state.
+//   - A deviation changes one step of the default order. Another event happens first, the
+//     first event is held back until no other event is left, a node acts before it reads
+//     its view, or time passes early.
+//   - Of all schedules with the same history, only one is varied further.
+//   - Every schedule of a kind is played, except for the three kinds below that are
+//     sampled. Each sample has at most -schedules schedules, or all with -schedules 0. The
+//     flag -v reports their number.
 
 // TestCancelRacesGrant cancels a batch between its upsert and its start. The cancel happens
 // at every turn of the registry, and at every step with a decision on an old view. The test
 // plays all schedules with one deviation from the default order and a sample of those with
-// two. In all of them, the cancel keeps promise 6 of the registry: after the
+// two. In all of them, the cancel keeps promise 6 of the registry. After the
 // acknowledgement no worker of the batch is started, and in the end every executor is free.
 func TestCancelRacesGrant(t *testing.T) {
 	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1),
@@ -89,9 +91,9 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 
 // TestRequeueAgainstEverything checks rule 11 of the architecture. An executor refuses to
 // start a worker, and the worker is requeued. All calls that could end the requeue race
-// against it. The test plays each call alone at every turn of the registry, every pair of
-// calls, and each call alone with one deviation from the default order. It also plays each
-// call at every step, decided before the registry has read the latest revisions.
+// against it. The test plays each call alone at every turn of the registry, and every pair
+// of calls. It also plays each call alone with one deviation from the default order, and
+// each call at every step, decided before the registry has read the latest revisions.
 func TestRequeueAgainstEverything(t *testing.T) {
 	refuses := hostWithSlots("host-1", 1)
 	refuses.Allow = []string{}

@@ -61,7 +61,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// The size of the file is bounded.
+// The size of the journal file stays limited.
 func TestJournalRewrite(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := reopen(t, dir)

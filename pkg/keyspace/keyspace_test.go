@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestKeyAndParse checks that every kind of record has one key, that parsing the key
-// returns the reference of the record, and that no two records share a key.
+// TestKeyAndParse checks that every kind of record has one key, and that no two records
+// share a key. Parsing a key must return the reference of its record.
 func TestKeyAndParse(t *testing.T) {
 	space := New("default")
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}

@@ -131,8 +131,8 @@ func TestClosedConnectionIsNoProof(t *testing.T) {
 	process.accepts(t, proven)
 	for range 5 {
 		process.hangUp(false)
-		process.accepts(t, proven) // the re-dial
-		process.accepts(t, proven) // the next connection
+		process.accepts(t, proven) // the probe dials again
+		process.accepts(t, proven) // the new connection
 	}
 	select {
 	case <-proven:
@@ -182,8 +182,8 @@ func TestSameProcessIsNoProof(t *testing.T) {
 			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
-			p.accepts(t, proven) // the re-dial
-			p.accepts(t, proven) // the next connection to the holder
+			p.accepts(t, proven) // the probe dials again
+			p.accepts(t, proven) // the new connection to the holder
 			cancel()
 			if proof(t, proven) {
 				t.Error("proven dead")
