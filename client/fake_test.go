@@ -172,8 +172,8 @@ func (l *log) add() {
 	l.changed = make(chan struct{})
 }
 
-// follow sends the events after the cursor and waits for more. If most events were sent,
-// follow returns end.
+// follow sends the events after the cursor and waits for more. When it has sent the given
+// maximum of events, it returns end.
 func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Event], most int, end error) error {
 	next := 0
 	fmt.Sscan(since, &next) //nolint:errcheck // empty at first

@@ -286,7 +286,7 @@ func (l *load) startedOnce() {
 	l.Logf("%d real workers wrote a marker", len(marks))
 }
 
-// upTo returns a random time that is shorter than most.
+// upTo returns a random time below the given maximum.
 func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
 }

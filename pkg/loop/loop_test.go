@@ -301,8 +301,8 @@ func TestEventsWaitForALease(t *testing.T) {
 	})
 }
 
-// The driver uses several etcd leases for events, because the end of a lease with very many
-// keys would stall etcd.
+// The driver starts a new etcd lease for events after some time and after many events. The
+// end of a lease with very many keys would stall etcd.
 func TestEventLeaseRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

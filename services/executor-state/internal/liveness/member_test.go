@@ -48,7 +48,7 @@ func TestRenewAtTheLeader(t *testing.T) {
 		t.Error(err)
 	}
 	cluster.Cut(t, leading(ctx, t, cluster))
-	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // renewals fail until the stream to the old leader breaks
+	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // until a renewal reaches the next leader
 	}
 	if ctx.Err() != nil {
 		t.Error("nothing was renewed after the leader was cut off")

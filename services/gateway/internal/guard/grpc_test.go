@@ -134,7 +134,7 @@ func TestLargeHeadersTakeMemoryWhileTheCallIsOpen(t *testing.T) {
 			t.Errorf("a third call was answered %v", err)
 		}
 	}
-	// Headers and messages have separate shares of the memory limit.
+	// Headers have a memory budget of their own and use none of the memory for messages.
 	if err := open(ctx, conn, wrapperspb.String(strings.Repeat("x", 150<<10))); err != nil {
 		t.Errorf("a call with small headers: %v", err)
 	}
