@@ -161,7 +161,7 @@ func TestAProcessEndedByASignalReportsTheSignal(t *testing.T) {
 	}
 }
 
-// Whatever the journal file contains, the agent reads only valid tombstones and can append
+// For any content of the journal file, the agent reads only valid tombstones and can append
 // another one.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n"))
@@ -199,7 +199,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// Whatever worker.json contains, the agent adopts or skips the worker, and can remove the
+// For any content of worker.json, the agent adopts or skips the worker, and can remove the
 // worker's secrets.
 func FuzzWorkerJSON(f *testing.F) {
 	f.Add([]byte(`{"Spec":{"Executor":"host","Worker":{"Job":"j","Stage":"s","ID":{"Index":1,"Number":1}},"Epoch":3,"UID":"1-1","Env":{"A":"b"},"Args":["x"]},"Path":"/bin/sh","Env":["A=b"],"Dir":"/","Payload":"payload-X"}`))

@@ -100,7 +100,8 @@ func (a *agent) report() Report {
 	return r
 }
 
-// forget removes the acknowledged ends. It promises not to start those workers again.
+// forget removes the workers whose ends were acknowledged. The agent promises not to start
+// any of them again.
 func (a *agent) forget(r Reported) {
 	for _, status := range r.Ended {
 		p := placed{status.UID, status.Worker.ID}
