@@ -197,8 +197,8 @@ func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
 }
 
 // An earlier system retried for longer than the job waited, so both replaced the worker. In
-// Berth, the job gets one event for a worker that could not be started. The event states if
-// Berth requeues the worker.
+// Berth, the job gets one event for a worker that could not be started. The event states
+// whether Berth requeues the worker.
 func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 	for _, onFailure := range []model.OnFailure{model.OnFailureUnset, model.OnFailureRequeue, model.OnFailureNotify} {
 		w := prepare(t, 1)
