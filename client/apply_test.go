@@ -12,20 +12,21 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// eventHistory is the history of a job: one event for each revision, from 1, and the state at
-// each revision.
+// eventHistory is the history of a job. It has one event for each revision from 1 on, and
+// the state at each revision.
 type eventHistory struct {
 	*rapid.T
 	events  []*berthv1.Event
 	states  []state
-	workers map[string][]*berthv1.WorkerID // of each version
+	workers map[string][]*berthv1.WorkerID // by UID of the version
 	epochs  map[string]int64
-	next    int32 // lowest unused worker index
-	// splitRevisions has the revisions that services only show together with the next one.
+	next    int32 // the lowest unused worker index
+	// splitRevisions has the revisions that services show only together with the next
+	// revision.
 	splitRevisions map[int64]bool
 }
 
-// state is the state at one revision. A queued worker has the state 0.
+// state is the state of a job at one revision. A queued worker has the state 0.
 type state struct {
 	versions map[string]berthv1.Reservation_State
 	workers  map[workerID]known
@@ -46,12 +47,12 @@ func (p *eventHistory) addEvent(kind berthv1.Event_Kind, uid string, change func
 	change(after)
 	event := eventOf(p.revision()+1, kind, uid, workers...)
 	if rapid.IntRange(0, 4).Draw(p.T, "named") == 0 {
-		event.Workers = nil // it only has their count
+		event.Workers = nil // the event has only the number of workers
 	}
 	p.events, p.states = append(p.events, event), append(p.states, after)
 }
 
-// asks queues a version of workers.
+// asks adds a queued version with the given workers.
 func (p *eventHistory) asks(workers ...*berthv1.WorkerID) {
 	uid := fmt.Sprintf("1-%d", len(p.workers)+1)
 	p.workers[uid], p.epochs[uid] = workers, p.revision()+1
@@ -71,12 +72,12 @@ func (p *eventHistory) named(uid string) []*berthv1.EventWorker {
 	return workers
 }
 
-// setState ends or starts a version.
+// setState starts or ends a version.
 func (p *eventHistory) setState(kind berthv1.Event_Kind, uid string) {
 	p.addEvent(kind, uid, func(s state) { s.versions[uid] = eventStates[kind] }, p.named(uid)...)
 }
 
-// addRandomEvent adds one possible event.
+// addRandomEvent adds a random event that is possible in the current state.
 func (p *eventHistory) addRandomEvent() {
 	now := p.now()
 	uid := fmt.Sprintf("1-%d", rapid.IntRange(1, len(p.workers)).Draw(p.T, "version"))
@@ -111,8 +112,8 @@ func (p *eventHistory) addRandomEvent() {
 	}
 }
 
-// moves changes the state of a worker of a version. A worker that is lost is requested
-// again under the next number.
+// moves changes the state of a worker of a version. If the worker is lost, it is requested
+// again with the next number.
 func (p *eventHistory) moves(uid string) {
 	workers := p.workers[uid]
 	at := workers[rapid.IntRange(0, len(workers)-1).Draw(p.T, "worker")]
@@ -132,8 +133,8 @@ func (p *eventHistory) moves(uid string) {
 	}
 }
 
-// list returns the lists of the two services from a revision on. Each has a revision of
-// its own, and may be newer than that.
+// list returns the lists of both services, at the given revision or later. Each list has a
+// revision of its own, and its content may be newer than that revision.
 func (p *eventHistory) list(from int64) *listing {
 	l := &listing{}
 	draw := func(what string) state {
@@ -162,7 +163,7 @@ func (p *eventHistory) list(from int64) *listing {
 	}
 	l.stages = []*berthv1.StageWorkers{used}
 	for id, w := range assigner.workers {
-		// The task of a version is deleted some time after its end.
+		// The task of a version may be deleted some time after the version ended.
 		if w.state == 0 || Ended(assigner.versions[w.uid]) && rapid.Bool().Draw(p.T, "gone") {
 			continue
 		}
@@ -174,8 +175,8 @@ func (p *eventHistory) list(from int64) *listing {
 	return l
 }
 
-// From every list, with any part that is newer than its revision, the events behind it
-// lead to the final state, and the state never goes back.
+// A client may start from any list, even if parts of the list are newer than its revision.
+// The events after the list lead to the final state, and no state ever moves backwards.
 func TestListsAndEventsAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := &eventHistory{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1,
@@ -200,7 +201,7 @@ func TestListsAndEventsAgree(t *testing.T) {
 	})
 }
 
-// checkForward fails if the state of a worker goes back.
+// checkForward fails if the state of a worker moves backwards.
 func (p *eventHistory) checkForward(before []Worker, job *Job) {
 	after := map[workerID]Worker{}
 	for _, w := range job.Workers("s") {
@@ -215,7 +216,7 @@ func (p *eventHistory) checkForward(before []Worker, job *Job) {
 	}
 }
 
-// is fails unless the state is the expected one.
+// is fails unless the job has the expected state.
 func (p *eventHistory) is(job *Job) {
 	now := p.now()
 	if versions := job.Versions(); len(versions) != len(now.versions) {
@@ -243,7 +244,8 @@ func (p *eventHistory) is(job *Job) {
 	}
 }
 
-// Ended versions are dropped in time, except for the numbers of their indexes.
+// Ended versions are forgotten after KeepEnded. Only the highest number of each worker
+// index is kept.
 func TestEndedVersionsAreForgotten(t *testing.T) {
 	job, now := newJob("j"), time.Now()
 	job.apply(eventOf(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0)), now)
@@ -263,7 +265,7 @@ func TestEndedVersionsAreForgotten(t *testing.T) {
 	}
 }
 
-// A worker that Berth queues again is Requeued until its version has ended.
+// If Berth requeues a worker, the worker is Requeued until its version has ended.
 func TestRequeuedWorkers(t *testing.T) {
 	job, now := newJob("j"), time.Now()
 	job.apply(eventOf(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0), of(1, 1, 0)), now)

@@ -16,8 +16,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Every call sends its request, returns the answer, and is repeated with the same
-// request ID if it has one.
+// Every call sends its request and returns the answer. A repeated call has the same request
+// ID, if the request has one.
 func TestCalls(t *testing.T) {
 	moment := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	workerID := &berthv1.WorkerID{Index: 2, Number: 1}
@@ -27,7 +27,7 @@ func TestCalls(t *testing.T) {
 		request proto.Message // without its request ID
 		answer  proto.Message
 		call    func(ctx context.Context, c *Client) (any, error)
-		want    any // the answer itself by default
+		want    any // by default the answer itself
 	}{
 		{
 			"CancelWorkers", &berthv1.CancelWorkersRequest{Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{workerID}},
@@ -166,8 +166,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// takeID removes the request ID of a request and returns it; "" if the request has no
-// such field.
+// takeID removes the request ID from a request and returns it. If the request has no such
+// field, takeID returns an empty string.
 func takeID(m proto.Message) string {
 	r := m.ProtoReflect()
 	field := r.Descriptor().Fields().ByName("request_id")
@@ -178,7 +178,8 @@ func takeID(m proto.Message) string {
 	return r.Get(field).String()
 }
 
-// A caller's own request ID is sent, and its message does not change.
+// If the caller sets a request ID, the client sends it and does not change the caller's
+// message.
 func TestOwnRequestIDs(t *testing.T) {
 	var ids []string
 	g := &gateway{any: func(method string, request proto.Message) (proto.Message, error) {
@@ -202,8 +203,8 @@ func TestOwnRequestIDs(t *testing.T) {
 	}
 }
 
-// The error that the registry is not ready is returned at once: waiting is the caller's
-// choice.
+// If the registry is not ready, the client returns that error at once, because the caller
+// decides whether to wait.
 func TestNotReadyIsAnAnswer(t *testing.T) {
 	calls := 0
 	g := &gateway{any: func(string, proto.Message) (proto.Message, error) {

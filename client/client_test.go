@@ -32,7 +32,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A call whose outcome is open is repeated with the same request ID.
+// If the outcome of a call is open, the client repeats the call with the same request ID.
 func TestRepeats(t *testing.T) {
 	var ids []string
 	g := &gateway{upsert: func(q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -58,9 +58,9 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// A call is not repeated until the registry may have forgotten its request ID, however
-// long its context lives: the copy would be a new call. Reads are repeated for as long as
-// their context lives.
+// The registry forgets request IDs after some time, and a later copy of a call would be a
+// new call. The client therefore stops repeating a call before that, even if the context of
+// the call lasts longer. A read is repeated until its context ends.
 func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	var deadline time.Time
 	var has bool
@@ -73,8 +73,8 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	if _, err := invoke(t.Context(), &Client{}, upsert, &berthv1.UpsertReservationRequest{RequestId: "r"}); err != nil {
 		t.Fatal(err)
 	}
-	// The gateway that has the last copy may delay it until half of the time has
-	// passed, too.
+	// The gateway with the last copy may also delay that copy until half of the time has
+	// passed.
 	if left := deadline.Sub(begun); !has || left < time.Minute || left > KeepEnded/2+time.Minute {
 		t.Errorf("an upsert is repeated for %v", left)
 	}
@@ -88,7 +88,8 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 	}
 }
 
-// The caller's own request ID and epoch are sent next to the body, which does not change.
+// The request ID and the epoch of the caller are sent in addition to the body. The client
+// does not change the body.
 func TestUpsertRequest(t *testing.T) {
 	var sent *berthv1.UpsertReservationRequest
 	g := &gateway{upsert: func(q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -113,7 +114,7 @@ func TestUpsertRequest(t *testing.T) {
 	}
 }
 
-// A definite refusal is returned at once, with its reason and fields.
+// A definite refusal is returned at once with its reason and its fields.
 func TestDefiniteErrors(t *testing.T) {
 	calls := 0
 	g := &gateway{cancel: func(q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
@@ -133,7 +134,8 @@ func TestDefiniteErrors(t *testing.T) {
 	}
 }
 
-// A call whose outcome is open until the context ends returns that, with the cause.
+// If the outcome of a call is still open when its context ends, the error says so and has
+// the cause.
 func TestRetriesEndWithTheContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
 	g.serve(t, hold(t))
@@ -149,8 +151,8 @@ func TestRetriesEndWithTheContext(t *testing.T) {
 	}
 }
 
-// For an address that accepts connections and sends nothing, the error does not have
-// the words of the network library.
+// If an address accepts connections but sends nothing, the error does not use the words of
+// the network library.
 func TestSilentGateway(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -189,7 +191,7 @@ func TestSilentGatewayWithAShortDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// A call that ends before gRPC has begun to connect fails with another message.
+	// If a call ends before gRPC starts to connect, it fails with another message.
 	for patience := 10 * time.Millisecond; ; patience *= 4 {
 		_, err = c.Get(limited(t, patience), Key{Job: "a", Stage: "b"})
 		f := fault.Of(err)
@@ -312,7 +314,7 @@ func TestListFollowsPages(t *testing.T) {
 	}
 }
 
-// A stream that breaks repeatedly returns every event once.
+// If a stream breaks repeatedly, the client still returns every event exactly once.
 func TestEventsResume(t *testing.T) {
 	events := newLog()
 	for range 9 {
@@ -344,7 +346,7 @@ func TestEventsResume(t *testing.T) {
 			t.Errorf("round %d: got %q", round, got)
 		}
 	}
-	// The second loop begins where the first did.
+	// The second loop starts at the same cursor as the first loop.
 	if want := []string{"1", "3", "5", "7", "1"}; !slices.Equal(cursors, want) {
 		t.Errorf("cursors %q, want %q", cursors, want)
 	}
@@ -391,7 +393,7 @@ func TestEventsEndWithTheContext(t *testing.T) {
 	}
 }
 
-// Events wake WaitFor: its own poll would be too late for this test.
+// Events wake WaitFor. Without them, its own polling would be too slow for this test.
 func TestWaitFor(t *testing.T) {
 	events := newLog()
 	states := make(chan berthv1.Reservation_State, 1)
@@ -478,7 +480,7 @@ func TestPausesGrowAndVary(t *testing.T) {
 	}
 }
 
-// Gateways are given by address or by URL. The error for a bad one has the remedy.
+// A gateway is an address or a URL. If it is invalid, the error names the remedy.
 func TestAddressesOfGateways(t *testing.T) {
 	security := &tls.Config{}
 	for _, c := range []struct {

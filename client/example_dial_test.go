@@ -14,8 +14,8 @@ import (
 	"berth.dev/client"
 )
 
-// A client of two gateways. Either of them answers any call, so the client works while
-// one of them is down.
+// Connect a client to two gateways. Either gateway can answer any call, so the client works
+// while one gateway is down.
 func ExampleDial() {
 	first, stopFirst := serveGateway(0)
 	second, stopSecond := serveGateway(0)

@@ -21,7 +21,7 @@ import (
 	"berth.dev/client"
 )
 
-// startGateway starts a gateway that grants every request, and a client of it.
+// startGateway starts a gateway that grants every request, and returns a client of it.
 func startGateway() (c *client.Client, stop func()) {
 	address, stopServer := serveGateway(0)
 	c, err := client.Dial([]string{address})
@@ -31,8 +31,8 @@ func startGateway() (c *client.Client, stop func()) {
 	return c, func() { c.Close(); stopServer() }
 }
 
-// serveGateway starts a gateway that grants every request except the first cancels, which
-// it refuses as unavailable.
+// serveGateway starts a gateway that grants every request. It refuses only the given number
+// of first cancels as unavailable.
 func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,8 +47,8 @@ func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop
 	return listener.Addr().String(), server.Stop
 }
 
-// serveTLSGateway is serveGateway with TLS. The authorities include the one that signed
-// the gateway's certificate.
+// serveTLSGateway is like serveGateway, but with TLS. The returned authorities include the
+// one that signed the certificate of the gateway.
 func serveTLSGateway() (address string, authorities *x509.CertPool, stop func()) {
 	generated := httptest.NewTLSServer(nil)
 	defer generated.Close()
@@ -66,8 +66,8 @@ func printUserAgent(ctx context.Context, request any, _ *grpc.UnaryServerInfo, h
 	return handler(ctx, request)
 }
 
-// grantingGateway runs every worker, except that it loses the first worker of index 1. Its
-// lists have the time of the last request.
+// grantingGateway runs every worker, but it loses the first worker of index 1. Its lists
+// have the revision of the last request.
 type grantingGateway struct {
 	berthv1.UnimplementedReservationsServer
 	berthv1.UnimplementedAssignmentsServer
@@ -76,7 +76,7 @@ type grantingGateway struct {
 	mu           sync.Mutex
 	refusals     int
 	reservations []*berthv1.Reservation
-	events       []*berthv1.Event // the revision of each is its place, from 1
+	events       []*berthv1.Event // event i has revision i+1
 	changed      chan struct{}
 }
 
@@ -115,7 +115,7 @@ func (g *grantingGateway) UpsertReservation(_ context.Context,
 	return r, nil
 }
 
-// emit adds an event about workers of a reservation.
+// emit adds an event about the given workers of a reservation.
 func (g *grantingGateway) emit(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State,
 	workers ...*berthv1.WorkerID) {
 	revision := int64(len(g.events) + 1)

@@ -11,8 +11,7 @@ import (
 	"berth.dev/client"
 )
 
-// A job service reserves workers, waits until they are dispatched, and finally cancels
-// them.
+// A job service reserves workers, waits until they are dispatched and finally cancels them.
 func Example() {
 	c, stop := startGateway() // c, err := client.Dial([]string{"gateway-0:8080", "gateway-1:8080"})
 	defer stop()
@@ -39,9 +38,9 @@ func Example() {
 	// train/gpu/main has all its executors
 }
 
-// Reserve two more workers for a stage, which start together or not at all. The job
-// service chooses the name and the workers. Therefore it can repeat the call at any
-// time, also after a restart, and never gets more than these two.
+// Reserve two more workers for a stage, which start together or not at all. The job service
+// chooses the name and the workers itself. It can therefore repeat the call at any time,
+// even after a restart, and never gets more than these two workers.
 func ExampleClient_Reserve() {
 	c, stop := startGateway()
 	defer stop()
@@ -59,8 +58,8 @@ func ExampleClient_Reserve() {
 	// train/gpu/scale-8 CREATED QUEUED
 }
 
-// Keep two workers running: replace each worker that has ended by the next worker of
-// its index. The state after each change decides what to request.
+// Keep two workers running. When a worker ends, request the next worker of its index. After
+// each change, decide from the state of the job what to request.
 func ExampleClient_Watch() {
 	c, stop := startGateway()
 	defer stop()
@@ -87,13 +86,13 @@ func ExampleClient_Watch() {
 				Job: "train", Stage: "gpu", Name: fmt.Sprintf("worker-%d-%d", workerID.Index, workerID.Number),
 				Workers: []*berthv1.WorkerID{workerID}, Task: &berthv1.Task{Command: "/opt/train"},
 			})
-			// A worker that was already requested; its events follow.
+			// The worker was already requested, and its events will follow.
 			if err != nil && !fault.Is(err, fault.ReasonWorkerIDUsed) {
 				log.Fatal(err)
 			}
 		}
 		if w := workers[1]; w.Number == 2 && w.State == berthv1.Assignment_RUNNING {
-			break // for the sake of the example
+			break // only to end the example
 		}
 	}
 	// Output:
@@ -125,7 +124,7 @@ func ExampleClient_Events() {
 			log.Fatal(err)
 		}
 		fmt.Println(event.GetKind())
-		stored = event.GetCursor() // once the event is processed
+		stored = event.GetCursor() // store the cursor once the event is processed
 		if event.GetKind() == berthv1.Event_WORKER_RUNNING {
 			break
 		}
@@ -145,14 +144,15 @@ func ExampleClient_WaitFor() {
 	defer cancel()
 	r, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE)
 	if err != nil {
-		log.Fatal(err) // for example it was cancelled, or r has the reason why it is pending
+		log.Fatal(err) // the reservation was cancelled, for example; while it is pending, r has the reason
 	}
 	fmt.Println(r.GetState())
 	// Output:
 	// ACTIVE
 }
 
-// A cancel may be repeated: a missing reservation is no error.
+// Cancel a reservation. A cancel may be repeated, because a missing reservation is not an
+// error.
 func ExampleClient_Cancel() {
 	c, stop := startGateway()
 	defer stop()

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gateway is a server with answers from the test.
+// gateway is a gateway whose answers are set by the test.
 type gateway struct {
 	berthv1.UnimplementedReservationsServer
 	berthv1.UnimplementedExplanationsServer
@@ -44,7 +44,7 @@ type gateway struct {
 	list     func(*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error)
 	assigned func(*berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error)
 	watch    func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error
-	// any, if set, answers every unary call.
+	// If any is set, it answers every unary call.
 	any func(method string, request proto.Message) (proto.Message, error)
 }
 
@@ -79,7 +79,7 @@ func (g *gateway) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerS
 	return g.watch(q, stream)
 }
 
-// serve starts the gateway at an address.
+// serve starts the gateway at the address.
 func (g *gateway) serve(t testing.TB, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -118,8 +118,8 @@ func (g *gateway) stop() {
 	<-g.served
 }
 
-// dial returns a client with very short pauses, once it is connected: the test counts,
-// or waits for, the calls after that.
+// dial returns a connected client whose pauses are very short. The client is connected
+// before dial returns, because tests count or await only the later calls.
 func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	t.Helper()
 	var addresses []string
@@ -130,7 +130,7 @@ func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	first := func(ctx context.Context, method string, q, a any, of *grpc.ClientConn, call grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
 		if conn == nil {
-			conn = of // the first call only returns the connection and is not sent
+			conn = of // the first call is not sent and only provides the connection
 			return nil
 		}
 		return call(ctx, method, q, a, of, opts...)
@@ -154,7 +154,7 @@ func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	return c
 }
 
-// log is a stream of events that tests extend.
+// log is a stream of events to which tests add events.
 type log struct {
 	mu      sync.Mutex
 	events  []*berthv1.Event
@@ -163,7 +163,7 @@ type log struct {
 
 func newLog() *log { return &log{changed: make(chan struct{})} }
 
-// add adds an event whose cursor is its number, from 1.
+// add adds an event. Its cursor is its number, starting at 1.
 func (l *log) add() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +172,8 @@ func (l *log) add() {
 	l.changed = make(chan struct{})
 }
 
-// follow sends the events behind the cursor and waits for more, or ends with the error
-// after a number of events.
+// follow sends the events after the cursor and waits for more. When it has sent the given
+// maximum of events, it returns end.
 func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Event], most int, end error) error {
 	next := 0
 	fmt.Sscan(since, &next) //nolint:errcheck // empty at first

@@ -14,7 +14,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// eventOf returns an event about workers of stage s of job j.
+// eventOf returns an event about the given workers of stage s of job j.
 func eventOf(revision int64, kind berthv1.Event_Kind, uid string, workers ...*berthv1.EventWorker) *berthv1.Event {
 	return &berthv1.Event{
 		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Job: "j", Stage: "s", Reservation: "main", Uid: uid,
@@ -26,8 +26,8 @@ func of(index, number int32, state berthv1.Assignment_State) *berthv1.EventWorke
 	return &berthv1.EventWorker{Index: index, Number: number, State: &state}
 }
 
-// script is a gateway that returns the lists and events of the test in order: the lists
-// of one round, then the events of one stream and its end.
+// script is a gateway that returns the lists and the events of the test in order. After the
+// lists of one round, it sends the events of one stream and ends the stream.
 type script struct {
 	*gateway
 	versions    []*berthv1.ListReservationsAnswer
@@ -38,7 +38,7 @@ type script struct {
 
 type streamPart struct {
 	events []*berthv1.Event
-	end    error // nil: the stream stays open without events
+	end    error // nil keeps the stream open without further events
 }
 
 func newScript(t *testing.T) *script {
@@ -81,7 +81,7 @@ func take[T any](t *testing.T, list *[]T) (first T) {
 	return first
 }
 
-// listed adds a round of lists: one version and its assignments.
+// listed adds a round of lists with one version and its assignments.
 func (s *script) listed(versions, assignments int64, r *berthv1.Reservation, workers ...*berthv1.Assignment) {
 	r.Job, r.Stage, r.Name = "j", "s", "main"
 	for _, a := range workers {
@@ -94,7 +94,8 @@ func (s *script) listed(versions, assignments int64, r *berthv1.Reservation, wor
 		Cursor: fmt.Sprint(assignments), Assignments: workers})
 }
 
-// steps reads n changes, each as its event and the state after it.
+// steps reads n changes. For each change, it returns the event and the state after the
+// event.
 func (s *script) steps(t *testing.T, n int, opts ...Option) []string {
 	t.Helper()
 	var steps []string
@@ -139,9 +140,9 @@ func compare(t *testing.T, got, want []string) {
 
 var two = []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}}
 
-// The lists have two revisions. The watch follows the events from the lower one, and
-// does not undo what the other list already had. A stream that breaks continues where
-// it was.
+// The two lists have different revisions. The watch follows the events from the lower
+// revision, but does not undo changes that the other list already has. If a stream breaks,
+// the watch continues at the same cursor.
 func TestWatch(t *testing.T) {
 	s := newScript(t)
 	s.listed(10, 13, &berthv1.Reservation{Uid: "1-1", Epoch: 10, State: berthv1.Reservation_LEASING, Workers: two},
@@ -169,7 +170,8 @@ func TestWatch(t *testing.T) {
 	compare(t, s.since, []string{"10", "12"})
 }
 
-// If events are no longer kept, the state is listed again and includes their effects.
+// If the events after the cursor were deleted, the client lists the state again. The state
+// includes the effects of the deleted events.
 func TestWatchAfterCompaction(t *testing.T) {
 	s := newScript(t)
 	s.listed(10, 10, &berthv1.Reservation{Uid: "1-1", Epoch: 10, State: berthv1.Reservation_ACTIVE, Workers: two},
@@ -191,9 +193,9 @@ func TestWatchAfterCompaction(t *testing.T) {
 	compare(t, s.since, []string{"10", "50"})
 }
 
-// An event about many workers does not list them, and an event that a version was
-// replaced does not have its successor: the state is listed. A list that is older than
-// the event is read again.
+// An event about many workers does not name them, and the event of a replaced version does
+// not name the successor. In both cases the client lists the state. If the list is older
+// than the event, the client reads the list again.
 func TestWatchListsMissingState(t *testing.T) {
 	s := newScript(t)
 	empty := &berthv1.Reservation{Uid: "1-0", Epoch: 1, State: berthv1.Reservation_CANCELLED}
@@ -219,7 +221,7 @@ func TestWatchListsMissingState(t *testing.T) {
 	}
 }
 
-// A list of several pages has the lowest revision of the pages.
+// If a list has several pages, its revision is the lowest revision of the pages.
 func TestWatchReadsAllPages(t *testing.T) {
 	s := newScript(t)
 	s.listed(12, 20, &berthv1.Reservation{Uid: "1-1", Epoch: 8, State: berthv1.Reservation_ACTIVE, Workers: two[:1]},
@@ -234,7 +236,8 @@ func TestWatchReadsAllPages(t *testing.T) {
 	}
 }
 
-// A Watch ends with its context without an error, and with any definite error.
+// If its context ends, Watch ends without an error. If a definite error occurs, Watch ends
+// with that error.
 func TestWatchEnds(t *testing.T) {
 	s := newScript(t)
 	s.listed(10, 10, &berthv1.Reservation{Uid: "1-1"})

@@ -21,7 +21,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// A compressed message of a few kilobytes may use a thousand times as much memory.
+// A compressed message of a few kilobytes may use a thousand times as much memory when it
+// is decompressed.
 func TestCompressedRequestsAreRejected(t *testing.T) {
 	var log bytes.Buffer
 	received := false
@@ -55,7 +56,7 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 			t.Errorf("%s: server answered %v, message received: %v", method, err, received)
 		}
 	}
-	// The flag of a compressed message, without a declared encoding.
+	// This message has the flag of a compressed message, but the call declares no encoding.
 	var message bytes.Buffer
 	z := gzip.NewWriter(&message)
 	if err := z.Close(); err != nil {
@@ -82,7 +83,7 @@ func TestCompressedRequestsAreRejected(t *testing.T) {
 		res.Body.Close()
 		transport.CloseIdleConnections()
 		code := res.Header.Get("Grpc-Status") + res.Trailer.Get("Grpc-Status")
-		if code != "13" || received { // gRPC itself answers it
+		if code != "13" || received { // gRPC itself sends this answer
 			t.Errorf("%s: server answered %s, message received: %v", method, code, received)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// hold returns a loopback address that belongs to the test until it ends: the kernel
-// gives its port to no other process. Connections to it are refused unless the test
+// hold returns a loopback address that is reserved until the test ends: the kernel gives
+// its port to no other process. Connections to the address are refused unless the test
 // listens there.
 func hold(t testing.TB) string {
 	t.Helper()
@@ -17,7 +17,7 @@ func hold(t testing.TB) string {
 		t.Fatal(os.NewSyscallError("socket", err))
 	}
 	t.Cleanup(func() { syscall.Close(fd) })
-	// A listener that sets it too may then be bound to the same port.
+	// With this option, a listener that also sets it may be bound to the same port.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		t.Fatal(os.NewSyscallError("setsockopt", err))
 	}

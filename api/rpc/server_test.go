@@ -20,7 +20,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// peer is a server with handlers from the test.
+// peer is a server whose handlers are set by the test.
 type peer struct {
 	controlv1.UnimplementedReplicasServer
 	controlv1.UnimplementedHeartbeatsServer
@@ -38,7 +38,7 @@ func (p *peer) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, 
 	return p.beat(s)
 }
 
-// serve starts a peer on an address, or on a new one for "".
+// serve starts a peer at an address. If the address is empty, serve chooses one.
 func serve(t *testing.T, address string, o rpc.ServerOptions, p *peer) *peer {
 	t.Helper()
 	if address == "" {
@@ -153,7 +153,7 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 	}{{b, a, "b"}, {a, b, "a"}, {b, a, "b"}} {
 		p.other.server.SetServing(leader, false)
 		p.leads.server.SetServing(leader, true)
-		// The client sees the change a moment later; until then the old one answers.
+		// The client notices the change with a delay. Until then, the old leader answers.
 		for {
 			answer, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 			if err != nil {
@@ -167,8 +167,8 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 }
 
 func TestRestartedReplicaIsCalledAtOnce(t *testing.T) {
-	// gRPC's own first pause is a second. A slow machine may take as long, but not each
-	// time.
+	// Without the fix, gRPC's own first pause would be a second. A slow machine may also take
+	// that long, but not in every round.
 	const rounds, most = 3, 900 * time.Millisecond
 	best := time.Hour
 	for round := 0; round < rounds && best > most; round++ {
@@ -179,7 +179,7 @@ func TestRestartedReplicaIsCalledAtOnce(t *testing.T) {
 	}
 }
 
-// comesBack returns the time until a call reaches a replica that has returned.
+// comesBack restarts a replica and returns the time until a call reaches it again.
 func comesBack(t *testing.T) time.Duration {
 	t.Helper()
 	first := serve(t, "", rpc.ServerOptions{}, named("first"))
@@ -192,7 +192,7 @@ func comesBack(t *testing.T) time.Duration {
 	begin := time.Now()
 	answer, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 	if status.Code(err) == codes.Unavailable {
-		// The call was on the old connection when that broke.
+		// The call was in flight on the old connection when that connection broke.
 		answer, err = client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 	}
 	if err != nil || answer.GetId() != "second" {
@@ -241,7 +241,7 @@ func TestAMessageOverTheLimitIsRefused(t *testing.T) {
 	}
 }
 
-// A shutdown waits for calls in progress, and cancels them at its deadline.
+// A shutdown waits for the calls in progress and cancels them at its deadline.
 func TestShutdownIsBounded(t *testing.T) {
 	entered := make(chan struct{})
 	p := serve(t, "", rpc.ServerOptions{}, &peer{get: func(ctx context.Context) (*berthv1.Replica, error) {

@@ -15,7 +15,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// wire forwards connections to an address, and can be cut: then it is silent.
+// wire forwards connections to an address. The test can cut it, and then it forwards
+// nothing.
 type wire struct {
 	addr string
 	mu   sync.RWMutex // locked to cut the connections
@@ -61,8 +62,8 @@ func newWire(t *testing.T, to string) *wire {
 	return w
 }
 
-// A silent replica gets no calls, and its calls in progress end, although its
-// connections stay open. When it answers again, it is called again.
+// A silent replica gets no calls, and its calls in progress end, although its connections
+// stay open. When the replica answers again, it gets calls again.
 func TestSilentReplicaIsReplaced(t *testing.T) {
 	const silence = 200 * time.Millisecond
 	reached := make(chan struct{}, 100)
@@ -76,8 +77,8 @@ func TestSilentReplicaIsReplaced(t *testing.T) {
 	replicas := dial(t, rpc.DialOptions{Silence: silence}, w.addr)
 	ctx := within(t, time.Minute)
 	answer := make(chan error, 1)
-	// call returns once a replica answers: on a slow machine the replica may seem
-	// silent, and the call end, before that.
+	// call returns once a replica answers. On a slow machine, the replica may seem silent and
+	// end the call before that, so the call is repeated.
 	call := func() {
 		t.Helper()
 		for {
@@ -111,7 +112,7 @@ func TestSilentReplicaIsReplaced(t *testing.T) {
 		switch {
 		case err == nil && r.GetId() == "awake":
 			answered++
-		case status.Code(err) != codes.Unavailable: // it may be slow itself
+		case status.Code(err) != codes.Unavailable: // the replica itself may be slow
 			t.Fatalf("%v, %v", r, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// An error is the same in the process that receives it, and in the next one.
+// An error does not change when a process receives it and passes it on to another process.
 func TestAFaultCrossesTheWire(t *testing.T) {
 	for _, want := range []*fault.Error{
 		fault.New(fault.Internal, fault.ReasonInternal, "broken"),
@@ -41,7 +41,7 @@ func TestAFaultCrossesTheWire(t *testing.T) {
 	}
 }
 
-// The cause is not sent.
+// The status of an error does not contain the error's cause.
 func TestStatusOmitsTheCause(t *testing.T) {
 	err := rpc.ToStatus(fault.New(fault.Unavailable, fault.ReasonUnavailable, "try again").Because(errors.New("secret")))
 	if got := status.Convert(err).Message(); got != "try again" {

@@ -19,7 +19,7 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// A request that is not protobuf is the caller's mistake, and the server does not log a
+// A request that is not protobuf is an error of the caller. The server does not log it as a
 // failure.
 func TestUndecodableRequestIsInvalid(t *testing.T) {
 	var log bytes.Buffer
@@ -62,7 +62,7 @@ func TestUndecodableRequestIsInvalid(t *testing.T) {
 	}
 }
 
-// A stream keeps the name that it watches, so a name must be short.
+// A watch stores the name that it watches, so the length of the name is limited.
 func TestHealthNameOverTheLimit(t *testing.T) {
 	p := serve(t, "", rpc.ServerOptions{}, &peer{})
 	conn, err := rpc.Dial([]string{p.addr}, rpc.DialOptions{})
@@ -82,7 +82,7 @@ func TestHealthNameOverTheLimit(t *testing.T) {
 		}
 		return err
 	}
-	// The server answers before the caller ends its side.
+	// The server answers before the caller closes its side of the stream.
 	openWatch := func(n int) error {
 		if n <= 128 {
 			return nil
@@ -125,8 +125,8 @@ func TestRecoverReturnsAPanicAsAnInternalError(t *testing.T) {
 	}
 }
 
-// A server with a bound does not decode a request with more fields: each element of a
-// repeated field uses fifty times the two bytes that it has on the wire.
+// If a server has a limit of fields, it does not decode a request with more fields. Each
+// element of a repeated field may use fifty times the two bytes that it has on the wire.
 func TestFieldsOfARequestAreBounded(t *testing.T) {
 	called := 0
 	p := serve(t, "", rpc.ServerOptions{MaxFields: 3}, &peer{get: func(context.Context) (*berthv1.Replica, error) {

@@ -27,18 +27,18 @@ import (
 	"berth.dev/testkit/agenttest"
 )
 
-// deadline bounds a rogue client's call.
+// deadline is the time limit of a rogue client's call.
 const deadline = 20 * time.Second
 
-// call makes one call of a rogue client and returns its error as Berth reads it.
+// call makes a call of a rogue client with a deadline and returns its error.
 func (w *target) call(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(w.ctx, deadline)
 	defer cancel()
 	return f(ctx)
 }
 
-// unserved checks that a listener does not serve a method, and that the error names the
-// option of the listener that does.
+// unserved checks that a listener rejects a method. The error must name the option of the
+// listener that serves the method.
 func (w *target) unserved(what string, err error, option string) {
 	w.Helper()
 	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), option) {
@@ -46,7 +46,7 @@ func (w *target) unserved(what string, err error, option string) {
 	}
 }
 
-// cycle sends a scheduling cycle like a registry.
+// cycle sends a scheduling cycle as a registry would.
 func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
 	return w.call(func(ctx context.Context) error {
 		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx,
@@ -55,8 +55,8 @@ func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error 
 	})
 }
 
-// A rogue client sends a scheduling cycle with a term or a cycle number that is higher
-// than any real one.
+// A rogue client sends a scheduling cycle. Its term or its cycle number is higher than any
+// real one.
 func TestHighestTermA1(t *testing.T) {
 	w := attack(t)
 	registry, term := w.leader(model.ServiceRegistry)
@@ -80,7 +80,7 @@ func TestHighestTermA1(t *testing.T) {
 				w.Errorf("%s accepted cycle number %d", name, number)
 			}
 		}
-		// A possible number does no harm either: the registry continues above it.
+		// A possible cycle number does no harm either, because the registry continues above it.
 		_ = w.cycle(conn, term, 1<<40)
 	}
 	for name, address := range map[string]string{
@@ -105,7 +105,7 @@ func TestHighestTermA1(t *testing.T) {
 	}
 }
 
-// A rogue client acts for an executor that is not its own.
+// A rogue client acts for an executor that belongs to another agent.
 func TestForeignExecutorA2(t *testing.T) {
 	w := attack(t)
 	host, err := w.client.Executor(w.ctx, "host")
@@ -151,7 +151,7 @@ func TestForeignExecutorA2(t *testing.T) {
 		return err
 	}), "--listen")
 
-	// On the listener of agents it can only use the ID of another executor.
+	// On the agents listener, a rogue client can only use the ID of another executor.
 	if err := w.call(func(ctx context.Context) error {
 		_, err := controlv1.NewAgentsClient(agents).Register(ctx, register)
 		return err
@@ -177,8 +177,8 @@ func TestForeignExecutorA2(t *testing.T) {
 	}
 }
 
-// heartbeat sends one heartbeat of a rogue client and returns the error of the stream, or nil
-// if the heartbeat is answered.
+// heartbeat sends one heartbeat of a rogue client. It returns nil if the heartbeat gets an
+// answer, and otherwise the error of the stream.
 func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.HeartbeatRequest) error {
 	return w.call(func(ctx context.Context) error {
 		stream, err := controlv1.NewHeartbeatsClient(conn).Heartbeat(ctx)
@@ -193,7 +193,7 @@ func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.Heartbeat
 			if err != nil {
 				return err
 			}
-			// An answer to a report means that it is accepted.
+			// An answer to the report means that the report was accepted.
 			if m.GetReport() == nil || answer.GetReport() != nil {
 				return nil
 			}
@@ -215,7 +215,7 @@ func (w *target) workerOn(executor string) *berthv1.Assignment {
 	return nil
 }
 
-// A rogue client calls an agent itself, with the highest term.
+// A rogue client calls an agent directly, with the highest possible term.
 func TestForeignRequestsToAgentA4(t *testing.T) {
 	w := attack(t)
 	host, err := w.client.Executor(w.ctx, "host")
@@ -263,7 +263,7 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 			t.Errorf("start request for several workers: %v", err)
 		}
 	}
-	// The real leader's requests are still accepted.
+	// The agent still accepts the requests of the real leader.
 	r := &berthv1.Reservation{Job: "obeyed", Stage: "s", Count: 1, Task: task,
 		Constraints: &berthv1.Constraints{Sku: "host"}}
 	if _, err := w.client.Reserve(w.ctx, r); err != nil {
@@ -285,8 +285,7 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 	}
 }
 
-// A caller sets environment variables that make any allowed command of a worker run other
-// code.
+// A caller sets environment variables that would make any allowed command run other code.
 func TestEnvironmentA5(t *testing.T) {
 	w := attack(t)
 	reserve := func(name string, env map[string]string) (*berthv1.Reservation, error) {
@@ -335,7 +334,7 @@ func TestEnvironmentA5(t *testing.T) {
 	}
 }
 
-// A page or another caller floods the list of disabled executors.
+// A web page or another caller floods the list of disabled executors.
 func TestDisableFloodA8(t *testing.T) {
 	w := attack(t)
 	refused := 0
@@ -375,7 +374,7 @@ func TestDisableFloodA8(t *testing.T) {
 	}
 }
 
-// spare returns a simulated executor without a bystander's worker.
+// spare returns a simulated executor on which no bystander's worker runs.
 func (w *target) spare() string {
 	for i := range simulatedExecutors {
 		id := fmt.Sprintf("sim-%d", i)
@@ -412,7 +411,7 @@ func TestBrowserA10(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer res.Body.Close()
-		_, _ = io.Copy(io.Discard, res.Body) // only the status counts
+		_, _ = io.Copy(io.Discard, res.Body) // only the status matters
 		return res.StatusCode
 	}
 	const disable, body = "/v1/executors:disable", `{"requestId":"browser","selector":{"ids":["sim-0"]}}`
@@ -432,7 +431,7 @@ func TestBrowserA10(t *testing.T) {
 	if e, err := w.client.Executor(w.ctx, "sim-0"); err != nil || len(e.GetDisabled()) != 0 {
 		t.Errorf("sim-0 = %v, %v", e, err)
 	}
-	// Requests of curl are accepted.
+	// Requests as curl sends them are accepted.
 	if got := send(http.MethodPost, "/v1/executors:enable", "", nil,
 		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
 		t.Errorf("POST without a content type: status %d, want 200", got)
@@ -447,8 +446,8 @@ func TestBrowserA10(t *testing.T) {
 	}
 }
 
-// An agent answers start and stop requests with impossible answers and reports impossible
-// facts.
+// An agent gives impossible answers to start and stop requests, and reports impossible
+// states.
 func TestLyingAgentA3(t *testing.T) {
 	w := attack(t)
 	gateway := w.rogueClient(w.fleet.AgentsGateways()[0])
@@ -468,10 +467,10 @@ func TestLyingAgentA3(t *testing.T) {
 		liar := agenttest.Serve(t, lie.Script)
 		sku := fmt.Sprintf("liar-%d", i)
 		joined.Go(func() {
-			for lies := reports; ctx.Err() == nil; lies = nil { // an invalid report ends its stream
+			for lies := reports; ctx.Err() == nil; lies = nil { // an invalid report ends the stream
 				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku,
 					Resources: map[string]int64{"slots": 2}, Secret: sku}, lies...)
-				_ = store.Sleep(ctx, 100*time.Millisecond) // the loop checks ctx next
+				_ = store.Sleep(ctx, 100*time.Millisecond) // the loop checks ctx
 			}
 		})
 		r := &berthv1.Reservation{
@@ -492,12 +491,12 @@ func TestLyingAgentA3(t *testing.T) {
 	}
 }
 
-// Reports of very many workers do not affect others: those of a rogue client are not decoded,
-// and a registered agent can invent only a bounded number of workers.
+// Reports of very many workers do not affect other callers. A rogue client's report is not
+// decoded. A registered agent can invent only a limited number of workers.
 func TestLargeReportsA3(t *testing.T) {
 	w := attack(t)
 	address := w.fleet.AgentsGateways()[0]
-	// Two bytes each on the wire.
+	// Each worker has two bytes on the wire.
 	workers := make([]*controlv1.WorkerReport, 90_000)
 	for i := range workers {
 		workers[i] = &controlv1.WorkerReport{}
@@ -544,7 +543,7 @@ func TestLargeReportsA3(t *testing.T) {
 		p, _ := w.leader(service)
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
 		if err != nil {
-			continue // not on Linux
+			continue // there is no such file except on Linux
 		}
 		_, peak, _ := strings.Cut(string(status), "VmHWM:")
 		var kilobytes int
@@ -554,7 +553,8 @@ func TestLargeReportsA3(t *testing.T) {
 	}
 }
 
-// Strangers and careless callers register, catalog and queue without bound.
+// Rogue clients and careless callers send registrations, catalog records and reservations
+// without limit.
 func TestUnboundedRequestsA9(t *testing.T) {
 	w := attack(t)
 	agents := controlv1.NewAgentsClient(w.rogueClient(w.fleet.AgentsGateways()[0]))

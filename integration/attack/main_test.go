@@ -10,9 +10,10 @@ import (
 )
 
 var (
-	// floods makes tests send as much as an attacker would; `make attack` sets it.
+	// floods makes the tests send as much as a real attacker would. `make attack` sets it.
 	floods = flag.Bool("floods", false, "flood with the full numbers of an attack")
-	// acceptance asserts how soon leasing works again; `make acceptance` sets it.
+	// acceptance makes the tests check how soon leasing works again. `make acceptance` sets
+	// it.
 	acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")
 )
 

@@ -21,14 +21,15 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// recordsPatience bounds every wait. Only a failure takes so long.
+// recordsPatience is the time limit of every wait. Only a failure takes this long.
 const recordsPatience = 90 * time.Second
 
-// hugeValue is nearly the maximum of etcd's default.
+// hugeValue is almost the largest value that etcd accepts by default.
 const hugeValue = 1400 << 10
 
-// With any value under keys of every kind, no process ends, and everything that the
-// records are not about is served: workers keep running, others start, and events arrive.
+// The test writes random values under keys of every kind. No process ends, and everything
+// that does not depend on these records is served: workers keep running, other workers
+// start, and events arrive.
 func TestMutatedRecordsA6(t *testing.T) {
 	n := 400
 	if *floods {
@@ -71,7 +72,7 @@ func TestMutatedRecordsA6(t *testing.T) {
 	}
 }
 
-// records is a fleet that is attacked through etcd.
+// records is a fleet whose etcd the test attacks.
 type records struct {
 	*testing.T
 	ctx    context.Context
@@ -95,7 +96,7 @@ func startRecords(t *testing.T) *records {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.Close() // a stopping etcd waits for open watches
+		s.Close() // a stopping etcd waits for watches to close
 		if err := f.Close(); err != nil {
 			t.Errorf("stop of the fleet: %v", err)
 		}
@@ -115,7 +116,7 @@ func startRecords(t *testing.T) *records {
 	return &records{t, ctx, f, f.Client(), s, keyspace.New("default")}
 }
 
-// run starts a job of two workers and waits until both run.
+// run starts a job of two workers and waits until both workers run.
 func (r *records) run(job, sku string) *berthv1.Reservation {
 	r.Helper()
 	reservation, err := r.client.Reserve(r.ctx, &berthv1.Reservation{Job: job, Stage: "s", Count: 2,
@@ -159,8 +160,9 @@ func (r *records) processes() map[string]runningProcess {
 	return all
 }
 
-// attack writes n mutated values: under keys about the victim or about nothing, and under
-// keys of its own. It returns the number of kinds of keys.
+// attack writes n mutated values under keys of the victim, under keys of the whole cluster,
+// and under keys that only the attack uses. It returns the number of different kinds of
+// keys.
 func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	r.Helper()
 	kvs, _, err := store.Range(r.ctx, r.store, r.space.Prefix())
@@ -187,7 +189,7 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 			damage(kv.Key, kv)
 		case strings.HasPrefix(rest, "leaders/"), strings.HasPrefix(rest, "segments/") && strings.Count(rest, "/") == 1,
 			rest == "registry/ready", strings.HasSuffix(rest, "/chain"):
-			// The whole cluster depends on the only record of these kinds.
+			// The whole cluster depends on the single record of each of these kinds.
 			damage(kv.Key, kv)
 		default:
 			continue
@@ -236,7 +238,8 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	return len(kinds)
 }
 
-// write writes the operations in transactions of the maximum size, each key once in each.
+// write writes the operations in transactions of the maximum size. A key is in each
+// transaction at most once.
 func (r *records) write(ops []store.Op) {
 	r.Helper()
 	for len(ops) > 0 {
@@ -256,8 +259,8 @@ func (r *records) write(ops []store.Op) {
 	}
 }
 
-// findings waits until all services answer, and checks that each quarantined object has one
-// finding.
+// findings waits until all services answer. It checks that each quarantined object has
+// exactly one finding.
 func (r *records) findings() {
 	r.Helper()
 	tick, timeout := time.NewTicker(20*time.Millisecond), time.NewTimer(recordsPatience)
@@ -297,8 +300,8 @@ func (r *records) findings() {
 	}
 }
 
-// mutate damages a value: it cuts or empties it, flips bits, removes or repeats a part, or
-// inserts a number without bound.
+// mutate damages a value. It truncates or empties the value, flips bits, removes or repeats
+// a part, or inserts a huge number.
 func mutate(rng *rand.Rand, value []byte) []byte {
 	mutated := append([]byte(nil), value...)
 	for range 1 + rng.IntN(3) {

@@ -26,16 +26,16 @@ import (
 )
 
 const (
-	// patience bounds every wait. Only a failure takes so long.
+	// patience is the time limit of every wait. Only a failure takes this long.
 	patience = 90 * time.Second
-	// simulatedExecutors is the number of simulated executors, sim-0 and so on.
+	// simulatedExecutors is the number of simulated executors: sim-0, sim-1 and so on.
 	simulatedExecutors = 4
-	// recovery bounds the time until leasing works after an attack. Only -acceptance
-	// asserts it, because a slow machine may take longer.
+	// recovery is the time limit until leasing works after an attack. The tests check it only
+	// with -acceptance, because a slow machine may take longer.
 	recovery = time.Second
 )
 
-// shared is the fleet of all attacks that leave it intact.
+// shared is the fleet that all attacks use that leave it intact.
 var shared sharedFleet
 
 type sharedFleet struct {
@@ -45,10 +45,10 @@ type sharedFleet struct {
 	fleet             *fleet.Fleet
 	store             *store.Etcd
 	pids              map[string]int
-	bystandersStarted map[string]string // the bystanders' workers at the start
+	bystandersStarted map[string]string // where the bystanders' workers ran at the start
 }
 
-// limits are lower than the defaults, so that an attack reaches them in seconds.
+// limits are lower than the defaults, so that an attack reaches them within seconds.
 var limits = map[string][]string{
 	model.ServiceRegistry:      {"--max-queued-per-job", "50", "--max-stored-per-job", "1000000"},
 	model.ServiceExecutorState: {"--max-new-executors", "60", "--max-catalog", "20"},
@@ -73,7 +73,7 @@ func (s *sharedFleet) start() (err error) {
 		Allow: []string{"sleep", "env"}}); err != nil {
 		return err
 	}
-	// The bystanders: workers that no attack may touch, simulated and real ones.
+	// The bystanders are simulated and real workers that no attack may affect.
 	for _, r := range []*berthv1.Reservation{
 		{Job: "bystander", Stage: "simulated", Count: 6, Constraints: &berthv1.Constraints{Sku: "sim"}},
 		{Job: "bystander", Stage: "real", Count: 1, Constraints: &berthv1.Constraints{Sku: "host"},
@@ -111,8 +111,8 @@ func (s *sharedFleet) start() (err error) {
 	}
 }
 
-// bystanders returns where the bystanders' workers run, with an empty place for a worker
-// that does not run.
+// bystanders returns where each of the bystanders' workers runs. If a worker does not run,
+// its place is empty.
 func bystanders(ctx context.Context, c *client.Client) (map[string]string, error) {
 	list := map[string]string{}
 	for a, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Job: "bystander"}) {
@@ -128,7 +128,7 @@ func bystanders(ctx context.Context, c *client.Client) (map[string]string, error
 	return list, nil
 }
 
-// close checks the whole history and stops the fleet.
+// close audits the whole history and stops the fleet.
 func (s *sharedFleet) close() error {
 	if s.fleet == nil {
 		return nil
@@ -142,14 +142,14 @@ func (s *sharedFleet) close() error {
 			err = fmt.Errorf("audit of the history in etcd: %v", v)
 		}
 	}
-	s.store.Close() // a stopping etcd waits for open watches
+	s.store.Close() // a stopping etcd waits for watches to close
 	if failed := s.fleet.Close(); err == nil {
 		err = failed
 	}
 	return err
 }
 
-// target is the fleet under attack, for one test.
+// target is the fleet that one test attacks.
 type target struct {
 	*testing.T
 	*sharedFleet
@@ -157,8 +157,8 @@ type target struct {
 	client *client.Client
 }
 
-// attack starts the shared fleet if it does not run. At the end of the test it checks that
-// the attack had no effect on others.
+// attack starts the shared fleet if it does not run yet. At the end of the test, it checks
+// that the attack did not affect others.
 func attack(t *testing.T) *target {
 	t.Helper()
 	shared.once.Do(func() { shared.err = shared.start() })
@@ -172,8 +172,8 @@ func attack(t *testing.T) *target {
 	return w
 }
 
-// checkBystanders checks that leasing works, that the bystanders' workers are where they were and
-// that no process has restarted.
+// checkBystanders checks that leasing works, that the bystanders' workers run where they
+// did at the start, and that no process has restarted.
 func (w *target) checkBystanders() {
 	w.Helper()
 	began := time.Now()
@@ -224,7 +224,7 @@ func (w *target) showLogs() {
 	}
 }
 
-// leader returns the process of a service's leader and its term.
+// leader returns the process and the term of a service's leader.
 func (w *target) leader(service string) (*child.Process, int64) {
 	w.Helper()
 	p, term, err := w.fleet.Leader(w.ctx, service)
@@ -245,7 +245,8 @@ func (w *target) rogueClient(address string) *grpc.ClientConn {
 	return conn
 }
 
-// until polls a condition that gives no signal. check returns what is missing, or "".
+// until polls check, for conditions that give no signal. check returns what is missing, or
+// an empty string.
 func (w *target) until(check func() string) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -262,7 +263,7 @@ func (w *target) until(check func() string) {
 	}
 }
 
-// refused checks that a call failed with a reason.
+// refused checks that a call failed with the given kind and reason.
 func (w *target) refused(what string, err error, kind fault.Kind, reason fault.Reason) {
 	w.Helper()
 	f := rpc.FromStatus(err)

@@ -20,14 +20,15 @@ var (
 	keep       = flag.String("keep", "", "directory for the logs and data of a failed run")
 )
 
-// Under all faults no acknowledged change is lost, no worker is leased or started twice,
-// and callers notice at most a pause.
+// Under all faults, no acknowledged change is lost, and no worker is leased or started
+// twice. Callers notice at most a pause.
 func TestChaos(t *testing.T) {
 	runFaults(t, Options{})
 }
 
-// The same with each process in a network namespace, where every packet can be cut. It is
-// for make chaos, because the short run has no time for both.
+// TestChaosInNamespaces runs the same faults, with each process in a network namespace of
+// its own, where every packet can be cut. Only make chaos runs it, because a short run has
+// no time for both tests.
 func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
 		t.Skip("-namespaces is not set: run make chaos")
@@ -38,8 +39,8 @@ func TestChaosInNamespaces(t *testing.T) {
 	runFaults(t, Options{Namespaces: true})
 }
 
-// Half of the processes have an older version, are upgraded during the faults, rolled back,
-// and upgraded again.
+// Half of the processes start with an older version. During the faults, they are upgraded,
+// rolled back and upgraded again.
 func TestUpgrade(t *testing.T) {
 	if *old == "" {
 		t.Skip("-old is not set: run make upgrade")
@@ -47,15 +48,15 @@ func TestUpgrade(t *testing.T) {
 	runFaults(t, Options{Old: *old})
 }
 
-// longGap is a pause that is no violation but long enough to keep the logs, if -keep is
-// set: faults may coincide, and the machine may be slow.
+// If -keep is set, a pause of longGap makes the test keep its logs. Such a pause is not a
+// violation, because faults may coincide and the machine may be slow.
 const longGap = 30 * time.Second
 
-// left are the parts that no run had. TestMain prints them at the end, where a long output
-// does not hide them.
+// left lists the parts that no run had. TestMain prints this list at the end, where a long
+// output does not hide it.
 var left []string
 
-// requestedParts are the parts that the flags request and this machine permits.
+// requestedParts returns the parts that the flags request and that this machine permits.
 var requestedParts = sync.OnceValue(func() *parts {
 	p := newParts(*namespaces, *clock)
 	p.try()
@@ -89,7 +90,7 @@ func runFaults(t *testing.T, o Options) {
 	}
 	long := *keep != "" && report != nil && report.Gap > longGap
 	if !t.Failed() && !long {
-		os.RemoveAll(dir) // best effort
+		os.RemoveAll(dir) // the result does not matter
 		return
 	}
 	if report != nil {

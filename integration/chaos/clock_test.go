@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The time of day is off while it is stepped, and right afterwards.
+// The time of day is wrong during a step of the clock, and correct afterwards.
 func TestSteppedClock(t *testing.T) {
 	if !*clock {
 		t.Skip("-clock is not set: the test would disturb other processes of the machine")
@@ -14,7 +14,7 @@ func TestSteppedClock(t *testing.T) {
 		t.Skip(err)
 	}
 	begun := time.Now()
-	// offset returns how far the time of day is from where it was.
+	// offset returns the difference between the time of day and the time of day without steps.
 	offset := func() time.Duration {
 		now := time.Now()
 		return now.Round(0).Sub(begun.Round(0)) - now.Sub(begun)
@@ -25,7 +25,7 @@ func TestSteppedClock(t *testing.T) {
 		if err := stepped(t.Context(), by, 100*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		const near = 20 * time.Millisecond // less than any step, more than setting the clock takes
+		const near = 20 * time.Millisecond // shorter than any step, longer than it takes to set the clock
 		if got := <-off; (got - by).Abs() > near {
 			t.Errorf("the clock was off by %v, want %v", got, by)
 		}

@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// fair returns the report of a long run with enough of everything.
+// fair returns the report of a long run in which every count reaches its floor.
 func fair() *Report {
 	return &Report{
 		Duration: longRun,
@@ -32,12 +32,12 @@ func fair() *Report {
 	}
 }
 
-// Each floor distinguishes a run with too little from one with just enough.
+// Each floor distinguishes a run that does too little from a run that does just enough.
 func TestFloors(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(*Report)
-		want  string // "" if the run has enough
+		want  string // empty if the run does enough
 	}{
 		{"enough", func(*Report) {}, ""},
 		{"few calls, most without a definite answer", func(r *Report) { r.Calls[get], r.Unknown[get] = many-1, many-2 }, ""},
@@ -85,14 +85,14 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// An empty report misses all floors.
+// An empty report misses every floor.
 func TestEmptyRunMissesFloors(t *testing.T) {
 	if found := (&Report{}).floors(); len(found) != 3+len(services)+6+1 {
 		t.Errorf("%d floors were missed: %q", len(found), slices.Sorted(slices.Values(found)))
 	}
 }
 
-// Every copy of a worker counts, including the recorded one.
+// Every copy of a worker counts, including the copy in the records.
 func TestUnmatchedProcesses(t *testing.T) {
 	const one, other = "job/stage/0.1@7 on host-0", "job/stage/1.1@7 on host-1"
 	for _, c := range []struct {

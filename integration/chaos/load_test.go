@@ -6,7 +6,8 @@ import (
 	"berth.dev/client"
 )
 
-// Every acknowledged version must have an event, and a version of a request its own kind.
+// Every acknowledged version must have an event. A version that a request created must be
+// announced as queued and not as requeued.
 func TestUnannouncedVersions(t *testing.T) {
 	queued, requeued := map[string]bool{"asked": true, "at-the-tail": true}, map[string]bool{"again": true}
 	for _, c := range []struct {

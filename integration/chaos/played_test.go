@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A part that did not run is reported with the reason, and only requested parts are tried.
+// If a part did not run, the report names it with the reason. Only requested parts are
+// tried.
 func TestPartsLeftOut(t *testing.T) {
 	const (
 		noNamespaces = "namespaces: not permitted on this machine: no cable cuts and blackhole routes"
@@ -19,7 +20,7 @@ func TestPartsLeftOut(t *testing.T) {
 		name              string
 		namespaces, clock bool
 		permitted         func() error
-		share             time.Duration // of a minute, for each run
+		share             time.Duration // of each minute, for every run
 		left              []string
 	}{
 		{"all", true, true, permit, 30 * time.Second, nil},

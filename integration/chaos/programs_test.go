@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Half of the processes begin with the old program, and point changes the program of each.
+// Half of the processes start with the old program. point changes the program of a process.
 func TestPrograms(t *testing.T) {
 	p := programs{dir: t.TempDir(), new: "/new", old: "/old"}
 	starts := func(name string) string {

@@ -11,8 +11,8 @@ import (
 	"berth.dev/client"
 )
 
-// historyBuilder builds a history. Every call begins after the previous one has ended, unless it
-// overlaps.
+// historyBuilder builds a history. Every call begins after the previous call has ended,
+// unless overlapping is called.
 type historyBuilder struct {
 	calls []porcupine.Operation
 	now   int64
@@ -28,7 +28,7 @@ func (p *historyBuilder) call(a request, t outcome) *historyBuilder {
 	return p
 }
 
-// overlapping makes the newest call begin before the previous one ended.
+// overlapping makes the newest call begin before the previous call has ended.
 func (p *historyBuilder) overlapping() *historyBuilder {
 	p.calls[len(p.calls)-1].Call -= 10
 	return p
@@ -60,8 +60,8 @@ func (p *historyBuilder) unknown(v verb, shape string) *historyBuilder {
 	return p.call(request{verb: v, shape: shape}, outcome{})
 }
 
-// The checker can fail: each history that it must reject is next to one that it must
-// accept.
+// The checker must be able to fail. For each history that it must accept, the test has a
+// similar history that it must reject.
 func TestLinearizableAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -132,7 +132,7 @@ func TestVersionsOrderByUID(t *testing.T) {
 	}
 }
 
-// The report has the result of the history.
+// The report contains the result of checking the history.
 func TestHistoryReport(t *testing.T) {
 	h := &history{begun: time.Now()}
 	key := client.Key{Job: jobWaiting, Stage: "s"}

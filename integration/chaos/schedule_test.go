@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A seed determines the schedule.
+// A seed determines its schedule.
 func TestSeedDeterminesSchedule(t *testing.T) {
 	one, same, other := Plan(1, time.Minute, shape()), Plan(1, time.Minute, shape()), Plan(2, time.Minute, shape())
 	if !slices.Equal(one, same) {
@@ -18,7 +18,8 @@ func TestSeedDeterminesSchedule(t *testing.T) {
 	}
 }
 
-// In ten minutes the schedule has every kind of fault, in time, with existing targets.
+// A schedule of ten minutes has every kind of fault. All faults are in time and have
+// existing targets.
 func TestScheduleHasEveryKind(t *testing.T) {
 	const duration = 10 * time.Minute
 	known := []string{"etcd", "gateway", "orders", "proof", simName, hostName, "client"}
@@ -55,8 +56,8 @@ func TestScheduleHasEveryKind(t *testing.T) {
 	}
 }
 
-// An upgrade changes the program of every process to the new one, back and to the new one
-// again.
+// An upgrade changes the program of every process to the new program, back to the old one,
+// and to the new one again.
 func TestUpgradeSchedule(t *testing.T) {
 	upgrade := shape()
 	upgrade.Upgrade = true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A stream that lacks an event or repeats one is a violation.
+// If a stream omits or repeats an event, the reader reports a violation.
 func TestStreamViolations(t *testing.T) {
 	held := []string{"3-0", "3-1", "20-0"}
 	over, cancel := context.WithCancel(t.Context())
@@ -33,7 +33,7 @@ func TestStreamViolations(t *testing.T) {
 		}
 	}
 
-	// A stream that was started again after a compaction repeats events.
+	// If a stream was started again after a compaction, it may repeat events.
 	r := newReader("job")
 	r.take("3-0", false)
 	r.take("3-1", false)

@@ -1,5 +1,5 @@
-// Package consumer tests what a program outside the repository gets that imports the
-// client.
+// Package consumer guarantees that a program outside the repository needs only the client
+// and the API. The test builds such a program from their published modules.
 package consumer
 
 import (
@@ -22,31 +22,31 @@ import (
 
 const root = "../.."
 
-// built are the modules of the packages that a program with the client may contain.
+// built lists the modules whose packages a program with the client may contain.
 var built = []string{
 	"berth.dev/api", "berth.dev/client",
 	"google.golang.org/grpc", "google.golang.org/protobuf",
 	"google.golang.org/genproto/googleapis/api", "google.golang.org/genproto/googleapis/rpc",
-	"github.com/grpc-ecosystem/grpc-gateway/v2", // the REST mapping is a part of the API's package
+	"github.com/grpc-ecosystem/grpc-gateway/v2", // the REST mapping is part of the API's package
 	"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
 }
 
-// kept are the prefixes of modules that must not be in the module graph.
+// kept lists prefixes of modules. No such module may be in the module graph.
 var kept = []string{
 	"berth.dev/pkg", "berth.dev/services", "berth.dev/cmd", "berth.dev/testkit",
 	"go.etcd.io/", "github.com/spf13/", "github.com/prometheus/", "k8s.io/",
 }
 
 // TestConsumerNeedsOnlyTheClient builds a program in a module of its own, without the
-// workspace and without replace directives, with the client and the API from a module
-// proxy.
+// workspace and without replace directives. The program gets the client and the API from a
+// module proxy.
 func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 	proxy := t.TempDir()
 	file, err := os.ReadFile(filepath.Join(root, "VERSION"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The API is published under the version that the client requires.
+	// The API has the version that the client requires.
 	clientVersion := "v" + strings.TrimSpace(string(file))
 	publish(t, proxy, "client", clientVersion)
 	publish(t, proxy, "api", required(t, "client", "berth.dev/api"))
@@ -61,9 +61,10 @@ func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 	machine := strings.Fields(run(t, ".", nil, "go", "env", "GOMODCACHE", "GOPROXY"))
 	env := []string{
 		"GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOSUMDB=off", "GOTOOLCHAIN=local",
-		// The test has its own cache, which gets the versions published here.
+		// The test uses a module cache of its own, so the versions published here do not reach
+		// the machine's cache.
 		"GOMODCACHE=" + t.TempDir(),
-		// Other modules are in the machine's cache, because this repository needs them too.
+		// The machine's cache has all other modules, because this repository needs them too.
 		fmt.Sprintf("GOPROXY=file://%s,file://%s/cache/download,%s", proxy, machine[0], machine[1]),
 	}
 	run(t, dir, env, "go", "build", "-o", "consumer", ".")
@@ -87,7 +88,7 @@ func TestConsumerNeedsOnlyTheClient(t *testing.T) {
 	}
 }
 
-// publish adds a module of the repository to the directory of a proxy.
+// publish adds a module of the repository to the directory of a module proxy.
 func publish(t *testing.T, proxy, dir, version string) {
 	t.Helper()
 	v := module.Version{Path: "berth.dev/" + dir, Version: version}
@@ -105,7 +106,7 @@ func publish(t *testing.T, proxy, dir, version string) {
 	write(t, at+".info", fmt.Appendf(nil, `{"Version":%q}`, v.Version))
 }
 
-// required returns the version of a module that the go.mod of another requires.
+// required returns the version of a module that the go.mod in dir requires.
 func required(t *testing.T, dir, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
@@ -148,8 +149,8 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return string(out)
 }
 
-// TestRetentionOfClientAndServer compares the two constants: neither of their
-// modules may import the other.
+// TestRetentionOfClientAndServer compares the two retention constants, because neither
+// module may import the other.
 func TestRetentionOfClientAndServer(t *testing.T) {
 	if client.KeepEnded != model.KeepTerminal {
 		t.Errorf("the client keeps ended versions for %v, the registry for %v", client.KeepEnded, model.KeepTerminal)

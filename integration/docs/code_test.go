@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCodeMatchesExamples checks that code in a document is part of an example
-// that a test executes.
+// TestCodeMatchesExamples checks that the code in a document is part of an example that a
+// test executes.
 func TestCodeMatchesExamples(t *testing.T) {
 	for _, shown := range []struct {
 		document, language string

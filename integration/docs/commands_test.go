@@ -18,19 +18,20 @@ import (
 )
 
 const (
-	// margin multiplies the times that a document promises, because other tests load
-	// the machine.
+	// margin is a factor for the times that a document promises, because other tests load the
+	// machine.
 	margin = 10
-	// patience bounds commands without a time in the document. Only a failure takes
-	// this long.
+	// patience is the time limit of commands whose document states no time. Only a failure
+	// takes this long.
 	patience  = time.Minute
 	pollEvery = 20 * time.Millisecond
 )
 
-// executed are the documents whose commands a reader types in their order.
+// executed lists the documents whose commands a reader executes in order.
 var executed = []struct {
 	document string
-	// commands is the least number of them, so that a document that is no longer read fails.
+	// commands is the minimum number of commands. If a document is no longer read correctly,
+	// the test fails.
 	commands int
 }{
 	{"docs/tutorial/reserve-your-first-gang.md", 15},
@@ -38,10 +39,10 @@ var executed = []struct {
 	{"docs/reference/api.md", 10},
 }
 
-// TestDocumentedCommands executes the commands of each document against
-// a Berth of its own and compares the answers with those in the document.
+// TestDocumentedCommands executes the commands of each document against a new Berth. It
+// compares the answers with those in the document.
 func TestDocumentedCommands(t *testing.T) {
-	berth(t) // Build it before any time limit starts.
+	berth(t) // Build the program before any time limit starts.
 	for _, e := range executed {
 		t.Run(e.document, func(t *testing.T) {
 			w := runner{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
@@ -66,7 +67,7 @@ func TestDocumentedCommands(t *testing.T) {
 type runner struct {
 	t    *testing.T
 	vars map[string]string
-	// printed is the address in the document, real the address that replaces it.
+	// printed is the address in the document. real is the address that replaces it.
 	printed, real string
 	client        *http.Client
 }
@@ -93,7 +94,8 @@ func (w *runner) do(s step) error {
 	case len(args) > 1 && args[0] == "berth" && args[1] == "dev":
 		return w.dev(args[1:])
 	case strings.Join(args, " ") == "make demo":
-		// The target builds berth, as this test has done already, and executes this.
+		// The make target builds berth, which this test has already done, and executes this
+		// command.
 		return w.retry(s, func(ctx context.Context) (answer, missing string, err error) {
 			return w.berth(ctx, s, []string{"demo"})
 		})
@@ -105,8 +107,8 @@ func (w *runner) do(s step) error {
 	return fmt.Errorf("this test cannot execute %s", args[0])
 }
 
-// retry executes a command until its answer is the documented one if the document
-// says "within", and once otherwise.
+// retry executes a command. If the document says "within", retry repeats the command until
+// its answer is the documented one. Otherwise it executes the command once.
 func (w *runner) retry(s step, execute func(context.Context) (answer, missing string, err error)) error {
 	limit, once := patience, true
 	for _, e := range s.expect {
@@ -127,7 +129,8 @@ func (w *runner) retry(s step, execute func(context.Context) (answer, missing st
 		case once:
 			return fmt.Errorf("wants %s\ngot   %s (%v)", want, got, err)
 		case err == nil:
-			// The time-out may abort the last attempt, so keep the answer before it.
+			// The time limit may abort the last attempt, so keep the answer of the attempt before
+			// it.
 			missing, answer = want, got
 		}
 		select {
@@ -138,8 +141,8 @@ func (w *runner) retry(s step, execute func(context.Context) (answer, missing st
 	}
 }
 
-// curl makes a call once. It stops reading when the answer has everything that the
-// document expects, because a stream has no end.
+// curl makes a call once. A stream has no end, so curl stops reading when the answer has
+// everything that the document expects.
 func (w *runner) curl(ctx context.Context, s step, call curl) (answer, missing string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,7 +187,7 @@ func (w *runner) curl(ctx context.Context, s step, call curl) (answer, missing s
 	}
 }
 
-// berth executes a command of the command line once, in the root of the repository.
+// berth executes a berth command once, in the root of the repository.
 func (w *runner) berth(ctx context.Context, s step, args []string) (answer, missing string, err error) {
 	program, err := filepath.Abs(berth(w.t))
 	if err != nil {
@@ -204,8 +207,8 @@ func (w *runner) berth(ctx context.Context, s step, args []string) (answer, miss
 	return string(out), missing, nil
 }
 
-// dev starts `berth dev` with the documented options on a free port, and waits until
-// it prints its address.
+// dev starts `berth dev` with the documented options on a free port. It waits until the
+// process prints its address.
 func (w *runner) dev(args []string) error {
 	for i, arg := range args {
 		if arg == "--listen" && i+1 < len(args) {
@@ -222,8 +225,8 @@ func (w *runner) dev(args []string) error {
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = patience
-	// The kernel kills the child when the thread that started it ends, so that
-	// thread waits for the child.
+	// The kernel kills the child when the thread that started it ends. That thread therefore
+	// waits for the child.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	go func() {
@@ -246,7 +249,7 @@ func (w *runner) dev(args []string) error {
 	return nil
 }
 
-// banner is the output of berth dev. It sends the address in the output.
+// banner receives the output of berth dev and sends the address that it finds.
 type banner struct {
 	text    bytes.Buffer
 	address chan string

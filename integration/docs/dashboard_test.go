@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDashboardShowsExistingMetrics checks the expressions of the dashboard, because
-// Prometheus returns no data and no error for a metric that was renamed.
+// TestDashboardShowsExistingMetrics checks the expressions of the dashboard. If a metric
+// was renamed, Prometheus would return no data and no error.
 func TestDashboardShowsExistingMetrics(t *testing.T) {
 	var dashboard struct {
 		Panels []struct {
@@ -19,7 +19,7 @@ func TestDashboardShowsExistingMetrics(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/berth.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	// The metrics of events and calls are outside the tables.
+	// The metrics of events and calls are not in the tables of the document.
 	listed, prose := listedMetrics(t), read(t, "docs/reference/metrics.md")
 	name := regexp.MustCompile(`\b(?:berth_|rpc_(?:server|client)_)[a-z_]+`)
 	shown := map[string]bool{}

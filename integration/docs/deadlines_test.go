@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// TestDeadlinesMatchTable checks that the document has exactly the deadlines of the
+// TestDeadlinesMatchTable checks that the document lists exactly the deadlines of the
 // assigner's table.
 func TestDeadlinesMatchTable(t *testing.T) {
 	inCode := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package docs tests the documents: it executes their commands, compares their lists
-// with the code, and checks their links.
+// Package docs guarantees that the documents match the code: it executes their commands,
+// compares their lists with the code, and checks their links.
 //
 //	docs/tutorial, docs/reference/api.md
 //	                 every sh block is executed against a real `berth dev`
@@ -32,9 +32,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite docs/reference/options.md")
 
-// root is the root of the repository. It is a symbolic link, because go test caches
-// results by the files below the module: with the plain path, the result would be
-// "(cached)" after a document or a program has changed.
+// root is the root of the repository. It is a symbolic link, because go test caches results
+// by the files below the module. With a plain path, go test would return a cached result
+// after a document or a program has changed.
 const root = "testdata/root"
 
 func TestMain(m *testing.M) {
@@ -123,7 +123,7 @@ var (
 	unanchored = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors returns the headings of a document as GitHub writes them in links.
+// anchors returns the headings of a document in the form that GitHub uses in links.
 func anchors(text string) map[string]bool {
 	list := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -164,7 +164,7 @@ func TestLinksHaveTargets(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsListed checks that each page is linked from the map of its folder.
+// TestEveryPageIsListed checks that the index of a folder links to each page of the folder.
 func TestEveryPageIsListed(t *testing.T) {
 	for _, name := range files(t) {
 		index := "docs"
@@ -184,7 +184,7 @@ func TestEveryPageIsListed(t *testing.T) {
 	}
 }
 
-// TestDecisionsHaveAllSections checks the form of the decision records.
+// TestDecisionsHaveAllSections checks that every decision record has all sections.
 func TestDecisionsHaveAllSections(t *testing.T) {
 	for _, name := range files(t) {
 		if path.Dir(name) != "docs/adr" || path.Base(name) == "README.md" {
@@ -200,8 +200,8 @@ func TestDecisionsHaveAllSections(t *testing.T) {
 	}
 }
 
-// TestNoLocalPaths checks that no file has a path that exists only on one
-// machine. The words are concatenated so that this file does not contain them.
+// TestNoLocalPaths checks that no file contains a path that exists only on one machine. The
+// test concatenates these words, so that its own file does not contain them.
 func TestNoLocalPaths(t *testing.T) {
 	private := regexp.MustCompile(`(^|[\s"'` + "`" + `(=])(/wo` + `rk/|/tmp/w` + `t|\.\./sha` + `red)`)
 	for _, name := range files(t) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// These match metrics in the code: a complete name, or the part after the prefix of its file.
+// These patterns match metrics in the code: a complete name, or the part after the prefix
+// that its file declares.
 var (
 	metricName   = regexp.MustCompile(`"(berth_[a-z_]*[a-z])"`)
 	metricPrefix = regexp.MustCompile(`prefix = "(berth_[a-z_]+_)"`)
@@ -37,8 +38,8 @@ func TestMetricsAreListed(t *testing.T) {
 	compareLists(t, "docs/reference/metrics.md", "metric", inCode, listedMetrics(t))
 }
 
-// listedMetrics returns the metrics in docs/reference/metrics.md. The head of a table
-// has the prefix, its first column the rest of the name.
+// listedMetrics returns the metrics in docs/reference/metrics.md. The header of a table has
+// the prefix, and its first column has the rest of each name.
 func listedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	head := regexp.MustCompile("^\\| [a-z-]+: `(berth_[a-z_]+_)…` \\|")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// processes whose options are listed, in this order.
+// processes lists the processes whose options the document has, in this order.
 var processes = []struct{ name, is string }{
 	{"registry", "One replica of the registry."},
 	{"executor-state", "One replica of executor-state."},
@@ -26,11 +26,11 @@ const optionsHead = `# Options of every process
 ` + "`go test ./integration/docs -rewrite`" + ` generates this page from the code; do not edit it. You can set an option as a flag, in the environment, and in the YAML file that ` + "`--config`" + ` names; the first of these wins. The key in the file is the flag without its dashes. Separate the items of a list with commas.
 `
 
-// option is one line of a command's help: flag, type, usage, variable, default.
+// option matches one line of a command's help: flag, type, usage, variable and default.
 var option = regexp.MustCompile(`^ +(?:-\w, )?--([a-z-]+)(?: (\w+))? {2,}(.*?)(?: \[(BERTH_\w+)\])?(?: \(default (.*)\))?$`)
 
-// options returns the options of a process as a table. They come from the help of
-// the program, so that the reference and the help are the same.
+// options returns the options of a process as a table. The table is generated from the help
+// of the program, so the reference and the help are the same.
 func options(t *testing.T, process string) string {
 	t.Helper()
 	help, err := exec.Command(berth(t), process, "--help").Output()

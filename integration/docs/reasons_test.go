@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// row matches a reason with its meaning.
+// row matches a table row with a reason and its meaning.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*) \\|$")
 
 func TestReasonsAreListed(t *testing.T) {

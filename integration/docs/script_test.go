@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// step is one command of a document with the expected parts of its answer.
+// step is a command of a document, with the expected parts of its answer.
 type step struct {
 	line    int
 	command string
 	expect  []expectation
 }
 
-// expectation is a part of the answer. $NAME in it is the value of that variable. If
-// the variable has no value, the matching text becomes its value.
+// expectation is a part of the answer. $NAME in it stands for the value of that variable.
+// If the variable has no value, it gets the text that matches.
 type expectation struct {
 	text   string
 	within time.Duration
@@ -30,7 +30,7 @@ const (
 	within = "within "
 )
 
-// parse reads the sh blocks of a document.
+// parse returns the commands in the sh blocks of a document.
 func parse(text string) ([]step, error) {
 	var steps []step
 	inside := false
@@ -74,8 +74,8 @@ func assignment(command string) (name, value string, ok bool) {
 
 var variable = regexp.MustCompile(`\$([A-Z]+)`)
 
-// words splits a command as a shell does. It supports what documents use: quotes, and
-// variables outside of single quotes.
+// words splits a command into words as a shell does. It supports the features that
+// documents use: quotes, and variables outside of single quotes.
 func words(command string, vars map[string]string) ([]string, error) {
 	var list []string
 	var word strings.Builder
@@ -181,7 +181,7 @@ func parseCurl(args []string) (curl, error) {
 	return c, nil
 }
 
-// match finds the expectations in an answer, in their order. It returns the variables,
+// match searches an answer for the expectations in order. It returns all variables,
 // including those that got a value, and the first expectation that it did not find.
 func match(answer string, expect []expectation, vars map[string]string) (_ map[string]string, missing string) {
 	vars = maps.Clone(vars)
@@ -217,7 +217,7 @@ func match(answer string, expect []expectation, vars map[string]string) (_ map[s
 }
 
 // collapseSpace removes the spaces outside of JSON strings, because protojson does not
-// define where it writes spaces.
+// guarantee where it writes spaces.
 func collapseSpace(text string) string {
 	var b strings.Builder
 	inside := false
@@ -257,7 +257,7 @@ func TestWordsSplitLikeShell(t *testing.T) {
 	}
 }
 
-// TestMatchReportsMissing checks that match reports an expectation that the answer
+// TestMatchReportsMissing checks that match reports the first expectation that the answer
 // does not meet.
 func TestMatchReportsMissing(t *testing.T) {
 	const answer = `{"uid": "1-1", "state":"ACTIVE","message":"12 needed, 8 \"fit\" now"}`

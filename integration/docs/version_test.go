@@ -8,7 +8,7 @@ import (
 )
 
 // TestOneVersion checks that the chart, the Dockerfile, the Makefile and the documents name
-// the version that is in the file VERSION.
+// the version in the file VERSION.
 func TestOneVersion(t *testing.T) {
 	version := strings.TrimSpace(read(t, "VERSION"))
 	if !regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.-]+)?$`).MatchString(version) {

@@ -1,4 +1,4 @@
-// Package layout has the tests of the import rules.
+// Package layout guarantees that all packages follow the import rules.
 package layout
 
 import (
@@ -38,8 +38,8 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
-// layer returns the layer of a package: it may import lower layers, and packages of its own
-// layer if TestServicesDoNotImportEachOther permits it.
+// layer returns the layer of a package. A package may import packages of lower layers. It
+// may import packages of its own layer if TestServicesDoNotImportEachOther permits that.
 func layer(path string) int {
 	return slices.IndexFunc([]string{
 		"berth.dev/api", "berth.dev/client", "berth.dev/examples", "berth.dev/pkg", "berth.dev/testkit",
@@ -85,8 +85,8 @@ func TestServicesDoNotImportEachOther(t *testing.T) {
 	}
 }
 
-// TestCoresArePure checks that the cores and the packages of their types use no clock,
-// network or store.
+// TestCoresArePure checks that the cores, and the packages whose types they use, import no
+// clock, network or store.
 func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
 		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true,
@@ -120,8 +120,8 @@ func TestCoresArePure(t *testing.T) {
 	}
 }
 
-// TestEtcdClientImports checks that only the packages that handle etcd's behavior use its
-// client.
+// TestEtcdClientImports checks that only the packages that handle the behavior of etcd
+// import its client.
 func TestEtcdClientImports(t *testing.T) {
 	allowed := []string{"berth.dev/pkg/store", "berth.dev/pkg/leader",
 		"berth.dev/services/executor-state/internal/liveness", "berth.dev/integration"}
@@ -137,8 +137,9 @@ func TestEtcdClientImports(t *testing.T) {
 	}
 }
 
-// TestTestkitImports checks that production packages do not import the testkit. Imports of
-// test files are not in the list. A package whose name ends in "test" is for tests.
+// TestTestkitImports checks that production packages do not import the testkit. The list
+// does not contain the imports of test files. A package whose name ends in "test" is a test
+// package.
 func TestTestkitImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
@@ -150,8 +151,8 @@ func TestTestkitImports(t *testing.T) {
 	}
 }
 
-// TestEtcdServerImports checks that of the programs only berth has an etcd server, for
-// clusters on one machine.
+// TestEtcdServerImports checks that berth is the only program with an etcd server, which it
+// needs for clusters on one machine.
 func TestEtcdServerImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
@@ -163,8 +164,8 @@ func TestEtcdServerImports(t *testing.T) {
 	}
 }
 
-// TestAgentDependencies checks that the program berth-agent has nothing of the command
-// line, of benchmarks and the demo, and no etcd.
+// TestAgentDependencies checks that the program berth-agent does not contain the command
+// line, the benchmarks, the demo or etcd.
 func TestAgentDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "berth.dev/cmd/berth-agent").Output()
 	if err != nil {

@@ -30,7 +30,7 @@ func root(t *testing.T) string {
 	return top
 }
 
-// Every edit fits the source.
+// The edits of every mutant match the source.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range All {
@@ -44,7 +44,7 @@ func TestMutantsFit(t *testing.T) {
 	}
 }
 
-// An edit fails if its old text occurs never or twice.
+// An edit fails if the source does not have its old text exactly once.
 func TestEditsMatchOnce(t *testing.T) {
 	e := Edit{File: "f", Old: "a", New: "b"}
 	if got, err := e.apply("xay"); err != nil || got != "xby" {
@@ -57,7 +57,7 @@ func TestEditsMatchOnce(t *testing.T) {
 	}
 }
 
-// Every checker can fail.
+// Every mutant is found, so every checker is able to fail.
 func TestEveryMutantIsFound(t *testing.T) {
 	if !*hunt {
 		t.Skip("-hunt is not set: run make mutants")
@@ -77,7 +77,8 @@ func TestEveryMutantIsFound(t *testing.T) {
 	}
 }
 
-// hunt reports whether the mutant was found, and returns the output of its hunter.
+// hunt runs the hunter of the mutant. It reports whether the mutant was found and returns
+// the output of the hunter.
 func (m Mutant) hunt(t *testing.T) (bool, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +90,7 @@ func (m Mutant) hunt(t *testing.T) (bool, string) {
 		hunter := m.build(t, overlay, filepath.Join(dir, "sim.test"), "test", "-c", "./integration/sim")
 		first := *from
 		if first == 0 {
-			// A random start, so that a checker does not depend on particular seeds.
+			// The first seed is random, so that a checker does not depend on particular seeds.
 			first = 1 + uint64(rand.Int64N(1<<40))
 		}
 		t.Logf("the simulator plays %d seeds from %d", *seeds, first)
@@ -120,11 +121,11 @@ func (m Mutant) expected(out string) bool {
 	return len(m.Expects) == 0
 }
 
-// build builds a program of the mutant. A mutant that does not build is not found.
+// build builds a program of the mutant. If the mutant does not build, the test fails.
 func (m Mutant) build(t *testing.T, overlay, program string, args ...string) string {
 	t.Helper()
 	command, pkg := args[:len(args)-1], args[len(args)-1]
-	// Mutants need no debug information, and linking takes most of their build.
+	// Mutants need no debug information, and linking takes most of the build time.
 	all := append(append([]string{}, command...), "-ldflags=-s -w", "-o="+program)
 	if overlay != "" {
 		all = append(all, "-overlay="+overlay)
@@ -137,7 +138,7 @@ func (m Mutant) build(t *testing.T, overlay, program string, args ...string) str
 	return program
 }
 
-// run returns the output of a hunter and whether it failed.
+// run runs a hunter. It returns the output and whether the hunter failed.
 func run(t *testing.T, dir string, env []string, program string, args ...string) (string, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
@@ -148,7 +149,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 	return string(out), err != nil
 }
 
-// said returns the first line that reports the violation.
+// finding returns the first line that reports the expected violation.
 func (m Mutant) finding(out string) string {
 	for line := range strings.Lines(out) {
 		if m.expected(line) {

@@ -14,8 +14,8 @@ import (
 // binary is the program `berth`.
 var binary string
 
-// parallelClusters is the default of the flag -parallel: the number of clusters of real
-// processes that run at the same time. They mostly wait.
+// parallelClusters is the default of the flag -parallel. This many clusters of real
+// processes run at the same time, because they mostly wait.
 const parallelClusters = "4"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// runAndCheckLeaks runs the tests and checks that no process is left.
+// runAndCheckLeaks runs the tests and checks that no goroutine is left.
 func runAndCheckLeaks(m *testing.M) int {
 	if code := m.Run(); code != 0 {
 		return code

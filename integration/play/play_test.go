@@ -9,7 +9,7 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// TestSimulated plays the files in the simulator. Its -rewrite writes them.
+// TestSimulated plays the files in the simulator. With -rewrite, it writes the files.
 func TestSimulated(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
 		var clusterLog bytes.Buffer
@@ -21,14 +21,14 @@ func TestSimulated(t *testing.T) {
 	})
 }
 
-// playLong is the environment variable that makes real processes play files that take many
-// minutes.
+// playLong is an environment variable. If it is set, TestProcesses also plays the files
+// that take many minutes.
 const playLong = "BERTH_PLAY_LONG"
 
-// TestProcesses plays the files on real processes with real etcd.
+// TestProcesses plays the files on real processes with a real etcd.
 func TestProcesses(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
-		t.Parallel() // they mostly wait
+		t.Parallel() // the clusters mostly wait
 		dir := t.TempDir()
 		after, err := Play(func(o Options) (Cluster, error) {
 			if o.Long && os.Getenv(playLong) == "" {

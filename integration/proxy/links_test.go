@@ -13,10 +13,10 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// silence is how long a cut link is observed.
+// silence is the time for which a cut link is observed.
 const silence = 50 * time.Millisecond
 
-// echo returns every line that it receives and records it.
+// echo starts a server that returns every line and records it.
 func echo(t *testing.T) (address string, heard <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func echo(t *testing.T) (address string, heard <-chan string) {
 						return
 					}
 					lines <- line
-					c.Write([]byte(line)) //nolint:errcheck // the reader sees it
+					c.Write([]byte(line)) //nolint:errcheck // a failed write is visible to the reader
 				}
 			}()
 		}
@@ -95,7 +95,7 @@ func only(from, to string) func(string, string) bool {
 	return func(x, y string) bool { return x == from && y == to }
 }
 
-// A cut direction is silent and delivers the pending data when it is open again.
+// A cut direction delivers nothing. When it is open again, it delivers the pending data.
 func TestCutLinks(t *testing.T) {
 	address, heard := echo(t)
 	links := New()
@@ -134,7 +134,7 @@ func TestCutLinks(t *testing.T) {
 	cut.hear("three")
 }
 
-// A lossy link resets connections, a slow link delays data.
+// A lossy link resets connections. A slow link delays data.
 func TestLossyAndSlowLinks(t *testing.T) {
 	address, _ := echo(t)
 	links := New()
@@ -155,8 +155,8 @@ func TestLossyAndSlowLinks(t *testing.T) {
 	}
 }
 
-// A link that refuses resets its connections and accepts none. Afterwards it works again at
-// the same address.
+// A link that refuses resets its connections and accepts no new ones. Afterwards the link
+// works again at the same address.
 func TestRefusedLinks(t *testing.T) {
 	address, _ := echo(t)
 	links := New()
@@ -201,7 +201,7 @@ func TestLinkWithoutListener(t *testing.T) {
 	}
 }
 
-// Close ends connections over cut links.
+// Close also ends the connections over cut links.
 func TestCloseOfCutLinks(t *testing.T) {
 	address, heard := echo(t)
 	links := New()

@@ -20,7 +20,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Workers while their agent runs, is killed, or rejects them.
+// The cases cover workers while their agent runs, while it is dead, and when it rejects
+// them.
 func TestWorkersOfAnAgent(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -75,8 +76,8 @@ func (w *world) presenceOf(id string) int64 {
 	return kvs[0].Lease
 }
 
-// A worker whose agent is killed keeps running, the next agent adopts it, and its end is
-// reported.
+// If an agent is killed, its worker keeps running. The next agent adopts the worker and
+// reports its end.
 func outlivesAgent(t *testing.T, w *world) {
 	dir := t.TempDir()
 	r := shell("adopt", "s", 1, `echo $$ > "$DIR/pid"; echo said; read line < "$DIR/gate"; exit 7`)
@@ -99,8 +100,8 @@ func outlivesAgent(t *testing.T, w *world) {
 	if exited(pid) {
 		t.Fatal("the worker ended with its agent")
 	}
-	// The executor's host refuses connections, so that it is UNREACHABLE long before its
-	// etcd lease expires.
+	// The host of the executor refuses connections, so the executor becomes UNREACHABLE long
+	// before its etcd lease expires.
 	until(t, func() string {
 		if e, err := w.client.Executor(w.ctx, "host"); err != nil || e.GetState() != berthv1.Executor_UNREACHABLE {
 			return fmt.Sprintf("executor = %v, %v", e.GetState(), err)
@@ -148,10 +149,10 @@ func outlivesAgent(t *testing.T, w *world) {
 	}
 }
 
-// A worker that ignores SIGTERM is killed after its grace period.
+// If a worker ignores SIGTERM, it is killed after its grace period.
 func ignoresSIGTERM(t *testing.T, w *world) {
 	dir := t.TempDir()
-	const grace = 3 * time.Second // the worker gets SIGTERM much earlier
+	const grace = 3 * time.Second // the worker gets SIGTERM long before this ends
 	r := shell("stubborn", "s", 1, `trap 'echo asked > "$DIR/asked"' TERM; echo $$ > "$DIR/pid"; while :; do sleep 0.05 || :; done`)
 	r.Task.Env, r.Task.StopGrace = map[string]string{"DIR": dir}, durationpb.New(grace)
 	r = w.upsert(r)
@@ -175,9 +176,10 @@ func ignoresSIGTERM(t *testing.T, w *world) {
 	}
 }
 
-// A command that is not on the agent's list has exactly the configured number of attempts.
+// If a command is not on the agent's list, the worker gets exactly the configured number of
+// attempts.
 func notAllowed(t *testing.T, w *world) {
-	wanted := fmt.Sprint(100_000 + os.Getpid()) // unique to this test
+	wanted := fmt.Sprint(100_000 + os.Getpid()) // a text that only this test uses
 	r := &berthv1.Reservation{
 		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3),
 		OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
@@ -196,7 +198,7 @@ func notAllowed(t *testing.T, w *world) {
 	}
 }
 
-// A command that fails is not started again.
+// If a command fails, it is not started again.
 func fails(t *testing.T, w *world) {
 	r := w.upsert(shell("fails", "s", 2, `echo why >&2; exit $((3 + BERTH_WORKER_INDEX))`))
 	failed := w.awaitWorkers("fails", berthv1.Event_WORKER_FAILED, 2)

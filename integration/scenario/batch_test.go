@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Batches with far more workers than keys in a transaction of etcd.
+// Batches may have far more workers than a transaction of etcd has keys.
 func TestLargeBatches(t *testing.T) {
 	w := start(t, fleet.Config{LogLevel: "warn"})
 	w.startSim("sim", 200, 64)
@@ -23,7 +23,7 @@ func TestLargeBatches(t *testing.T) {
 		return &berthv1.Reservation{Job: "large", Stage: stage, Count: n}
 	}
 
-	// One worker too many is rejected and changes nothing.
+	// A batch with one worker too many is rejected and changes nothing.
 	before := w.keys(space.Prefix())
 	_, err := w.client.Reserve(w.ctx, batch("huge", model.MaxWorkers+1))
 	refusal(t, err, fault.Invalid, fault.ReasonTooLarge, "count")
@@ -34,7 +34,7 @@ func TestLargeBatches(t *testing.T) {
 	}
 	w.unchanged(before)
 
-	// The lease of a thousand workers is one step of at most four keys.
+	// The lease of a thousand workers is written in one step of at most four keys.
 	thousand := w.upsert(batch("thousand", 1000))
 	w.awaitWorkers("large", berthv1.Event_WORKER_RUNNING, 1000)
 	w.leasedAtOnce(thousand.GetUid(), 1000, 4)
@@ -62,8 +62,9 @@ func TestLargeBatches(t *testing.T) {
 	w.nothingLeased()
 }
 
-// unchanged fails if a key has changed that requests change. On a slow machine leaders may
-// change and executors be absent for a moment.
+// unchanged fails if a key that requests may change has changed. It ignores leaders and
+// presences, because on a slow machine a leader may change and an executor may be absent
+// for a moment.
 func (w *world) unchanged(before map[string]int64) {
 	w.Helper()
 	after := w.keys(space.Prefix())
@@ -83,7 +84,8 @@ func (w *world) unchanged(before map[string]int64) {
 	}
 }
 
-// leasedAtOnce checks that one revision has the whole lease, with at most so many changes.
+// leasedAtOnce checks that one revision has the whole lease, and that the revision has at
+// most the given number of changes.
 func (w *world) leasedAtOnce(uid string, workers, most int) {
 	w.Helper()
 	byRevision := map[int64][]store.Change{}
@@ -97,7 +99,7 @@ func (w *world) leasedAtOnce(uid string, workers, most int) {
 	leased, n := 0, 0
 	for _, c := range byRevision[first] {
 		if strings.HasPrefix(c.Key, space.Segments()) {
-			continue // the first events of a service begin a segment
+			continue // a service begins a segment with its first events
 		}
 		n++
 		if chunk, ok := decode(w, c, model.KindLeaseChunk).(*model.LeaseChunk); ok && chunk.UID == uid {
@@ -119,7 +121,7 @@ func (w *world) stateOf(uid string) model.State {
 	return model.StateUnset
 }
 
-// nothingLeased checks that no executor is in use and no task is left.
+// nothingLeased waits until no executor is in use and no task is left.
 func (w *world) nothingLeased() {
 	w.Helper()
 	until(w.T, func() string {

@@ -16,7 +16,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// collector receives traces over OTLP.
+// collector is a server that receives traces over OTLP.
 type collector struct {
 	collectorpb.UnimplementedTraceServiceServer
 	address string
@@ -25,7 +25,7 @@ type collector struct {
 	spans []span
 }
 
-// span is a span that a process has sent.
+// span is a span, with the process that has sent it.
 type span struct {
 	*tracepb.Span
 	service, replica string
@@ -54,7 +54,7 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-// Export implements the collector's service.
+// Export implements the service of an OTLP collector.
 func (c *collector) Export(_ context.Context,
 	req *collectorpb.ExportTraceServiceRequest) (*collectorpb.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func (c *collector) Export(_ context.Context,
 	return &collectorpb.ExportTraceServiceResponse{}, nil
 }
 
-// all returns the spans received so far.
+// all returns the spans that were received so far.
 func (c *collector) all() []span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The findings of berth doctor in a healthy cluster, in one with a fault, and in one that
-// cannot write.
+// The test checks the findings of berth doctor in a healthy cluster, in a cluster with a
+// fault, and in a cluster that cannot write.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Replicas: 3, Etcd: 3})
@@ -41,7 +41,7 @@ func TestDoctor(t *testing.T) {
 	w.diagnosis(rpc.ExitDone, nil)
 }
 
-// A cluster without standbys is healthy, and berth doctor reports that it has none.
+// A cluster without standbys is healthy, but berth doctor warns that it has no standbys.
 func TestDoctorWithoutStandbys(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -53,8 +53,8 @@ func TestDoctorWithoutStandbys(t *testing.T) {
 	})
 }
 
-// diagnosis waits until berth doctor reports exactly these findings by verdict and check,
-// with the exit code.
+// diagnosis waits until berth doctor exits with the exit code and reports exactly these
+// findings. The key of a finding is its verdict and check.
 func (w *world) diagnosis(exit int, want map[string]string) {
 	w.Helper()
 	until(w.T, func() string {
@@ -70,7 +70,7 @@ func (w *world) diagnosis(exit int, want map[string]string) {
 		var wrong []string
 		found := map[string]bool{}
 		for _, c := range said.Checks {
-			// These depend on the speed of the machine.
+			// The results of these checks depend on the speed of the machine.
 			if c.Verdict == "OK" || c.Verdict == "SKIP" || slices.Contains([]string{"clocks", "etcd latency"}, c.Check) {
 				continue
 			}

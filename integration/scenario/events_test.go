@@ -15,11 +15,11 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// followed is the number of jobs with a reader.
+// followed is the number of jobs whose events a reader follows.
 const followed = 3
 
-// A reader that resumes sees each event of its job exactly once and in order while
-// processes are killed: its events are those of etcd's history.
+// While processes are killed, a reader that resumes sees each event of its job exactly once
+// and in order. The history of etcd has the same events.
 func TestEventsExactlyOnce(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2, TTL: 2 * time.Second})
@@ -59,8 +59,8 @@ func TestEventsExactlyOnce(t *testing.T) {
 			}
 		})
 	}
-	// goOn waits until every reader has more events, so that the next kill hits the process
-	// that serves it.
+	// goOn waits until every reader has received more events, so that the next kill hits the
+	// process that serves the reader.
 	goOn := func() {
 		before := map[string]int{}
 		mu.Lock()
@@ -124,7 +124,8 @@ func TestEventsExactlyOnce(t *testing.T) {
 	}
 }
 
-// eventsUpTo reads events from a watch, by job and in order, up to a revision.
+// eventsUpTo reads the events of a watch up to a revision. It returns the events of each
+// job in order.
 func (w *world) eventsUpTo(watch store.Watch, revision int64) map[string][]string {
 	w.Helper()
 	type placed struct {

@@ -10,16 +10,15 @@ import (
 	"berth.dev/integration/proxy"
 )
 
-// A running leader looks dead to its standby: connections to its address are reset and
-// refused, as by a firewall. So a false liveness probe evicts it. That costs a change of
-// leader and nothing else: callers and workers continue, and the old leader becomes a
-// standby.
+// A running leader looks dead to its standby, because connections to its address are reset
+// and refused, as by a firewall. A false liveness probe therefore evicts the leader. Only
+// the leader changes: callers and workers continue, and the old leader becomes a standby.
 func TestFalseLivenessProbe(t *testing.T) {
 	t.Parallel()
 	links := proxy.New()
-	t.Cleanup(links.Close) // after the fleet, which stops through them
+	t.Cleanup(links.Close) // runs after the fleet's cleanup, because the fleet uses the links to stop
 	w := start(t, fleet.Config{
-		TTL: longest, // so that the lease does not expire meanwhile
+		TTL: longest, // so long that the lease does not expire during the test
 		Via: func(from, to, address string) (string, error) {
 			if from != "proof" {
 				return address, nil

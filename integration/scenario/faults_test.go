@@ -26,7 +26,7 @@ import (
 
 var faults = flag.Bool("faults", false, "run the tests with etcd faults, which take a minute")
 
-// startForFaults starts a fleet with some executors for a test that runs only with -faults.
+// startForFaults starts a fleet with some executors. Without -faults, it skips the test.
 func startForFaults(t *testing.T, config fleet.Config) *world {
 	t.Helper()
 	if !*faults {
@@ -41,7 +41,7 @@ func startForFaults(t *testing.T, config fleet.Config) *world {
 	return w
 }
 
-// checkUsable checks that a batch is dispatched and ends.
+// checkUsable checks that a batch can be dispatched and cancelled.
 func (w *world) checkUsable(job string) {
 	w.Helper()
 	r := &berthv1.Reservation{Job: job, Stage: "s", Count: 4}
@@ -51,7 +51,7 @@ func (w *world) checkUsable(job string) {
 	w.await(r, berthv1.Reservation_CANCELLED)
 }
 
-// terms returns the current terms of all services.
+// terms returns the current term of each service.
 func (w *world) terms() map[string]int64 {
 	w.Helper()
 	terms := map[string]int64{}
@@ -61,8 +61,8 @@ func (w *world) terms() map[string]int64 {
 	return terms
 }
 
-// Without a quorum calls wait, workers keep running, and nothing is lost. With one the
-// calls are answered.
+// Without a quorum, calls wait, workers keep running and nothing is lost. When there is a
+// quorum again, the calls are answered.
 func TestFaultNoQuorum(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3})
 	r := &berthv1.Reservation{Job: "stays", Stage: "s", Count: 8}
@@ -102,8 +102,8 @@ func TestFaultNoQuorum(t *testing.T) {
 	w.quiesce()
 }
 
-// Under NOSPACE reads succeed and the errors of writes name the reason. The documented
-// steps free space.
+// While etcd has the NOSPACE alarm, reads succeed, and the errors of writes name the
+// reason. The documented steps free space.
 func TestFaultNoSpace(t *testing.T) {
 	const quota = 16 << 20
 	w := startForFaults(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
@@ -113,15 +113,15 @@ func TestFaultNoSpace(t *testing.T) {
 	ballast := []byte(strings.Repeat("x", 1<<20))
 	until(t, func() string {
 		full, cancel := context.WithTimeout(w.ctx, time.Second)
-		_, _ = w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}}) // some of them time out
+		_, _ = w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}}) // some of these writes time out
 		cancel()
-		// The write that raises the alarm is answered before the alarm is visible.
+		// The write that raises the alarm may be answered before the alarm is visible.
 		if alarms, err := w.store.Alarms(w.ctx); err != nil || len(alarms) == 0 {
 			return fmt.Sprintf("alarms %v, %v", alarms, err)
 		}
 		return ""
 	})
-	// A blocked write would delay the reads after it.
+	// If a write were blocked, it would delay the reads after it.
 	for _, key := range []client.Key{{Job: "full", Stage: "s", Name: "main"}, {Job: "before", Stage: "s", Name: "main"}} {
 		short, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 		if _, err := w.client.Reserve(short, &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1}); !fault.Is(err,
@@ -140,7 +140,8 @@ func TestFaultNoSpace(t *testing.T) {
 		t.Errorf("doctor:\n%s", out)
 	}
 
-	// The documented steps: compact, defragment, disarm. The audit continues from there.
+	// The documented steps are compact, defragment and disarm. The audit continues from the
+	// compacted revision.
 	w.restored = w.revision()
 	for _, step := range []func() error{
 		func() error { _, err := w.store.Client().Compact(w.ctx, w.restored); return err },
@@ -166,8 +167,8 @@ func TestFaultNoSpace(t *testing.T) {
 	w.quiesce()
 }
 
-// A standby that is frozen while its revisions are compacted reads everything again and can
-// become the leader.
+// A standby is frozen while the revisions that it needs are compacted. Afterwards it reads
+// everything again and can become the leader.
 func TestFaultCompactionDuringFreeze(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 1})
 	for _, service := range fleet.Services {
@@ -193,7 +194,7 @@ func TestFaultCompactionDuringFreeze(t *testing.T) {
 	w.quiesce()
 }
 
-// A defragmentation blocks a member for a while: callers see a pause.
+// A defragmentation blocks a member for a while. Callers only see a pause.
 func TestFaultDefragmentation(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
@@ -206,7 +207,7 @@ func TestFaultDefragmentation(t *testing.T) {
 	w.quiesce()
 }
 
-// Members are added and removed one at a time, under load.
+// Under load, etcd members are added and removed one at a time.
 func TestFaultMemberChanges(t *testing.T) {
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
@@ -224,7 +225,7 @@ func TestFaultMemberChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if leader == 0 {
-			leader = 1 // the first endpoint, which the test itself uses
+			leader = 1 // the first endpoint that the test itself uses
 		}
 		status, err := w.store.Client().Status(w.ctx, w.fleet.Etcd()[leader])
 		if err != nil {
@@ -241,8 +242,8 @@ func TestFaultMemberChanges(t *testing.T) {
 	w.quiesce()
 }
 
-// changeMembers retries a change of etcd's members until etcd accepts it: etcd rejects
-// changes until its members have been connected for five seconds.
+// changeMembers retries a change of etcd's members until etcd accepts the change. etcd
+// rejects changes until its members have been connected for five seconds.
 func (w *world) changeMembers(change func() error) error {
 	for {
 		err := change()
@@ -252,10 +253,10 @@ func (w *world) changeMembers(change func() error) error {
 	}
 }
 
-// An etcd that takes 300 ms for every answer slows calls down and costs no leadership.
+// If etcd takes 300 ms for every answer, calls are slower, but no leadership is lost.
 func TestFaultSlow(t *testing.T) {
 	links := proxy.New()
-	t.Cleanup(links.Close) // after the fleet, which stops through them
+	t.Cleanup(links.Close) // runs after the fleet's cleanup, because the fleet uses the links to stop
 	w := startForFaults(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
 	terms := w.terms()
 	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") },
@@ -270,13 +271,14 @@ func TestFaultSlow(t *testing.T) {
 	w.quiesce()
 }
 
-// An etcd whose leader is frozen for two thirds of the time, 200 ms each, as on a busy
-// disk, slows calls down and costs no leadership: callers are answered, and the leaders
-// stay. The other members do not elect another for so short a pause.
+// etcd's leader is repeatedly frozen for 200 ms, two thirds of the time, as on a busy disk.
+// Calls are slower, but callers are answered and no leadership is lost. The other members
+// do not elect another leader for such short pauses.
 func TestFaultSlowLeader(t *testing.T) {
 	const (
 		slowFor = 10 * time.Second
-		// Freezes alternate with pauses; etcd's members elect after at least a second.
+		// Freezes alternate with pauses. etcd's members start an election only after at least a
+		// second.
 		stopped, running = 200 * time.Millisecond, 100 * time.Millisecond
 	)
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
@@ -294,7 +296,7 @@ func TestFaultSlowLeader(t *testing.T) {
 			took := make(chan time.Duration, 1)
 			go func() {
 				asked := time.Now()
-				_, _, _ = w.store.Get(w.ctx, "/slow") // it takes a round, whatever its result
+				_, _, _ = w.store.Get(w.ctx, "/slow") // the read takes a round of etcd's members, whatever its result is
 				took <- time.Since(asked)
 			}()
 			<-time.After(stopped)
@@ -310,7 +312,7 @@ func TestFaultSlowLeader(t *testing.T) {
 	case err != nil:
 		t.Error(err)
 	case now != leads:
-		// The machine was too slow. Nothing is lost nevertheless.
+		// The machine was too slow for this test. Still, nothing may be lost.
 		t.Logf("etcd's leader changed from %s to %s", leader.Name, w.fleet.Member(now).Name)
 	case slow < rounds*9/10:
 		t.Errorf("%s led etcd, but of %d reads only %d were slow", leader.Name, rounds, slow)
@@ -321,11 +323,11 @@ func TestFaultSlowLeader(t *testing.T) {
 	w.quiesce()
 }
 
-// A member of etcd whose messages do not reach the others accepts calls and watches, knows
-// the leader, and answers nothing. Berth keeps working through the others.
+// An etcd member cannot send messages to the others. It accepts calls and watches and knows
+// the leader, but it answers nothing. Berth keeps working through the other members.
 func TestFaultUnresponsiveMember(t *testing.T) {
 	links := proxy.New()
-	t.Cleanup(links.Close) // after the fleet, which stops through them
+	t.Cleanup(links.Close) // runs after the fleet's cleanup, because the fleet uses the links to stop
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
 	leads, err := w.fleet.EtcdLeader(w.ctx)
 	if err != nil {
@@ -341,7 +343,7 @@ func TestFaultUnresponsiveMember(t *testing.T) {
 	w.quiesce()
 }
 
-// underLoad runs a function while callers send requests, none of which may fail.
+// underLoad runs a function while callers send requests. No request may fail.
 func (w *world) underLoad(do func()) {
 	w.Helper()
 	ctx, stop := context.WithCancel(w.ctx)
@@ -354,7 +356,7 @@ func (w *world) underLoad(do func()) {
 	do()
 }
 
-// doctor returns the output of berth doctor and whether no check failed.
+// doctor returns the output of berth doctor. ok reports whether all checks passed.
 func (w *world) doctor(args ...string) (out string, ok bool) {
 	w.Helper()
 	return w.try(append([]string{"doctor", "--gateway", w.fleet.Gateway()}, args...)...)
@@ -369,7 +371,7 @@ func (w *world) revision() int64 {
 	return page.Revision
 }
 
-// other returns a standby of a service.
+// other returns a replica of a service that is not the leader.
 func (w *world) other(service string, leader *child.Process) *child.Process {
 	if p := w.fleet.Replica(service, 0); p != leader {
 		return p
@@ -384,7 +386,7 @@ func (w *world) signal(p *child.Process, s syscall.Signal) {
 	}
 }
 
-// upToDate waits until a replica has a current view.
+// upToDate waits until the view of a replica is current.
 func (w *world) upToDate(service, replica string) {
 	w.Helper()
 	now := w.revision()

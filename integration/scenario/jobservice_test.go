@@ -20,11 +20,11 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// The job service of the examples keeps its workers running while they, their hosts and the
-// service itself fail, and never requests one too many.
+// The example job service keeps its workers running while workers, their hosts and the
+// service itself fail. It never requests a worker too many.
 func TestJobService(t *testing.T) {
 	t.Parallel()
-	program := buildJobService(t) // may take longer than the rest of the test
+	program := buildJobService(t) // building may take longer than the rest of the test
 	w := start(t, fleet.Config{})
 	if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(0)}); err != nil {
 		t.Fatal(err)
@@ -39,19 +39,19 @@ func TestJobService(t *testing.T) {
 	s.send("5")
 	s.awaitSettled(map[int32]int32{0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
 
-	// A killed worker has failed, and the next number takes its index.
+	// A killed worker has failed, and a worker with the next number replaces it at its index.
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "1" })
 	s.awaitSettled(map[int32]int32{0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
 
-	// The service and a worker are killed. The next service knows only the current workers,
-	// and requests that worker alone.
+	// The job service and a worker are killed. The next process of the job service knows only
+	// the current workers, and requests only the missing one.
 	s.kill()
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "3" })
 	s = w.startJobService(program, 5)
 	want := map[int32]int32{0: 1, 1: 2, 2: 1, 3: 2, 4: 1}
 	workers := s.awaitSettled(want)
 
-	// A host fails with its workers.
+	// A host fails together with its workers.
 	host := workers[0].Executor
 	for index, worker := range workers {
 		if worker.Executor == host {
@@ -77,17 +77,17 @@ func TestJobService(t *testing.T) {
 	w.quiesce()
 }
 
-// served is a job with a unique name.
+// served is the name of a job that only this test uses.
 var served = fmt.Sprintf("web-%d", os.Getpid())
 
-// jobService is a process of the example.
+// jobService is a process of the example job service.
 type jobService struct {
 	*world
 	process *exec.Cmd
 	input   io.WriteCloser
 }
 
-// buildJobService returns the path of the program.
+// buildJobService builds the example job service and returns its path.
 func buildJobService(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "jobservice")
@@ -127,13 +127,13 @@ func (s *jobService) send(line string) {
 	}
 }
 
-// kill kills the process, unless it has ended.
+// kill kills the process if it still runs.
 func (s *jobService) kill() {
 	s.process.Process.Kill() //nolint:errcheck // it may have ended
 	s.process.Wait()         //nolint:errcheck // it was killed
 }
 
-// killWorkers kills the processes of workers that are chosen by their environment.
+// killWorkers kills the processes of the workers that chosen selects by their environment.
 func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 	s.Helper()
 	killed := 0
@@ -152,8 +152,8 @@ func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 	}
 }
 
-// awaitSettled waits until exactly these workers, by number of each index, have not ended and
-// run, and returns them.
+// awaitSettled waits until exactly the given workers run and all other workers have ended.
+// want has the worker number of each index. awaitSettled returns the workers.
 func (s *jobService) awaitSettled(want map[int32]int32) map[int32]client.Worker {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)

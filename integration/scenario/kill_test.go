@@ -34,8 +34,8 @@ const (
 	sims      = 200
 )
 
-// While processes are killed at any moment, acknowledged changes are kept, no worker is
-// started twice, and in the end the processes match the records.
+// While processes are killed at random times, no acknowledged change is lost and no worker
+// is started twice. In the end, the processes match the records.
 func TestKillsAtRandomTimes(t *testing.T) {
 	t.Parallel()
 	if *seed == 0 {
@@ -59,7 +59,7 @@ func TestKillsAtRandomTimes(t *testing.T) {
 	stop()
 	callers.Wait()
 
-	// There are no more requests and no more kills.
+	// From here on, there are no more requests and no more kills.
 	w.awaitReady(hosts + sims)
 	w.quiesce()
 	l.stateOfAll()
@@ -75,7 +75,7 @@ func TestKillsAtRandomTimes(t *testing.T) {
 	l.matching()
 }
 
-// killAround kills and restarts processes, mostly one at a time and sometimes two.
+// killAround kills and restarts processes, mostly one at a time and sometimes two together.
 func (w *world) killAround(r *rand.Rand) {
 	kills := map[string]int{}
 	pick := func() *child.Process {
@@ -100,27 +100,27 @@ func (w *world) killAround(r *rand.Rand) {
 		for _, p := range victims {
 			p.Kill()
 		}
-		<-time.After(upTo(r, 300*time.Millisecond)) // how long it stays down
+		<-time.After(upTo(r, 300*time.Millisecond)) // the time for which the processes are down
 		for _, p := range victims {
 			w.restart(p)
 		}
-		<-time.After(upTo(r, 500*time.Millisecond)) // how long nothing is killed
+		<-time.After(upTo(r, 500*time.Millisecond)) // the time without kills
 	}
 	w.Logf("killed: %v", kills)
 }
 
-// load is the calls of clients while processes are killed, and their outcomes.
+// load has the calls that clients make while processes are killed, and the outcomes.
 type load struct {
 	*world
 	marks string
 
 	mu    sync.Mutex
-	acked map[string]client.Key // by uid
+	acked map[string]client.Key // by UID
 }
 
 func job(caller int) string { return fmt.Sprintf("job-%d", caller) }
 
-// run makes calls until ctx ends. Half of the callers use real hosts.
+// run makes calls until ctx ends. Half of the callers request real hosts.
 func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 	var keys []client.Key
 	for round := 0; ctx.Err() == nil; round++ {
@@ -130,7 +130,7 @@ func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 		case len(keys) == 0 || n < 5:
 			key := client.Key{Job: job(caller), Stage: fmt.Sprintf("s%d", round), Name: "main"}
 			if len(keys) > 0 && n == 0 {
-				key = keys[r.IntN(len(keys))] // an existing key
+				key = keys[r.IntN(len(keys))] // an existing reservation
 			} else {
 				keys = append(keys, key)
 			}
@@ -143,7 +143,7 @@ func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 			_, err = l.client.WaitFor(wait, keys[r.IntN(len(keys))], berthv1.Reservation_ACTIVE)
 			stop()
 			if f := fault.Of(err); err != nil && (f.Kind == fault.Precondition || errors.Is(err, context.DeadlineExceeded)) {
-				err = nil // the batch or the wait has ended
+				err = nil // the batch has ended, or the wait has timed out
 			}
 		}
 		cancel()
@@ -180,7 +180,7 @@ func (l *load) ask(ctx context.Context, key client.Key, r *berthv1.Reservation) 
 	return nil
 }
 
-// task returns the state of a task and its executors on one line.
+// task describes a task and its executors in one line.
 func (w *world) task(uid string) string {
 	executors := map[uint32]*model.Executor{}
 	for _, e := range records[*model.Executor](w, model.KindExecutor) {
@@ -209,7 +209,7 @@ func (w *world) task(uid string) string {
 	return b.String()
 }
 
-// stateOfAll checks that everything acknowledged ended properly or is queued.
+// stateOfAll checks that every acknowledged version is queued or has ended properly.
 func (l *load) stateOfAll() {
 	l.Helper()
 	var counts map[model.State]int
@@ -237,7 +237,7 @@ func (l *load) stateOfAll() {
 	l.Logf("acknowledged: %d, of which %v", len(l.acked), counts)
 }
 
-// matching waits until the processes on the hosts match the records.
+// matching waits until the worker processes on the hosts match the records.
 func (l *load) matching() {
 	l.Helper()
 	until(l.T, func() string {
@@ -268,7 +268,7 @@ func (l *load) matching() {
 	})
 }
 
-// startedOnce checks the marks that workers left.
+// startedOnce checks the marks that the workers wrote: no worker may have started twice.
 func (l *load) startedOnce() {
 	l.Helper()
 	text, err := os.ReadFile(l.marks)
@@ -286,7 +286,7 @@ func (l *load) startedOnce() {
 	l.Logf("%d real workers wrote a marker", len(marks))
 }
 
-// upTo returns a random time, mostly a short one.
+// upTo returns a random time below the given maximum.
 func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
 }

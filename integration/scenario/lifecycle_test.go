@@ -12,7 +12,7 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// The calls of a job service during a day, over REST.
+// The test makes the calls that a job service makes in a day, over REST.
 func TestJobLifecycleOverREST(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -60,7 +60,7 @@ func TestJobLifecycleOverREST(t *testing.T) {
 		t.Errorf("%d assignments are running", n)
 	}
 
-	// A reader that was disconnected resumes after the last event that it has.
+	// A reader that was disconnected resumes after the last event that it received.
 	for _, cut := range []int{0, len(seen) / 2, len(seen) - 2} {
 		rest := seen[cut+1:]
 		again := web.events("day", []string{"Accept", "text/event-stream", "Last-Event-ID", seen[cut].GetCursor()},
@@ -76,18 +76,18 @@ func TestJobLifecycleOverREST(t *testing.T) {
 		}
 	}
 
-	// Repeating the request changes nothing.
+	// If the request is repeated, nothing changes.
 	if same := web.reservation("PUT", first,
 		`{"count": 8, "labels": {"team": "blue"}}`); same.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED ||
 		same.GetUid() != asked.GetUid() {
 		t.Errorf("repeated PUT: %v", same)
 	}
 
-	// Twelve workers do not fit next to eight: all of them are queued, with a reason.
+	// Twelve workers do not fit while eight run. All twelve are queued, with a reason.
 	waiting := web.reservation("PUT", second, `{"count": 12}`)
 	until(t, func() string {
 		waiting = web.reservation("GET", second, "")
-		// It is LEASING while it is in a cycle.
+		// While the reservation is in a cycle, its state is LEASING.
 		if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetReason() != "INSUFFICIENT_CAPACITY" ||
 			waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
 			return fmt.Sprintf("pending reservation: %v", waiting)
@@ -104,7 +104,7 @@ func TestJobLifecycleOverREST(t *testing.T) {
 		return ""
 	})
 
-	// After the cancel of the first, the second is leased.
+	// After the first reservation is cancelled, the second one is leased.
 	var cancelled berthv1.CancelAnswer
 	freed := time.Now()
 	web.ok("DELETE", first, "", &cancelled)
@@ -131,7 +131,7 @@ func TestJobLifecycleOverREST(t *testing.T) {
 	w.quiesce()
 }
 
-// checkLeaders waits until the leaders are those of the metrics of all replicas.
+// checkLeaders waits until the list of leaders matches the metrics of all replicas.
 func checkLeaders(t *testing.T, web *web) {
 	t.Helper()
 	until(t, func() string {
@@ -157,7 +157,7 @@ func checkLeaders(t *testing.T, web *web) {
 	})
 }
 
-// checkOps checks the probes and metrics of every process until all are healthy.
+// checkOps waits until the probes and metrics of every process are healthy.
 func checkOps(t *testing.T, w *world) {
 	t.Helper()
 	says := func(web *web, who string, of map[string]string) {

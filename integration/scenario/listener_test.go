@@ -16,9 +16,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A leader that stops orderly gives up its leadership before it closes its port, because a
-// closed port looks like a dead leader to a liveness probe. Here it cannot give up while
-// etcd is frozen.
+// A leader that stops in an orderly way gives up its leadership before it closes its port.
+// Otherwise the closed port would look like a dead leader to a liveness probe. In this
+// test, the leader cannot give up its leadership while etcd is frozen.
 func TestPortClosesAfterLeadership(t *testing.T) {
 	w := start(t, fleet.Config{Etcd: 1})
 	leader, _ := w.leader(model.ServiceRegistry)
@@ -42,7 +42,8 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 	w.signal(w.fleet.Member(0), syscall.SIGSTOP)
 	w.signal(leader, syscall.SIGTERM)
 	told := time.Now()
-	// It tries for two seconds to give up, and closes its port then nevertheless.
+	// The leader tries for two seconds to give up its leadership. Then it closes its port even
+	// without success.
 	refuses := func() bool {
 		other, err := net.Dial("tcp", address)
 		if err == nil {

@@ -18,9 +18,9 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// A caller of the public listener cannot act as an agent or a service, and a caller of the
-// agents listener cannot act as a service: the executor does not change, its worker keeps
-// running, and leasing continues.
+// A caller of the public listener cannot act as an agent or as a service. A caller of the
+// agents listener cannot act as a service. After such calls, the executor has not changed,
+// its worker keeps running, and leasing continues.
 func TestListenersAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})
@@ -113,8 +113,8 @@ func TestListenersAreSeparate(t *testing.T) {
 	}
 }
 
-// Executors with the address of the wrong listener do not register, and their log names the
-// right one; berth doctor does too.
+// If executors use the address of the wrong listener, they do not register. Their log and
+// berth doctor name the right listener.
 func TestWrongListener(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -134,7 +134,7 @@ func TestWrongListener(t *testing.T) {
 	lost.Kill()
 
 	doctor := func(agents, internal string) string {
-		// Other findings about the cluster do not matter here.
+		// Other findings of berth doctor do not matter here.
 		out, _ := exec.CommandContext(w.ctx, w.binary, "doctor", "--gateway", w.fleet.Gateway(), "--agents-gateway", agents,
 			"--internal-gateway", internal).CombinedOutput()
 		return string(out)

@@ -13,8 +13,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A record that cannot be decoded is quarantined: its workers keep running, everything else
-// continues, and once it can be decoded again it is as before.
+// If a record cannot be decoded, it is quarantined. Its workers keep running, and
+// everything else continues. Once the record can be decoded again, its reservation
+// continues as before.
 func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -66,7 +67,7 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	w.nothingLeased()
 }
 
-// tamper writes a value that no service writes.
+// tamper writes a value that no service would write.
 func (w *world) tamper(key string, value []byte) {
 	w.Helper()
 	res, err := w.store.Txn(w.ctx, store.Txn{Then: []store.Op{store.Put(key, value)}})
@@ -76,7 +77,8 @@ func (w *world) tamper(key string, value []byte) {
 	w.tampered[res.Revision] = true
 }
 
-// awaitPoison waits until exactly these services report an object and all of them answer.
+// awaitPoison waits until all services answer, and exactly the given services report the
+// object.
 func (w *world) awaitPoison(object string, services ...string) {
 	w.Helper()
 	until(w.T, func() string {

@@ -17,12 +17,11 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// presenceTTL is how long an executor is present without a heartbeat.
+// presenceTTL is the time for which an executor stays present without a heartbeat.
 const presenceTTL = 15 * time.Second
 
-// A replica that has agents' streams is killed, leader or not. The agents continue at
-// another replica before their presence expires, and no executor is UNREACHABLE for a
-// moment.
+// A replica with streams of agents is killed, whether it leads or not. The agents continue
+// at another replica before their presence expires. No executor is UNREACHABLE at any time.
 func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{TTL: 2 * time.Second})
@@ -31,8 +30,8 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	w.startSim("sim", simulated, 1)
 	w.awaitReady(agents)
 	leader, other := w.executorStates()
-	// An agent chooses the replica with the fewest streams among those that answer, and
-	// stays there: new agents start until both replicas have some.
+	// Of the replicas that answer, an agent chooses the one with the fewest streams and stays
+	// there. The test starts new agents until both replicas have streams.
 	for l, o := 0, 0; agents < simulated+hosts || l == 0 || o == 0; {
 		if agents == simulated+most {
 			t.Fatalf("the leader has %d streams, the standby %d", l, o)
@@ -61,7 +60,8 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	w.restart(other)
 	moved(leader, other)
 
-	// An etcd lease that was not renewed since then has expired when this one has.
+	// When this etcd lease has expired, all leases that were not renewed since then have
+	// expired too.
 	w.awaitExpired("/witness", presenceTTL)
 	for _, change := range w.history() {
 		if ref, ok := space.Parse(change.Key); ok && ref.Kind == model.KindLive && change.Deleted {
@@ -71,9 +71,9 @@ func TestAgentsMoveToAnotherReplica(t *testing.T) {
 	w.awaitReady(agents)
 }
 
-// All gateways are down for 30 s of real time with the default TTL and lostAfter, so that
-// every executor is UNREACHABLE. When the gateways are back, so are the executors; the
-// workers have kept running and none was declared lost.
+// All gateways are down for 30 s of real time, with the default TTL and lostAfter, so every
+// executor becomes UNREACHABLE. When the gateways return, the executors become READY again.
+// The workers have kept running, and none was declared LOST.
 func TestAllGatewaysDown(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})
@@ -121,7 +121,7 @@ func (w *world) streams(p *child.Process) int {
 	return w.gauge(p, "berth_executor_state_heartbeat_streams")
 }
 
-// gauge returns a gauge without labels from the metrics of a process.
+// gauge returns the value of a gauge without labels from the metrics of a process.
 func (w *world) gauge(p *child.Process, name string) int {
 	w.Helper()
 	_, text := newWeb(w.T, p.Addresses().HTTP).call("GET", "/metrics", "")
@@ -138,7 +138,8 @@ func (w *world) gauge(p *child.Process, name string) int {
 	return 0
 }
 
-// awaitExpired puts a key on a lease that is not renewed, and waits until it is deleted.
+// awaitExpired attaches a key to an etcd lease that is not renewed. It waits until the key
+// is deleted.
 func (w *world) awaitExpired(key string, ttl time.Duration) {
 	w.Helper()
 	lease, err := w.store.Grant(w.ctx, ttl)
@@ -156,7 +157,7 @@ func (w *world) awaitExpired(key string, ttl time.Duration) {
 	})
 }
 
-// awaitUnreachable waits until etcd has no presence of the executors whose IDs have a
+// awaitUnreachable waits until etcd has no presence of any executor whose ID starts with
 // prefix.
 func (w *world) awaitUnreachable(prefix string) {
 	w.Helper()
@@ -168,13 +169,13 @@ func (w *world) awaitUnreachable(prefix string) {
 	})
 }
 
-// running is a batch and the process IDs of its workers.
+// running has a batch and the process IDs of its workers.
 type running struct {
 	reservation *berthv1.Reservation
 	pids        []int
 }
 
-// startRunning starts n workers that run until they are stopped.
+// startRunning starts a batch of n workers that run until they are stopped.
 func (w *world) startRunning(job string, n int) running {
 	w.Helper()
 	dir := w.TempDir()
@@ -188,8 +189,8 @@ func (w *world) startRunning(job string, n int) running {
 	return ran
 }
 
-// checkStillRunning checks that the workers are still the same processes, and that no record ever had
-// one of them LOST.
+// checkStillRunning checks that the workers are still the same processes, and that no
+// record ever stated that a worker was LOST.
 func (w *world) checkStillRunning(ran running) {
 	w.Helper()
 	for i, pid := range ran.pids {

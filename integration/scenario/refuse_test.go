@@ -20,8 +20,8 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// Wrong requests fail with an error that names the field, the same over REST and gRPC, and
-// change nothing.
+// Invalid requests fail with an error that names the field. The errors are the same over
+// REST and gRPC, and the requests change nothing.
 func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
@@ -36,7 +36,7 @@ func TestInvalidRequests(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	for _, c := range []struct {
 		name string
-		// path, if set, replaces the one of job bad and stage s.
+		// If path is set, it replaces the path of job bad and stage s.
 		path, body    string
 		reason, field string
 	}{
@@ -205,7 +205,7 @@ func TestInvalidRequests(t *testing.T) {
 	w.unchanged(before)
 }
 
-// commandLine checks exit codes and messages.
+// commandLine checks the exit codes and messages of berth commands.
 func commandLine(t *testing.T, w *world) {
 	file := filepath.Join(t.TempDir(), "jobs.yaml")
 	const jobs = "job: bad\nstage: one\ncount: 1\n---\njob: bad\nstage: two\ncount: 1\nreplicas: 3\n"
@@ -248,7 +248,7 @@ func commandLine(t *testing.T, w *world) {
 	}
 }
 
-// berth runs the binary and returns its exit code and output.
+// berth runs the program and returns its exit code and output.
 func berth(t *testing.T, ctx context.Context, binary string, env []string, args ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -14,7 +14,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// web makes calls over HTTP like curl.
+// web makes HTTP calls as curl does.
 type web struct {
 	*testing.T
 	base string
@@ -25,13 +25,13 @@ func newWeb(t *testing.T, address string) *web {
 	w := &web{T: t, base: "http://" + address}
 	w.http.Timeout = patience
 	w.http.Transport = &http.Transport{}
-	// Redirects are returned, not followed.
+	// The client returns redirects and does not follow them.
 	w.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(w.http.CloseIdleConnections)
 	return w
 }
 
-// open sends a request and returns before the body is read.
+// open sends a request and returns the response before its body is read.
 func (w *web) open(method, path, body string, header ...string) *http.Response {
 	w.Helper()
 	request, err := http.NewRequest(method, w.base+path, strings.NewReader(body))
@@ -48,7 +48,7 @@ func (w *web) open(method, path, body string, header ...string) *http.Response {
 	return answer
 }
 
-// call returns the status and the body.
+// call makes a call and returns the status and the body.
 func (w *web) call(method, path, body string) (int, string) {
 	w.Helper()
 	answer := w.open(method, path, body)
@@ -60,7 +60,8 @@ func (w *web) call(method, path, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// ok makes a call and decodes the answer, which must not have unknown fields.
+// ok makes a call that must succeed and decodes the answer. The answer must not have
+// unknown fields.
 func (w *web) ok(method, path, body string, into proto.Message) {
 	w.Helper()
 	status, text := w.call(method, path, body)
@@ -79,7 +80,7 @@ func (w *web) reservation(method, path, body string) *berthv1.Reservation {
 	return r
 }
 
-// failure is the JSON form of google.rpc.Status.
+// failure is a google.rpc.Status in JSON.
 type failure struct {
 	Code    int
 	Message string
@@ -89,7 +90,8 @@ type failure struct {
 	}
 }
 
-// refused makes a call and returns the error, its reason and the field that it names.
+// refused makes a call that fails. It returns the status, the reason and the field that the
+// error names.
 func (w *web) refused(method, path, body string) (status int, reason, field string) {
 	w.Helper()
 	status, text := w.call(method, path, body)
@@ -108,8 +110,8 @@ func (w *web) refused(method, path, body string) (status int, reason, field stri
 	return status, reason, field
 }
 
-// events reads a stream until enough returns true, and returns its events. The stream is
-// NDJSON, or server-sent events if there is a last ID.
+// events reads an event stream until enough returns true, and returns the events. With
+// headers, the stream must be server-sent events, otherwise NDJSON.
 func (w *web) events(job string, header []string, enough func(*berthv1.Event) bool) []*berthv1.Event {
 	w.Helper()
 	answer := w.open("GET", "/v1/jobs/"+job+"/events", "", header...)

@@ -16,9 +16,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// etcd is lost and restored from an older backup: workers were started that it does not
-// have, others that it has running have ended, and an executor has registered again. Agents
-// accept requests nevertheless, workers are stopped only after all job services have
+// etcd is lost and restored from an older backup. Some workers started after the backup,
+// some workers that the backup has as running have ended, and an executor has registered
+// again. Agents still accept requests. Workers are stopped only after all job services have
 // repeated their requests, and no worker runs twice.
 func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	if !*faults {
@@ -40,7 +40,7 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	backup := filepath.Join(w.dir, "backup.db")
 	w.berth("backup", backup, "--etcd-endpoints", w.fleet.Etcd()[1])
 
-	// The backup does not have this.
+	// The backup does not have the following changes.
 	w.upsert(later)
 	w.awaitWorkers("later", berthv1.Event_WORKER_RUNNING, 2)
 	if err := os.WriteFile(w.ending("ends"), nil, 0o600); err != nil {
@@ -66,8 +66,8 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	}
 	w.startServices()
 
-	// An executor is present only once its agent has reported its workers since the
-	// restore: host-0 is READY, and host-1 has two without a record.
+	// After the restore, an executor is present only once its agent has reported its workers.
+	// host-0 is READY. host-1 has two workers without a record.
 	w.awaitReady(1)
 	assigner, _ := w.leader(model.ServiceAssigner)
 	until(t, func() string {
@@ -91,7 +91,7 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 		t.Errorf("running workers %v, want %v", now, ran)
 	}
 
-	// The job services repeat their requests.
+	// The job services now repeat their requests.
 	if answer := w.upsert(kept); answer.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED {
 		t.Errorf("kept reservation: %v", answer.GetChange())
 	}
@@ -127,10 +127,10 @@ func TestFaultRestoreOfOlderBackup(t *testing.T) {
 	}
 }
 
-// etcd is lost again soon after it was restored: the second history comes from the same
-// backup, and the agent has seen both. Terms, epochs and incarnations of the first history
-// are not used again: the worker that was stopped in the first one starts in the second,
-// with the same name.
+// etcd is lost again soon after it was restored. The second history starts from the same
+// backup, and the agent has seen both histories. The second history does not use terms,
+// epochs and incarnations of the first one again. A worker that was stopped in the first
+// history therefore starts in the second history under the same name.
 func TestFaultTwoRestoresOfOneBackup(t *testing.T) {
 	if !*faults {
 		t.Skip("make faults")
@@ -161,11 +161,11 @@ func TestFaultTwoRestoresOfOneBackup(t *testing.T) {
 	w.quiesce()
 }
 
-// ending returns the file that makes the workers of a job end.
+// ending returns the path of the file that makes the workers of a job end.
 func (w *world) ending(job string) string { return filepath.Join(w.dir, "end-"+job) }
 
-// single returns a batch whose workers run until a file exists, and record if two
-// with one name run at the same time.
+// single returns a batch whose workers run until the file of ending exists. If two workers
+// with the same name run at the same time, they record that.
 func (w *world) single(job string, n int) *berthv1.Reservation {
 	name := filepath.Join(w.dir, "alone-$BERTH_JOB-$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER")
 	return shell(job, "s", n, fmt.Sprintf(`
@@ -175,7 +175,7 @@ func (w *world) single(job string, n int) *berthv1.Reservation {
 		rmdir %[1]s`, name, filepath.Join(w.dir, "twice"), w.ending(job)))
 }
 
-// running returns the running workers as job/index.number, and the epoch of each.
+// running returns the running workers as job/index.number, with the epoch of each worker.
 func (w *world) running() map[string]int64 {
 	w.Helper()
 	found := map[string]int64{}
@@ -195,7 +195,7 @@ func (w *world) running() map[string]int64 {
 
 func equal(a, b map[string]int64) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
-// berth runs a command of the binary.
+// berth runs a berth command, which must succeed, and returns its output.
 func (w *world) berth(args ...string) string {
 	w.Helper()
 	out, ok := w.try(args...)
@@ -205,7 +205,8 @@ func (w *world) berth(args ...string) string {
 	return out
 }
 
-// try runs a command of the binary and reports whether it succeeded.
+// try runs a berth command. It returns the output and reports whether the command
+// succeeded.
 func (w *world) try(args ...string) (string, bool) {
 	out, err := exec.CommandContext(w.ctx, w.binary, args...).CombinedOutput()
 	return string(out), err == nil
@@ -218,7 +219,7 @@ func (w *world) markReady() {
 	}
 }
 
-// loseEtcd stops gateways and services and kills etcd. Agents and workers keep running.
+// loseEtcd stops the gateways and services and kills etcd. Agents and workers keep running.
 func (w *world) loseEtcd() {
 	w.Helper()
 	all := w.fleet.Processes()
@@ -234,7 +235,7 @@ func (w *world) loseEtcd() {
 	}
 }
 
-// restore creates the data of every member of etcd from a backup, and starts the members.
+// restore creates the data of every etcd member from a backup and starts the members.
 func (w *world) restore(backup string, flags ...string) {
 	w.Helper()
 	for i := range w.fleet.Etcd() {
@@ -251,7 +252,7 @@ func (w *world) restore(backup string, flags ...string) {
 	w.restored = w.revision()
 }
 
-// startServices starts services and gateways.
+// startServices starts all services and gateways.
 func (w *world) startServices() {
 	w.Helper()
 	all := w.fleet.Processes()
@@ -262,7 +263,7 @@ func (w *world) startServices() {
 	}
 }
 
-// checkMembersAgree checks that all members of etcd have the same data.
+// checkMembersAgree checks that all etcd members have the same data.
 func (w *world) checkMembersAgree() {
 	w.Helper()
 	var first string

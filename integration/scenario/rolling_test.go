@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// longest is the longest valid TTL.
+	// longest is the longest TTL that Berth accepts.
 	longest = time.Minute
-	// fastFailover bounds a failover and a stop that do not wait for the TTL, also on a slow
-	// machine. bench-failover measures how fast they are.
+	// fastFailover is the time limit of a failover and of a stop that do not wait for the TTL,
+	// even on a slow machine. bench-failover measures their real speed.
 	fastFailover = longest / 2
 )
 
-// All replicas of all services are restarted one after another while callers send requests:
-// none of them sees an error.
+// All replicas of all services are restarted one after another while callers send requests.
+// No caller sees an error.
 func TestRollingRestart(t *testing.T) {
 	w := start(t, fleet.Config{
 		TTL:   longest,
@@ -39,7 +39,7 @@ func TestRollingRestart(t *testing.T) {
 	callers.Go(func() { w.callSteadily(ctx, "rest", w.overREST()) })
 
 	for _, service := range fleet.Services {
-		w.leader(service) // a leader that will give up its leadership
+		w.leader(service) // waits for a leader that can give up its leadership
 		for i := range 2 {
 			p, other := w.fleet.Replica(service, i), w.fleet.Replica(service, 1-i)
 			leads := leading(t, p)
@@ -105,7 +105,7 @@ func leading(t *testing.T, p *child.Process) bool {
 	return status == http.StatusOK
 }
 
-// callSteadily makes one round of calls after another until ctx ends.
+// callSteadily runs round repeatedly until ctx ends.
 func (w *world) callSteadily(ctx context.Context, job string,
 	round func(ctx context.Context, job, stage string) error) {
 	slowest, rounds := time.Duration(0), 0
@@ -138,7 +138,7 @@ func (w *world) overGRPC(ctx context.Context, job, stage string) error {
 	return err
 }
 
-// overREST makes calls like curl, without retries.
+// overREST returns a round of calls that are made as with curl, without retries.
 func (w *world) overREST() func(ctx context.Context, job, stage string) error {
 	web := newWeb(w.T, w.fleet.Gateway())
 	return func(_ context.Context, job, stage string) error {

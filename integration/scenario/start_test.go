@@ -27,7 +27,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A replica without etcd waits for it and logs that.
+// A replica that cannot reach etcd waits for etcd and logs that.
 func TestReplicaWaitsForEtcd(t *testing.T) {
 	t.Parallel()
 	starting, cancel := context.WithTimeout(context.Background(), patience)
@@ -68,7 +68,8 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	expect("/readyz", http.StatusOK, `"ready":true`)
 	expect("/leaderz", http.StatusOK, `"leading":true`)
 
-	// It keeps running without etcd, has no leadership, and leads again afterwards.
+	// When etcd stops, the replica keeps running but loses its leadership. When etcd is back,
+	// it leads again.
 	stopEtcd()
 	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`)
 	expect("/healthz", http.StatusOK, "alive")
@@ -85,8 +86,8 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	checkHistory(t, connect(t, address), 0, nil)
 }
 
-// startEtcd starts an etcd at an address with its data in dir, and returns a function that
-// stops it.
+// startEtcd starts an etcd at an address with its data in dir. It returns a function that
+// stops etcd.
 func startEtcd(t *testing.T, address, dir string) (stop func()) {
 	t.Helper()
 	config := embed.NewConfig()
@@ -113,7 +114,7 @@ func startEtcd(t *testing.T, address, dir string) (stop func()) {
 	return stop
 }
 
-// A process that cannot start names the wrong option.
+// If a process cannot start, its error names the wrong option.
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -170,7 +171,7 @@ func TestStartErrors(t *testing.T) {
 	noneLeft(t, dir)
 }
 
-// foreground is a command in a process group of its own, as a terminal starts it.
+// foreground is a command in a process group of its own, as in a terminal.
 type foreground struct {
 	*exec.Cmd
 	lines *bufio.Scanner
@@ -196,7 +197,7 @@ func startForeground(t *testing.T, binary string, args ...string) *foreground {
 	return f
 }
 
-// awaitLine reads until a line has the words.
+// awaitLine reads the output until a line contains the words, and returns that line.
 func (f *foreground) awaitLine(t *testing.T, words string) string {
 	t.Helper()
 	var said []string
@@ -210,12 +211,12 @@ func (f *foreground) awaitLine(t *testing.T, words string) string {
 	return ""
 }
 
-// interrupt sends SIGINT like Ctrl-C and waits for the end. It returns whether the command
-// was still running.
+// interrupt sends SIGINT, as Ctrl-C does, and waits until the command has ended. It reports
+// whether the command was still running.
 func (f *foreground) interrupt(t *testing.T) bool {
 	t.Helper()
 	go func() {
-		for f.lines.Scan() { // its output must not block it
+		for f.lines.Scan() { // keeps the output from blocking the command
 		}
 	}()
 	err := syscall.Kill(-f.Process.Pid, syscall.SIGINT)
@@ -230,7 +231,7 @@ func (f *foreground) interrupt(t *testing.T) bool {
 	return err == nil
 }
 
-// Ctrl-C leaves no process of Berth and no worker.
+// After Ctrl-C, no process of Berth and no worker is left.
 func TestInterruptDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -284,11 +285,12 @@ func TestInterruptDemo(t *testing.T) {
 		}
 	}
 	binary := ownBinary(t, dir)
-	// The demo runs for a second or two more when it is interrupted. If the test is slower,
-	// there is nothing to interrupt, and it starts another one.
+	// When the test interrupts the demo, the demo would run for only a second or two longer.
+	// If the test is slower than that, the demo has already ended, and the test starts another
+	// demo.
 	for tries := 5; ; tries-- {
 		demo := startForeground(t, binary, "demo", "--docs", docs, "--dir", filepath.Join(dir, fmt.Sprintf("demo-%d", tries)))
-		// Ten workers sleep, and a leader was just killed.
+		// At this line, ten workers sleep, and a leader was just killed.
 		demo.awaitLine(t, "kill -9")
 		if there := demo.interrupt(t); there && !demo.ProcessState.Success() {
 			break

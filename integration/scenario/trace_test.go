@@ -23,15 +23,15 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// traceID is the caller's trace, and caller the span of its call.
+// traceID is the trace of the caller. caller is the span of the caller's call.
 const (
 	traceID     = "0af7651916cd43dd8448eb211c80319c"
 	caller      = "b7ad6b7169203331"
 	traceparent = "00-" + traceID + "-" + caller + "-01"
 )
 
-// startTraced starts a fleet that traces only requests with a trace, so that all spans are
-// of one request.
+// startTraced starts a fleet that traces only requests that already have a trace. All spans
+// therefore belong to one request.
 func startTraced(t *testing.T, c *collector) *world {
 	t.Helper()
 	return start(t, fleet.Config{LogLevel: "debug", Flags: map[string][]string{
@@ -40,8 +40,8 @@ func startTraced(t *testing.T, c *collector) *world {
 	}})
 }
 
-// One reservation is one trace, from its request to its running workers, over all processes
-// and a change of leader.
+// The whole life of a reservation is one trace, from its request to its running workers.
+// The trace includes all processes and a change of the leader.
 func TestTraceOverLeaderChange(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t)
@@ -50,7 +50,7 @@ func TestTraceOverLeaderChange(t *testing.T) {
 	c.await(t, named("reservation queued"))
 
 	// There is no capacity yet. The leader that accepted the reservation is killed, and the
-	// other one leads.
+	// other replica becomes the leader.
 	old, term := w.leader(model.ServiceRegistry)
 	old.Kill()
 	next, _ := w.nextLeader(model.ServiceRegistry, old, term)
@@ -63,8 +63,8 @@ func TestTraceOverLeaderChange(t *testing.T) {
 
 	spans := c.await(t, append(took("0", "1", "2", "3"),
 		named("worker evicted"), named("berth.control.v1.Executor/StopTask"), everyService, twoRegistries,
-		// A cycle granted the lease and a dispatch created the task. The steps link to
-		// them, and to the new term.
+		// A cycle granted the lease, and a dispatch created the task. The steps have links to the
+		// cycle, the dispatch and the new term.
 		linked("reservation leased", "call", "run scheduling cycle"),
 		linked("worker assigned", "call", "berth.control.v1.Dispatch/CreateAssignmentTasks"),
 		linked("reservation assigned", "term", "lead registry"),
@@ -74,12 +74,12 @@ func TestTraceOverLeaderChange(t *testing.T) {
 	w.logsAreOf(next.LogFile())
 }
 
-// A worker that could not be started is requeued in the same trace.
+// If a worker cannot be started, its requeue is part of the same trace.
 func TestTraceOfRequeue(t *testing.T) {
 	t.Parallel()
 	c := startCollector(t)
 	w := startTraced(t, c)
-	// The newer of the two is chosen first.
+	// The executor with the newer generation is chosen first.
 	w.startAgents(
 		fleet.Agent{ID: "picky", Slots: 4, Allow: []string{"true"}, Generation: 2},
 		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sleep"}, Generation: 1},
@@ -121,10 +121,10 @@ func TestTraceOfRequeue(t *testing.T) {
 	w.checkEventTrace("again")
 }
 
-// Without configuration no span is sent, and events have no trace.
+// If tracing is not configured, no span is sent, and events have no trace.
 func TestTracingIsOff(t *testing.T) {
 	c := startCollector(t)
-	// The standard variable alone does not turn it on.
+	// The standard environment variable alone does not enable tracing.
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
 	w := start(t, fleet.Config{})
 	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"true"}})
@@ -142,7 +142,7 @@ func TestTracingIsOff(t *testing.T) {
 	}
 }
 
-// upsertTraced makes the request of a job service with a trace of its own.
+// upsertTraced sends a request as a job service that has a trace.
 func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
 	w.Helper()
 	own, err := client.Dial(w.fleet.Gateways(), client.WithStatsHandler(otelgrpc.NewClientHandler(
@@ -159,10 +159,10 @@ func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
 	return answer
 }
 
-// check returns what is missing in the spans.
+// check returns what is missing in the spans, or an empty string.
 type check func([]span) string
 
-// await waits until all checks pass, and returns all spans.
+// await waits until all checks pass and returns all spans.
 func (c *collector) await(t *testing.T, checks ...check) []span {
 	t.Helper()
 	var spans []span
@@ -187,7 +187,7 @@ func named(name string) check {
 	}
 }
 
-// everyService checks that every service has spans in the trace.
+// everyService checks that the trace has spans of every service.
 func everyService(spans []span) string {
 	seen := map[string]bool{}
 	for _, s := range spans {
@@ -203,7 +203,8 @@ func everyService(spans []span) string {
 	return ""
 }
 
-// twoRegistries checks that two replicas of the registry have steps of the reservation.
+// twoRegistries checks that steps of the reservation come from two replicas of the
+// registry.
 func twoRegistries(spans []span) string {
 	replicas := map[string]bool{}
 	for _, s := range spans {
@@ -217,7 +218,8 @@ func twoRegistries(spans []span) string {
 	return ""
 }
 
-// took returns a check for a span of each step, with a time, a reservation and a link.
+// took returns a check for each step: some span of the step must have a duration, a
+// reservation and a link.
 func took(steps ...string) []check {
 	var checks []check
 	for _, step := range steps {
@@ -234,7 +236,7 @@ func took(steps ...string) []check {
 	return checks
 }
 
-// linked returns a check for a link of a kind from a span to another.
+// linked returns a check for a link of the given kind from one span to another.
 func linked(from, kind, to string) check {
 	return func(spans []span) string {
 		for _, s := range spans {
@@ -251,8 +253,8 @@ func linked(from, kind, to string) check {
 	}
 }
 
-// oneTrace fails for a span of another trace than the caller's. Terms have traces of their
-// own, with a link.
+// oneTrace fails if a span is not part of the caller's trace. Only the spans of terms have
+// traces of their own, and they must have a link.
 func oneTrace(t *testing.T, spans []span) {
 	t.Helper()
 	for _, s := range spans {
@@ -268,7 +270,7 @@ func oneTrace(t *testing.T, spans []span) {
 	}
 }
 
-// checkEventTrace checks that every event of a job over REST names the trace.
+// checkEventTrace checks over REST that every event of a job names the trace.
 func (w *world) checkEventTrace(job string) {
 	w.Helper()
 	web := newWeb(w.T, w.fleet.Gateway())
@@ -295,7 +297,7 @@ func (w *world) checkEventTrace(job string) {
 	}
 }
 
-// logsAreOf fails unless a log has lines with the trace.
+// logsAreOf fails if the log file has no line with the trace.
 func (w *world) logsAreOf(file string) {
 	w.Helper()
 	text, err := os.ReadFile(file)

@@ -11,7 +11,7 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// cli runs a command of berth against the fleet's gateway and returns its output.
+// cli runs a berth command against the fleet's gateway and returns the output.
 func (w *world) cli(input string, args ...string) string {
 	w.Helper()
 	cmd := exec.CommandContext(w.ctx, w.binary, append(args, "--gateway", "http://"+w.fleet.Gateway(), "--timeout",
@@ -24,8 +24,8 @@ func (w *world) cli(input string, args ...string) string {
 	return out.String()
 }
 
-// The output of REST and of the command line for a reservation, queued or running, is a
-// valid request that changes nothing.
+// The output of REST and of the command line for a queued or running reservation is a valid
+// request. Sending it changes nothing.
 func TestOutputAppliesUnchanged(t *testing.T) {
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 2, 1)
@@ -70,9 +70,9 @@ func TestOutputAppliesUnchanged(t *testing.T) {
 	}
 }
 
-// So is the output for a reservation with a cancelled worker, as long as others have not
-// ended. Once it has ended its worker IDs are used, and berth apply continues with the next
-// item.
+// The same holds for a reservation with a cancelled worker, as long as other workers have
+// not ended. After the reservation has ended, its worker IDs are used, and berth apply
+// continues with the next item.
 func TestOutputAfterCancelAppliesUnchanged(t *testing.T) {
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 3, 1)

@@ -22,15 +22,15 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// patience bounds every wait. Only a failure takes so long.
+// patience is the time limit of every wait. Only a failure takes this long.
 const patience = 90 * time.Second
 
-// pollEvery is the interval of polls for conditions without a signal.
+// pollEvery is the interval at which tests poll conditions that give no signal.
 const pollEvery = 5 * time.Millisecond
 
 var space = keyspace.New("default")
 
-// world is a fleet of processes and the clients of a test.
+// world is a fleet of processes, with the clients that a test uses.
 type world struct {
 	*testing.T
 	ctx    context.Context
@@ -39,13 +39,14 @@ type world struct {
 	store  *store.Etcd
 	dir    string
 	binary string
-	// restored is the first revision of the history after a restore of etcd.
+	// restored is the revision of the last restore or compaction of etcd, at which the audit
+	// starts, or zero.
 	restored int64
-	// tampered are the revisions that the test wrote itself.
+	// tampered has the revisions that the test itself wrote.
 	tampered map[int64]bool
 }
 
-// start starts a fleet. At the end of the test it audits the history of etcd and closes the
+// start starts a fleet. At the end of the test, it audits the history of etcd and stops the
 // fleet.
 func start(t *testing.T, config fleet.Config) *world {
 	t.Helper()
@@ -63,7 +64,7 @@ func start(t *testing.T, config fleet.Config) *world {
 	w.store = connect(t, f.Etcd()[0])
 	t.Cleanup(func() {
 		checkHistory(t, w.store, w.restored, w.tampered)
-		w.store.Close() // a stopping etcd waits for open watches
+		w.store.Close() // a stopping etcd waits for watches to close
 		if err := f.Close(); err != nil {
 			t.Errorf("stop of the fleet: %v", err)
 		}
@@ -73,15 +74,15 @@ func start(t *testing.T, config fleet.Config) *world {
 	return w
 }
 
-// ownBinary returns a link to the binary that is unique to a test, by which its processes
-// are found.
+// ownBinary returns a link to the program that only this test uses. The test finds its
+// processes by the path of the link.
 func ownBinary(t *testing.T, dir string) string {
 	t.Helper()
 	own := filepath.Join(dir, "berth")
 	if err := os.Link(binary, own); err == nil {
 		return own
 	}
-	text, err := os.ReadFile(binary) // another file system
+	text, err := os.ReadFile(binary) // a link is not possible across file systems
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,8 @@ func connect(t *testing.T, endpoint string) *store.Etcd {
 	return s
 }
 
-// until polls a condition that gives no signal. check returns what is missing, or "".
+// until polls check, for conditions that give no signal. check returns what is missing, or
+// an empty string.
 func until(t *testing.T, check func() string) {
 	t.Helper()
 	tick, timeout := time.NewTicker(pollEvery), time.NewTimer(patience)
@@ -120,8 +122,9 @@ func until(t *testing.T, check func() string) {
 	}
 }
 
-// checkHistory audits the whole history of etcd, or the state at a revision and the history
-// since then, without the revisions that the test wrote.
+// checkHistory audits the whole history of etcd. If from is set, it audits the state at
+// that revision and the history since then. It ignores the revisions that the test itself
+// wrote.
 func checkHistory(t *testing.T, s store.Store, from int64, tampered map[int64]bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -165,7 +168,7 @@ func (w *world) quiesce() {
 	})
 }
 
-// noneLeft fails if a process of the test is left.
+// noneLeft waits until no process of the test is left.
 func noneLeft(t *testing.T, dir string) {
 	t.Helper()
 	until(t, func() string {
@@ -238,8 +241,8 @@ func (w *world) leader(service string) (leader *child.Process, term int64) {
 	return w.nextLeader(service, nil, 0)
 }
 
-// nextLeader waits for the leader of a service after another one, and returns its process
-// and term.
+// nextLeader waits until a service has another leader than before, with a higher term. It
+// returns the leader's process and term.
 func (w *world) nextLeader(service string, before *child.Process, term int64) (leader *child.Process, now int64) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -288,8 +291,8 @@ func (w *world) await(r *berthv1.Reservation, states ...berthv1.Reservation_Stat
 	return answer
 }
 
-// awaitRunning waits until a reservation is ACTIVE and so many of its workers are counted
-// as running, which is some time after their events.
+// awaitRunning waits until a reservation is ACTIVE and n of its workers count as running.
+// The count follows the events of the workers with a delay.
 func (w *world) awaitRunning(r *berthv1.Reservation, n int32) {
 	w.Helper()
 	until(w.T, func() string {
@@ -318,8 +321,8 @@ func (w *world) awaitEvents(job string, enough func(*berthv1.Event) bool) {
 	w.Fatalf("the events of %s did not arrive", job)
 }
 
-// awaitWorkers waits until n workers of a job have an event of the kind, and returns them
-// by index.
+// awaitWorkers waits until n workers of a job have an event of the given kind. It returns
+// the workers by index.
 func (w *world) awaitWorkers(job string, kind berthv1.Event_Kind, n int) map[int32]*berthv1.EventWorker {
 	w.Helper()
 	seen := map[int32]*berthv1.EventWorker{}
@@ -334,14 +337,14 @@ func (w *world) awaitWorkers(job string, kind berthv1.Event_Kind, n int) map[int
 	return seen
 }
 
-// awaitRecorded waits until the record of a job's only reservation is ACTIVE, which is some
-// time after its task.
+// awaitRecorded waits until the record of a job's only reservation is ACTIVE. The record
+// follows the task with a delay.
 func (w *world) awaitRecorded(job string) {
 	w.Helper()
 	w.awaitEvents(job, func(e *berthv1.Event) bool { return e.GetKind() == berthv1.Event_RESERVATION_ASSIGNED })
 }
 
-// keys returns the current keys with a prefix and their revisions.
+// keys returns the current keys with a prefix, with the revision of each key.
 func (w *world) keys(prefix string) map[string]int64 {
 	w.Helper()
 	kvs, _, err := store.Range(w.ctx, w.store, prefix)
@@ -371,7 +374,7 @@ func records[R model.Record](w *world, kind model.Kind) []R {
 	return list
 }
 
-// decode decodes a record of a kind, and returns nil for others.
+// decode returns the record of a change if it is of the given kind, and nil otherwise.
 func decode(w *world, c store.Change, kind model.Kind) model.Record {
 	w.Helper()
 	ref, ok := space.Parse(c.Key)
@@ -385,7 +388,7 @@ func decode(w *world, c store.Change, kind model.Kind) model.Record {
 	return record
 }
 
-// history returns all changes since the first revision.
+// history returns all changes since the first revision of etcd.
 func (w *world) history() []store.Change {
 	w.Helper()
 	page, err := w.store.Page(w.ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
@@ -410,7 +413,7 @@ func (w *world) history() []store.Change {
 	return changes
 }
 
-// lastOf returns a worker, which may have ended, as the last record with it has it.
+// lastOf returns a worker as its newest record shows it, even if the worker has ended.
 func (w *world) lastOf(uid string, index int32) model.TaskWorker {
 	w.Helper()
 	var last model.TaskWorker
@@ -426,13 +429,13 @@ func (w *world) lastOf(uid string, index int32) model.TaskWorker {
 	return last
 }
 
-// shell returns a batch of n workers that run a script.
+// shell returns a batch of n workers that run a shell script.
 func shell(job, stage string, n int, script string) *berthv1.Reservation {
 	return &berthv1.Reservation{Job: job, Stage: stage, Count: int32(n),
 		Task: &berthv1.Task{Command: "sh", Args: []string{"-ec", script}}}
 }
 
-// refusal checks that an error is the expected one.
+// refusal checks that an error has the given kind, reason and field.
 func refusal(t *testing.T, err error, kind fault.Kind, reason fault.Reason, field string) {
 	t.Helper()
 	f := fault.Of(err)
@@ -445,8 +448,8 @@ func refusal(t *testing.T, err error, kind fault.Kind, reason fault.Reason, fiel
 	}
 }
 
-// processes returns the running processes whose program, command line or environment has
-// the text, and their command lines.
+// processes returns the running processes that have the text in their program, command line
+// or environment. It maps each process ID to the command line.
 func processes(text string) map[int]string {
 	found := map[int]string{}
 	entries, _ := filepath.Glob("/proc/[0-9]*")
@@ -455,7 +458,7 @@ func processes(text string) map[int]string {
 		fmt.Sscanf(filepath.Base(entry), "%d", &pid) //nolint:errcheck // only numbers match
 		program, err := os.Readlink(filepath.Join(entry, "exe"))
 		if err != nil {
-			continue // it has exited, or is a zombie
+			continue // the process has exited or is a zombie
 		}
 		line, _ := os.ReadFile(filepath.Join(entry, "cmdline"))
 		command := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))

@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// silentLeader records calls and never answers.
+// silentLeader is a leader that records calls but never answers them.
 type silentLeader struct {
 	replica
 	take func(request any, until time.Time)
@@ -19,9 +19,9 @@ func (silentLeader) leads() bool                                            { re
 func (silentLeader) turn()                                                  {}
 func (s silentLeader) ask(request any, until time.Time, _ func(any, error)) { s.take(request, until) }
 
-// No copy of a client's call may be executed once the registry may have forgotten its
-// request ID, because it would be a new call. If the outcome is unknown for longer, the
-// client uses another ID.
+// The registry may forget a request ID, and a later copy of its call would be a new call.
+// No such copy may be executed. If the outcome of a call is unknown for longer, the client
+// uses a new request ID.
 func TestCallsUseNewRequestIDs(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.retention = time.Second

@@ -12,9 +12,9 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// A false liveness probe costs a change of the leader and nothing else: the leaders are
-// evicted, one service after another, while batches are requested, without other faults.
-// Every batch runs, each worker is started once, and none is lost or stopped.
+// A false liveness probe only changes the leader. The test evicts the leader of one service
+// after another while batches are requested, without other faults. Every batch runs, each
+// worker is started once, and no worker is lost or stopped.
 func TestFalseLivenessProbe(t *testing.T) {
 	w := newWorld(1, io.Discard)
 	w.faultsStopped, w.directed = true, true
@@ -48,7 +48,7 @@ func TestFalseLivenessProbe(t *testing.T) {
 				t.Errorf("%s: %v", key.Job, err)
 			}
 		})
-		// In any state of the batch.
+		// The eviction happens in a different state of each batch.
 		for range i {
 			w.round()
 		}
@@ -77,7 +77,7 @@ func TestFalseLivenessProbe(t *testing.T) {
 	}
 }
 
-// countTerms counts the terms that began.
+// countTerms records the terms that have begun.
 func countTerms(w *World, changes []store.Change, terms map[string]map[int64]bool) {
 	for _, c := range changes {
 		ref, ok := w.space.Parse(c.Key)

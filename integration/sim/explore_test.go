@@ -15,18 +15,18 @@ import (
 	"testing"
 )
 
-// explorer plays the schedules of a race on all processors and drops those with a known
-// history. It is deterministic.
+// explorer plays the schedules of a race on all processors. It drops schedules whose
+// history is already known. Its result is deterministic.
 type explorer struct {
 	t    *testing.T
 	race race
-	// most bounds the schedules of a kind of which only a sample is played.
+	// most is the maximum number of schedules if only a sample is played.
 	most   int
 	seen   map[uint64]bool
 	played int
 }
 
-// sample returns at most so many schedules, evenly spread over all.
+// sample returns at most e.most of the schedules, evenly distributed.
 func (e *explorer) sample(schedules []schedule) []schedule {
 	e.t.Helper()
 	stride := max(1, (len(schedules)+e.most-1)/e.most)
@@ -38,10 +38,10 @@ func (e *explorer) sample(schedules []schedule) []schedule {
 	return kept
 }
 
-// play plays schedules and returns, in their order, those with a new history.
+// play plays the schedules. It returns those with a new history, in order.
 func (e *explorer) play(what string, schedules []schedule) []result {
 	e.t.Helper()
-	// Each world is small and short-lived.
+	// The garbage collector may run rarely, because each world is small and short-lived.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	results := make([]result, len(schedules))
 	next := make(chan int)
@@ -91,8 +91,8 @@ func (e *explorer) keep(s schedule) string {
 	return name
 }
 
-// next returns the schedules with one more call: each of the names at each turn of the
-// registry after the previous call.
+// next returns the schedules with one more call. Each of the named calls is made at each
+// turn of the registry after the previous call.
 func next(of []result, names ...string) []schedule {
 	var all []schedule
 	for _, r := range of {
@@ -111,8 +111,8 @@ func next(of []result, names ...string) []schedule {
 	return all
 }
 
-// eachOnOldView returns the schedules with one call at any step, which the registry decides on a
-// view that is not current.
+// eachOnOldView returns the schedules with one call at any step. The registry decides that
+// call on a view that is not current.
 func eachOnOldView(of []result, names ...string) []schedule {
 	var all []schedule
 	for _, r := range of {
@@ -125,7 +125,7 @@ func eachOnOldView(of []result, names ...string) []schedule {
 	return all
 }
 
-// deviating returns the schedules with one more deviation after the others.
+// deviating returns the schedules with one more deviation after their last one.
 func deviating(of []result) []schedule {
 	var all []schedule
 	for _, r := range of {

@@ -15,7 +15,7 @@ var (
 	schedulesFlag = flag.Int("schedules", 1500, "maximum number of schedules to play for each test; 0 for all")
 )
 
-// explore plays the race itself first.
+// explore returns an explorer of a race and the result of the race without other calls.
 func explore(t *testing.T, d race) (*explorer, []result) {
 	t.Helper()
 	if *scheduleFlag != "" {
@@ -42,22 +42,25 @@ func hostWithSlots(id string, slots int64) Host {
 	return Host{ID: id, SKU: "s", Resources: resource.Vector{"slots": slots}}
 }
 
-// A schedule that fails is printed with the command that plays it again and prints all its
-// steps.
+// If a schedule fails, the test prints it with the command that repeats it and prints all
+// its steps.
 //
-// The bounds: A call is made at each turn of the registry after the first request was
-// acknowledged, because between two turns it meets the same state. A deviation is one step
-// at which another event than the first happens, the first is held back until there is no
-// other, a node acts before it reads its view, or time passes early. Of schedules with the
-// same history only one is varied further. Every schedule of a kind is played, except for
-// the three kinds below that are spread: -schedules of them, which -v reports, or all with
-// -schedules 0.
+// The exploration has these limits:
+//   - A call is made at each turn of the registry after the first request was acknowledged,
+//     because between two turns the call meets the same state.
+//   - A deviation changes one step of the default order. Another event happens first, the
+//     first event is held back until no other event is left, a node acts before it reads
+//     its view, or time passes early.
+//   - Of all schedules with the same history, only one is varied further.
+//   - Every schedule of a kind is played, except for the three kinds below that are
+//     sampled. Each sample has at most -schedules schedules, or all with -schedules 0. The
+//     flag -v reports their number.
 
-// TestCancelRacesGrant cancels a batch between its upsert and its start: at every turn of
-// the registry, at every step where the registry decides it on an old view, and with up to
-// two deviations from the default order, and all schedules with one. In all of them the
-// cancel ends as promise 6 of the registry says: nothing of the batch is started after the
-// acknowledgement, and every executor is free in the end.
+// TestCancelRacesGrant cancels a batch between its upsert and its start. The cancel happens
+// at every turn of the registry, and at every step with a decision on an old view. The test
+// plays all schedules with one deviation from the default order and a sample of those with
+// two. In all of them, the cancel keeps promise 6 of the registry. After the
+// acknowledgement no worker of the batch is started, and in the end every executor is free.
 func TestCancelRacesGrant(t *testing.T) {
 	e, base := explore(t, race{replicas: 1, workers: 2, hosts: []Host{hostWithSlots("host-0", 1),
 		hostWithSlots("host-1", 1)}})
@@ -67,8 +70,8 @@ func TestCancelRacesGrant(t *testing.T) {
 	e.play("two deviations", e.sample(deviating(once)))
 }
 
-// TestCancelRacesGrantUnderDeposedLeaders does the same while the leader of a service is
-// deposed, before or after, without knowing it.
+// TestCancelRacesGrantUnderDeposedLeaders does the same, but the leader of a service is
+// deposed before or after the cancel without knowing that.
 func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 	e, base := explore(t, race{replicas: 2, workers: 2, hosts: []Host{hostWithSlots("host-0", 2)}})
 	depose := []string{"depose-" + model.ServiceRegistry, "depose-" + model.ServiceExecutorState,
@@ -86,11 +89,11 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 	e.play("one deviation", e.sample(deviating(e.play("both", both))))
 }
 
-// TestRequeueAgainstEverything is rule 11 of the architecture. A worker that its executor
-// refuses to start is requeued. Against it race all calls that could end the requeue: each
-// call alone at every turn of the registry, every two of them, each alone with one
-// deviation from the default order, and each at every step, decided before the registry has
-// read the latest revisions.
+// TestRequeueAgainstEverything checks rule 11 of the architecture. An executor refuses to
+// start a worker, and the worker is requeued. All calls that could end the requeue race
+// against it. The test plays each call alone at every turn of the registry, and every pair
+// of calls. It also plays each call alone with one deviation from the default order, and
+// each call at every step, decided before the registry has read the latest revisions.
 func TestRequeueAgainstEverything(t *testing.T) {
 	refuses := hostWithSlots("host-1", 1)
 	refuses.Allow = []string{}

@@ -15,14 +15,15 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// race is a world, a first request, and the calls that are made while it is processed.
+// race has a world, a first request, and the calls that are made while that request is
+// processed.
 type race struct {
 	replicas int
 	hosts    []Host
 	workers  int32
 }
 
-// raceKey is the key of all calls.
+// raceKey is the reservation key of all calls.
 var raceKey = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
 
 // raceRun is a race in progress.
@@ -30,31 +31,31 @@ type raceRun struct {
 	*interleaving
 	race     race
 	requests []*sentRequest
-	// cancelledVersions and cancelledWorkers are the versions and single workers whose cancel
-	// was acknowledged: none of them may be started any more.
+	// cancelledVersions has the versions whose cancel was acknowledged, and cancelledWorkers
+	// the single workers. None of them may be started afterwards.
 	cancelledVersions map[string]bool
 	cancelledWorkers  map[lateWorker]bool
-	// deposed are the services with a leader that may not know that it was deposed.
+	// deposed has the services whose leader may not know that it was deposed.
 	deposed map[string]bool
 }
 
-// lateWorker is a worker that was cancelled alone.
+// lateWorker is a worker that was cancelled separately.
 type lateWorker struct {
 	uid      string
 	workerID model.WorkerID
 }
 
-// sentRequest is a request of the client; its steps are those of the interleaving.
+// sentRequest is a request of the client. issued and acked are steps of the interleaving.
 type sentRequest struct {
 	name          string
 	issued, acked int
-	// revision is the revision of the store when it was acknowledged.
+	// revision is the revision of the store when the request was acknowledged.
 	revision int64
 }
 
 const pending = -1
 
-// queuesWorkers reports whether the call may queue workers.
+// queuesWorkers reports whether the request may queue workers.
 func (c *sentRequest) queuesWorkers() bool {
 	switch c.name {
 	case "start", "resend", "replace", "lower":
@@ -63,20 +64,20 @@ func (c *sentRequest) queuesWorkers() bool {
 	return false
 }
 
-// result is the result of a schedule.
+// result is the result of playing a schedule.
 type result struct {
 	schedule schedule
 	err      error
 	choices  []int
-	// turns are the steps at which a call meets another state of the registry, from the
-	// acknowledgement of the first request on.
+	// turns has the steps at which a call meets a new state of the registry. It starts at the
+	// acknowledgement of the first request.
 	turns   []int
 	history uint64
 }
 
 var hashSeed = maphash.MakeSeed()
 
-// perform plays one schedule and checks the result.
+// perform plays a schedule and checks the result.
 func (d race) perform(s schedule, out io.Writer) result {
 	c := &raceRun{
 		interleaving: newInterleaving(d.replicas, d.hosts, out), race: d,
@@ -100,7 +101,7 @@ func (d race) perform(s schedule, out io.Writer) result {
 	return r
 }
 
-// call makes the call with a name, or deposes a leader.
+// call makes the call with the given name, or deposes a leader.
 func (c *raceRun) call(name string) {
 	for _, service := range services {
 		if name == "depose-"+service {
@@ -130,7 +131,7 @@ func (c *raceRun) call(name string) {
 	})
 }
 
-// body returns the body of a call.
+// body returns the body of the call with the given name.
 func (c *raceRun) body(name, id string) any {
 	upsert := model.Upsert{Key: raceKey, Count: c.race.workers, RequestID: id, Spec: model.Spec{
 		TargetSize: c.race.workers, MaxAttempts: 2,
@@ -159,15 +160,16 @@ func (c *raceRun) body(name, id string) any {
 	return upsert
 }
 
-// alone reports whether every request that may queue workers and was sent up to a step was
-// answered before this one was sent.
+// alone reports whether every other request that may queue workers, and was sent before the
+// given step, was answered before this request was sent.
 func (c *raceRun) alone(made *sentRequest, step int) bool {
 	return !slices.ContainsFunc(c.requests, func(o *sentRequest) bool {
 		return o != made && o.queuesWorkers() && (o.acked == pending || o.acked > made.issued) && o.issued <= step
 	})
 }
 
-// acknowledged records that from now on no cancelled worker may be started.
+// acknowledged records which workers must no longer be started, because their cancel was
+// acknowledged.
 func (c *raceRun) acknowledged(made *sentRequest) {
 	alone := c.alone(made, c.step)
 	for _, record := range c.w.records(model.KindReservation) {
@@ -192,8 +194,8 @@ func (c *raceRun) acknowledged(made *sentRequest) {
 	}
 }
 
-// submitting checks every start request when it is sent. In production the deadline of a
-// deposed leader holds its requests back; here only the agents do.
+// submitting checks every start request when it is sent. In production, the deadline of a
+// deposed leader also stops its requests. In this test, only the agents stop them.
 func (c *raceRun) submitting(s dispatch.Submit) {
 	if c.deposed[model.ServiceAssigner] {
 		return
@@ -203,7 +205,7 @@ func (c *raceRun) submitting(s dispatch.Submit) {
 	}
 }
 
-// check checks a world at rest.
+// check checks a world in which no event is left.
 func (c *raceRun) check() {
 	for _, made := range c.requests {
 		if made.acked == pending {
@@ -226,7 +228,8 @@ func (c *raceRun) check() {
 	}
 }
 
-// checkFree: everything was cancelled, so that no worker is left and all capacity is free.
+// checkFree checks a race in which everything was cancelled: no worker is left, and all
+// capacity is free.
 func (c *raceRun) checkFree(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); !r.State.Terminal() {
@@ -247,7 +250,8 @@ func (c *raceRun) checkFree(made *sentRequest) {
 	}
 }
 
-// checkGone: a worker was cancelled, and with it the requeues of it.
+// checkGone checks a race in which a worker was cancelled: neither the worker nor a requeue
+// of it is left.
 func (c *raceRun) checkGone(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
@@ -264,8 +268,8 @@ func (c *raceRun) checkGone(made *sentRequest) {
 	}
 }
 
-// checkLowered: no worker at or above a lowered target is queued, and none was requeued
-// since.
+// checkLowered checks that no worker at or above a lowered target is queued, and that no
+// such worker was requeued afterwards.
 func (c *raceRun) checkLowered(made *sentRequest) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)

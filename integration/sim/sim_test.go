@@ -23,8 +23,8 @@ var (
 	stepsFlag = flag.Int("steps", 1500, "number of steps of a seed before its faults stop")
 )
 
-// TestSeeds plays clusters from seeds and checks the invariants after every step. To play a
-// failed seed with its transcript, use -seed.
+// TestSeeds plays clusters from seeds and checks the invariants after every step. The flag
+// -seed repeats a failed seed and prints its transcript.
 func TestSeeds(t *testing.T) {
 	if *seedFlag != 0 {
 		if err := NewWorld(*seedFlag, os.Stdout).Run(*stepsFlag); err != nil {
@@ -37,7 +37,7 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("seeds %d to %d (make sim FROM=%d SEEDS=%d)", from, from+*seedsFlag-1, from, *seedsFlag)
-	// Each world is small and short-lived.
+	// The garbage collector may run rarely, because each world is small and short-lived.
 	defer debug.SetGCPercent(debug.SetGCPercent(4000))
 	seeds := make(chan uint64)
 	var players sync.WaitGroup
@@ -57,11 +57,11 @@ func TestSeeds(t *testing.T) {
 	players.Wait()
 }
 
-// maxRandomSeed bounds random starts, so that seeds stay short enough to type.
+// maxRandomSeed limits random first seeds, so that seeds are short enough to type.
 const maxRandomSeed = 1_000_000_000_000
 
-// firstSeed parses the flag -from. A random start is at least 1, because -seed=0 means no
-// seed.
+// firstSeed parses the flag -from. A random first seed is at least 1, because -seed=0
+// stands for no seed.
 func firstSeed(from string) (uint64, error) {
 	if from == "random" {
 		return 1 + rand.Uint64N(maxRandomSeed), nil
@@ -95,10 +95,10 @@ func TestFirstSeed(t *testing.T) {
 	}
 }
 
-// keep plays a failed seed again and writes its transcript to a file.
+// keep repeats a failed seed and writes its transcript to a file.
 func keep(seed uint64) string {
 	var transcript bytes.Buffer
-	_ = NewWorld(seed, &transcript).Run(*stepsFlag) // it fails with the same error
+	_ = NewWorld(seed, &transcript).Run(*stepsFlag) // fails with the same error
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-sim-%d.txt", seed))
 	if err := os.WriteFile(name, transcript.Bytes(), 0o600); err != nil {
 		return err.Error()
@@ -106,8 +106,8 @@ func keep(seed uint64) string {
 	return name
 }
 
-// TestFullStore checks that seeds play a store that has reached its quota, and that calls
-// get that error.
+// TestFullStore checks that some seeds fill the store up to its quota, and that calls then
+// get the error of a full store.
 func TestFullStore(t *testing.T) {
 	var full full
 	for seed := uint64(1); full.reported == 0 && seed <= 20; seed++ {
@@ -123,8 +123,8 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// Rejected calls of rogue clients change nothing: the run is the same as without them. Each
-// seed checks at its end that leasing continues after accepted calls.
+// If the calls of rogue clients are rejected, they change nothing: the run is the same as
+// without them. At its end, each seed checks that leasing continues after accepted calls.
 func TestRejectedRogueCallsChangeNothing(t *testing.T) {
 	sendsValid, sent, refused := 0, 0, 0
 	for seed := uint64(1); seed <= 12; seed++ {
@@ -154,9 +154,9 @@ func TestRejectedRogueCallsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestSeedsPlaySecondAgent checks that seeds play a second agent of an executor: it is
-// rejected, it takes over from an agent that is LOST, and the first agent learns that and
-// exits.
+// TestSeedsPlaySecondAgent checks that some seeds play a second agent of an executor. The
+// second agent is rejected while the first agent is present. When the first agent is LOST,
+// the second agent takes over, and the first agent learns that and exits.
 func TestSeedsPlaySecondAgent(t *testing.T) {
 	var refusals, exits int
 	for seed := uint64(1); (refusals == 0 || exits == 0) && seed <= 300; seed++ {

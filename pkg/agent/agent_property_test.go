@@ -19,14 +19,14 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Requests come in any order, starts wait and take time, writes fail and agents die. A
-// (worker, epoch) runs at most once, and never after its end was reported. A name runs
-// at one epoch. No more starts are in progress than allowed. The current agent reports
-// every worker that runs.
+// Requests arrive in any order, starts are queued and take time, writes fail, and agents
+// die. A (worker, epoch) runs at most once, and never after its end was reported. A worker
+// name runs at one epoch at a time. The number of starts in progress stays within its
+// limit. The current agent reports every worker that runs.
 func TestAgentPromises(t *testing.T) {
 	root := t.TempDir()
-	// rapid must not measure the time, which does not advance here: it would shrink a
-	// failure forever.
+	// rapid must not measure time, because the time in a bubble does not advance here. With a
+	// time limit, rapid would shrink a failure forever.
 	const shrink = "rapid.shrinktime"
 	was := flag.Lookup(shrink).Value.String()
 	if err := flag.Set(shrink, "0s"); err != nil {
@@ -34,8 +34,8 @@ func TestAgentPromises(t *testing.T) {
 	}
 	defer func() { _ = flag.Set(shrink, was) }()
 	synctest.Test(t, func(t *testing.T) {
-		// Not the test itself: rapid would read its deadline, which a test in a bubble
-		// does not have.
+		// rapid gets a wrapper and not the test itself. Otherwise rapid would read the deadline
+		// of the test, and a test in a bubble has no deadline.
 		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) {
 			dir, err := os.MkdirTemp(root, "")
 			if err != nil {
@@ -63,13 +63,13 @@ func TestAgentPromises(t *testing.T) {
 
 const playStarts = 2
 
-// hosted is the state of a host, which outlives its agents.
+// hosted is the state of a host. It outlives the agents on the host.
 type hosted struct {
 	mu      sync.Mutex
 	live    map[identity]*hostedWorker
 	pending map[identity]*pendingStart
-	// ran has the workers that ran, over those whose end was reported. wrong is the
-	// first broken promise.
+	// ran has the workers that ran. over has the workers whose end was reported. wrong
+	// describes the first broken promise.
 	ran, over map[identity]bool
 	wrong     string
 }
@@ -78,7 +78,7 @@ type hostedWorker struct {
 	on       *hosted
 	spec     Spec
 	stopping bool
-	exit     *Exit // after its end, until it is forgotten
+	exit     *Exit // set when the worker ends, until the agent forgets the worker
 	ended    func(Exit)
 }
 
@@ -91,7 +91,7 @@ type pendingStart struct {
 // errDied is the result of a start whose agent died before it saw the result.
 var errDied = errors.New("the agent died")
 
-// driverOf is the driver of one agent on the host.
+// driverOf is the driver that one agent uses on the host.
 type driverOf struct{ *hosted }
 
 func (h driverOf) Start(spec Spec, ended func(Exit)) (Handle, error) {
@@ -163,7 +163,7 @@ type play struct {
 	dir         string
 	agent       *Agent
 	incarnation int64
-	broken      *os.File // replaces the journal's file while writes fail
+	broken      *os.File // replaces the file of the journal while writes fail
 	whole       *os.File
 	calls       sync.WaitGroup
 }
@@ -187,15 +187,16 @@ func (p *play) open(t *rapid.T) {
 	p.agent = a
 }
 
-// close ends an agent, orderly or not. State that it has not written is lost.
+// close ends an agent, with or without an orderly shutdown. State that the agent has not
+// written is lost.
 func (p *play) close() error {
 	p.mu.Lock()
 	for id, s := range p.pending {
 		delete(p.pending, id)
 		if p.live[id] != nil {
-			s.word <- nil // Its keeper keeps running.
+			s.word <- nil // The keeper of the worker keeps running.
 		} else {
-			s.word <- errDied // An error promises that it never runs.
+			s.word <- errDied // The error promises that the worker never runs.
 		}
 	}
 	p.mu.Unlock()
@@ -211,7 +212,7 @@ func (p *play) restart(t *rapid.T) {
 	failing := p.broken != nil
 	p.mu.Lock()
 	for _, id := range p.sorted(p.pending) {
-		// Its keeper may keep running, for the next agent to adopt.
+		// The keeper may keep running. The next agent then adopts its worker.
 		if rapid.Bool().Draw(t, "carries on") {
 			p.run(p.pending[id])
 		}
@@ -259,7 +260,7 @@ func (p *play) stop(t *rapid.T) {
 	})
 }
 
-// heard records what an agent has said of a worker. An end is a promise.
+// heard records what an agent has reported about a worker. A reported end is a promise.
 func (p *play) heard(w *controlv1.WorkerReport) {
 	if !model.WorkerState(w.State).Terminal() {
 		return
@@ -311,7 +312,7 @@ func (p *play) end(t *rapid.T) {
 	ended(x)
 }
 
-// answer acknowledges the ends that the control plane received.
+// answer acknowledges the ends in the agent's latest report.
 func (p *play) answer(*rapid.T) {
 	p.agent.mu.Lock()
 	report := p.agent.ledger.report(complete)
@@ -352,7 +353,7 @@ func (p *play) mend() {
 	p.broken = nil
 }
 
-// check checks the running workers, and the reports of them.
+// check compares the running workers with the reports about them.
 func (p *play) check(t *rapid.T) {
 	synctest.Wait()
 	reported := map[int32]map[int64]berthv1.Assignment_State{}

@@ -10,11 +10,11 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// stepped returns what time.Now would have returned after a step of the host's clock:
-// another time of day, and the same monotonic reading. The time package cannot make
-// such values, so that stepped depends on its layout of both readings, below.
+// stepped returns the value that time.Now would return after a step of the host's clock.
+// The time of day changes, but the monotonic reading stays the same. The time package
+// cannot make such values, so stepped depends on the memory layout of time.Time.
 func stepped(now time.Time, by time.Duration) time.Time {
-	const nanoseconds = 30 // The bits below the seconds of the time of day.
+	const nanoseconds = 30 // The time of day has this many bits for the nanoseconds.
 	layout := (*struct {
 		wall uint64
 		ext  int64
@@ -39,8 +39,8 @@ func TestStepped(t *testing.T) {
 	}
 }
 
-// A step of the clock by a day, either way, kills no worker, ends no grace, stops no
-// heartbeat, isolates no agent and loses no promise.
+// The clock steps by a day in either direction. The step kills no worker, ends no grace
+// period, stops no heartbeat, isolates no agent and loses no promise.
 func TestPitfallClockSteps(t *testing.T) {
 	dir := t.TempDir()
 	c := newControl(20 * time.Millisecond)
@@ -55,8 +55,8 @@ func TestPitfallClockSteps(t *testing.T) {
 		StopWhenIsolatedAfter: time.Hour, TombstoneAge: 12 * time.Hour, StartTimeout: time.Hour,
 	})
 	c.registered(t, "host", 1)
-	// Each worker has its own gate: two readers of one pipe would share the bytes of a
-	// line.
+	// Each worker needs its own gate, because two readers of one pipe would each get a part of
+	// a line.
 	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
 	script := func(gate *fifo) string {
 		return `trap 'echo heard >` + f.path + `' TERM; echo up >` + f.path + `
@@ -109,8 +109,8 @@ func TestPitfallClockSteps(t *testing.T) {
 	stop()
 }
 
-// The age of a stored time does not change with a step of the clock after it was read,
-// and is never negative.
+// If the clock steps after a stored time was read, the age of that time does not change.
+// The age is never negative.
 func TestRebase(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct{ ago, age time.Duration }{

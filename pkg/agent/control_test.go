@@ -31,22 +31,23 @@ type control struct {
 	mu           sync.Mutex
 	incarnations map[string]int64
 	nonces       map[string]string
-	former       map[string]bool // nonces that may not come back
-	refused      int             // registrations
-	// owned: another agent has every executor. secrets are those of the registrations.
+	former       map[string]bool // nonces that must not return
+	refused      int             // refused registrations
+	// If owned is set, every executor belongs to another agent. secrets has the secrets of all
+	// registrations.
 	owned      bool
 	secrets    []string
 	superseded bool
-	complete   map[string]int // complete reports, by executor
+	complete   map[string]int // number of complete reports by executor
 	workers    map[string]*controlv1.WorkerReport
 	history    map[string][]string
-	bare       map[string]int // heartbeats without a report, by executor
-	streams    int            // that were opened
-	// deaf: the answers do not acknowledge ends.
+	bare       map[string]int // number of heartbeats without a report by executor
+	streams    int            // number of opened streams
+	// If deaf is set, the answers do not acknowledge ends.
 	deaf bool
-	// mute: heartbeats are not answered.
+	// If mute is set, heartbeats get no answer.
 	mute bool
-	// asks: the answer to the next heartbeat requests a complete report.
+	// If asks is set, the answer to the next heartbeat requests a complete report.
 	asks    bool
 	changed chan struct{}
 	wrong   []string
@@ -60,7 +61,8 @@ func newControl(every time.Duration) *control {
 	}
 }
 
-// serve returns the address, and a function that stops the server abruptly.
+// serve starts the server. It returns the address and a function that stops the server
+// abruptly.
 func (c *control) serve(t *testing.T, address string) (string, func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -100,7 +102,7 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 
 func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest,
 	controlv1.HeartbeatAnswer]) error {
-	var last int64 // sequence of this stream
+	var last int64 // the sequence of the last report on this stream
 	for first := true; ; first = false {
 		req, err := stream.Recv()
 		if err != nil {
@@ -168,7 +170,7 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	return answer, nil
 }
 
-// another is the error for an agent with an ID that another agent has.
+// another returns the error for an agent whose ID belongs to another agent.
 func another() error { return refusal(fault.ReasonOtherIncarnation) }
 
 func refusal(reason fault.Reason) error {
@@ -189,7 +191,7 @@ func (c *control) emit() {
 	c.changed = make(chan struct{})
 }
 
-// await waits for the condition, which is called with the lock held.
+// await waits until the condition holds. It calls the condition with the lock held.
 func (c *control) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -211,7 +213,7 @@ func (c *control) await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// awaitState waits for a report of the worker in that state.
+// awaitState waits for a report of the worker in the given state and returns the report.
 func (c *control) awaitState(t *testing.T, key, state string) *controlv1.WorkerReport {
 	t.Helper()
 	var w *controlv1.WorkerReport
@@ -222,7 +224,8 @@ func (c *control) awaitState(t *testing.T, key, state string) *controlv1.WorkerR
 	return w
 }
 
-// registered waits for the incarnation of an executor.
+// registered waits until an executor has at least the given incarnation and has sent a
+// complete report.
 func (c *control) registered(t *testing.T, id string, incarnation int64) {
 	t.Helper()
 	c.await(t, fmt.Sprintf("%s at %d", id, incarnation), func() bool {
@@ -242,8 +245,8 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// runAgent runs an agent until the end of the test, or until stop. A start request
-// waits for the result, however slow the machine is.
+// runAgent runs an agent until the test ends or stop is called. A start request waits for
+// its result, even on a slow machine.
 func runAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
 	t.Helper()
 	cfg.startWait = time.Minute

@@ -2,8 +2,8 @@ package agent
 
 import "testing"
 
-// Hosts that differ by some pages have the same resources. A host with less than a step
-// has its exact amount.
+// Hosts whose memory differs by some pages have the same resources. If a host has less than
+// one step, its exact amount counts.
 func TestDetectedAmountsAreWholeSteps(t *testing.T) {
 	for _, test := range []struct{ amount, step, want int64 }{
 		{64<<30 - 12345<<12, memoryStep, 64<<30 - memoryStep},

@@ -12,16 +12,16 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// If the disk is full, the agent refuses to start a worker, with a definite error that
-// has the reason, so that the control plane tries another executor. Running workers
-// keep running, and their ends, for which space is reserved, are reported. A stop that
-// cannot be made durable is not confirmed. Once there is space again, the agent
-// recovers, and its promises bind the next agent.
+// If the disk is full, the agent refuses to start a worker. The error is definite and has
+// the reason, so the control plane tries another executor. Running workers keep running.
+// Their ends are reported, because space for them is reserved. A stop that cannot be made
+// durable is not confirmed. Once the disk has space again, the agent recovers, and its
+// promises bind the next agent.
 func TestDiskFull(t *testing.T) {
 	dir := tinyDisk(t, 2<<20)
 	a, c, stop := processAgent(t, dir)
-	// Each worker has its own gate: two readers of one pipe would share the bytes of a
-	// line.
+	// Each worker needs its own gate, because two readers of one pipe would each get a part of
+	// a line.
 	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
 	for i, gate := range gates {
 		mustSubmit(t, a, submit(int32(i), 1, "sh", "-c",
@@ -38,7 +38,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	never := stopOf(submit(8, 1, "true"), 0)
 	var refused error
-	for ; refused == nil; never.Worker.Index++ { // the block it is in may not be full
+	for ; refused == nil; never.Worker.Index++ { // the current block of the file may still have space
 		if never.Worker.Index > 200 {
 			t.Fatal("stops are confirmed on a full disk")
 		}
@@ -90,8 +90,8 @@ func holds(kept []tombstone, index int32) bool {
 	return false
 }
 
-// An end that cannot be made durable stays pending and is reported once it is durable.
-// Until then every answer and report has the worker in its last state.
+// If an end cannot be made durable, it stays pending and is reported once it is durable.
+// Until then, every answer and report has the last state of the worker before its end.
 func TestEndThatIsNotDurableStaysPending(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -116,8 +116,8 @@ func TestEndThatIsNotDurableStaysPending(t *testing.T) {
 	}
 }
 
-// An agent that starts on a full disk adopts the running workers and keeps their ends
-// pending.
+// An agent that starts on a full disk adopts the running workers. Their ends stay pending
+// until the disk has space.
 func TestDiskFullAtStart(t *testing.T) {
 	dir := tinyDisk(t, 2<<20)
 	a, _, stop := processAgent(t, dir)
@@ -125,7 +125,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; exit $code"))
 	f.line(t)
 	stop()
-	// The file has no reserved space then, as after a crash.
+	// As after a crash, the file then has no reserved space.
 	if err := os.Truncate(filepath.Join(dir, "tombstones"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	}
 }
 
-// ending is a driver of one worker, which the test ends with an Exit.
+// ending is a driver of one worker, which ends when the test calls ended.
 type ending struct {
 	Simulated
 	ended func(Exit)
@@ -163,7 +163,7 @@ func (e *ending) end(x Exit)               { e.ended(x) }
 func (e *ending) Stop(time.Duration) error { return nil }
 func (e *ending) Forget()                  {}
 
-// breakJournal makes every write of an agent's tombstones fail until mend is called.
+// breakJournal makes every write of the agent's tombstones fail until the test calls mend.
 func breakJournal(t *testing.T, a *Agent) (mend func()) {
 	t.Helper()
 	a.mu.Lock()

@@ -17,8 +17,8 @@ type coded struct{}
 func (coded) Error() string { return "coded" }
 func (coded) ExitCode() int { return 7 }
 
-// TestResultOfAFunctionEndsTheWorker checks the end for each way in which a function can
-// return.
+// TestResultOfAFunctionEndsTheWorker checks the reported end of the worker for each way in
+// which a function can return.
 func TestResultOfAFunctionEndsTheWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		run     Function
@@ -67,7 +67,7 @@ func TestResultOfAFunctionEndsTheWorker(t *testing.T) {
 }
 
 // TestAFunctionThatDoesNotReturnHasNotEnded checks that no end is reported before the
-// function returns, whatever grace the stop had.
+// function returns, however short the grace period of the stop is.
 func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -80,7 +80,7 @@ func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
 		if err := handle.Stop(time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // of the bubble's clock
+		time.Sleep(time.Hour) // simulated time
 		if synctest.Wait(); ended {
 			t.Fatal("ended is called while the function runs")
 		}
@@ -91,7 +91,8 @@ func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
 	})
 }
 
-// TestFunctionsRefuseUnknownCommands also checks that no end is reported after Close.
+// TestFunctionsRefuseUnknownCommands checks that an unknown command is refused. It also
+// checks that no end is reported after Close.
 func TestFunctionsRefuseUnknownCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -36,14 +36,14 @@ func countBase(t *testing.T) base {
 	return base{len(files), runtime.NumGoroutine(), len(children)}
 }
 
-// Workers fork, double-fork and leave grandchildren that have their pipes open. Workers
-// end, are stopped, are killed or cannot be started. None of them leaves anything in
-// the agent or on the host.
+// Workers fork, double-fork and leave grandchildren that have the workers' pipes open. The
+// workers end, are stopped, are killed or cannot be started. None of them leaves a process,
+// a file or a goroutine in the agent or on the host.
 func TestProcessLeavesNothing(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	f, gate := newFIFO(t), newFIFO(t)
-	// Each leaves a child, a daemon in a session of its own, and a grandchild of each,
-	// all with the worker's output open, and writes their IDs.
+	// Each worker leaves a child, a daemon in a session of its own, and a grandchild of each.
+	// All of these processes have the output of the worker open and write their process IDs.
 	leave := `report() { echo $(exec sh -c 'echo $PPID') >` + f.path + `; }
 		(report; trap "" TERM HUP; sleep 1000 & wait; sleep 1000) &
 		(setsid sh -c 'trap "" TERM HUP; echo $$ >` + f.path + `; (sleep 1000 & sleep 1000); sleep 1000' &)
@@ -72,8 +72,8 @@ func TestProcessLeavesNothing(t *testing.T) {
 			t.Errorf("%d runs, or is a zombie", pid)
 		}
 	}
-	// The agent may need another moment for a worker that has ended. Its stream has
-	// some goroutines more or less, but never one more for each worker.
+	// The agent may need some more time to clean up an ended worker. The number of goroutines
+	// of its stream varies, but it does not grow by one for each worker.
 	c.await(t, "all to be given back", func() bool {
 		after := countBase(t)
 		return after.files <= before.files && after.goroutines < before.goroutines+workers &&
@@ -81,10 +81,10 @@ func TestProcessLeavesNothing(t *testing.T) {
 	})
 }
 
-// A worker that ignores the signal is killed after its grace, though its agent died in
-// between, and the next agent reports the end.
+// A worker that ignores the signal is killed after its grace period, even if its agent dies
+// before. The next agent reports the end.
 func TestProcessStubbornWithoutAgent(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // most of its time it only waits
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
@@ -118,11 +118,11 @@ func TestProcessStubbornWithoutAgent(t *testing.T) {
 	}
 }
 
-// If the job's directory has this file, TestMain makes its keepers hang before they do
-// anything.
+// If the directory of the job has this file, TestMain makes the job's keepers hang before
+// they do anything.
 const fileHang = "hang"
 
-// A start that takes too long is given up for certain: no part of the worker runs, and
+// If a start takes too long, the agent gives it up safely: no part of the worker runs, and
 // the start may be repeated.
 func TestProcessStartThatHangs(t *testing.T) {
 	dir := agentDir(t)
@@ -152,12 +152,12 @@ func TestProcessStartThatHangs(t *testing.T) {
 	if err := os.Remove(hang); err != nil {
 		t.Fatal(err)
 	}
-	driver.cfg.StartTimeout = time.Minute // on a slow machine, too
+	driver.cfg.StartTimeout = time.Minute // long enough for a slow machine
 	mustSubmit(t, a, submit(0, 1, "true"))
 	c.awaitState(t, key(0), "COMPLETED")
 }
 
-// bystander is an unrelated process in a session of its own.
+// bystander starts an unrelated process in a session of its own.
 func bystander(t *testing.T) process {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -176,9 +176,9 @@ func bystander(t *testing.T) process {
 	return p
 }
 
-// The ID of a dead keeper may be reused, and after a reboot of the host its start time
-// may recur too. Only a process with the same ID, start time and boot belongs to the
-// worker: a stranger is neither killed nor taken for the worker.
+// The process ID of a dead keeper may be reused, and after a reboot of the host its start
+// time may recur too. A process belongs to the worker only if its ID, start time and boot
+// are the same. An unrelated process is neither killed nor treated as the worker.
 func TestPitfallRecycledProcessID(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -234,8 +234,8 @@ func TestPitfallRecycledProcessID(t *testing.T) {
 	}
 }
 
-// killSession kills the processes of a keeper's session, but not those of another
-// session with the same number.
+// killSession kills the processes of a keeper's session. It does not kill the processes of
+// another session with the same number.
 func TestKillSession(t *testing.T) {
 	leader := bystander(t)
 	other := leader
@@ -252,8 +252,8 @@ func TestKillSession(t *testing.T) {
 	}
 }
 
-// A host that lost its power leaves claims that cannot be read. The agent starts, and
-// reports that the worker has ended.
+// If a host loses power, its claims may be unreadable afterwards. The agent starts
+// nevertheless and reports that the worker has ended.
 func TestClaimThatCannotBeRead(t *testing.T) {
 	dir := agentDir(t)
 	a, _, stop := processAgent(t, dir)
@@ -282,7 +282,7 @@ func TestClaimThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// counting is a driver of processes that counts the starts in progress.
+// counting is a driver of processes that counts how many starts are in progress.
 type counting struct {
 	*Process
 	mu        sync.Mutex
@@ -302,8 +302,8 @@ func (d *counting) add(n int) {
 	d.most = max(d.most, d.now)
 }
 
-// An agent gets the start requests of many workers at once. No more starts are in
-// progress than allowed, and all workers run and end.
+// An agent gets the start requests of many workers at once. The number of starts in
+// progress stays within its limit, and all workers run and end.
 func TestProcessStartsAreLimited(t *testing.T) {
 	const workers = 50
 	dir := agentDir(t)

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// At any time of day, the next heartbeat is sent in time and not much earlier, at an
-// instant that it shares with those of other hosts.
+// At any time of day, the next heartbeat is sent within the interval and not much earlier.
+// The heartbeats of different hosts are sent at the same instants.
 func TestHeartbeatDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(0, rapid.Int64Range(0, 1<<62).Draw(t, "now"))

@@ -30,7 +30,7 @@ func reopen(t *testing.T, dir string) (*journal, []tombstone) {
 	return j, kept
 }
 
-// A reopened journal has the appended lines, without a line that was cut off.
+// A journal that is opened again has all appended lines. It drops a line that was cut off.
 func TestJournal(t *testing.T) {
 	dir := t.TempDir()
 	j, kept := reopen(t, dir)
@@ -51,7 +51,7 @@ func TestJournal(t *testing.T) {
 	if diff := cmp.Diff(want, kept, cmpopts.EquateComparable(tombstone{})); diff != "" {
 		t.Error(diff)
 	}
-	// The file can be appended to.
+	// The reopened file accepts more lines.
 	j, _ = reopen(t, dir)
 	if err := j.append(tombstoneOf(3), kept); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// The size of the file is bounded.
+// The size of the journal file stays limited.
 func TestJournalRewrite(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := reopen(t, dir)
@@ -72,7 +72,7 @@ func TestJournalRewrite(t *testing.T) {
 	if err := j.rewrite(many); err != nil {
 		t.Fatal(err)
 	}
-	// All but one of them were dropped since.
+	// Afterwards all of the tombstones except one were dropped.
 	kept := many[:1]
 	if err := j.append(tombstoneOf(1), kept); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestJournalRewrite(t *testing.T) {
 	}
 }
 
-// A stop that cannot be made durable is not confirmed.
+// If a stop cannot be made durable, the agent does not confirm it.
 func TestStopNotDurable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "agent")
 	cfg := Config{ID: "host", Dir: dir, Driver: Simulated{}, Conn: (*grpc.ClientConn)(nil), Log: quiet()}
@@ -151,7 +151,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// The name of a program may look like the rest of the line.
+// The name of a program may look like the fields that follow it.
 func TestParseStat(t *testing.T) {
 	got, err := parseStat("42 (a) R 1 2 (b) S 7 8 9 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1\n")
 	if want := (stat{state: 'S', parent: 7, session: 9, start: 777}); err != nil || got != want {

@@ -12,8 +12,8 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// TestLedger runs the transcripts: blocks of commands, `----` and their output, up to
-// an empty line.
+// TestLedger runs the transcripts. Each block of a transcript has commands, `----` and the
+// output of the commands, and ends with an empty line.
 func TestLedger(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
 		s := stage{ledger: newLedger("host", "", 24*time.Hour), now: time.Unix(0, 0).UTC()}
@@ -29,7 +29,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// stage is a ledger and the current time of a transcript.
+// stage has the ledger and the current time of a transcript.
 type stage struct {
 	ledger *ledger
 	now    time.Time
@@ -158,7 +158,7 @@ func number(t *testing.T, text string) (n int64) {
 	return n
 }
 
-// workerArg reads job.index.number@epoch; the stage is always s.
+// workerArg parses job.index.number@epoch. The stage is always s.
 func workerArg(t *testing.T, text string) identity {
 	t.Helper()
 	var id identity

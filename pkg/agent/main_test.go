@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 			if _, err := os.Stat("../" + fileHang); err != nil {
 				break
 			}
-			time.Sleep(time.Hour) // Until it is killed.
+			time.Sleep(time.Hour) // Until the test kills the keeper.
 		}
 	}
 	ShimMain()
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// collect runs the garbage collector of a keeper all the time, so that a file that the
-// keeper does not keep alive is closed at once, and not once in a thousand runs.
+// collect runs the garbage collector of a keeper continuously. If the keeper does not keep
+// a file alive, the file is then closed at once, and not only once in a thousand runs.
 func collect() {
 	for range time.Tick(5 * time.Millisecond) {
 		runtime.GC()

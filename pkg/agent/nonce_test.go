@@ -8,8 +8,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// A sender that does not know the nonce of the registration cannot start or stop a
-// worker, and cannot make the agent refuse its real leader.
+// A sender that does not know the nonce of the registration cannot start or stop a worker.
+// It also cannot make the agent refuse its real leader.
 func TestRequestWithoutTheNonceIsRejected(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -26,7 +26,7 @@ func TestRequestWithoutTheNonceIsRejected(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		start.Worker = nil // The nonce comes before anything else.
+		start.Worker = nil // The nonce is checked before everything else.
 		if _, err := a.SubmitTask(t.Context(), start); !fault.Is(err, fault.ReasonPermissionDenied) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -38,7 +38,7 @@ func TestRequestWithoutTheNonceIsRejected(t *testing.T) {
 		t.Errorf("%d workers", entries)
 	}
 	mustSubmit(t, a, submit(2, 1, ""))
-	// With it a request raises the term at once.
+	// A request with the nonce raises the term at once.
 	later := submit(3, 1, "")
 	later.Term = 6
 	mustSubmit(t, a, later)
@@ -47,7 +47,7 @@ func TestRequestWithoutTheNonceIsRejected(t *testing.T) {
 	}
 }
 
-// Nonces are random, long, and each for one agent.
+// Nonces are random and long, and no two agents have the same nonce.
 func TestNoncesAreRandom(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {

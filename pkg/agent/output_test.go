@@ -15,7 +15,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// fileSizes returns the sizes of the files in a directory whose names have a prefix.
+// fileSizes returns the sizes of the files in dir whose names start with prefix.
 func fileSizes(t *testing.T, dir, prefix string) map[string]int64 {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, prefix+"*"))
@@ -33,8 +33,8 @@ func fileSizes(t *testing.T, dir, prefix string) map[string]int64 {
 	return sizes
 }
 
-// Output goes to files of bounded size and number. Read from the oldest to the newest,
-// they have the output in order.
+// The output of a worker goes to files whose size and number are limited. From the oldest
+// to the newest file, the output is in order.
 func TestOutputIsRotated(t *testing.T) {
 	for _, keep := range []int{1, 3} {
 		name := filepath.Join(t.TempDir(), "stdout")
@@ -68,7 +68,7 @@ func TestOutputIsRotated(t *testing.T) {
 	}
 }
 
-// tinyDisk is a file system of a size that only the test writes to.
+// tinyDisk returns a file system of the given size. Only the test writes to it.
 func tinyDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := agentDir(t)
@@ -83,7 +83,8 @@ func tinyDisk(t *testing.T, size int) string {
 	return dir
 }
 
-// fill uses all the free space, to the last byte, and returns a function that frees it.
+// fill uses all free space, up to the last byte. It returns a function that frees the
+// space.
 func fill(t *testing.T, dir string) func() {
 	t.Helper()
 	path := filepath.Join(dir, "fill")
@@ -104,7 +105,7 @@ func fill(t *testing.T, dir string) func() {
 	}
 }
 
-// A full disk loses only output. The file notes the lost bytes.
+// If the disk is full, only output is lost. The file states how many bytes were lost.
 func TestOutputOnAFullDisk(t *testing.T) {
 	dir := tinyDisk(t, 1<<20)
 	r, err := openRotated(filepath.Join(dir, "stdout"), logLimit{MaxBytes: 64 << 10, Keep: 2})
@@ -113,7 +114,7 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	}
 	r.write([]byte("before\n"))
 	empty := fill(t, dir)
-	r.write(bytes.Repeat([]byte{'x'}, 8192)) // what is left of its block still fits
+	r.write(bytes.Repeat([]byte{'x'}, 8192)) // some bytes still fit in the last block of the file
 	lost := r.lost
 	if lost == 0 {
 		t.Fatal("the disk is not full")
@@ -127,7 +128,8 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	}
 }
 
-// The output of a worker is bounded while no agent runs, even if it never ends a line.
+// While no agent runs, the output of a worker stays limited, even if the worker never ends
+// a line.
 func TestOutputWithoutAgent(t *testing.T) {
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
@@ -145,7 +147,7 @@ func TestOutputWithoutAgent(t *testing.T) {
 	gate.write(t, "go\n")
 	f.line(t)
 	worker := filepath.Join(dir, "workers", "job", "stage.0.1.100")
-	// A writer is ahead of its files by the size of the pipe at most, and never by a
+	// A writer can be ahead of its files by at most the size of the pipe, but never by a whole
 	// file.
 	for name, size := range fileSizes(t, worker, fileStdout) {
 		if size > childLogBytes {
@@ -169,8 +171,8 @@ func TestOutputWithoutAgent(t *testing.T) {
 	c.awaitState(t, key(0), "COMPLETED")
 }
 
-// The directories of ended workers are kept up to bounds of number, size and age, also
-// over a restart.
+// The directories of ended workers are kept up to limits of their number, size and age. The
+// limits also hold after a restart.
 func TestEndedWorkersAreRemoved(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -230,7 +232,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for n := range 4 { // the removed ones again
+			for n := range 4 { // the removed directories are created again
 				dir := worker(fmt.Sprint(n))
 				since := now.Add(time.Duration(n-4) * time.Hour)
 				if err := os.Chtimes(dir, since, since); err != nil {
@@ -250,15 +252,15 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 	}
 }
 
-// The end of a worker is reported in time even if a process outside the worker has its
-// output open, because the worker passed the pipe to it.
+// A worker may pass its output pipe to a process outside the worker. The end of the worker
+// is reported in time even if that process keeps the pipe open.
 func TestProcessPipeHeldOutsideTheWorker(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // most of its time it only waits
 	a, c, _ := processAgent(t, agentDir(t))
 	f, gate := newFIFO(t), newFIFO(t)
 	req := submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; read go <"+gate.path+"; echo done")
 	mustSubmit(t, a, req)
-	// This process is the one outside.
+	// The test's own process is the process outside the worker.
 	held, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", f.pid(t)), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -27,11 +27,12 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// childVariable makes the test binary an agent. It has the agent's directory and the
-// address of the control plane.
+// childVariable makes the test binary run as an agent. Its value has the agent's directory
+// and the address of the control plane.
 const childVariable = "BERTH_TEST_AGENT"
 
-// The bounds of a worker's output for such an agent: number of files and their size.
+// These limits apply to the output of the workers of such an agent: the size and the number
+// of files.
 const (
 	childLogBytes = 1 << 20
 	childLogKeep  = 3
@@ -75,8 +76,8 @@ func child(dir, gateway string) error {
 	return a.Run(context.Background())
 }
 
-// agentDir returns a directory for an agent with processes. Keepers outlive the agent,
-// and may still write there as the test ends.
+// agentDir returns a directory for an agent that runs processes. Keepers outlive the agent
+// and may still write to the directory when the test ends.
 func agentDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-")
@@ -95,7 +96,7 @@ func agentDir(t *testing.T) string {
 	return dir
 }
 
-// processAgent runs an agent with processes in this process.
+// processAgent runs an agent in the test's process. Its workers are processes.
 func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, func()) {
 	t.Helper()
 	if len(allow) == 0 {
@@ -109,7 +110,7 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	}
 	a, stop := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
 	c.registered(t, "host", 1)
-	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // Signals the workers that a failed test leaves.
+	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // If a test failed, its workers may still run.
 	return a, c, stop
 }
 
@@ -129,8 +130,8 @@ func stopOf(s *controlv1.SubmitTaskRequest, grace time.Duration) *controlv1.Stop
 	}
 }
 
-// trySubmit and tryStop set the nonce of the agent's registration, as the assigner
-// does.
+// trySubmit and tryStop send a request with the nonce of the agent's registration, as the
+// assigner does.
 func trySubmit(ctx context.Context, a *Agent, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 	req.Nonce = a.ledger.nonce
 	return a.SubmitTask(ctx, req)
@@ -141,7 +142,8 @@ func tryStop(ctx context.Context, a *Agent, req *controlv1.StopTaskRequest) (*co
 	return a.StopTask(ctx, req)
 }
 
-// signed sets the nonce for the agent of another process, which has registered with c.
+// signed is a client for an agent in another process. It adds the nonce with which the
+// agent has registered with c.
 type signed struct {
 	controlv1.ExecutorClient
 	c *control
@@ -176,7 +178,7 @@ func mustSubmit(t *testing.T, a *Agent, req *controlv1.SubmitTaskRequest) *contr
 
 func key(index int) string { return fmt.Sprintf("job/stage/%d.1@100", index) }
 
-// fifo is a named pipe that a worker writes to; line waits for a line.
+// fifo is a named pipe to which workers write lines.
 type fifo struct {
 	path string
 	file *os.File
@@ -236,7 +238,7 @@ func alive(pid int) bool {
 	return err == nil && s.state != 'Z'
 }
 
-// A worker gets its identity and payload in the environment, its output goes to
+// A worker gets its identity and its payload through the environment. Its output goes to
 // files, and its exit code is reported.
 func TestProcessEnvironment(t *testing.T) {
 	dir := agentDir(t)
@@ -270,8 +272,8 @@ func TestProcessCompleted(t *testing.T) {
 	}
 }
 
-// A worker that cannot be started is refused, leaves nothing behind, and may be
-// requested again.
+// If a worker cannot be started, the agent refuses it. The worker leaves nothing behind,
+// and the control plane may request it again.
 func TestProcessRefused(t *testing.T) {
 	dir := agentDir(t)
 	script := filepath.Join(dir, "broken")
@@ -301,9 +303,10 @@ func TestProcessRefused(t *testing.T) {
 	mustSubmit(t, a, submit(0, 1, "true"))
 }
 
-// A worker that ignores the signal is killed after the grace, and its children with it.
+// If a worker ignores the signal, it is killed after the grace period together with its
+// children.
 func TestProcessStubborn(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // most of its time it only waits
 	a, c, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
 	req := submit(0, 1, "sh", "-c", `trap 'echo heard >'`+f.path+` TERM; (trap "" TERM; echo $(exec sh -c 'echo $PPID') >`+f.path+`; while :; do sleep 1000; done) & while :; do wait; done`)
@@ -328,8 +331,8 @@ func TestProcessStubborn(t *testing.T) {
 	}
 }
 
-// When a worker has ended, its leftover processes are killed, in whatever session they
-// are.
+// When a worker has ended, its remaining processes are killed, whatever session they belong
+// to.
 func TestProcessLeftovers(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
@@ -352,7 +355,7 @@ func TestProcessLeftovers(t *testing.T) {
 	}
 }
 
-// Orphans that exit while their worker runs are reaped.
+// If an orphaned process exits while its worker runs, the process is reaped.
 func TestProcessOrphans(t *testing.T) {
 	a, _, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
@@ -364,8 +367,8 @@ func TestProcessOrphans(t *testing.T) {
 	}
 }
 
-// Workers survive `kill -9` of their agent. The next agent adopts them, reads the exit
-// codes of those that ended in the meantime, and can stop the others.
+// Workers survive `kill -9` of their agent. The next agent adopts the workers, reads the
+// exit codes of those that have ended, and can stop the others.
 func TestProcessAdoption(t *testing.T) {
 	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
@@ -390,7 +393,7 @@ func TestProcessAdoption(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill()
-	gates[0].write(t, "41\n") // One ends while no agent runs.
+	gates[0].write(t, "41\n") // One worker ends while no agent runs.
 	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
 
 	executor, _ = startChild(t, c, dir, gateway)
@@ -409,7 +412,7 @@ func TestProcessAdoption(t *testing.T) {
 			t.Error(i, answer, err)
 		}
 	}
-	// The promises of the first agent bind the second.
+	// The promises of the first agent bind the second agent.
 	stopped.Incarnation = 2
 	if _, err := executor.SubmitTask(t.Context(), stopped); err == nil || !strings.Contains(err.Error(), "STOPPED") {
 		t.Error(err)
@@ -429,8 +432,8 @@ func TestProcessAdoption(t *testing.T) {
 	}
 }
 
-// If a keeper is killed, its worker is killed too, and so are the processes that the
-// worker started in a session of their own.
+// If a keeper is killed, its worker is killed too. So are the processes that the worker
+// started in sessions of their own.
 func TestProcessKeeperKilled(t *testing.T) {
 	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
@@ -461,9 +464,9 @@ func TestProcessKeeperKilled(t *testing.T) {
 	}
 }
 
-// An agent may die at any point of a start. From every state on disk, the next agent
-// either adopts the worker or makes sure that it never runs, also when the keeper
-// starts only then.
+// An agent may die at any point of a start. From every state on disk, the next agent either
+// adopts the worker or makes sure that the worker never runs. This also holds if the keeper
+// starts only afterwards.
 func TestProcessDiedWhileStarting(t *testing.T) {
 	spec := specOf("host", identity{}, submit(0, 1, "sh"))
 	id, err := identityOf(submit(0, 1, "").Worker)
@@ -491,15 +494,16 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// A dead keeper, and an agent that died while it gave up the start.
+			// One step has a dead keeper. In another step, the agent died while it gave up the
+			// start.
 			by, claimed := map[string]process{"claimed": {PID: 1 << 30}, "given up": {}}[step]
 			if claimed {
 				if ok, err := claim(dir, by); err != nil || !ok {
 					t.Fatal(ok, err)
 				}
 			}
-			// The late keeper of the dead agent works in this directory, even if the
-			// directory is renamed.
+			// The late keeper of the dead agent works in this directory, even after the directory is
+			// renamed.
 			late := exec.Command("/proc/self/exe")
 			late.Env = []string{keeperVariable + "=1"}
 			held, err := os.Open(dir)
@@ -543,7 +547,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 			}
 		})
 	}
-	// A slow keeper keeps its claim until it has exited.
+	// A slow keeper keeps its claim until the keeper has exited.
 	root := agentDir(t)
 	dir := workerPath(root, id)
 	p, err := NewProcess(ProcessConfig{Dir: root, Allow: []string{AllowAll}, Log: quiet()})
@@ -575,14 +579,14 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Error("left behind: ", err)
 	}
-	// None of them ran: the only line is this one.
+	// None of the workers ran, so this line is the only one.
 	f.write(t, "end\n")
 	if got := f.line(t); got != "end" {
 		t.Errorf("a worker %s", got)
 	}
 }
 
-// StopWorkers returns once no worker runs; Close alone does not stop workers.
+// StopWorkers returns once no worker runs. Close alone does not stop workers.
 func TestProcessClose(t *testing.T) {
 	dir := agentDir(t)
 	f := newFIFO(t)
@@ -609,7 +613,7 @@ func TestProcessClose(t *testing.T) {
 	}
 }
 
-// awaitFile waits for a file.
+// awaitFile waits until the file exists.
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -634,7 +638,8 @@ func awaitFile(t *testing.T, path string) {
 	}
 }
 
-// startChild runs an agent in a process of its own.
+// startChild starts an agent in a process of its own. It returns a client of the agent and
+// a function that kills the agent.
 func startChild(t *testing.T, c *control, dir, gateway string) (controlv1.ExecutorClient, func()) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")

@@ -10,9 +10,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// For every order of events: a (worker, epoch) is started at most once, and not at all
-// after a confirmed stop. A name has at most one live epoch, and its epochs never go
-// back.
+// The test checks promises for every order of events. A (worker, epoch) is started at most
+// once, and never after a confirmed stop. A worker name has at most one live epoch, and its
+// epochs never decrease.
 func TestLedgerPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLedger("host", "", time.Hour)

@@ -14,8 +14,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// runsUntilSuperseded runs an agent that is registered and has two workers. The channel
-// has the result of Run.
+// runsUntilSuperseded runs a registered agent with two workers. The channel receives the
+// result of Run.
 func runsUntilSuperseded(t *testing.T, c *control) (*Agent, chan error) {
 	t.Helper()
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -41,7 +41,7 @@ func runsUntilSuperseded(t *testing.T, c *control) (*Agent, chan error) {
 	return a, returned
 }
 
-// An agent that was superseded stops its workers, reports their ends and leaves.
+// A superseded agent stops its workers, reports their ends and exits.
 func TestSupersededAgentStopsItsWorkersAndExits(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	a, returned := runsUntilSuperseded(t, c)
@@ -63,7 +63,7 @@ func TestSupersededAgentStopsItsWorkersAndExits(t *testing.T) {
 	}
 }
 
-// An agent that reconnects after an outage may learn from its registration that it was
+// After an outage, an agent may learn only from its new registration that it was
 // superseded.
 func TestAgentExitsIfItsExecutorHasAnotherAgent(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
@@ -82,8 +82,8 @@ func TestAgentExitsIfItsExecutorHasAnotherAgent(t *testing.T) {
 	}
 }
 
-// An agent that was superseded and restarted has no incarnation. It stops the workers
-// that it adopts and leaves, without a heartbeat.
+// If a superseded agent restarts, it gets no incarnation. It stops the workers that it
+// adopts and exits without a heartbeat.
 func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 	dir := agentDir(t)
 	first, c, stop := processAgent(t, dir)
@@ -116,7 +116,8 @@ func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 	}
 }
 
-// An agent that never had the ID waits for it, and logs that once.
+// If an agent never had the ID, it retries until the ID is free, and logs the conflict
+// once.
 func TestAgentRetriesWhileAnotherHasItsID(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	c.owned = true
@@ -134,8 +135,8 @@ func TestAgentRetriesWhileAnotherHasItsID(t *testing.T) {
 	c.registered(t, "host", 1)
 }
 
-// Only the agent's user can read the stored secret. It survives restarts, and no log
-// has it.
+// Only the agent's user can read the stored secret. The secret survives restarts and
+// appears in no log.
 func TestTheSecretIsKept(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))

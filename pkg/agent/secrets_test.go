@@ -11,8 +11,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// A task may set the variables that the executor allows by name. "*" covers no variable
-// that loads code.
+// A task may set the variables that the executor allows by name. The pattern "*" allows no
+// variable that can load code.
 func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 	for _, c := range []struct {
 		allow, name string
@@ -33,7 +33,7 @@ func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 		{"*", "LUA_PATH", false},
 		{"*", "GIT_SSH_COMMAND", false}, {"*,GIT_SSH_COMMAND", "GIT_SSH_COMMAND", true}, {"*", "GIT_COMMIT", true},
 		{"*,LD_PRELOAD", "LD_PRELOAD", true}, {"LD_PRELOAD", "LD_PRELOAD", true}, {"*,LD_PRELOAD", "LD_AUDIT", false},
-		{"", "BERTH_JOB", true}, // never taken from a task
+		{"", "BERTH_JOB", true}, // Berth sets it and ignores the value of the task
 	} {
 		err := permitEnv(strings.Split(c.allow, ","), map[string]string{c.name: "x"})
 		if (err == nil) != c.want {
@@ -45,7 +45,8 @@ func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 	}
 }
 
-// If a variable is not allowed, the worker is refused before its directory is created.
+// If a task sets a variable that is not allowed, the agent refuses the worker before it
+// creates a directory.
 func TestUnlistedVariableIsRejected(t *testing.T) {
 	dir := agentDir(t)
 	a, _, _ := processAgent(t, dir)
@@ -60,8 +61,8 @@ func TestUnlistedVariableIsRejected(t *testing.T) {
 	}
 }
 
-// A command that is not in the allow-list is refused for that reason, whether or not
-// the program exists.
+// If a command is not on the list of allowed commands, the agent refuses it for that
+// reason, whether the program exists or not.
 func TestUnlistedCommandIsRejected(t *testing.T) {
 	a, _, _ := processAgent(t, agentDir(t), "true")
 	for _, command := range []string{"false", "no-such-program", "/no/such/program", "./payload", "/"} {
@@ -74,8 +75,8 @@ func TestUnlistedCommandIsRejected(t *testing.T) {
 	}
 }
 
-// Only the worker's user can read the secret parts of a task while it runs, and they
-// are removed when it ends.
+// While a task runs, only the worker's user can read its secret parts. When the task ends,
+// these parts are removed.
 func TestSecretsAreDeletedWithTheWorker(t *testing.T) {
 	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
@@ -119,8 +120,8 @@ func TestSecretsAreDeletedWithTheWorker(t *testing.T) {
 	}
 }
 
-// A plan is scrubbed in place if there is no space for another file, and can still be
-// read.
+// If there is no space for another file, the secrets are removed from the plan in place.
+// The plan is still readable afterwards.
 func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileWorker)
@@ -129,7 +130,7 @@ func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	if err := writeJSON(path, p); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(path+".new", 0o700); err != nil { // prevents another file
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // prevents the creation of another file
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(path+".new", "x"), nil, 0o600); err != nil {
@@ -145,8 +146,8 @@ func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	}
 }
 
-// The report distinguishes a process that was killed by a signal from one that exits
-// with the same number.
+// The report distinguishes a process that was killed by a signal from a process that exits
+// with the corresponding exit code.
 func TestAProcessEndedByASignalReportsTheSignal(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "kill -9 $$"))
@@ -160,8 +161,8 @@ func TestAProcessEndedByASignalReportsTheSignal(t *testing.T) {
 	}
 }
 
-// From any content of the journal file, the agent reads valid tombstones, and can
-// append another.
+// For any content of the journal file, the agent reads only valid tombstones and can append
+// another one.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n"))
 	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n" + `{"job":`))
@@ -198,8 +199,8 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// With any content of worker.json, the worker is adopted or skipped, and its secrets
-// can be removed.
+// For any content of worker.json, the agent adopts or skips the worker, and can remove the
+// worker's secrets.
 func FuzzWorkerJSON(f *testing.F) {
 	f.Add([]byte(`{"Spec":{"Executor":"host","Worker":{"Job":"j","Stage":"s","ID":{"Index":1,"Number":1}},"Epoch":3,"UID":"1-1","Env":{"A":"b"},"Args":["x"]},"Path":"/bin/sh","Env":["A=b"],"Dir":"/","Payload":"payload-X"}`))
 	f.Add([]byte(`{"Spec":null,"Payload":"../../etc/passwd"}`))
@@ -235,7 +236,7 @@ func FuzzWorkerJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 		adopted, err := driver.Adopt(func(Spec, Exit) {})
-		if err != nil || len(adopted) != 0 { // without a claim of a keeper
+		if err != nil || len(adopted) != 0 { // no keeper has claimed the worker
 			t.Errorf("%v, %v", adopted, err)
 		}
 		if err := driver.Close(); err != nil {

@@ -16,7 +16,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// gated is a driver whose starts wait for an error each; nil lets the worker run.
+// gated is a driver in which each start waits for a result from the test. If the result is
+// nil, the worker runs.
 type gated struct {
 	Simulated
 	mu    sync.Mutex
@@ -51,7 +52,7 @@ func (g *gated) order() []int32 {
 	return slices.Clone(g.begun)
 }
 
-// unregistered is an agent that accepts requests for incarnation 1 without a control
+// unregistered returns an agent that accepts requests for incarnation 1 without a control
 // plane.
 func unregistered(t *testing.T, cfg Config) *Agent {
 	t.Helper()
@@ -66,7 +67,7 @@ func unregistered(t *testing.T, cfg Config) *Agent {
 	return a
 }
 
-// states returns the states that the agent would report, by index.
+// states returns the states that the agent would report, by worker index.
 func states(a *Agent) map[int32]berthv1.Assignment_State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,9 +78,9 @@ func states(a *Agent) map[int32]berthv1.Assignment_State {
 	return got
 }
 
-// Two hundred workers of one batch are requested. No more starts are in progress than
-// allowed, and they begin in order. Each request is answered within a second, and the
-// result is reported.
+// Two hundred workers of one batch are requested. The number of starts in progress stays
+// within its limit, and the starts begin in order. Each request gets an answer within a
+// second, and the result of the start is reported.
 func TestStartsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, room = 200, 5
@@ -95,7 +96,7 @@ func TestStartsAreLimited(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			synctest.Wait() // in this order
+			synctest.Wait() // keeps the order of the requests
 		}
 		wg.Wait()
 		if took := time.Since(began); took > startWait {
@@ -129,7 +130,7 @@ func TestStartsAreLimited(t *testing.T) {
 		for i, state := range states(a) {
 			want := berthv1.Assignment_RUNNING
 			if i%10 == 9 {
-				want = berthv1.Assignment_FAILED // A report had it as STARTING.
+				want = berthv1.Assignment_FAILED // The answer was STARTING, so the failure is reported.
 			}
 			if state != want {
 				t.Errorf("%d is %v", i, state)
@@ -141,7 +142,7 @@ func TestStartsAreLimited(t *testing.T) {
 	})
 }
 
-// A start that hangs delays the others by the start timeout at most.
+// A start that hangs delays the other starts by at most the start timeout.
 func TestStartThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
@@ -163,7 +164,7 @@ func TestStartThatHangs(t *testing.T) {
 			s[2] != berthv1.Assignment_RUNNING {
 			t.Error(s)
 		}
-		// It does not free its place a second time.
+		// The start that hung does not free its place a second time.
 		driver.word(0) <- nil
 		synctest.Wait()
 		a.mu.Lock()
@@ -177,14 +178,14 @@ func TestStartThatHangs(t *testing.T) {
 	})
 }
 
-// Stopping a queued worker takes effect at once: it never begins, whether or not its
-// request was answered.
+// Stopping a queued worker takes effect at once. The worker never starts, whether its
+// request was answered or not.
 func TestStopOfAQueuedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
 		mustSubmit(t, a, submit(0, 1, ""))
-		mustSubmit(t, a, submit(1, 1, "")) // answered as STARTING
+		mustSubmit(t, a, submit(1, 1, "")) // the answer is STARTING
 		waits := make(chan error, 1)
 		go func() {
 			_, err := trySubmit(t.Context(), a, submit(2, 1, ""))
@@ -207,7 +208,7 @@ func TestStopOfAQueuedStart(t *testing.T) {
 		if time.Since(began) > 0 {
 			t.Error("a stop waited")
 		}
-		// A stop waits for a start that has begun; a later epoch replaces a queued one.
+		// A stop waits for a start that has begun. A later epoch replaces a queued start.
 		driver.word(0) <- nil
 		driver.word(3) <- nil
 		synctest.Wait()
@@ -224,7 +225,7 @@ func TestStopOfAQueuedStart(t *testing.T) {
 	})
 }
 
-// A later epoch of a name replaces a queued one.
+// A start request with a later epoch replaces a queued start of the same worker name.
 func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
@@ -233,7 +234,7 @@ func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 		mustSubmit(t, a, submit(1, 1, ""))
 		later := submit(1, 1, "")
 		later.Worker.Epoch++
-		for range 2 { // The first one ends.
+		for range 2 { // The first attempt ends the queued start.
 			if _, err := trySubmit(t.Context(), a, later); err != nil && !fault.Is(err, fault.ReasonUnavailable) {
 				t.Fatal(err)
 			}
@@ -254,8 +255,8 @@ func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 	})
 }
 
-// An agent that is shutting down begins no start. It refuses queued requests, or
-// reports them as stopped if they were acknowledged.
+// An agent that is shutting down begins no start. It refuses queued requests. If a queued
+// request was already acknowledged, the agent reports the worker as stopped.
 func TestCloseWithQueuedStarts(t *testing.T) {
 	for _, stops := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stops=%v", stops), func(t *testing.T) {
@@ -300,7 +301,7 @@ func TestCloseWithQueuedStarts(t *testing.T) {
 	}
 }
 
-// checked is a driver with a Check.
+// checked is a driver that implements Check.
 type checked struct{ *gated }
 
 func (checked) Check(spec Spec) error {
@@ -310,7 +311,7 @@ func (checked) Check(spec Spec) error {
 	return nil
 }
 
-// A refusal by Check is not queued.
+// If Check refuses a worker, its request is not queued.
 func TestRefusalsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()

@@ -8,7 +8,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// slowDriver starts a worker when the test lets it.
+// slowDriver is a driver whose starts wait until the test lets them continue.
 type slowDriver struct {
 	Simulated
 	begun, let chan struct{}
@@ -20,8 +20,8 @@ func (d *slowDriver) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return d.Simulated.Start(spec, ended)
 }
 
-// StopWorkers also stops a worker that is being started, and no worker is started
-// afterwards.
+// StopWorkers also stops a worker whose start is in progress. Afterwards no worker is
+// started.
 func TestStopWorkersStopsAll(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -36,9 +36,9 @@ func TestStopWorkersStopsAll(t *testing.T) {
 	<-driver.begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.StopWorkers(t.Context()) }()
-	for refused := false; !refused; { // once it stops, it accepts no request
+	for refused := false; !refused; { // an agent that stops accepts no request
 		old := submit(1, 1, "x")
-		old.Term = 1 // lower than what the agent has seen
+		old.Term = 1 // lower than the term that the agent has seen
 		_, err := trySubmit(t.Context(), a, old)
 		refused = fault.Is(err, fault.ReasonUnavailable)
 	}

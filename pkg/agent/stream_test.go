@@ -31,7 +31,7 @@ func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func(
 	return a, address, stop
 }
 
-// runsOne runs an agent with one worker, which the control plane knows.
+// runsOne runs an agent with one worker and waits until the control plane knows the worker.
 func runsOne(t *testing.T, c *control) {
 	t.Helper()
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -39,8 +39,8 @@ func runsOne(t *testing.T, c *control) {
 	c.awaitState(t, key(0), "RUNNING")
 }
 
-// An end is reported again, over an outage of the control plane, until an answer
-// acknowledges it. Then reports do not have it any more.
+// The agent reports an end, even after an outage of the control plane, until an answer
+// acknowledges the end. Later reports do not have it.
 func TestEndsAreRepeated(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	c.deaf = true
@@ -82,8 +82,9 @@ func TestEndsAreRepeated(t *testing.T) {
 	}
 }
 
-// An executor that the control plane knows by a higher incarnation, or not at all,
-// registers again. It refuses requests for the earlier incarnation.
+// If the control plane knows a higher incarnation of the executor, or does not know the
+// executor, the agent registers again. Afterwards it refuses requests for the earlier
+// incarnation.
 func TestRegistersAgain(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -104,8 +105,8 @@ func TestRegistersAgain(t *testing.T) {
 	}
 }
 
-// Executor state 10: of two agents with one ID, the superseded one logs that once with
-// the remedy, refuses requests, and keeps trying to register.
+// Executor state 10: if two agents have the same ID, the superseded one logs the conflict
+// once, together with the remedy. It refuses requests and keeps trying to register.
 func TestExecutorState10Followed(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	log := &lines{text: "another agent has taken this ID"}
@@ -127,7 +128,7 @@ func TestExecutorState10Followed(t *testing.T) {
 	}
 }
 
-// lines counts the log lines with a text.
+// lines counts the log lines that contain text.
 type lines struct {
 	text  string
 	count atomic.Int32
@@ -140,7 +141,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Changes are reported at once, not with the next heartbeat.
+// Changes are reported at once and do not wait for the next heartbeat.
 func TestChangesAreReportedAtOnce(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -155,8 +156,8 @@ func TestChangesAreReportedAtOnce(t *testing.T) {
 	c.awaitState(t, key(0), "EVICTED")
 }
 
-// An agent whose stream broke waits before it reconnects, since many agents reconnect
-// when a replica exits. If it has a change to report, it reconnects at once.
+// If its stream breaks, an agent waits before it reconnects, because many agents reconnect
+// when a replica exits. If the agent has a change to report, it reconnects at once.
 func TestChangesAreReportedOverABrokenStream(t *testing.T) {
 	c := newControl(time.Hour)
 	a, address, stop := simulatedAgent(t, c, Config{})
@@ -171,8 +172,8 @@ func TestChangesAreReportedOverABrokenStream(t *testing.T) {
 	c.awaitState(t, key(0), "EVICTED")
 }
 
-// A state in the answer to a request is no change to report. The next heartbeat reports
-// it nevertheless, since the answer may have been lost.
+// A state that was in the answer to a request is not reported at once as a change. The next
+// heartbeat reports the state, because the answer may have been lost.
 func TestStateInAnAnswerIsNotReportedAgain(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -188,7 +189,8 @@ func TestStateInAnAnswerIsNotReportedAgain(t *testing.T) {
 	}
 }
 
-// Each start in one call is accepted or refused on its own, by the agent that it names.
+// Each start request in a call is accepted or refused separately, by the agent that it
+// names.
 func TestSeveralStartsInOneCall(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
@@ -223,8 +225,7 @@ func TestSeveralStartsInOneCall(t *testing.T) {
 	}
 }
 
-// An agent gives up the stream of a control plane that receives heartbeats and never
-// answers.
+// If a control plane receives heartbeats but never answers, the agent gives up the stream.
 func TestSilentStream(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	runsOne(t, c)
@@ -238,7 +239,7 @@ func TestSilentStream(t *testing.T) {
 // If the control plane requests a complete report, the agent sends it on the same
 // stream.
 func TestCompleteReportOnRequest(t *testing.T) {
-	c := newControl(time.Hour) // a late answer ends a stream
+	c := newControl(time.Hour) // otherwise a late answer would end the stream
 	a, _, _ := simulatedAgent(t, c, Config{})
 	mustSubmit(t, a, submit(0, 1, ""))
 	c.mu.Lock()
@@ -248,7 +249,7 @@ func TestCompleteReportOnRequest(t *testing.T) {
 	c.mu.Unlock()
 	ends := submit(1, 1, "")
 	ends.Task.Payload = []byte(`{"runFor":"1ms"}`)
-	mustSubmit(t, a, ends) // reported as a change, and by the next heartbeat
+	mustSubmit(t, a, ends) // reported as a change and again by the next heartbeat
 	c.await(t, "a complete report", func() bool { return c.complete["host"] > before && len(c.history[key(0)]) > 0 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,9 +258,9 @@ func TestCompleteReportOnRequest(t *testing.T) {
 	}
 }
 
-// An isolated agent stops its workers if configured to.
+// An isolated agent stops its workers if its configuration says so.
 func TestStopWhenIsolated(t *testing.T) {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // most of its time it only waits
 	c := newControl(10 * time.Millisecond)
 	a, address, stop := simulatedAgent(t, c, Config{StopWhenIsolatedAfter: 3 * time.Second})
 	order := submit(0, 1, "")
@@ -304,8 +305,8 @@ func (s slow) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return s.Simulated.Start(spec, ended)
 }
 
-// While a worker is being started, a repeat of the request waits and starts no other,
-// and a stop request waits until it runs.
+// While a worker is being started, a repeated request waits and does not start the worker
+// again. A stop request waits until the worker runs.
 func TestRequestsWhileStarting(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -341,11 +342,11 @@ func TestRequestsWhileStarting(t *testing.T) {
 	}
 }
 
-// Thousands of simulated agents run in one process, and their workers start and end.
+// Thousands of simulated agents run in one process. Their workers start and end.
 func TestManySimulated(t *testing.T) {
 	const agents = 2000
-	// The heartbeats are rare enough that they alone are no load: a slow machine must
-	// have time for the rest.
+	// The heartbeats are so rare that they cause little load. A slow machine must have time
+	// for the other work.
 	c := newControl(30 * time.Second)
 	address, _ := c.serve(t, porttest.Hold(t))
 	conn := dial(t, address)

@@ -98,12 +98,13 @@ func TestMatchNamesTheFirstFailedCheck(t *testing.T) {
 	}
 }
 
-// Letters of several scripts that are spellings of each other, some of ASCII.
+// anyText draws letters of several scripts. Some of them fold to others, and some fold to
+// ASCII letters.
 var anyText = rapid.StringOfN(rapid.SampledFrom([]rune("aAkKKsSſzåÅÅµμΜßẞ1-")), 0, 4, -1)
 
-// Grouping and matching follow one rule: two spellings group together exactly
-// when they match the same executors. Where they did not, one kind of
-// executor was waited for in two queues.
+// Grouping and matching follow one rule: two spellings are in the same group exactly if
+// they match the same executors. If the rules differed, two queues would use the same
+// executors.
 func TestGroupingAndMatchingFoldAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyText.Draw(t, "a"), anyText.Draw(t, "b")
@@ -130,7 +131,7 @@ func TestFoldMatchesEqualFold(t *testing.T) {
 	}
 }
 
-// A matcher answers what its constraints do, and may be used many times.
+// A matcher returns the same results as its constraints and may be used many times.
 func TestMatcherEqualsMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := rapid.SampledFrom([]string{"", "a", "A", "b"})

@@ -39,13 +39,13 @@ func TestJournalUndoesTheNewestChangeFirst(t *testing.T) {
 	}
 }
 
-// Memory that is changed through a journal equals the durable state after each Abandon,
-// and every outcome is reported exactly once.
+// If memory is changed only through a journal, it equals the durable state after each
+// Abandon. Every outcome is reported exactly once.
 func TestJournalRestoresTheDurableState(t *testing.T) {
 	type change struct{ key, before int }
 	rapid.Check(t, func(t *rapid.T) {
 		var j core.Journal[change]
-		memory, durable := [4]int{}, [][4]int{{}} // durable[0], then the state after each pending effect
+		memory, durable := [4]int{}, [][4]int{{}} // durable[0] is the durable state; the others follow each pending effect
 		reported, registered := 0, 0
 		t.Repeat(map[string]func(*rapid.T){
 			"decide": func(t *rapid.T) {

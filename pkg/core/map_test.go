@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/core"
 )
 
-// Drop replaces a map that becomes empty, and only then.
+// Drop replaces a map only if the map becomes empty.
 func TestDropReplacesAnEmptyMap(t *testing.T) {
 	m := map[int]string{1: "a", 2: "b"}
 	large := m

@@ -10,12 +10,12 @@ import (
 	"berth.dev/pkg/core"
 )
 
-// An ordered set has the same content as a sorted slice after the same changes.
+// After the same changes, an ordered set has the same items as a sorted slice.
 func TestOrderedEqualsSortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set, list := core.NewOrdered(cmp.Compare[int]), []int{}
 		for range rapid.IntRange(1, 20).Draw(t, "rounds") {
-			// Ranges of items make nodes split and become empty.
+			// Whole ranges of items make nodes split and become empty.
 			from := rapid.IntRange(0, 3000).Draw(t, "from")
 			end := from + rapid.SampledFrom([]int{1, 100, 700}).Draw(t, "run")
 			for n := from; n < end; n++ {

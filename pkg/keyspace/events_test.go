@@ -38,8 +38,8 @@ func TestKeysOfEventsAreRead(t *testing.T) {
 	}
 }
 
-// The keys of one service are in the order of its writes, those of a segment are
-// contiguous, and a range delete of them does not include the floor.
+// The keys of a service sort in the order of its writes. The keys of a segment are
+// contiguous. A range delete of these keys does not include the floor.
 func TestKeysOfEventsAreInOrder(t *testing.T) {
 	space := New("default")
 	var keys []string

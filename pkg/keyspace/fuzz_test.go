@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Each key is read by at most one parser, as what makes that very key.
+// At most one parser accepts a key. The parsed value produces exactly the same key again.
 func FuzzKeys(f *testing.F) {
 	space := New("default")
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}

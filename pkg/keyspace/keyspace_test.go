@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestKeyAndParse checks that every kind of record has one key, that parsing the key
-// returns the reference of the record, and that no two records share a key.
+// TestKeyAndParse checks that every kind of record has one key, and that no two records
+// share a key. Parsing a key must return the reference of its record.
 func TestKeyAndParse(t *testing.T) {
 	space := New("default")
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
@@ -41,8 +41,8 @@ func TestKeyAndParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses checks that keys of events and of other clusters and malformed keys are
-// not parsed as records.
+// TestParseRefuses checks that Parse rejects keys of events, keys of other clusters and
+// malformed keys.
 func TestParseRefuses(t *testing.T) {
 	space := New("default")
 	for _, key := range []string{
@@ -72,10 +72,10 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestWriters checks that every stored kind has exactly one writer.
+// TestWriters checks that every stored kind of record has exactly one writer.
 func TestWriters(t *testing.T) {
 	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
-		if Writer(kind) == "" && kind != model.KindPoison { // the service in its key
+		if Writer(kind) == "" && kind != model.KindPoison { // the key of a poison record names its writer
 			t.Errorf("kind %d has no writer", kind)
 		}
 	}

@@ -21,10 +21,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // ttl is the shortest TTL of an election.
 const ttl = leader.MinTTL
 
-// etcdTTL is the TTL of tests in real time: a busy machine must not end a leadership.
+// etcdTTL is the TTL of tests in real time. It is long, so that a busy machine does not end
+// a leadership.
 const etcdTTL = 30 * time.Second
 
-// suite has the tests of an election on any store.
+// suite has the tests of an election that run on every store.
 var suite = map[string]func(t *testing.T, s store.Store, key string, ttl time.Duration){
 	"SecondWinsOnResign":     testSecondWinsOnResign,
 	"SecondWinsOnExpiry":     testSecondWinsOnExpiry,
@@ -61,7 +62,7 @@ func newElection(t *testing.T, s store.Store, key, id string) *leader.Election {
 	return newElectionFor(t, s, key, id, ttl)
 }
 
-// newElectionFor is newElection with a TTL.
+// newElectionFor is like newElection, but with the given TTL.
 func newElectionFor(t *testing.T, s store.Store, key, id string, ttl time.Duration) *leader.Election {
 	t.Helper()
 	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl,
@@ -72,7 +73,7 @@ func newElectionFor(t *testing.T, s store.Store, key, id string, ttl time.Durati
 	return e
 }
 
-// win campaigns and returns the leadership, which is resigned when the test ends.
+// win campaigns and returns the leadership. When the test ends, the leadership is resigned.
 func win(t *testing.T, e *leader.Election) *leader.Leadership {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -85,7 +86,7 @@ func win(t *testing.T, e *leader.Election) *leader.Leadership {
 	return l
 }
 
-// campaign runs win in the background.
+// campaign runs win in a goroutine and returns a channel with the leadership.
 func campaign(t *testing.T, e *leader.Election) <-chan *leader.Leadership {
 	won, ended := make(chan *leader.Leadership, 1), make(chan struct{})
 	var l *leader.Leadership
@@ -106,11 +107,11 @@ func campaign(t *testing.T, e *leader.Election) <-chan *leader.Leadership {
 	return won
 }
 
-// spy wraps a store, so that a test can observe and replace its calls.
+// spy wraps a store and lets a test observe and replace calls.
 type spy struct {
 	store.Store
 	txns      atomic.Int64
-	granted   atomic.Int64 // the last lease
+	granted   atomic.Int64 // the ID of the last etcd lease that was granted
 	keepAlive func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error)
 	txn       func(n int64, next func() (store.TxnResult, error)) (store.TxnResult, error)
 }
@@ -138,13 +139,13 @@ func (s *spy) Txn(ctx context.Context, txn store.Txn) (store.TxnResult, error) {
 	return s.txn(n, next)
 }
 
-// frozen blocks a renewal until its timeout, as a frozen member of etcd does.
+// frozen blocks a renewal until its timeout, as a frozen etcd member does.
 func frozen(ctx context.Context, _ func() (time.Duration, error)) (time.Duration, error) {
 	<-ctx.Done()
 	return 0, fmt.Errorf("%w: frozen", store.ErrAmbiguous)
 }
 
-// waits returns once a candidate waits for the end of a term.
+// waits returns once the candidate waits for the end of the term.
 func waits(t *testing.T, e *leader.Election, term int64) {
 	t.Helper()
 	for t.Context().Err() == nil && !e.WaitsFor(term) {
@@ -183,9 +184,10 @@ func testSecondWinsOnResign(t *testing.T, s store.Store, key string, ttl time.Du
 	}
 }
 
-// The lease that expires has the shortest TTL on any store, as the test waits for it.
+// On every store, the etcd lease that expires has the shortest TTL, because the test waits
+// for its end.
 func testSecondWinsOnExpiry(t *testing.T, s store.Store, key string, given time.Duration) {
-	bubble := given == ttl // virtual time
+	bubble := given == ttl // simulated time
 	first := win(t, newElection(t, &spy{Store: s, keepAlive: frozen}, key, "a"))
 	began := time.Now()
 	won := campaign(t, newElection(t, s, key, "b"))
@@ -194,7 +196,7 @@ func testSecondWinsOnExpiry(t *testing.T, s store.Store, key string, given time.
 		t.Fatal("two leaders, both valid")
 	}
 	<-first.Done()
-	// In real time, a test that was delayed may see both ends: expired and deposed.
+	// If a test in real time is delayed, the leader may be expired or deposed.
 	expired := errors.Is(first.Err(), leader.ErrExpired) || !bubble && errors.Is(first.Err(), leader.ErrDeposed)
 	if !expired || second.Term() <= first.Term() {
 		t.Errorf("first: %v, terms %d and %d", first.Err(), first.Term(), second.Term())
@@ -228,8 +230,8 @@ func testStepsDownOnReplacement(t *testing.T, s store.Store, key string, ttl tim
 	}
 }
 
-// The election of the etcd client makes a candidate the leader without a key, if its lease
-// expires while it waits.
+// If the etcd lease of a candidate expires while the candidate waits, the election of the
+// etcd client library makes it the leader without a key. Berth's election must not do that.
 func testLeaseDeadWhileWaiting(t *testing.T, s store.Store, key string, ttl time.Duration) {
 	first := win(t, newElectionFor(t, s, key, "a", ttl))
 	second := &spy{Store: s}
@@ -252,7 +254,7 @@ func testLeaseDeadWhileWaiting(t *testing.T, s store.Store, key string, ttl time
 	}
 }
 
-// A win whose answer was lost is still the candidate's win.
+// If the answer to a winning transaction is lost, the candidate still wins.
 func testLostAnswer(t *testing.T, s store.Store, key string, ttl time.Duration) {
 	lossy := &spy{Store: s, txn: func(n int64, next func() (store.TxnResult, error)) (store.TxnResult, error) {
 		res, err := next()

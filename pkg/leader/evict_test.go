@@ -11,7 +11,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// standby waits for the end of a leader that is old enough to be evicted.
+// standby is a candidate that waits for the end of a leader. The leader has led for long
+// enough to be evicted.
 type standby struct {
 	*leader.Election
 	first *leader.Leadership
@@ -21,7 +22,8 @@ type standby struct {
 	fits func() bool
 }
 
-// fitIf sets when the standby may evict. By default it always may.
+// fitIf sets the condition under which the standby may evict. By default it may always
+// evict.
 func (b *standby) fitIf(fits func() bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -34,7 +36,7 @@ func (b *standby) fit() bool {
 	return b.fits()
 }
 
-// moment is longer than an immediate reaction takes.
+// moment is longer than an immediate reaction needs.
 const moment = 10 * time.Millisecond
 
 func newStandby(t *testing.T, f *store.Fake, dead func(context.Context, leader.Holder) bool) *standby {
@@ -53,8 +55,8 @@ func newStandby(t *testing.T, f *store.Fake, dead func(context.Context, leader.H
 	return b
 }
 
-// newProven is newStandby with a probe that finds the leader dead after two seconds, and
-// then closes proven.
+// newProven is like newStandby, with a probe that finds the leader dead after two seconds
+// and then closes proven.
 func newProven(t *testing.T, f *store.Fake) (b *standby, proven <-chan struct{}) {
 	t.Helper()
 	found := make(chan struct{})
@@ -121,7 +123,8 @@ func dropAlarms(_ context.Context, c store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// waitDone reports whether the leadership is still valid after the watches had time.
+// waitDone gives the watches some time and then reports whether the leadership is still
+// valid.
 func waitDone(l *leader.Leadership) bool {
 	time.Sleep(moment)
 	return l.Valid()
@@ -145,7 +148,7 @@ func TestEvictWithoutOwnLease(t *testing.T) {
 	})
 }
 
-// Two replicas that consider each other dead stop after three evicts.
+// If two replicas consider each other dead, they stop after three evicts.
 func TestEvictIsLimited(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		e := newElection(t, f, "x", "b")
@@ -174,8 +177,8 @@ func TestEvictIsLimited(t *testing.T) {
 	})
 }
 
-// If an evict hangs at a frozen member of etcd, the standby still leads as soon as another
-// replica has deleted the key.
+// If an evict hangs at a frozen etcd member, the standby still becomes the leader as soon
+// as another replica deletes the key.
 func TestAHungEvictDoesNotDelayTheNextLeader(t *testing.T) {
 	type otherEvict struct{}
 	for name, after := range map[string]time.Duration{"at once": 0, "after 50 ms": 50 * time.Millisecond} {
@@ -206,8 +209,8 @@ func TestAHungEvictDoesNotDelayTheNextLeader(t *testing.T) {
 	}
 }
 
-// An evict is retried until it is possible: after an election of etcd, a lost request, or a
-// view that was not current.
+// An evict is retried until it is possible. It may fail because of an election in etcd, a
+// lost request or an outdated view.
 func TestAnEvictIsRetriedUntilItIsPossible(t *testing.T) {
 	lost := func(is func(c store.Call) bool) func(f *store.Fake, b *standby, until time.Time) {
 		return func(f *store.Fake, _ *standby, until time.Time) {
@@ -251,7 +254,7 @@ func TestAnEvictIsRetriedUntilItIsPossible(t *testing.T) {
 	}
 }
 
-// A late evict does not depose the next leader.
+// If an evict arrives late, it does not depose the next leader.
 func TestALateEvictDeposesNoOtherLeader(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		b, proven := newProven(t, f)
@@ -259,12 +262,12 @@ func TestALateEvictDeposesNoOtherLeader(t *testing.T) {
 		f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
 			if c.Method == store.MethodTxn && c.Txn.Then[0].Delete && !late {
 				late = true
-				return store.Hold() // on its way to etcd
+				return store.Hold() // delayed on its way to etcd
 			}
 			return store.Outcome{}
 		})
 		<-proven
-		second := <-b.won // by another evict
+		second := <-b.won // because of another evict
 		f.SetHook(nil)
 		f.ReleaseHeld()
 		time.Sleep(time.Second)

@@ -6,10 +6,11 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Evict tries once to delete the leader's key, as after a successful probe.
+// Evict tries once to delete the leader's key, as the election does after a successful
+// probe.
 func (e *Election) Evict(ctx context.Context, term int64) error { return e.tryEvict(ctx, term) }
 
-// WaitsFor reports whether this replica waits for a term to end.
+// WaitsFor reports whether this replica waits for the given term to end.
 func (e *Election) WaitsFor(term int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

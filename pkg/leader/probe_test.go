@@ -15,7 +15,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// process is a listener that keeps its connections, like a leader's process.
+// process is a listener that keeps its connections open, like the process of a leader.
 type process struct {
 	net.Listener
 	mu       sync.Mutex
@@ -60,13 +60,13 @@ func (p *process) hangUp(reset bool) {
 	p.conns = nil
 }
 
-// die closes everything, as the kernel does for a killed process.
+// die closes the listener and all connections, as the kernel does for a killed process.
 func (p *process) die() {
 	p.Listener.Close()
 	p.hangUp(false)
 }
 
-// accepts waits for the next connection. It fails if the probe ends first.
+// accepts waits for the next connection. The test fails if the probe ends first.
 func (p *process) accepts(t *testing.T, proven <-chan bool) {
 	t.Helper()
 	select {
@@ -78,7 +78,7 @@ func (p *process) accepts(t *testing.T, proven <-chan bool) {
 	}
 }
 
-// proof waits for the result of a probe.
+// proof waits for the end of a probe and returns its result.
 func proof(t *testing.T, proven <-chan bool) bool {
 	t.Helper()
 	select {
@@ -105,7 +105,8 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 	for name, reset := range map[string]bool{"EOF": false, "reset": true} {
 		t.Run(name, func(t *testing.T) {
 			process := startProcess(t, porttest.Hold(t))
-			// The listener may accept before the dial returns, so a reset could come first.
+			// The listener may accept before the dial returns, and then a reset could arrive before
+			// the connection is in use.
 			connected := make(chan struct{}, 1)
 			p := &leader.Probe{Identify: func(context.Context, string) (leader.Candidate, error) {
 				connected <- struct{}{}
@@ -123,15 +124,15 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 	}
 }
 
-// The end of a connection proves nothing while the process accepts the next one.
+// If a connection ends but the process accepts the next one, nothing is proven.
 func TestClosedConnectionIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
 	proven := probe(t, t.Context(), &leader.Probe{}, holder(process.Addr().String()))
 	process.accepts(t, proven)
 	for range 5 {
 		process.hangUp(false)
-		process.accepts(t, proven) // the re-dial
-		process.accepts(t, proven) // the next connection
+		process.accepts(t, proven) // the probe dials again
+		process.accepts(t, proven) // the new connection
 	}
 	select {
 	case <-proven:
@@ -144,8 +145,8 @@ func TestClosedConnectionIsNoProof(t *testing.T) {
 	}
 }
 
-// Another process at the same address proves the death, as after a restart with the same
-// name.
+// If another process answers at the leader's address, the leader is dead. This is the case
+// after a restart under the same name.
 func TestAnotherProcessIsProof(t *testing.T) {
 	for name, c := range map[string]struct{ holder, next leader.Candidate }{
 		"restarted under its name": {leader.Candidate{ID: "a", Instance: "1"}, leader.Candidate{ID: "a", Instance: "2"}},
@@ -165,7 +166,7 @@ func TestAnotherProcessIsProof(t *testing.T) {
 	}
 }
 
-// The end of a connection proves nothing while the same process answers.
+// If a connection ends but the same process answers, nothing is proven.
 func TestSameProcessIsNoProof(t *testing.T) {
 	itself := leader.Candidate{ID: "a", Instance: "1"}
 	for name, c := range map[string]struct{ holder, next leader.Candidate }{
@@ -181,8 +182,8 @@ func TestSameProcessIsNoProof(t *testing.T) {
 			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
-			p.accepts(t, proven) // the re-dial
-			p.accepts(t, proven) // the next connection to the holder
+			p.accepts(t, proven) // the probe dials again
+			p.accepts(t, proven) // the new connection to the holder
 			cancel()
 			if proof(t, proven) {
 				t.Error("proven dead")
@@ -191,7 +192,7 @@ func TestSameProcessIsNoProof(t *testing.T) {
 	}
 }
 
-// successor answers first as the holder, and then as the next candidate.
+// successor answers first as the holder, and afterwards as the next candidate.
 type successor struct {
 	holder, next leader.Candidate
 	first        chan struct{} // closed at the first answer
@@ -216,8 +217,8 @@ func holderAt(p *process, c leader.Candidate) leader.Holder {
 	return leader.Holder{Candidate: c, Term: 7}
 }
 
-// scripted has the results of dials in order. After the last it blocks until the context
-// ends.
+// scripted returns the given results of dials in order. After the last result, a dial
+// blocks until its context ends.
 type scripted struct {
 	script []func() (net.Conn, error)
 	dials  chan int
@@ -269,7 +270,7 @@ func TestInconclusiveProbes(t *testing.T) {
 	}
 }
 
-// endingConn is a connection whose read ends at once.
+// endingConn is a connection in which every read fails at once.
 type endingConn struct {
 	net.Conn
 	err error
@@ -280,7 +281,8 @@ func (c endingConn) Close() error             { return nil }
 
 func (endingConn) SetReadDeadline(time.Time) error { return nil }
 
-// A frozen process keeps its connection, so the probe proves nothing, however long it runs.
+// A frozen process keeps its connection, so the probe proves nothing, however long the
+// probe runs.
 func TestFrozenProcessIsNoProof(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -297,8 +299,8 @@ func TestFrozenProcessIsNoProof(t *testing.T) {
 	}
 }
 
-// A server closes an idle connection after two minutes. The probe opens another one before
-// that, so it can detect a death at any time.
+// A server closes an idle connection after two minutes. The probe opens another connection
+// before that, so it can detect a dead process at any time.
 func TestAConnectionIsRenewedBeforeItIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

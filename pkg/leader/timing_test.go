@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// onFake runs a test in virtual time.
+// onFake runs a test on a fake store with simulated time.
 func onFake(t *testing.T, test func(t *testing.T, f *store.Fake)) {
 	synctest.Test(t, func(t *testing.T) { test(t, store.NewFake(store.FakeConfig{})) })
 }
@@ -28,7 +28,7 @@ func TestALeaderRenewsItsLease(t *testing.T) {
 	})
 }
 
-// If renewals hang, the leadership ends well before the etcd lease.
+// If renewals hang, the leadership ends well before the etcd lease expires.
 func TestRenewDeadline(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		l := win(t, newElection(t, &spy{Store: f, keepAlive: frozen}, "x", "a"))
@@ -46,7 +46,7 @@ func TestRenewDeadline(t *testing.T) {
 	})
 }
 
-// With one hung member of three, attempts fail, but the leadership survives.
+// If one of three etcd members hangs, some attempts fail, but the leadership continues.
 func TestOneHungMemberDoesNotEndTheLeadership(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var n atomic.Int64
@@ -64,8 +64,8 @@ func TestOneHungMemberDoesNotEndTheLeadership(t *testing.T) {
 	})
 }
 
-// The deadline counts from when the renewal was sent. A slow answer proves only that the
-// lease was alive while the request was in flight.
+// The deadline of a leadership counts from the time at which the renewal was sent. A slow
+// answer proves only that the etcd lease existed while the request was in flight.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var last time.Time
@@ -86,7 +86,7 @@ func TestDeadlineCountsFromTheSend(t *testing.T) {
 	})
 }
 
-// etcd reports an expired lease by a TTL of 0.
+// etcd reports an expired lease with a TTL of 0.
 func TestExpiredLease(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		s := &spy{Store: f, keepAlive: func(context.Context, func() (time.Duration, error)) (time.Duration, error) {
@@ -119,7 +119,7 @@ func TestAnUnreachableStoreElectsNoReplica(t *testing.T) {
 	})
 }
 
-// A candidate revokes its etcd lease when its context ends.
+// When the context of a candidate ends, the candidate revokes its etcd lease.
 func TestCampaignEndsWithItsContext(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		win(t, newElection(t, f, "x", "a"))
@@ -135,7 +135,7 @@ func TestCampaignEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// After a broken or compacted watch, candidates and leaders still see every change.
+// If a watch breaks or is compacted, candidates and leaders still see every change.
 func TestABrokenWatchMissesNoChange(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		first := win(t, newElection(t, f, "x", "a"))
@@ -155,7 +155,8 @@ func TestABrokenWatchMissesNoChange(t *testing.T) {
 	})
 }
 
-// A change of etcd's leader refreshes every lease, which delays the failover.
+// When etcd elects a leader, it extends every lease to its full TTL, which delays the
+// failover.
 func TestFailoverAfterRefresh(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		first := win(t, newElection(t, &spy{Store: f, keepAlive: frozen}, "x", "a"))
@@ -200,8 +201,8 @@ func TestInvalidConfigIsRejected(t *testing.T) {
 	}
 }
 
-// If etcd takes seconds for every call on a busy machine, no leader loses its leadership: an
-// answer counts until the deadline that it extends.
+// On a busy machine, etcd may take seconds for every call. No leader loses its leadership
+// then, because an answer counts until the deadline that it extends.
 func TestSlowRenewalsCount(t *testing.T) {
 	const slow = 900 * time.Millisecond
 	onFake(t, func(t *testing.T, f *store.Fake) {
@@ -226,8 +227,8 @@ func TestSlowRenewalsCount(t *testing.T) {
 	})
 }
 
-// If one renewal hangs and others fail at once, the leader keeps trying: etcd may be back
-// just before the deadline.
+// If one renewal hangs and others fail at once, the leader keeps trying, because etcd may
+// recover just before the deadline.
 func TestRenewalsContinueWhileOneHangs(t *testing.T) {
 	const ttl = 5 * time.Second
 	for _, before := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 690 * time.Millisecond} {
@@ -252,8 +253,8 @@ func TestRenewalsContinueWhileOneHangs(t *testing.T) {
 	}
 }
 
-// With a long TTL, the grant of a lease still has a short timeout, as a member may be
-// frozen, and renewals may take seconds.
+// Even with a long TTL, the grant of an etcd lease has a short timeout, because a member
+// may be frozen. Renewals may take seconds.
 func TestLongTTL(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var granted, renewals atomic.Int64
@@ -285,7 +286,7 @@ func TestLongTTL(t *testing.T) {
 	})
 }
 
-// electionOf returns an election with a TTL.
+// electionOf returns an election with the given TTL.
 func electionOf(t *testing.T, s store.Store, ttl time.Duration) *leader.Election {
 	t.Helper()
 	e, err := leader.New(leader.Config{Store: s, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "a", Address: "a:1"}})

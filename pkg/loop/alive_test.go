@@ -14,7 +14,8 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// hangs is a core that hangs in the step with an executor until it is released.
+// hangs returns a core that hangs in the step that receives an executor, until the test
+// releases it.
 func hangs(id string, released <-chan struct{}) func() *toy {
 	return func() *toy {
 		c := newToy()
@@ -27,8 +28,8 @@ func hangs(id string, released <-chan struct{}) func() *toy {
 	}
 }
 
-// Alive reports a core that hangs, on a leader and on a standby. Once the core returns, it is alive
-// again: it was only slow.
+// Alive reports a core that hangs, on a leader and on a standby. If the core was only slow
+// and returns, it is alive again.
 func TestHungCoreIsNotAlive(t *testing.T) {
 	for name, leads := range map[string]bool{"leader": true, "standby": false} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestHungCoreIsNotAlive(t *testing.T) {
 				}
 				synctest.Wait()
 				looptest.Write(t, fake, executor("x"))
-				time.Sleep(25 * time.Second) // a leader has given way
+				time.Sleep(25 * time.Second) // a leader has already lost its leadership
 				if err := a.Alive(); err != nil {
 					t.Errorf("too early: %v", err)
 				}
@@ -64,7 +65,7 @@ func TestHungCoreIsNotAlive(t *testing.T) {
 	}
 }
 
-// A loop that is idle, busy, or waits for an etcd that does not answer is alive all the time.
+// A loop is alive while it is idle, busy or waits for an etcd that does not answer.
 func TestIdleOrBusyLoopIsAlive(t *testing.T) {
 	alive := func(t *testing.T, replicas ...*replica) {
 		t.Helper()
@@ -111,7 +112,7 @@ func TestIdleOrBusyLoopIsAlive(t *testing.T) {
 			b := run(t, s, "b", nil)
 			synctest.Wait()
 			fake.SetHook(func(ctx context.Context, _ store.Call) store.Outcome { <-ctx.Done(); return store.Drop() })
-			go a.Do(t.Context(), put{record: executor("x"), events: 1}) //nolint:errcheck // it waits for etcd
+			go a.Do(t.Context(), put{record: executor("x"), events: 1}) //nolint:errcheck // waits for etcd
 			alive(t, a, b)
 			fake.SetHook(nil)
 		})

@@ -12,7 +12,8 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// benchCore is a core that writes whatever a request contains, to measure the loop around a core.
+// benchCore writes whatever a request contains. It serves to measure the loop around a
+// core.
 type benchCore struct{ owed []uint64 }
 
 func (c *benchCore) NextDeadline() time.Time { return time.Time{} }
@@ -31,7 +32,7 @@ func (c *benchCore) Step(_ time.Time, event model.Event) (out []model.Action) {
 	return out
 }
 
-// benchStore is a store that takes everything at once.
+// benchStore is a store in which every transaction succeeds at once.
 type benchStore struct {
 	store.Store
 	revision int64
@@ -42,7 +43,7 @@ func (s *benchStore) Txn(context.Context, store.Txn) (store.TxnResult, error) {
 	return store.TxnResult{Succeeded: true, Revision: s.revision}, nil
 }
 
-// granted is a lease of 8 workers, as executor-state grants it.
+// granted returns a lease of 8 workers, as executor-state would grant it.
 func granted(i int) *model.LeaseChunk {
 	l := &model.LeaseChunk{
 		UID: fmt.Sprintf("u-%d", i), Key: model.Key{Job: fmt.Sprintf("job-%d", i), Stage: "map", Name: model.MainName},
@@ -64,8 +65,8 @@ func newScribe(b *testing.B) *loop.Driver[*benchCore] {
 	return driver
 }
 
-// A turn of 64 requests, each with a record, an event and an answer: two
-// transactions.
+// BenchmarkRoundOf64 runs a round of 64 requests. Each request has a record, an event and
+// an answer. The round takes two transactions.
 func BenchmarkRoundOf64(b *testing.B) {
 	driver := newScribe(b)
 	benchStore := &benchStore{revision: 1}
@@ -97,7 +98,7 @@ func BenchmarkRoundOf64(b *testing.B) {
 	}
 }
 
-// One commit of another service: 64 leases and as many events.
+// BenchmarkEventsOf64 receives a commit of another service with 64 leases and 64 events.
 func BenchmarkEventsOf64(b *testing.B) {
 	driver := newScribe(b)
 	batch := store.Batch{Revision: 2}

@@ -14,14 +14,15 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// call is a request of the registry's leader.
+// call is a request that the registry's leader sends.
 type call struct{ term, known int64 }
 
 func (c call) From() (string, int64) { return model.ServiceRegistry, c.term }
 func (c call) Known() int64          { return c.known }
 
-// A request that names a term or a revision which the view has not reached counts if
-// the store has it, and is refused before the core sees it if not.
+// A request may name a term or a revision that the view has not reached yet. If the store
+// has reached it, the request counts. If not, the request is refused before the core
+// receives it.
 func TestTermOfARequestIsCheckedInTheStore(t *testing.T) {
 	leads := model.LeaderTerm{Service: model.ServiceRegistry, Term: 120}
 	for _, c := range []struct {
@@ -33,7 +34,7 @@ func TestTermOfARequestIsCheckedInTheStore(t *testing.T) {
 	}{
 		{"no call of a leader", put{}, nil, "", 0},
 		{"in the view", call{90, 100}, nil, "", 0},
-		{"past in the view", call{80, 100}, nil, "", 0}, // the core refuses it
+		{"past in the view", call{80, 100}, nil, "", 0}, // refused by the core
 		{"ahead of the view", call{120, 110}, leads, "", 1},
 		{"a revision ahead of the view", call{90, 130}, nil, "", 1},
 		{"the highest term", call{math.MaxInt64, 0}, nil, fault.ReasonLowerTerm, 1},
@@ -62,7 +63,8 @@ func TestTermOfARequestIsCheckedInTheStore(t *testing.T) {
 	}
 }
 
-// counted counts reads of pages, each of which waits for its turn.
+// counted counts the reads of the registry's leader key. Each read waits until the test
+// lets it continue.
 type counted struct {
 	*watched
 	pages atomic.Int64
@@ -77,15 +79,15 @@ func (s *counted) Page(ctx context.Context, req store.PageRequest) (store.Page, 
 	return s.watched.Page(ctx, req)
 }
 
-// However many callers make up terms, the leader reads one leader key at a time, and
-// the true term is taken although the view does not show it.
+// However many callers invent terms, the leader sends one read of the registry's leader key
+// at a time. The true term is accepted even if the view does not show it yet.
 func TestInventedTermsAreReadOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newStore()
 		s := &counted{watched: w, turn: make(chan struct{})}
 		r := run(t, s, "a", nil)
 		r.awaitLead(t, true)
-		w.stalled.Store(true) // from now on the view shows nothing
+		w.stalled.Store(true) // from here on the view receives no changes
 		put := store.Put(space.Key(model.LeaderRef(model.ServiceRegistry)), nil)
 		res, err := w.Txn(t.Context(), store.Txn{Then: []store.Op{put}})
 		if err != nil {

@@ -14,15 +14,15 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// watched is a store that counts open watches. It can compact changes that they have not delivered,
-// and let a campaign win after its caller has left.
+// watched is a store that counts its open watches. It can compact changes that the watches
+// have not delivered. It can also let a campaign win after its caller has stopped.
 type watched struct {
 	store.Store
 	open      atomic.Int64
 	compacted atomic.Bool
-	// stalled makes watches of the whole prefix deliver nothing.
+	// If stalled is set, watches of the whole prefix deliver nothing.
 	stalled atomic.Bool
-	// afterTxn, when set, is called after a transaction that succeeded.
+	// If afterTxn is set, it is called after each transaction that succeeded.
 	afterTxn atomic.Pointer[func(store.Txn)]
 }
 
@@ -63,7 +63,7 @@ func (w *watch) Close() {
 	w.Watch.Close()
 }
 
-// replica is a running loop and its output.
+// replica is a running loop with the channels that report its state.
 type replica struct {
 	*loop.Loop[*toy]
 	id      string
@@ -72,17 +72,17 @@ type replica struct {
 	ended   chan struct{}
 }
 
-// etcdTTL is that of leadership where time is not the test's own: a machine that is
-// busy must not end it.
+// etcdTTL is the TTL of leaderships in real time. It is long, so that a busy machine does
+// not end a leadership.
 const etcdTTL = 30 * time.Second
 
-// run starts a replica; perform may be nil. It is stopped with the test.
+// run starts a replica, which stops when the test ends. perform may be nil.
 func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, model.Action)) *replica {
 	t.Helper()
 	return runAs(t, s, id, "v1", newToy, perform)
 }
 
-// runAs is run of a version of the program, with its core.
+// runAs is like run, but with the given version of the program and its core.
 func runAs(t *testing.T, s store.Store, id, version string, core func() *toy,
 	perform func(*loop.Term, *toy, model.Action)) *replica {
 	t.Helper()
@@ -120,7 +120,8 @@ func runAs(t *testing.T, s store.Store, id, version string, core func() *toy,
 	return r
 }
 
-// awaitLead waits until the replica serves, its first round done, or no longer does.
+// awaitLead waits until the replica serves and its first round is done, or until it no
+// longer serves.
 func (r *replica) awaitLead(t *testing.T, serving bool) {
 	t.Helper()
 	for {
@@ -128,7 +129,7 @@ func (r *replica) awaitLead(t *testing.T, serving bool) {
 		case is := <-r.serving:
 			if is == serving {
 				for serving && !r.Status().Serving && len(r.serving) == 0 {
-					time.Sleep(time.Millisecond) // its first round is under way
+					time.Sleep(time.Millisecond) // the first round is in progress
 				}
 				return
 			}
@@ -138,7 +139,7 @@ func (r *replica) awaitLead(t *testing.T, serving bool) {
 	}
 }
 
-// end stops the replica and waits until it has.
+// end stops the replica and waits until it has stopped.
 func (r *replica) end() {
 	r.stop()
 	<-r.ended

@@ -15,7 +15,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// rig is a driver that leads, on a fake store, with the real committer.
+// rig is a leading driver on a fake store with the real committer.
 type rig struct {
 	t      *testing.T
 	fake   *store.Fake
@@ -23,9 +23,9 @@ type rig struct {
 	core   *toy
 	driver *loop.Driver[*toy]
 	term   int64
-	// event is the etcd lease that job events are given.
+	// event is the etcd lease to which job events are attached.
 	event     int64
-	grant     error // the answer to a request for one
+	grant     error // the answer to a request for an etcd lease
 	confirmed int
 	deposed   bool
 	token     uint64
@@ -86,7 +86,7 @@ func (r *rig) next() store.Batch {
 	return b
 }
 
-// write writes a record like another service.
+// write writes records as another service would.
 func (r *rig) write(ops ...store.Op) int64 {
 	r.t.Helper()
 	res, err := r.fake.Txn(context.Background(), store.Txn{Then: ops})
@@ -104,7 +104,8 @@ func (r *rig) shut(name string) {
 	r.write(store.Op{Key: space.Key(gate(name)), Value: value})
 }
 
-// round plays requests, and answers the replies in the order they came.
+// round runs a round with the requests and returns the replies in the order in which they
+// arrived.
 func (r *rig) round(requests ...any) ([]model.Reply, error) {
 	var events []model.Event
 	for _, request := range requests {
@@ -162,7 +163,8 @@ func TestEffectsOfEffects(t *testing.T) {
 	}
 }
 
-// The core receives the earlier decision of another service and decides the input again.
+// If a compare fails, the core receives the earlier decision of the other service and
+// decides the input again.
 func TestConflictIsDecidedAgain(t *testing.T) {
 	r := newRig(t)
 	r.shut("g")
@@ -180,11 +182,11 @@ func TestConflictIsDecidedAgain(t *testing.T) {
 	}
 }
 
-// The inputs before the first that is not durable are not given again.
+// If a round becomes durable only in part, the inputs that are durable are not repeated.
 func TestConflictAfterPartOfARound(t *testing.T) {
 	r := newRig(t)
 	large := executor("large")
-	large.Host = strings.Repeat("x", 300<<10) // a transaction of its own
+	large.Host = strings.Repeat("x", 300<<10) // too large to share a transaction
 	r.shut("g")
 	replies, err := r.round(put{record: large}, get{large.Ref()}, put{record: executor("b"), gate: "g"})
 	if err != nil {
@@ -240,7 +242,8 @@ func TestRefusedWriteFailsItsRequestOnly(t *testing.T) {
 	}
 }
 
-// Job events stand on an etcd lease that no input has anything to do with.
+// Job events depend on an etcd lease that belongs to no input. If it has expired, the term
+// ends, but no request fails.
 func TestExpiredEventLeaseFailsNoRequest(t *testing.T) {
 	r := newRig(t)
 	r.event = 999
@@ -259,7 +262,8 @@ func TestFencedEndsTheTerm(t *testing.T) {
 	}
 }
 
-// Without a write nothing proves the term, so the driver confirms it.
+// A round without a write does not prove the term, so the driver confirms it before it
+// answers.
 func TestAnswerWithoutAWriteConfirmsTheTerm(t *testing.T) {
 	r := newRig(t)
 	if replies, err := r.round(get{executor("a").Ref()}); err != nil || len(replies) != 1 || r.confirmed != 1 {
@@ -271,8 +275,8 @@ func TestAnswerWithoutAWriteConfirmsTheTerm(t *testing.T) {
 	}
 }
 
-// An answer without a write is not given if the writes of the same round show that the term
-// has ended.
+// If the writes of a round show that the term has ended, the requests without a write in
+// the same round get no answer either.
 func TestADeposedLeaderAnswersNothing(t *testing.T) {
 	r := newRig(t)
 	r.write(store.Delete(space.Key(model.LeaderRef(service))))
@@ -283,7 +287,8 @@ func TestADeposedLeaderAnswersNothing(t *testing.T) {
 	}
 }
 
-// If a full store refuses the writes of a round, the term is confirmed before any answer.
+// If a full store refuses the writes of a round, the driver confirms the term before it
+// answers.
 func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
@@ -303,8 +308,8 @@ func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 	}
 }
 
-// The core has applied its own commits already. It receives the changes of others and the deletion of
-// keys whose etcd lease ends.
+// The core has already applied its own commits and does not receive them. It receives the
+// changes of other services, and the deletion of keys whose etcd lease has expired.
 func TestCoreDoesNotReceiveOwnCommits(t *testing.T) {
 	r := newRig(t)
 	lease, err := r.fake.Grant(t.Context(), time.Minute)
@@ -338,8 +343,8 @@ func TestResetWhileLeadingEndsTheTerm(t *testing.T) {
 	}
 }
 
-// A round that is decided again does not repeat the changes of its view: the core already
-// knows later changes, and the old ones would undo them.
+// If a round is decided again, the changes of its view are not repeated. The core already
+// knows later changes, and the old changes would undo them.
 func TestOldEventsAreNotRepeated(t *testing.T) {
 	r := newRig(t)
 	r.shut("h")

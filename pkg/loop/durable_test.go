@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The receiver of job events gets them once they are durable, in order, with the request that caused
-// them. It never gets events that were taken back.
+// The receiver of job events gets the events once they are durable, in order and with the
+// request that caused them. It never gets events that were abandoned.
 func TestDurableEventsAreReported(t *testing.T) {
 	r := newRig(t)
 	var received []string

@@ -18,15 +18,15 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// eventRig has the leading drivers of several services that write job events to one fake
-// store, with their own limits.
+// eventRig has the leading drivers of several services. They write job events to one fake
+// store, with limits that the test sets.
 type eventRig struct {
 	t       *testing.T
 	fake    *store.Fake
 	limits  loop.EventLimits
 	now     time.Time
 	drivers map[string]*writer
-	revoke  func() error // instead of revoking, when set
+	revoke  func() error // called instead of revoking if set
 }
 
 type writer struct {
@@ -46,7 +46,7 @@ func newShore(t *testing.T, limits loop.EventLimits, services ...string) *eventR
 	return s
 }
 
-// lead begins a term of a service, after the one it may have had.
+// lead starts a term of a service. An earlier term of the service ends.
 func (s *eventRig) lead(service string) *writer {
 	s.t.Helper()
 	leader, err := wire.Encode(&model.Leader{Service: service, Replica: "a"})
@@ -102,7 +102,7 @@ func (w *writer) CatchUp(context.Context, int64) ([]store.Batch, error) {
 	return []store.Batch{b}, nil
 }
 
-// follow passes the changes of the view to the driver.
+// follow sends the changes of the view to the driver.
 func (w *writer) follow() {
 	w.t.Helper()
 	for {
@@ -121,7 +121,7 @@ func (w *writer) follow() {
 	}
 }
 
-// writeEvents writes an effect with events of a job.
+// writeEvents writes an effect that has the given number of events of a job.
 func (w *writer) writeEvents(job string, events int) {
 	w.t.Helper()
 	w.made++
@@ -129,7 +129,7 @@ func (w *writer) writeEvents(job string, events int) {
 	w.round(model.Input{Token: 1, Request: put{record: executor(id), job: job, events: events}})
 }
 
-// round runs one round of the loop with the changes that the view had before it.
+// round follows the view and then runs a round of the loop.
 func (w *writer) round(events ...model.Event) {
 	w.t.Helper()
 	w.follow()
@@ -138,7 +138,7 @@ func (w *writer) round(events ...model.Event) {
 	}
 }
 
-// settle gives every service rounds until none has anything to let go of.
+// settle runs rounds of every service until no service has more events to delete.
 func (s *eventRig) settle() {
 	s.t.Helper()
 	for before := int64(0); before != s.fake.Revision(); {
@@ -151,8 +151,8 @@ func (s *eventRig) settle() {
 	}
 }
 
-// kept reads what etcd holds: events by job and service, and the numbers of the
-// segments that are marked.
+// kept returns what etcd has: the number of events by job and service, their size, and the
+// numbers of the marked segments.
 func (s *eventRig) kept() (events map[string]int, bytes int, segments []string) {
 	s.t.Helper()
 	kvs, _, err := store.Range(s.t.Context(), s.fake, space.Prefix())
@@ -194,8 +194,8 @@ func (s *eventRig) matches() {
 
 var three = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
 
-// A segment's mark is there from its first revision on and goes with it; the
-// numbers continue over terms, and one key names the newest.
+// The mark of a segment is written with the segment's first event and deleted with the
+// segment. Segment numbers continue in the next term. One key names the newest segment.
 func TestSegmentsAreMarked(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]
@@ -230,8 +230,8 @@ func TestSegmentsAreMarked(t *testing.T) {
 	s.matches()
 }
 
-// A decision that is taken back takes the mark with it; the number is used for
-// the segment that becomes durable.
+// If the decision with a segment's first event is abandoned, the mark is not written
+// either. The next segment that becomes durable gets the number.
 func TestMarkIsWrittenWithTheFirstEvent(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceExecutorState)
 	w := s.drivers[model.ServiceExecutorState]
@@ -239,7 +239,7 @@ func TestMarkIsWrittenWithTheFirstEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write(store.Put(space.Key(gate("g")), shut)) // not in the view yet
+	s.write(store.Put(space.Key(gate("g")), shut)) // the view does not show this record yet
 	if _, err := w.driver.Round(t.Context(), []model.Event{model.Input{Token: 1,
 		Request: put{record: executor("x"), gate: "g", events: 1}}}); err != nil {
 		t.Fatal(err)
@@ -253,8 +253,8 @@ func TestMarkIsWrittenWithTheFirstEvent(t *testing.T) {
 	}
 }
 
-// The newest segment is marked even if there are no events. Otherwise a reader could not know since when
-// there have been none.
+// The newest segment is marked even if it has no events. Otherwise a reader could not know
+// since when there have been no events.
 func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 	s := newShore(t, loop.DefaultEventLimits(), model.ServiceRegistry)
 	s.drivers[model.ServiceRegistry].writeEvents("j", 1)
@@ -262,7 +262,7 @@ func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 		s.now = s.now.Add(2 * time.Hour)
 		s.fake.Tick()
 		ranOut := s.fake.Revision()
-		s.write(store.Put(space.Key(gate("g")), nil)) // others continue
+		s.write(store.Put(space.Key(gate("g")), nil)) // other services continue to write
 		s.settle()
 		if _, _, segments := s.kept(); !slices.Equal(segments, []string{fmt.Sprintf("registry %d", want)}) {
 			t.Errorf("segments are %v, want %d", segments, want)
@@ -282,11 +282,11 @@ func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 	}
 }
 
-// limits small enough to reach.
+// small has limits that are low enough to reach in a test.
 var small = loop.EventLimits{Retention: time.Hour, PerJob: 80, Bytes: 1 << 30}
 
-// A job that has too many events loses its oldest, by the service that wrote
-// them, with one delete and a floor, and other jobs keep theirs.
+// If a job has too many events, it loses its oldest. The service that wrote them deletes
+// them with one delete and a floor. Other jobs keep their events.
 func TestAJobKeepsItsNewestEvents(t *testing.T) {
 	s := newShore(t, small, three...)
 	for i := range 100 {
@@ -307,7 +307,7 @@ func TestAJobKeepsItsNewestEvents(t *testing.T) {
 			t.Errorf("%s has %d events, want 20", job, events[job])
 		}
 	}
-	// Each floor is the first revision of the kept events, on an etcd lease.
+	// Each floor is the first revision whose events are kept. Its key has an etcd lease.
 	floors := 0
 	for _, service := range three {
 		kv, found, err := s.fake.Get(t.Context(), space.EventFloor("big", service))
@@ -337,13 +337,13 @@ func TestAJobKeepsItsNewestEvents(t *testing.T) {
 	}
 }
 
-// bySize are limits of some hundred events in all.
+// bySize returns limits under which the store keeps some hundred events.
 func bySize(bytes int) loop.EventLimits {
 	return loop.EventLimits{Retention: time.Hour, PerJob: 1_000_000, Bytes: bytes}
 }
 
-// Beyond the limit of bytes it is the oldest segment of all that goes, whichever
-// service wrote it.
+// If the events exceed the limit of bytes, the oldest segment of all services is deleted
+// first.
 func TestOldestSegmentIsDeletedFirst(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
@@ -361,7 +361,7 @@ func TestOldestSegmentIsDeletedFirst(t *testing.T) {
 	if bytes < most*9/10 {
 		t.Errorf("only %d bytes are kept of %d", bytes, most)
 	}
-	// Every event that is kept is newer than all deleted ones.
+	// Every event that is kept is newer than all deleted events.
 	var gone, oldest int64
 	for _, r := range s.fake.History() {
 		for _, c := range r.Changes {
@@ -380,7 +380,8 @@ func TestOldestSegmentIsDeletedFirst(t *testing.T) {
 	}
 }
 
-// The events of a service without a leader remain, and the other services delete theirs instead.
+// While a service has no leader, its events remain. The other services delete their own
+// events instead.
 func TestEventsStayBoundedWithoutALeader(t *testing.T) {
 	const most = 64 << 10
 	s := newShore(t, bySize(most), three...)
@@ -402,7 +403,7 @@ func TestEventsStayBoundedWithoutALeader(t *testing.T) {
 	if after, _, _ := s.kept(); after["j"] != before["j"] || after["k"] == 0 {
 		t.Errorf("kept %v, want %v", after, before)
 	}
-	// When it is back, its oldest are the first to go.
+	// When the service has a leader again, its oldest events are deleted first.
 	s.lead(model.ServiceRegistry)
 	s.settle()
 	if after, bytes, _ := s.kept(); after["j"] >= before["j"] || bytes > most {
@@ -410,7 +411,8 @@ func TestEventsStayBoundedWithoutALeader(t *testing.T) {
 	}
 }
 
-// An etcd lease that cannot be revoked is revoked later, and the loop continues meanwhile.
+// If an etcd lease cannot be revoked, the revoke is retried later. The loop continues in
+// the meantime.
 func TestFailedRevokeIsRetried(t *testing.T) {
 	const most = 8 << 10
 	s := newShore(t, bySize(most), model.ServiceRegistry)
@@ -431,8 +433,8 @@ func TestFailedRevokeIsRetried(t *testing.T) {
 	}
 }
 
-// A replica that starts counts the stored events correctly while events are written and
-// deleted.
+// When a replica starts while events are written and deleted, it counts the stored events
+// correctly.
 func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 	s := newShore(t, small, model.ServiceRegistry)
 	w := s.drivers[model.ServiceRegistry]
@@ -449,7 +451,7 @@ func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 		t.Error("the count is reported as complete before it is")
 	}
 	for range 30 {
-		w.writeEvents("j", 2) // more than there may be: floors, deletes
+		w.writeEvents("j", 2) // more events than the limit, so the driver writes floors and deletes
 		w.round()
 	}
 	kvs, _, err := store.Range(t.Context(), s.fake, space.Segments())
@@ -457,7 +459,7 @@ func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	late.follow()
-	// The index counts only events from before the snapshot.
+	// If counting fails, the next attempt counts only events from before the snapshot.
 	s.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 		if call.Method == store.MethodPage && strings.HasPrefix(call.Key, space.Events()) {
 			s.fake.SetHook(nil)
@@ -475,7 +477,7 @@ func TestEventIndexCountsConcurrentChanges(t *testing.T) {
 	s.matches()
 }
 
-// stale answers pages of keys as they were at a revision.
+// stale returns pages with the keys as they were at an earlier revision.
 type stale struct {
 	store.Store
 	prefix   string
@@ -489,7 +491,7 @@ func (s stale) Page(ctx context.Context, req store.PageRequest) (store.Page, err
 	return s.Store.Page(ctx, req)
 }
 
-// The cost of one event in the index.
+// BenchmarkEventIndex measures the cost of one event in the index.
 func BenchmarkEventIndex(b *testing.B) {
 	driver := loop.NewDriver(newToy(), model.ServiceRegistry, space, loop.DefaultEventLimits(), time.Now)
 	mark := store.Change{KV: store.KV{Key: space.Segment(model.ServiceAssigner, 1), Create: 1, Mod: 1, Lease: 7}}

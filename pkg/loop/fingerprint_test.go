@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The stored content of a poisonous request contains no secret of its task, and the fingerprints of tasks
-// that differ only in a secret differ.
+// The stored content of a poisonous request contains no secret of its task. If two tasks
+// differ only in a secret, their fingerprints differ.
 func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 	type upsert struct {
 		Job  string
@@ -25,7 +25,7 @@ func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 	if !strings.Contains(content, "bad") || !strings.Contains(content, "train") {
 		t.Errorf("kept of the request: %s", content)
 	}
-	for _, secret := range []string{"hush", "aHVzaA"} { // plain, and as JSON has bytes
+	for _, secret := range []string{"hush", "aHVzaA"} { // as text, and in the encoding that JSON uses for bytes
 		if strings.Contains(content, secret) {
 			t.Errorf("kept of the request: %s", content)
 		}

@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// fill has the store take no writes and no etcd leases until room is made.
+// fill makes the store refuse writes and etcd leases until the test calls room.
 func fill(f *store.Fake) (room func()) {
 	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 		if !call.Adds() {
@@ -24,8 +24,8 @@ func fill(f *store.Fake) (room func()) {
 	return func() { f.SetHook(nil) }
 }
 
-// If the store is full, decisions are taken back. The requests fail with that reason, and the core receives
-// the remaining events later.
+// If the store is full, the driver abandons the decisions. The requests fail with that
+// reason, and the core receives the remaining events again later.
 func TestFullStoreBlocksNothing(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
@@ -41,10 +41,10 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 			t.Errorf("answered %+v", reply)
 		}
 	}
-	if len(r.core.records) != 1 { // who leads
+	if len(r.core.records) != 1 { // the leader record
 		t.Errorf("the core believes in %v", r.core.records)
 	}
-	// Events before the first write are done.
+	// Events before the first write are done and not repeated.
 	r.wantReceived("pong 7", "put a", "put b", "abandoned")
 	if due := r.driver.NextDeadline(); due.IsZero() {
 		t.Error("no retry is scheduled")
@@ -60,7 +60,8 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 	}
 }
 
-// The core receives events again that follow a decision which could not be written, but no request.
+// If a decision cannot be written, the core receives the events that follow it again, but
+// not the requests.
 func TestFullStoreDefersEvents(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
@@ -76,7 +77,7 @@ func TestFullStoreDefersEvents(t *testing.T) {
 	r.wantReceived("pong 7")
 }
 
-// wantFull demands the answer to one request in a full store.
+// wantFull checks the answer to a request in a full store.
 func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
 	t.Helper()
 	reply, ok := action.(model.Reply)
@@ -86,8 +87,8 @@ func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
 	}
 }
 
-// The core may still work on an undecided request. So the answer leaves the outcome open, and nothing is
-// carried out after it.
+// The core may still work on an undecided request. The answer therefore leaves the outcome
+// open, and no later action is carried out.
 func TestFullStoreKeepsUndecidedRequestsOpen(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
@@ -107,9 +108,9 @@ func TestFullStoreKeepsUndecidedRequestsOpen(t *testing.T) {
 	r.wantReceived()
 }
 
-// A leader that was deposed without knowing it must not say that a call changed
-// nothing: its successor may have applied it. The store refuses the etcd lease of
-// job events before any write could prove the term.
+// A deposed leader that does not know its state must not report that a call changed
+// nothing, because its successor may have applied the call. The store refuses the etcd
+// lease of job events before any write could prove the term.
 func TestDeposedLeaderDoesNotReportAFullStore(t *testing.T) {
 	r := newRig(t)
 	r.grant = store.ErrFull
@@ -127,8 +128,8 @@ func TestDeposedLeaderDoesNotReportAFullStore(t *testing.T) {
 	}
 }
 
-// A request whose first effect is durable, and whose next one the store does not
-// take, has changed something.
+// If the first effect of a request is durable and the store refuses the next one, the
+// request has changed something. The answer says that the outcome is open.
 func TestFullStoreKeepsPartlyDurableRequestsOpen(t *testing.T) {
 	r := newRig(t)
 	writes := 0
@@ -142,7 +143,7 @@ func TestFullStoreKeepsPartlyDurableRequestsOpen(t *testing.T) {
 		return store.Full()
 	})
 	first, second := executor("a1"), executor("a2")
-	first.Address = strings.Repeat("a", 200<<10) // the two need two transactions
+	first.Address = strings.Repeat("a", 200<<10) // too large to share a transaction
 	second.Address = first.Address
 	actions, err := r.driver.Round(t.Context(), []model.Event{
 		model.Input{Token: 1, Request: put{record: second, before: first}},
@@ -155,8 +156,9 @@ func TestFullStoreKeepsPartlyDurableRequestsOpen(t *testing.T) {
 	wantFull(t, actions[1], 2, "this call changed nothing")
 }
 
-// While the store is full, reads are answered, including reads that confirm the term, and
-// writes fail with the reason. When the store has space again, no action is needed.
+// While the store is full, reads are answered, including those that confirm the term.
+// Writes fail with the reason. When the store has space again, writes succeed without any
+// action.
 func TestReadsContinueInAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -201,8 +203,8 @@ func TestReadsContinueInAFullStore(t *testing.T) {
 	})
 }
 
-// If an earlier attempt at a write was lost, its outcome remains open: the answer is that it may have been
-// applied, and it is applied once there is space.
+// If an earlier attempt of a write was lost, its outcome is open. The answer says that the
+// write may have been applied. The write is applied once the store has space.
 func TestAnOpenWriteInAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

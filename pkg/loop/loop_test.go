@@ -34,7 +34,8 @@ func TestFailoverOnResign(t *testing.T) {
 
 func TestFailoverOnResignEtcd(t *testing.T) { testFailover(t, etcdtest.Start(t).Store(t), etcdTTL) }
 
-// testFailover stops one of two replicas: the other has everything that it answered at once.
+// testFailover stops one of two replicas. The other replica takes over at once and has
+// everything that the first replica answered.
 func testFailover(t *testing.T, s store.Store, ttl time.Duration) {
 	a := run(t, s, "a", nil)
 	a.awaitLead(t, true)
@@ -45,14 +46,14 @@ func testFailover(t *testing.T, s store.Store, ttl time.Duration) {
 	if _, err := a.Do(ctx, put{record: executor("x")}); err != nil {
 		t.Fatal(err)
 	}
-	// A standby follows the store, reports the leader, and answers the requests that any
-	// replica may answer.
+	// A standby follows the store and reports the leader. It also answers the requests that
+	// any replica may answer.
 	for known := false; !known; {
 		if err := b.Peek(ctx, func(c *toy) { known = c.records[executor("x").Ref()] != nil }); err != nil &&
 			!fault.Is(err, fault.ReasonNotLeader) {
 			t.Fatal(err)
 		}
-		_ = store.Sleep(ctx, time.Millisecond) // Peek looks at ctx
+		_ = store.Sleep(ctx, time.Millisecond) // Peek only checks ctx
 	}
 	for _, call := range []func() error{
 		func() error { _, err := b.Do(ctx, get{}); return err },
@@ -70,7 +71,7 @@ func testFailover(t *testing.T, s store.Store, ttl time.Duration) {
 	stopped := time.Now()
 	a.end()
 	b.awaitLead(t, true)
-	// Had the key not been deleted, it would be the TTL.
+	// If the key had not been deleted, the failover would take the whole TTL.
 	if took := time.Since(stopped); took > 3*ttl/4 {
 		t.Errorf("failover took %v", took)
 	}
@@ -83,7 +84,7 @@ func testFailover(t *testing.T, s store.Store, ttl time.Duration) {
 	b.end()
 }
 
-// All pending requests and reads are answered when the leadership is lost.
+// If the leadership is lost, all pending requests and reads get an answer.
 func TestLostLeadershipAnswersPendingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -91,11 +92,11 @@ func TestLostLeadershipAnswersPendingCalls(t *testing.T) {
 		held := make(chan struct{}, 1)
 		a := run(t, s, "a", func(*loop.Term, *toy, model.Action) {
 			held <- struct{}{}
-			<-release // holds the loop up, so that what comes next shares a round
+			<-release // blocks the loop, so that the following calls share a round
 		})
 		a.awaitLead(t, true)
 		answers := make(chan error, 3)
-		go a.Do(t.Context(), ping{1}) //nolint:errcheck // it holds the loop up
+		go a.Do(t.Context(), ping{1}) //nolint:errcheck // blocks the loop
 		<-held
 		go func() { _, err := a.Do(t.Context(), put{record: executor("x")}); answers <- err }()
 		go func() { answers <- a.Read(t.Context(), false, func(*toy) {}) }()
@@ -122,7 +123,7 @@ func TestLostLeadershipAnswersPendingCalls(t *testing.T) {
 				t.Fatal("a pending call was not answered")
 			}
 		}
-		a.awaitLead(t, true) // another term of the same replica
+		a.awaitLead(t, true) // the same replica starts another term
 	})
 }
 
@@ -134,7 +135,7 @@ func evict(t *testing.T, s store.Store) {
 	}
 }
 
-// A deposed leader that does not know it answers no confirmed read.
+// A deposed leader that does not know its state does not answer a confirmed read.
 func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -143,7 +144,7 @@ func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 		if err := a.Read(t.Context(), true, func(*toy) {}); err != nil {
 			t.Fatal(err)
 		}
-		// The key is deleted, but its watches do not learn that.
+		// The key is deleted, but the watches of the replica do not show that.
 		fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 			if call.Method == store.MethodGet {
 				fake.SetHook(nil)
@@ -158,7 +159,7 @@ func TestConfirmedReadOfADeposedLeader(t *testing.T) {
 	})
 }
 
-// A read whose caller has left is not executed.
+// A read is not executed if its caller has already returned.
 func TestNoReadAfterItsCallerHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -180,7 +181,7 @@ func TestNoReadAfterItsCallerHasReturned(t *testing.T) {
 		}
 		close(release)
 		fake.SetHook(nil)
-		if err := a.Read(t.Context(), false, func(*toy) {}); err != nil { // the round after
+		if err := a.Read(t.Context(), false, func(*toy) {}); err != nil { // in the following round
 			t.Fatal(err)
 		}
 		if touched {
@@ -196,7 +197,7 @@ func TestOverload(t *testing.T) {
 		a := run(t, s, "a", func(*loop.Term, *toy, model.Action) { held <- struct{}{}; <-release })
 		a.awaitLead(t, true)
 		var waiting sync.WaitGroup
-		waiting.Go(func() { a.Do(t.Context(), ping{1}) }) //nolint:errcheck // it holds the loop up
+		waiting.Go(func() { a.Do(t.Context(), ping{1}) }) //nolint:errcheck // blocks the loop
 		<-held
 		const inbox = 8192
 		for range inbox {
@@ -241,7 +242,7 @@ func TestStoppedAnswersAtOnce(t *testing.T) {
 	})
 }
 
-// A leadership that is won while the replica stops is given up.
+// If a replica wins the leadership while it stops, it gives the leadership up.
 func TestWonWhileStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -258,13 +259,13 @@ func TestWonWhileStopping(t *testing.T) {
 	})
 }
 
-// A job's events wait for an etcd lease. The term continues.
+// The events of a job wait until an etcd lease is granted. The term continues.
 func TestEventsWaitForALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
 		a := run(t, s, "a", nil)
 		a.awaitLead(t, true)
-		time.Sleep(2 * time.Second) // the one granted early is of no use any more
+		time.Sleep(2 * time.Second) // the etcd lease that was granted at the start can no longer be used
 		term := a.Status().Term
 		refused := 0
 		fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
@@ -280,7 +281,7 @@ func TestEventsWaitForALease(t *testing.T) {
 		if refused != 5 || a.Status().Term != term {
 			t.Errorf("%d grants failed, term %d after %d", refused, a.Status().Term, term)
 		}
-		// For ever is no longer than the term.
+		// The events wait at most until the end of the term.
 		fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 			if call.Method == store.MethodGrant {
 				return store.Drop()
@@ -288,7 +289,7 @@ func TestEventsWaitForALease(t *testing.T) {
 			return store.Outcome{}
 		})
 		go func() {
-			time.Sleep(15 * time.Minute) // past the rotation
+			time.Sleep(15 * time.Minute) // longer than the rotation interval
 			evict(t, fake)
 		}()
 		time.Sleep(11 * time.Minute)
@@ -300,7 +301,8 @@ func TestEventsWaitForALease(t *testing.T) {
 	})
 }
 
-// An etcd lease with very many keys would stall etcd at its end.
+// The driver starts a new etcd lease for events after some time and after many events. The
+// end of a lease with very many keys would stall etcd.
 func TestEventLeaseRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -337,7 +339,7 @@ func TestEventLeaseRotation(t *testing.T) {
 	})
 }
 
-// A leader that has missed changes knows nothing for certain any more.
+// If a leader has missed changes, it can no longer trust its view, so a new term begins.
 func TestCompactedViewBeginsANewTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -361,8 +363,8 @@ func TestCompactedViewBeginsANewTerm(t *testing.T) {
 	})
 }
 
-// A leader whose core hangs renews its etcd lease all the same: it is made to
-// give way.
+// A leader whose core hangs keeps renewing its etcd lease. The loop therefore makes it give
+// up the leadership.
 func TestHangingLoopLosesLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -384,8 +386,8 @@ func TestHangingLoopLosesLeadership(t *testing.T) {
 	})
 }
 
-// Events of calls reach the term that made them and no other, and bringing one
-// never blocks after it.
+// The event of a call reaches only the term that made the call. After the end of that term,
+// posting an event never blocks.
 func TestPostAfterTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -458,7 +460,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// Terms that fail one after the other come ever slower.
+// If terms fail one after the other, the pauses between them grow.
 func TestFailingTermsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -490,8 +492,8 @@ func TestFailingTermsArePaced(t *testing.T) {
 	})
 }
 
-// A call to a peer that panics stops nothing: the core gets a substitute for the lost
-// answer, the replica keeps leading, and the panic is a finding.
+// If a call to a peer panics, the core gets a substitute for the lost answer. The replica
+// keeps leading, and the panic becomes a finding.
 func TestACallThatPanicsIsAFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()

@@ -13,8 +13,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A term that is lost before it began, since etcd was too slow, costs nothing that
-// the replica knows: it continues to follow, and campaigns again.
+// If etcd is so slow that a term is lost before it begins, the replica keeps its view. It
+// continues to follow the store and campaigns again.
 func TestATermThatNeverBeganCostsNoView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -42,10 +42,10 @@ func TestATermThatNeverBeganCostsNoView(t *testing.T) {
 			return store.Outcome{}
 		})
 		s.stalled.Store(true)
-		time.Sleep(2 * time.Second) // the waits for a watch that are under way
+		time.Sleep(2 * time.Second) // until the pending waits for the watch have ended
 		a.end()
 		<-won
-		time.Sleep(leader.MinTTL) // its etcd lease is not renewed
+		time.Sleep(leader.MinTTL) // the replica does not renew its etcd lease
 		s.stalled.Store(false)
 		b.awaitLead(t, true)
 		for wins.Load() < 2 {

@@ -16,14 +16,14 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// poisonRequest is a request as the services have them: with a content, and with what
-// differs in each attempt at the same.
+// poisonRequest is a request like those of the services. It has a content, and an ID that
+// differs in each attempt.
 type poisonRequest struct {
 	Content   string
 	RequestID string
 }
 
-// onRequest panics for a content.
+// onRequest returns a core that panics at a request with the given content.
 func onRequest(content string) func() *toy {
 	return withStrike(func(_ *toy, event model.Event) {
 		in, _ := event.(model.Input)
@@ -41,7 +41,8 @@ func withStrike(strike func(*toy, model.Event)) func() *toy {
 	}
 }
 
-// onGate panics when it receives a change of a gate, either while it leads or while it does not.
+// onGate returns a core that panics when it receives a change of the gate, either only
+// while it leads or only while it does not.
 func onGate(name string, leads bool) func() *toy {
 	return withStrike(func(c *toy, event model.Event) {
 		if changed, ok := event.(model.Changed); ok && changed.Ref == gate(name) && (c.term != 0) == leads {
@@ -60,19 +61,19 @@ func received(t *testing.T, r *replica) []string {
 	return received
 }
 
-// eventually waits, in a bubble's time, until something holds.
+// eventually waits in simulated time until the condition holds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
 	for range 1000 {
 		if holds() {
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // of the bubble
+		time.Sleep(50 * time.Millisecond) // simulated time
 	}
 	t.Fatal("condition not met in time")
 }
 
-// poison returns the stored poison records in the order of their keys.
+// poison returns the stored poison records, sorted by key.
 func poison(t *testing.T, s store.Store) []*model.Poison {
 	t.Helper()
 	kvs, _, err := store.Range(t.Context(), s, space.Prefix()+service+"/poison/")
@@ -100,7 +101,7 @@ func deletePoison(t *testing.T, s store.Store) {
 	}
 }
 
-// putGate is what another service writes; with no value, a proper record.
+// putGate writes a gate as another service would. If value is nil, the record is valid.
 func putGate(t *testing.T, s store.Store, name string, value []byte) {
 	t.Helper()
 	if value == nil {
@@ -125,8 +126,8 @@ func wantQuarantined(t *testing.T, r *replica, objects ...string) {
 	})
 }
 
-// A request that makes the core panic is answered so, kept, and never stepped
-// again by anybody; others are served.
+// If a request makes the core panic, the caller gets an error, and the request is stored.
+// No replica executes it again, and other requests are served.
 func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -169,7 +170,7 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 			t.Errorf("findings %v", findings)
 		}
 
-		// An operator clears it: it is tried again.
+		// After an operator has deleted the poison record, the request is tried again.
 		deletePoison(t, s)
 		wantQuarantined(t, leader)
 		if _, err := leader.Do(t.Context(), poisonRequest{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) ||
@@ -179,7 +180,7 @@ func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
 	})
 }
 
-// The next leader quarantines a record that made a leader panic, until the record changes.
+// If a record made a leader panic, the next leader quarantines the record until it changes.
 func TestPoisonRecordIsQuarantined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -210,8 +211,8 @@ func TestPoisonRecordIsQuarantined(t *testing.T) {
 	})
 }
 
-// A standby that panics quarantines the record in memory. When it leads, it stores the
-// quarantine, so that the other replicas know of it.
+// If a standby panics, it quarantines the record in memory. When it becomes the leader, it
+// stores the quarantine, so that the other replicas know about it.
 func TestStandbyKeepsItsQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -236,7 +237,8 @@ func TestStandbyKeepsItsQuarantine(t *testing.T) {
 	})
 }
 
-// If the core panics without an input, the object of its decision is blamed.
+// If the core panics without an input, the driver quarantines the object of the core's
+// decision.
 func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -262,8 +264,8 @@ func TestPoisonWorkQuarantinesItsSubject(t *testing.T) {
 	})
 }
 
-// Another version of the program tries the record again, and forgets the quarantine of the
-// first one.
+// Another version of the program tries the record again and deletes the quarantine of the
+// first version.
 func TestAnotherVersionTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -286,7 +288,7 @@ func TestAnotherVersionTriesAgain(t *testing.T) {
 	})
 }
 
-// A record that cannot be read is quarantined until it can be read.
+// If a record cannot be read, it is quarantined until it can be read.
 func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -307,8 +309,8 @@ func TestUnreadableRecordIsQuarantined(t *testing.T) {
 	})
 }
 
-// An unreadable record is listed once, also after another unreadable version has replaced it. That does
-// not end the term.
+// An unreadable record is listed once, even if another unreadable version replaces it. The
+// replacement does not end the term.
 func TestUnreadableRecordIsShownOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -330,7 +332,7 @@ func TestUnreadableRecordIsShownOnce(t *testing.T) {
 	})
 }
 
-// A chain record that another program wrote, even an empty one, costs only one term.
+// If another program writes a chain record, even an empty one, that costs only one term.
 func TestAnEmptyChainCostsOneTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -349,7 +351,7 @@ func TestAnEmptyChainCostsOneTerm(t *testing.T) {
 	})
 }
 
-// Of very many records that cannot be read some are named, and the others counted.
+// If very many records cannot be read, some are listed by name and the others are counted.
 func TestManyUnreadableRecordsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -365,7 +367,7 @@ func TestManyUnreadableRecordsAreCounted(t *testing.T) {
 	})
 }
 
-// A service does not serve without a record that it needs.
+// A service does not serve while a record that it needs cannot be read.
 func TestNeededRecordKeepsTheServiceDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -376,7 +378,7 @@ func TestNeededRecordKeepsTheServiceDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.awaitLead(t, false)
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // simulated time
 		if a.Status().Serving {
 			t.Error("it serves")
 		}
@@ -387,7 +389,7 @@ func TestNeededRecordKeepsTheServiceDown(t *testing.T) {
 	})
 }
 
-// A panic without a subject ends only the term.
+// If the core panics and has no subject, only the term ends.
 func TestPanicWithoutASubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -410,7 +412,7 @@ func TestPanicWithoutASubject(t *testing.T) {
 	})
 }
 
-// A read that panics affects no other request.
+// If a read panics, no other request is affected.
 func TestReadThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -425,7 +427,7 @@ func TestReadThatPanics(t *testing.T) {
 	})
 }
 
-// A program that panics at every input is broken, and its process ends.
+// If the program panics at every input, it is broken, and its process ends.
 func TestTooMuchPoisonEndsTheProcess(t *testing.T) {
 	r := newRig(t)
 	met := map[string]*model.Poison{}

@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A leader resigns once on request, in the term that the request names.
+// On request, a leader resigns once, and only in the term that the request names.
 func TestResignOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
@@ -20,7 +20,7 @@ func TestResignOnRequest(t *testing.T) {
 		a.awaitLead(t, true)
 		term := a.Status().Term
 		b := run(t, s, "b", nil)
-		synctest.Wait() // it follows, and waits for its turn
+		synctest.Wait() // b follows and waits for the end of the term
 		for name, err := range map[string]error{
 			"another term": a.Resign(t.Context(), term+1), "a standby": b.Resign(t.Context(), term),
 			"no term": a.Resign(t.Context(), 0),
@@ -46,8 +46,8 @@ func TestResignOnRequest(t *testing.T) {
 	})
 }
 
-// A replica that resigns or stops finishes its writes and answers them. If its store does
-// not answer, it stops anyway.
+// A replica that resigns or stops completes its writes and answers them. If its store does
+// not answer, the replica stops anyway.
 func TestResignFinishesTheTransaction(t *testing.T) {
 	leave := map[string]func(*replica){
 		"resign": func(r *replica) { _ = r.Resign(context.Background(), r.Status().Term) },
@@ -95,7 +95,7 @@ func TestResignFinishesTheTransaction(t *testing.T) {
 	}
 }
 
-// A store that does not answer delays a stop only for a bounded time.
+// If the store does not answer, it delays a stop only for a limited time.
 func TestStopWithAnUnresponsiveStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()
@@ -122,8 +122,8 @@ func TestStopWithAnUnresponsiveStore(t *testing.T) {
 	})
 }
 
-// Requests during the end of a term are refused at once, however long the end takes: another replica may
-// lead by then, and the caller has a deadline.
+// While a term ends, requests are refused at once, even if the end takes long. Another
+// replica may already lead, and the caller has a deadline.
 func TestRequestsDuringAResignAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

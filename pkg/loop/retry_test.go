@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A frozen member of etcd delays the first write with job events by one short attempt:
-// the next attempt goes to another member.
+// A frozen etcd member delays the first write with job events by only one short attempt,
+// because the next attempt goes to another member.
 func TestTheEtcdLeaseOfEventsIsRequestedAgain(t *testing.T) {
 	for name, c := range map[string]struct{ frozen, took time.Duration }{
 		"frozen": {time.Minute, 300 * time.Millisecond},
@@ -42,7 +42,7 @@ func TestTheEtcdLeaseOfEventsIsRequestedAgain(t *testing.T) {
 	}
 }
 
-// While etcd does not answer, one request for an etcd lease is under way at a time.
+// While etcd does not answer, only one request for an etcd lease is in flight at a time.
 func TestEtcdLeasesRequestedAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := newStore()

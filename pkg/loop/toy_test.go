@@ -9,37 +9,38 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// service is the service of the toy: it writes executors, presences and leases.
+// service is the service of the toy. Its records are executors, presences and leases.
 const service = model.ServiceExecutorState
 
 var space = keyspace.New("test")
 
-// The requests and the action of a toy.
+// These are the requests of a toy, and its action.
 type (
-	// put stores a record, and another one once it is durable.
+	// put stores a record. If then is set, another record is stored once the first one is
+	// durable.
 	put struct {
 		record model.Record
-		// gate, if set, is a header of another service that must not exist.
+		// If gate is set, the put requires that this header of another service does not exist.
 		gate string
-		// events is the number of events of a job (default j) that are written with the record.
-		// then is stored after the record is durable.
+		// events is the number of job events that are written with the record. job is their job,
+		// by default j. then is stored after the record is durable.
 		events int
 		job    string
 		then   model.Record
-		// before, if set, is stored first, by a separate effect.
+		// If before is set, it is stored first by a separate effect.
 		before model.Record
 	}
-	// get answers the record, or nil.
+	// get returns the record, or nil.
 	get struct{ ref model.Ref }
-	// slowRequest is decided at some later time.
+	// slowRequest is a request that is decided only later.
 	slowRequest struct{}
-	// ping makes an action to be performed.
+	// ping makes the core return an action.
 	ping struct{ n int }
 )
 
-// toy is a minimal core that uses everything of a driver: tentative records, replies that
-// wait until an effect is durable, effects caused by effects, and compares of records of
-// another service.
+// toy is a minimal core that uses all features of a driver. It has tentative records, and
+// replies that wait until an effect is durable. It also has effects that follow from
+// effects, and compares of other services' records.
 type toy struct {
 	records  map[model.Ref]model.Record
 	journal  []pending
@@ -47,10 +48,10 @@ type toy struct {
 	next     time.Time
 	received []string
 	out      []model.Action
-	// blind is set if it ignores changes.
+	// If blind is set, the core ignores changes.
 	blind bool
-	// strike, if set, is called before each step and may panic. It may set the subject of the
-	// step.
+	// If strike is set, it is called before each step and may panic. It may also set the
+	// subject of the step.
 	strike  func(c *toy, event model.Event)
 	subject model.Ref
 }
@@ -64,7 +65,7 @@ type pending struct {
 
 func newToy() *toy { return &toy{records: map[model.Ref]model.Record{}} }
 
-// Subject and CanMiss implement model.QuarantineCore: a toy can miss gates.
+// Subject and CanMiss implement model.QuarantineCore. A toy can work without gates.
 func (c *toy) Subject() model.Ref         { return c.subject }
 func (c *toy) CanMiss(ref model.Ref) bool { return ref.Kind == model.KindTaskHeader }
 
@@ -175,7 +176,7 @@ func (c *toy) note(format string, args ...any) {
 	c.received = append(c.received, fmt.Sprintf(format, args...))
 }
 
-// gate is the header that another service shuts a gate with.
+// gate returns the reference of the header with which another service closes a gate.
 func gate(name string) model.Ref { return model.Ref{Kind: model.KindTaskHeader, ID: name} }
 
 func name(ref model.Ref) string {

@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Executor state 10: an unknown worker is stopped, a missing worker is LOST, a worker
-// of an older epoch is stopped, and a worker that still runs at a higher incarnation is
+// Executor state 10: an unknown worker is stopped, and a missing worker becomes LOST. A
+// worker of an older epoch is stopped. A worker that still runs at a higher incarnation is
 // adopted.
 func TestExecutorState10Reconcile(t *testing.T) {
 	const here, elsewhere = 1, 2
@@ -85,8 +85,8 @@ func TestExecutorState10Reconcile(t *testing.T) {
 	}
 }
 
-// A host returns under a new ID with its old disk and workers: they are stopped there,
-// and do not count as those of the old ID.
+// If a host returns under a new ID with its old disk, its workers are stopped there. They
+// do not count as the workers of the old ID.
 func TestPitfallHostBackUnderAnotherID(t *testing.T) {
 	known := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: 1, State: model.WorkerRunning, Incarnation: 5,
 		Sequence: 8}}
@@ -95,7 +95,7 @@ func TestPitfallHostBackUnderAnotherID(t *testing.T) {
 	if got := model.Reconcile(7, said, known); got != model.Moved {
 		t.Errorf("the worker on the new id is %v", got)
 	}
-	// The report of the new ID says nothing about the old one.
+	// The report of the new ID proves nothing about the old ID.
 	said.Listed = false
 	if got := model.Reconcile(7, said, known); got != model.Await {
 		t.Errorf("what the new id does not list is %v", got)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// If a name were missing from its list, a value would print as the next one, or panic.
+// If a name were missing from its list, the value would print as the next name, or printing
+// would panic.
 func TestEveryValueHasAName(t *testing.T) {
 	for _, c := range []struct {
 		value fmt.Stringer

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The whole table: a row for each state, a column for each next state, x for an allowed
-// transition.
+// edges has all transitions: a row for each state, a column for each next state, and x for
+// an allowed transition.
 const edges = `
             UNSET ASSIGNED STARTING RUNNING EVICT EVICTING COMPLETED FAILED LOST EVICTED
 UNSET       .     .        .        .       .     .        .         .      .    .

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// genWorkers draws distinct indexes in any order, with numbers near each other.
+// genWorkers draws distinct indexes in any order. Their numbers are close to each other.
 func genWorkers(t *rapid.T, label string) []WorkerID {
 	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) WorkerID {
 		return WorkerID{rapid.Int32Range(0, 40).Draw(t, "index"), rapid.Int32Range(1, 3).Draw(t, "number")}
@@ -20,7 +20,7 @@ func sorted(list []WorkerID) []WorkerID {
 	return list
 }
 
-// The runs agree with the plain list of their workers.
+// A worker set has the same workers as the list that it was made from.
 func TestWorkerSetsHaveTheirWorkers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list, other := genWorkers(t, "list"), genWorkers(t, "other")
@@ -84,7 +84,8 @@ func TestWorkerSetsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
 	}
 }
 
-// A set that WorkerSetOf cannot return is refused before its workers are counted.
+// If WorkerSetOf could not have returned a set, Check refuses the set before it counts the
+// workers.
 func TestImpossibleWorkerSetsAreRefused(t *testing.T) {
 	for _, bad := range []WorkerSet{
 		{{0, 1<<31 - 1, 1}}, {{-5, 3, 1}}, {{3, 2, 1}}, {{0, 1, 0}}, {{0, 1, -1}}, {{0, 1, MaxNumber + 1}},

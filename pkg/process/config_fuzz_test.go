@@ -11,7 +11,7 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// Any configuration file is read or refused as a wrong one.
+// Every configuration file is either read, or refused with an error that blames the file.
 func FuzzConfigurationFile(f *testing.F) {
 	for _, text := range []string{
 		"", "workers: 2\nttl: 2s\ncluster: of-file\ngateways: [a:1, b:2]\ninsecure: true\n", "workers: two\n", "ttl: 5\n",

@@ -22,7 +22,7 @@ type config struct {
 	Workers         int `mapstructure:"workers" usage:"how many workers"`
 }
 
-// run runs a command with arguments and answers the configuration it got.
+// run runs a command with the arguments and returns the configuration that it got.
 func run(t *testing.T, file string, args ...string) (config, error) {
 	t.Helper()
 	if file != "" {
@@ -38,7 +38,7 @@ func run(t *testing.T, file string, args ...string) (config, error) {
 		got = c
 		return nil
 	})
-	cmd.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the test binary
+	cmd.SetArgs(append([]string{}, args...)) // nil would stand for the arguments of the test binary
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	return got, cmd.ExecuteContext(t.Context())
@@ -54,12 +54,12 @@ func TestFlagsBeforeEnvironmentBeforeFileBeforeDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config{Service: process.ServiceDefaults(7101, 7181)}
-	want.Workers = 4                       // the flag
-	want.TTL = 3 * time.Second             // the environment
-	want.Etcd = []string{"e:1", "f:2"}     // the environment
-	want.Cluster = "of-file"               // the file
-	want.Gateways = []string{"a:1", "b:2"} // the file
-	want.Insecure = true                   // the file
+	want.Workers = 4                       // from the flag
+	want.TTL = 3 * time.Second             // from the environment
+	want.Etcd = []string{"e:1", "f:2"}     // from the environment
+	want.Cluster = "of-file"               // from the file
+	want.Gateways = []string{"a:1", "b:2"} // from the file
+	want.Insecure = true                   // from the file
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -101,7 +101,8 @@ func TestTheEnvironmentIsChecked(t *testing.T) {
 	}
 }
 
-// The reference of the options is generated from the declarations in the code.
+// Options lists every option with its usage and its environment variable. The reference
+// documentation is generated from this list.
 func TestOptionsAreListedWithTheirEnvironment(t *testing.T) {
 	var names []string
 	for _, o := range process.Options(config{Service: process.ServiceDefaults(1, 2), Workers: 1}) {
@@ -138,8 +139,8 @@ func TestReplicaIDsDiffer(t *testing.T) {
 	}
 }
 
-// The error of a value of the wrong type names the option and the expected type, for flags,
-// the environment and the file.
+// If a value has the wrong type, the error names the option and the expected type. This
+// holds for flags, the environment and the file.
 func TestWrongTypeErrorNamesTheExpectedType(t *testing.T) {
 	refused := func(want string, err error) {
 		t.Helper()
@@ -158,8 +159,8 @@ func TestWrongTypeErrorNamesTheExpectedType(t *testing.T) {
 	refused("ttl: must be a duration such as 90s, 10m or 1h30m; check BERTH_TTL", err)
 }
 
-// A name of a cluster that would leave its prefix in etcd is refused at the start of
-// every process, by option, environment or file.
+// Every process refuses at start a cluster name that would leave its prefix in etcd. This
+// holds for options, the environment and the file.
 func TestClusterNameIsValidated(t *testing.T) {
 	load := func(args ...string) error {
 		config := process.Defaults(0, 0)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The memory limit leaves free memory above the live heap, which does not include garbage.
+// The memory limit leaves free memory above the live heap. The live heap does not include
+// garbage.
 func TestBoundFollowsTheLiveHeap(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const size = 32 << 20
@@ -16,7 +17,7 @@ func TestBoundFollowsTheLiveHeap(t *testing.T) {
 	runtime.GC()
 	with := inUse()
 	runtime.KeepAlive(held)
-	held = make([]byte, size) // not collected, but garbage soon
+	held = make([]byte, size) // garbage that is not collected yet
 	if after := inUse(); with-before < size/2 || after-with > size/2 {
 		t.Errorf("%d bytes are kept, %d with %d more, %d with as much garbage", before, with, size, after)
 	}
@@ -24,7 +25,7 @@ func TestBoundFollowsTheLiveHeap(t *testing.T) {
 	for _, c := range []struct {
 		large Large
 		kept  int64
-		part  int64 // of what is in use, that garbage may take at least
+		part  int64 // the garbage may use at least 1/part of the memory in use
 	}{
 		{LargeGateway, heapBound, 16}, {LargeGateway, 480 << 20, 16}, {LargeGateway, int64(LargeGateway), 16},
 		{LargeGateway, int64(LargeGateway) + 1, 2},

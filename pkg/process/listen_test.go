@@ -37,7 +37,7 @@ func TestPortZeroIsReported(t *testing.T) {
 		t.Errorf("file %s, callback %v", text, told)
 	}
 	for _, address := range []string{told.Listen, told.HTTP} {
-		// No host means loopback, not every interface.
+		// An address without a host listens on loopback, and not on every interface.
 		if host, port, _ := net.SplitHostPort(address); host != "127.0.0.1" || port == "0" {
 			t.Errorf("listens on %s", address)
 		}
@@ -87,7 +87,7 @@ func TestBeyondLoopbackNeedsTLSOrInsecure(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	// TLS secures calls; health and metrics have none.
+	// TLS secures only calls. Health and metrics are served without TLS.
 	if _, err := (process.Common{Listen: ":0", HTTPListen: "0.0.0.0:0", TLSCert: "c"}).Open(quiet); err == nil {
 		t.Error("the operations port is open without TLS")
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestProfilesAreOffByDefault checks that profiles are not served by default, and that
-// enabling them keeps all other paths.
+// TestProfilesAreOffByDefault checks that profiles are not served by default. It also
+// checks that all other paths work when profiles are enabled.
 func TestProfilesAreOffByDefault(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
@@ -41,8 +41,8 @@ func TestProfilesAreOffByDefault(t *testing.T) {
 }
 
 // TestLivenessIsCheckedOnEachRequest checks that a process that cannot work fails its
-// liveness check with the reason, passes it again after it has recovered, and keeps its
-// other answers.
+// liveness check with the reason. After it has recovered, it passes the check again. Its
+// other answers do not change.
 func TestLivenessIsCheckedOnEachRequest(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {

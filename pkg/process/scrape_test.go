@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A metric has the value at the time of the scrape, and is not exported once it is not emitted
-// any more.
+// A metric has the value at the time of the scrape. When it is no longer emitted, it is no
+// longer exported.
 func TestMetricDisappearsWithItsSubject(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {

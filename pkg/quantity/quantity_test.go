@@ -66,7 +66,7 @@ func TestPlainNumbersAreBaseUnits(t *testing.T) {
 	}
 }
 
-// Where plain numbers are base units, no error has anybody write cores without a suffix.
+// If plain numbers are base units, no error suggests cores without a suffix.
 func TestErrorsAboutBaseUnits(t *testing.T) {
 	const (
 		cores = "; a number without a suffix is a whole number of thousandths of a core"
@@ -107,7 +107,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// A formatted quantity parses to the same amount, whether plain numbers are in cores or in base units.
+// A formatted quantity parses to the same amount. This holds if plain numbers are cores and
+// if they are base units.
 func TestParseReadsWhatStringWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"cpu", "memory", "disk", "gpu", "slots"}).Draw(t, "name")

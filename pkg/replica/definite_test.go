@@ -11,8 +11,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// A call is repeated until its outcome is definite. If a gateway does not serve the call at
-// this listener, the outcome is not definite: no service has refused it.
+// A call is repeated until its outcome is definite. If a gateway does not serve the call on
+// the listener, the outcome is not definite, because no service has refused the call.
 func TestACallIsRepeatedUntilItsOutcomeIsDefinite(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

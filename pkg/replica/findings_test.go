@@ -17,8 +17,8 @@ import (
 	"berth.dev/pkg/replica"
 )
 
-// Findings of one kind hide no other finding: a service lists the first of each kind in
-// their order and counts the others.
+// Findings of one kind do not hide other findings. A service lists the first findings of
+// each kind in order and counts the others.
 func TestFindingsOfEachKindAreLimited(t *testing.T) {
 	at := time.Unix(1000, 0)
 	var found []replica.Found
@@ -63,7 +63,7 @@ func TestFindingsUpToTheLimitAreAllListed(t *testing.T) {
 	}
 }
 
-// The texts of findings are limited, so that findings of all kinds fit one message.
+// The texts of findings are limited, so that findings of all kinds fit in one message.
 func TestTextsOfFindingsAreLimited(t *testing.T) {
 	long := strings.Repeat("€", 1<<20)
 	var found []replica.Found

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// Two processes with the same name, such as one and its restart, have different instances.
-// The liveness probe depends on that.
+// Two processes with the same name have different instances, for example a process before
+// and after a restart. The liveness probe depends on that.
 func TestProcessesOfOneNameDiffer(t *testing.T) {
 	first, second := serveReplica(t, "registry-0"), serveReplica(t, "registry-0")
 	a, err := second.identify(t.Context(), first.address)

@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// A replica reports the leader as etcd has it now, and its own status.
+// A replica reports the leader that etcd has at that time, and its own status.
 func TestLeadershipReport(t *testing.T) {
 	f := store.NewFake(store.FakeConfig{})
 	report := func(status loop.Status) process.Leadership {
@@ -33,7 +33,7 @@ func TestLeadershipReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Resign(context.Background()) //nolint:errcheck // the test is over
+	defer l.Resign(context.Background()) //nolint:errcheck // ignored at the end of the test
 	page, err := f.Page(t.Context(), store.PageRequest{From: "leader", To: "leaderz"})
 	if err != nil {
 		t.Fatal(err)

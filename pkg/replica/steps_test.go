@@ -32,14 +32,14 @@ func event(kind model.EventKind, trace model.Trace, since time.Time) model.JobEv
 	}
 }
 
-// If a step began before the leader's term, its span has a link to the term, and is still
-// part of the reservation's trace.
+// If a step began before the leader's term, its span has a link to the term. The span is
+// still part of the reservation's trace.
 func TestStepsOverATerm(t *testing.T) {
 	s, spans := stepping()
 	call, cause := s.tracer.Start(context.Background(), "call")
 	for _, c := range []struct {
 		name  string
-		since time.Duration // from the begin of the term
+		since time.Duration // since the start of the term
 		cause context.Context
 		links []string
 	}{
@@ -83,7 +83,7 @@ func TestStepsOverATerm(t *testing.T) {
 }
 
 // A batch of any size has one span for each event. An event that is not traced or not
-// sampled has none.
+// sampled has no span.
 func TestOneSpanAnEvent(t *testing.T) {
 	s, spans := stepping()
 	s.durable(loop.Durable{Cause: context.Background(), Term: 7, Began: began, Revision: 9, Events: []model.JobEvent{
@@ -91,7 +91,7 @@ func TestOneSpanAnEvent(t *testing.T) {
 		event(model.EventWorkerStarted, "", began),
 		event(model.EventWorkerStarted, traced[:53]+"00", began),
 	}})
-	if n := len(spans.Ended()); n != 2 { // the step and the term
+	if n := len(spans.Ended()); n != 2 { // the span of the step and that of the term
 		t.Errorf("%d spans", n)
 	}
 }

@@ -38,8 +38,8 @@ func TestWithSlots(t *testing.T) {
 	}
 }
 
-// Plus is exact where an int64 can hold the sum, and the nearest int64 where
-// not, as long as the product alone fits or has the sign of the sum.
+// If an int64 can hold the sum, Plus is exact. Otherwise it returns the nearest int64, as
+// long as the product alone fits or has the sign of the sum.
 func TestPlusSaturates(t *testing.T) {
 	for _, test := range []struct{ a, n, b, want int64 }{
 		{1, 2, 3, 7},
@@ -89,7 +89,7 @@ func TestPlusKeepsItsArguments(t *testing.T) {
 	})
 }
 
-// Times is the largest n for which n of them fit.
+// Times returns the largest number n for which n times the vector fits.
 func TestTimesIsTheLargestThatFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		free := vector(rapid.MapOf(anyName, rapid.Int64Range(0, 30)).Draw(t, "free"))
@@ -127,7 +127,7 @@ func TestFitsComparesByName(t *testing.T) {
 	}
 }
 
-// Equal, Compare and Canonical agree: absent names count as zero in all.
+// Equal, Compare and Canonical agree: they treat an absent name as zero.
 func TestCanonicalIsEqualForEqualVectors(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v, w := drawVector(t, "v"), drawVector(t, "w")

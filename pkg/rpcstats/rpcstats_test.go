@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	_ "berth.dev/api/berth/v1" // whose methods are known
+	_ "berth.dev/api/berth/v1" // registers known methods
 )
 
-// Callers may make up any number of method names: none of them is in the metrics.
+// Callers may invent any number of method names. No invented name appears in the metrics.
 func TestUnknownMethodsAreNotMeasured(t *testing.T) {
 	for what, traces := range map[string]trace.TracerProvider{"untraced": nil, "traced": sdktrace.NewTracerProvider()} {
 		reader := sdk.NewManualReader()
@@ -38,7 +38,7 @@ func TestUnknownMethodsAreNotMeasured(t *testing.T) {
 	}
 }
 
-// A process that traces nothing passes the trace of its caller on.
+// A process that traces nothing still passes on the trace of its caller.
 func TestUntracedCallsPassTheTraceOn(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	in := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", parent))

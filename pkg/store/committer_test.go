@@ -17,8 +17,8 @@ import (
 // writes reports whether a call would write something.
 func writes(call store.Call) bool { return call.Method == store.MethodTxn && len(call.Txn.Then) > 0 }
 
-// script is the fate of one writing transaction after the other; those after it
-// succeed.
+// script sets the outcomes of the next writing transactions in order. All later
+// transactions succeed.
 func script(f *store.Fake, outcomes ...store.Outcome) {
 	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 		if !writes(call) || len(outcomes) == 0 {
@@ -45,7 +45,7 @@ func do(t testing.TB, s store.Store, ops ...store.Op) int64 {
 	return res.Revision
 }
 
-// newTerm makes a store with a leader and its committer, which never pauses.
+// newTerm returns a store with a leader, and the leader's committer, which never pauses.
 func newTerm(t testing.TB) (*store.Fake, *store.Committer) {
 	f := store.NewFake(store.FakeConfig{})
 	term := do(t, f, putOf("leader", "a"))
@@ -86,7 +86,8 @@ func TestAmbiguousOutcomes(t *testing.T) {
 	}
 }
 
-// A batch that the chain names was committed, even if its leader has been deposed when it finds that out.
+// If the chain names a batch, the batch was committed. This holds even if its leader was
+// already deposed when it reads the chain.
 func TestCommittedThoughDeposed(t *testing.T) {
 	f, c := newTerm(t)
 	n := 0
@@ -110,8 +111,8 @@ func TestCommittedThoughDeposed(t *testing.T) {
 	}
 }
 
-// A lost attempt must not be applied after its batch was refused, even if the key that it compares for
-// absence has been deleted.
+// After a batch was refused, a lost attempt of the batch must not be applied. This holds
+// even if the key that it must not find has been deleted.
 func TestRefusedStaysRefused(t *testing.T) {
 	f, c := newTerm(t)
 	n := 0
@@ -137,8 +138,8 @@ func TestRefusedStaysRefused(t *testing.T) {
 	}
 }
 
-// The lost attempt arrives between the refusal and the seal: it is committed, and the
-// committer reports so.
+// If the lost attempt arrives between the refusal and the seal, it is committed, and the
+// committer reports that.
 func TestLostAttemptBeatsSeal(t *testing.T) {
 	f, c := newTerm(t)
 	n := 0
@@ -146,9 +147,9 @@ func TestLostAttemptBeatsSeal(t *testing.T) {
 		switch n++; n {
 		case 1:
 			return store.Hold()
-		case 2: // the repeat finds the key
+		case 2: // the repeat finds that the key exists
 			do(t, f, putOf("foreign", "here"))
-		case 4: // the seal comes too late; 3 was that put
+		case 4: // the seal arrives too late; call 3 was the put above
 			do(t, f, store.Delete("foreign"))
 			f.ReleaseHeld()
 		}
@@ -167,7 +168,8 @@ func TestLostAttemptBeatsSeal(t *testing.T) {
 	}
 }
 
-// When ctx ends in doubt, nothing more is sent: the successor knows.
+// If ctx ends while an outcome is open, the committer sends nothing more. The successor
+// determines the outcome.
 func TestInDoubt(t *testing.T) {
 	f, c := newTerm(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -183,7 +185,7 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
-// Every attempt has a deadline, so an attempt that hangs does not delay the rest.
+// Every attempt has a deadline, so an attempt that hangs does not delay later attempts.
 func TestAttemptDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c := newTerm(t)
@@ -201,8 +203,8 @@ func TestAttemptDeadline(t *testing.T) {
 }
 
 // If etcd is slower than the timeout of the first attempts, the committer waits longer, and
-// the write is committed once. While etcd is known to be slow, not every request is sent
-// twice, and the longer timeout ends when etcd is fast again.
+// the write is committed once. While etcd is known to be slow, the committer does not send
+// every request twice. When etcd is fast again, the longer timeout ends.
 func TestSlowEtcdIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
@@ -211,7 +213,7 @@ func TestSlowEtcdIsWaitedFor(t *testing.T) {
 		attempts, takes := 0, time.Duration(0)
 		f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
 			attempts++
-			_ = store.Sleep(ctx, takes) // the fake looks at ctx
+			_ = store.Sleep(ctx, takes) // the fake only checks ctx
 			return store.Outcome{}
 		})
 		for _, step := range []struct {
@@ -235,13 +237,13 @@ func TestSlowEtcdIsWaitedFor(t *testing.T) {
 	})
 }
 
-// The committer's results match the store's history, whatever happens to single attempts: committed writes
-// are at their revision, all others nowhere.
+// The results of the committer match the history of the store, whatever happens to single
+// attempts. Committed writes are at their revision, and no other write is in the history.
 func TestCommitterMatchesHistory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f, c := newTerm(t)
-		// told are the writes that are said to be durable, open those of which nothing
-		// is said, for the term is over.
+		// told has the writes that were reported as durable. open has the writes whose outcome
+		// was not reported because the term is over.
 		told, open, deposed, succeeding := map[string]int64{}, map[string]bool{}, false, false
 		f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 			if succeeding {
@@ -322,8 +324,8 @@ func TestCommitterMatchesHistory(t *testing.T) {
 	})
 }
 
-// After an error of a full store, the committer finds out whether the write was applied. It
-// does not wait for free space.
+// If the error says that the store is full, the committer determines whether the write was
+// applied. It does not wait for free space.
 func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	f, c := newTerm(t)
 	script(f, store.Fills(), store.Full())
@@ -340,8 +342,9 @@ func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// The write that fills the store gets ErrFull although it is applied. A successor writes before the
-// committer finds that out. The committer must not report that the write did not happen.
+// The write that fills the store gets ErrFull although it is applied. If a successor writes
+// before the committer determines that, the committer must not report that the write did
+// not happen.
 func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 	f, c := newTerm(t)
 	fills := true
@@ -364,8 +367,8 @@ func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 	}
 }
 
-// Once an attempt was lost it may still arrive when there is room again, so the
-// outcome stays open until then.
+// A lost attempt may still arrive when the store has space again. The outcome therefore
+// stays open until then.
 func TestFullStoreLeavesALostAttemptAmbiguous(t *testing.T) {
 	f, c := newTerm(t)
 	script(f, store.Hold(), store.Full(), store.Full())
@@ -376,7 +379,7 @@ func TestFullStoreLeavesALostAttemptAmbiguous(t *testing.T) {
 		t.Error("the lost attempt was applied as well")
 	}
 
-	// Nor does it make a refusal final.
+	// A full store does not make a refusal final either.
 	f, c = newTerm(t)
 	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), store.Full())
 	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) ||

@@ -21,7 +21,7 @@ func TestEtcd(t *testing.T) { runEtcd(t, etcdtest.Start(t)) }
 
 func TestEtcdOfThree(t *testing.T) { runEtcd(t, etcdtest.StartCluster(t, 3)) }
 
-// runEtcd runs the suite on one cluster, emptied before each test.
+// runEtcd runs the suite on one cluster. The cluster is emptied before each test.
 func runEtcd(t *testing.T, cluster *etcdtest.Cluster) {
 	var members []*store.Etcd
 	for _, endpoint := range cluster.Endpoints() {
@@ -41,7 +41,7 @@ func runEtcd(t *testing.T, cluster *etcdtest.Cluster) {
 			if _, err := s.Client().Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
 				t.Fatal(err)
 			}
-			for _, member := range members { // a read waits until it shows there
+			for _, member := range members { // the read waits until the member has the deletion
 				if _, err := member.Client().Get(t.Context(), "a"); err != nil {
 					t.Fatal(err)
 				}

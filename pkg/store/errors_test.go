@@ -14,11 +14,11 @@ import (
 
 func TestClassify(t *testing.T) {
 	for _, c := range []struct{ err, want error }{
-		// Perhaps applied.
+		// After these errors, the write may have been applied.
 		{context.DeadlineExceeded, ErrAmbiguous},
 		{context.Canceled, ErrAmbiguous},
 		{fmt.Errorf("wrapped: %w", context.DeadlineExceeded), ErrAmbiguous},
-		{rpctypes.ErrNoSpace, ErrAmbiguous}, // can be the answer to a write that was applied
+		{rpctypes.ErrNoSpace, ErrAmbiguous}, // may be the answer to a write that was applied
 		{rpctypes.ErrTooManyRequests, ErrAmbiguous},
 		{rpctypes.ErrLeaderChanged, ErrAmbiguous},
 		{rpctypes.ErrNoLeader, ErrAmbiguous},
@@ -35,7 +35,7 @@ func TestClassify(t *testing.T) {
 		{status.Error(codes.DeadlineExceeded, "late"), ErrAmbiguous},
 		{status.Error(codes.NotFound, "no such route"), ErrAmbiguous},
 		{io.EOF, ErrAmbiguous},
-		// Certainly not.
+		// After these errors, the write was certainly not applied.
 		{rpctypes.ErrCompacted, ErrCompacted},
 		{rpctypes.ErrFutureRev, ErrFutureRevision},
 		{rpctypes.ErrLeaseNotFound, ErrLeaseNotFound},

@@ -13,8 +13,9 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-// A member that is cut off from the others refuses calls at once, so that the next attempt reaches
-// another member. Otherwise every third call would last until its deadline while the cut lasts.
+// A member that is cut off from the others refuses calls at once, so that the next attempt
+// reaches another member. Otherwise, every third call would last until its deadline until
+// the member is connected again.
 func TestMemberWithoutLeader(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 2)
 	whole := cluster.Store(t)
@@ -60,7 +61,7 @@ func TestMemberWithoutLeader(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // some repeat it for a while
+			t.Parallel() // some cases repeat their call for a while
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := call(ctx); err == nil || !strings.Contains(err.Error(), "no leader") {
@@ -70,7 +71,8 @@ func TestMemberWithoutLeader(t *testing.T) {
 	}
 }
 
-// An alarm is known of each member soon after it is raised, and after it is put off.
+// The alarms of each member are reported soon after an alarm is raised, and soon after it
+// is disarmed.
 func TestAlarms(t *testing.T) {
 	s := etcdtest.StartCluster(t, 3).Store(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -96,7 +98,7 @@ func TestAlarms(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for told := 0; told < 6; { // whichever member answers
+		for told := 0; told < 6; { // any member may answer
 			alarms, err := s.Alarms(ctx)
 			if err != nil {
 				t.Fatal(err)

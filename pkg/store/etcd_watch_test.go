@@ -12,7 +12,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A caller that waits for a watch of an unreachable etcd waits no longer than its deadline,
+// If etcd is unreachable, a caller that waits for a watch waits only until its deadline,
 // because a term that has ended must stop.
 func TestWatchOfEtcdOutOfReach(t *testing.T) {
 	s, err := store.Dial(store.DialConfig{Endpoints: []string{porttest.Hold(t)}})
@@ -32,7 +32,7 @@ func TestWatchOfEtcdOutOfReach(t *testing.T) {
 	}
 }
 
-// A watch continues at the same place when its etcd member is excluded.
+// If its etcd member is excluded, a watch continues at the same revision on another member.
 func TestWatchMovesOn(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	writer := cluster.Store(t)
@@ -73,7 +73,7 @@ func TestWatchMovesOn(t *testing.T) {
 			follow(put())
 		}
 		for slices.Contains(s.Client().Endpoints(), member) {
-			s.Suspect() // again, if all were slow
+			s.Suspect() // repeated because all members may have been slow
 			follow(put())
 		}
 		follow(put())

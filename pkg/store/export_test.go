@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// LeaveOut makes an etcd member count as unresponsive.
+// LeaveOut treats an etcd member as unresponsive.
 func (e *Etcd) LeaveOut(endpoint string) {
 	s := e.members
 	s.mu.Lock()
 	defer s.suspect()
 	defer s.mu.Unlock()
-	for s.active { // the members are being probed
+	for s.active { // while the members are being probed
 		s.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		s.mu.Lock()
@@ -26,5 +26,6 @@ func (e *Etcd) LeaveOut(endpoint string) {
 	}
 }
 
-// Suspect does what a call does that times out. If no member is fast, none is excluded.
+// Suspect has the effect of a call that times out. If no member is fast, no member is
+// excluded.
 func (e *Etcd) Suspect() { e.members.suspect() }

@@ -54,7 +54,7 @@ func TestInspectReportsEtcdHealth(t *testing.T) {
 		t.Errorf("compacted %d, want %d", h.Compacted, revision-1)
 	}
 
-	// With only one endpoint, the other members are found in its member list.
+	// If only one endpoint is configured, the other members are found through its member list.
 	one, err := store.Dial(store.DialConfig{Endpoints: c.Endpoints()[:1]})
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +64,12 @@ func TestInspectReportsEtcdHealth(t *testing.T) {
 		t.Errorf("by one endpoint: up %v, down %v", up, gone)
 	}
 
-	// Two of three members have stopped: the last one reports that, and that reads fail.
+	// Two of three members have stopped. The remaining member reports them, and that reads
+	// fail.
 	c.Kill(1)
 	c.Kill(2)
-	// Stopped members use up the timeout, so it is short at first, and longer if the last
-	// member is slow.
+	// Each stopped member uses the whole timeout, so the first timeout is short. If the
+	// remaining member is slow, the test retries with a longer timeout.
 	for patience := 500 * time.Millisecond; patience < time.Minute; patience *= 3 {
 		h = s.Inspect(t.Context(), patience)
 		if up, _, _ := names(h); len(up) > 0 {

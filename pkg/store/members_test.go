@@ -18,12 +18,12 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// monitored is a member monitor whose members answer or not, as the test chooses.
+// monitored is a member monitor. The test chooses which of its members answer.
 type monitored struct {
 	*memberMonitor
 	silent []string
 	asked  int
-	uses   []string // every time another set of them is used
+	uses   []string // every set of members that was used
 }
 
 func newMonitored(t *testing.T, members ...string) *monitored {
@@ -60,21 +60,21 @@ func (d *monitored) fallSilent(members ...string) {
 	d.silent = members
 }
 
-// probeInterval is the maximum time of a probe, and the pause after it.
+// probeInterval is the longest time from the start of a probe to the start of the next one.
 const probeInterval = probeTimeout + settleTime + probeEvery
 
-// A member that does not answer is excluded after a suspicious call, until it answers.
+// If a member does not answer after a suspicious call, it is excluded until it answers.
 func TestSilentMemberIsExcluded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b", "c")
 		d.fallSilent("b")
 		d.now(t)
 		d.suspect()
-		d.suspect() // one look is enough for all who suspect
+		d.suspect() // one probe is enough for all suspicious calls
 		first := d.excluded()
 		time.Sleep(probeTimeout + settleTime)
 		d.now(t, "[a c]")
-		<-first // and once more, for watches that came to the same member again
+		<-first // a second signal follows, for watches that reached the same member again
 		<-d.excluded()
 		time.Sleep(10 * probeInterval)
 		d.now(t)
@@ -94,7 +94,8 @@ func TestSilentMemberIsExcluded(t *testing.T) {
 	})
 }
 
-// A read that is not answered in time is suspicion enough, and any other error none.
+// A read that gets no answer in time is suspicious. A read that fails with any other error
+// is not.
 func TestPatrolSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b")
@@ -119,7 +120,7 @@ func TestPatrolSuspects(t *testing.T) {
 	})
 }
 
-// Where none answers it is not the members' fault, or all of theirs.
+// If no member answers, no member is excluded, because the cause may be elsewhere.
 func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b")
@@ -127,7 +128,7 @@ func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 		d.suspect()
 		time.Sleep(2 * probeInterval)
 		d.now(t)
-		// It is suspected again by the next call, and then one of them answers.
+		// The next call makes the members suspicious again. This time, one of them answers.
 		d.fallSilent("a")
 		d.suspect()
 		time.Sleep(probeTimeout + settleTime)
@@ -138,7 +139,8 @@ func TestNoMemberIsExcludedIfNoneAnswers(t *testing.T) {
 	})
 }
 
-// If etcd or this process is slow as a whole, no member is suspected, not even the slowest.
+// If etcd or this process is slow as a whole, no member is suspicious, not even the
+// slowest.
 func TestUniformlySlowMembersAreNotSuspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b", "c")
@@ -157,7 +159,7 @@ func TestUniformlySlowMembersAreNotSuspected(t *testing.T) {
 	})
 }
 
-// A single member is asked whatever it does.
+// If there is only one member, it is used even if it does not answer.
 func TestOnlyMemberIsNotSuspected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a")
@@ -169,7 +171,7 @@ func TestOnlyMemberIsNotSuspected(t *testing.T) {
 	})
 }
 
-// It ends while a member keeps it waiting.
+// The monitor ends even if a member does not answer.
 func TestSteerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newMonitored(t, "a", "b")
@@ -181,11 +183,11 @@ func TestSteerEnds(t *testing.T) {
 		if time.Since(began) > 0 {
 			t.Errorf("after %v", time.Since(began))
 		}
-		d.suspect() // of a call that ends with it
+		d.suspect() // a call that ends at the same time
 	})
 }
 
-// A stream that is silent is as suspicious as a call, and ran into a deadline too.
+// A stream that is silent until its deadline is as suspicious as a call.
 func TestSilentStreamIsSuspected(t *testing.T) {
 	address := porttest.Hold(t)
 	listener, err := net.Listen("tcp", address)

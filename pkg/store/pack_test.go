@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// parseWrite reads "k=v -k @k5 !k": put, delete, compare mod, compare absent.
+// parseWrite parses "k=v -k @k5 !k", which stand for a put, a delete, a compare of the
+// revision and a compare for absence.
 func parseWrite(s string) (w Write) {
 	for _, word := range strings.Fields(s) {
 		switch word[0] {
@@ -14,7 +15,7 @@ func parseWrite(s string) (w Write) {
 			w.Ops = append(w.Ops, Delete(word[1:]))
 		case '@':
 			var rev int64
-			fmt.Sscan(word[2:], &rev) //nolint:errcheck // a test writes it
+			fmt.Sscan(word[2:], &rev) //nolint:errcheck // the test's own input
 			w.If = append(w.If, ModifiedAt(word[1:2], rev))
 		case '!':
 			w.If = append(w.If, Absent(word[1:]))

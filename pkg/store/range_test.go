@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// paged is a store of sorted keys that has pages only.
+// paged is a store of sorted keys that can only return pages.
 type paged struct {
 	Store
 	kvs     []KV
-	largest int // of its pages, keys
+	largest int // the largest number of keys in a page
 }
 
 func (p *paged) Page(_ context.Context, req PageRequest) (Page, error) {
@@ -26,7 +26,7 @@ func (p *paged) Page(_ context.Context, req PageRequest) (Page, error) {
 	return Page{Revision: 1, KVs: after[:n], More: n < len(after)}, nil
 }
 
-// The pages of a range are bounded.
+// The number of bytes in a page of a range stays limited.
 func TestPagesStayBounded(t *testing.T) {
 	const few, many, large = 40, 60_000, 4 << 10
 	p := &paged{}

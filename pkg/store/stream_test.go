@@ -8,9 +8,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// streaming returns a list of answers, one after the other.
+// streaming is a store that returns its answers one after the other.
 type streaming struct {
-	store.Store // nil: no page is requested
+	store.Store // nil, because no page is requested
 	answers     []streamed
 	asked       []store.PageRequest
 }

@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// pull waits for a batch in virtual time.
+// pull waits for a batch in simulated time.
 func pull(t *testing.T, v *store.View) store.Batch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -47,7 +47,7 @@ func (w *silentWatch) Next(ctx context.Context) (store.Batch, error) {
 	return w.Watch.Next(ctx)
 }
 
-// deliveredBySecond checks that a view soon delivers one change from its second watch.
+// deliveredBySecond checks that the second watch of a view soon delivers one change.
 func deliveredBySecond(t *testing.T, v *store.View, opened *int) {
 	t.Helper()
 	began := time.Now()
@@ -60,7 +60,7 @@ func deliveredBySecond(t *testing.T, v *store.View, opened *int) {
 	}
 }
 
-// A hanging member of etcd keeps the connection open and sends nothing.
+// A hanging etcd member keeps the connection open but sends nothing.
 func TestViewReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
@@ -78,8 +78,8 @@ func TestViewReplacesSilentWatch(t *testing.T) {
 	})
 }
 
-// laggingStore wraps a store. While it is cut, new watches are those of an etcd member that
-// answers but gets no changes.
+// laggingStore wraps a store. While cut is set, new watches behave like those of an etcd
+// member that answers but receives no changes.
 type laggingStore struct {
 	store.Store
 	cut    bool
@@ -117,8 +117,8 @@ func (w *oldWatch) Next(ctx context.Context) (store.Batch, error) {
 	}
 }
 
-// A member of etcd that is cut off from the others answers, but sends no changes. If
-// another member has a newer revision, the watch moves to it.
+// An etcd member that is cut off from the others answers but sends no changes. If another
+// member has a newer revision, the watch moves to that member.
 func TestViewReplacesALaggingWatch(t *testing.T) {
 	for name, tell := range map[string]func(*store.View, int64){"wanted": (*store.View).Want,
 		"known": (*store.View).Know} {
@@ -190,7 +190,7 @@ func TestViewOfStoreOutOfReach(t *testing.T) {
 	})
 }
 
-// splitter tears the second of two changes of a revision off.
+// splitter delivers the second of two changes of a revision separately.
 type splitter struct{ store.Store }
 
 func (s splitter) Watch(prefix string, from int64) store.Watch {
@@ -216,7 +216,8 @@ func (w *splitWatch) Next(ctx context.Context) (store.Batch, error) {
 	return b, err
 }
 
-// A late rest of a revision is never delivered as a change.
+// If the remaining changes of a revision arrive late, the view never delivers them as a
+// change of their own.
 func TestViewOfSplitRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := store.NewFake(store.FakeConfig{})
@@ -231,7 +232,7 @@ func TestViewOfSplitRevision(t *testing.T) {
 	})
 }
 
-// A simulator drives everything from one goroutine, by its own clock.
+// A simulator calls the store and its views from one goroutine and uses its own clock.
 func TestFakeInOneGoroutine(t *testing.T) {
 	now := time.Unix(1000, 0)
 	f := store.NewFake(store.FakeConfig{Clock: func() time.Time { return now }, WatchRevisions: 1})

@@ -30,7 +30,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Invalid options are rejected by name.
+// If an option is invalid, the error names the option.
 func TestRefuses(t *testing.T) {
 	for _, c := range []struct {
 		field    string

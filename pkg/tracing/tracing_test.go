@@ -22,7 +22,7 @@ const (
 	silent = model.Trace("00-5bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")
 )
 
-// recorded opens what traces to memory.
+// recorded returns a Tracing that stores its spans in memory.
 func recorded(t *testing.T, ratio float64) (*Tracing, func() tracetest.SpanStubs) {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
@@ -50,7 +50,7 @@ func TestDisabledTracingDoesNothing(t *testing.T) {
 	if span.IsRecording() || Of(ctx) != "" || traces.Counts() != (Counts{}) {
 		t.Errorf("a span was made: %v", span.SpanContext())
 	}
-	// A trace of the caller's is handed on all the same.
+	// The trace of a caller is still passed on.
 	ctx, _ = traces.Tracer().Start(With(t.Context(), first), "x")
 	if Of(ctx) != first {
 		t.Errorf("the context has the trace %q", Of(ctx))
@@ -71,8 +71,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// Roots are traced at the ratio, and background calls never; what comes of a
-// trace, or is linked with one, goes with it.
+// Calls without a trace are sampled at the ratio, and background calls are never sampled. A
+// span that continues a trace, or has a link to one, follows the decision of that trace.
 func TestSampling(t *testing.T) {
 	ofFirst := With(context.Background(), first)
 	link := trace.WithLinks(trace.Link{SpanContext: Span(first)})
@@ -107,7 +107,7 @@ func TestBatch(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		of   []model.Trace
-		id   string // of its trace; empty for one of its own
+		id   string // the ID of its trace, or empty if the span starts a trace
 		link int
 		none bool
 	}{
@@ -139,7 +139,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// blocked takes nothing before it is released.
+// blocked is an exporter that accepts no spans until the test releases it.
 type blocked struct {
 	release chan struct{}
 	err     error
@@ -151,8 +151,9 @@ func (b *blocked) ExportSpans(context.Context, []sdk.ReadOnlySpan) error {
 }
 func (b *blocked) Shutdown(context.Context) error { return nil }
 
-// TestCallersDoNotWaitForTheCollector: if the collector hangs, the queue keeps as many
-// spans as it holds, and all others are dropped and counted. Ending a span never waits.
+// TestCallersDoNotWaitForTheCollector checks what happens if the collector hangs. The queue
+// keeps as many spans as it can hold. All other spans are dropped and counted. The end of a
+// span never waits.
 func TestCallersDoNotWaitForTheCollector(t *testing.T) {
 	const more = 100
 	exporter := &blocked{release: make(chan struct{})}
@@ -183,7 +184,7 @@ func TestCallersDoNotWaitForTheCollector(t *testing.T) {
 	traces.Close()
 }
 
-// A failing collector is logged once, and its spans are counted.
+// If the collector fails, the failure is logged once, and the lost spans are counted.
 func TestFailuresAreCounted(t *testing.T) {
 	var text bytes.Buffer
 	exporter := &blocked{release: make(chan struct{}), err: errors.New("no")}

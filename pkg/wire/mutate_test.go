@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// seed returns a valid value of a kind of record.
+// seed is a valid value of a kind of record, with its reference.
 type seed struct {
 	ref   model.Ref
 	value []byte
@@ -27,8 +27,8 @@ func seeds(t testing.TB) []seed {
 	return list
 }
 
-// mutate damages a value: it cuts it, flips bits, repeats or removes a part, or inserts
-// a huge number.
+// mutate damages a value. It truncates the value, flips bits, repeats or removes a part, or
+// inserts a huge number.
 func mutate(rng *rand.Rand, value []byte, other []byte) []byte {
 	mutated := append([]byte(nil), value...)
 	for range 1 + rng.IntN(4) {
@@ -48,7 +48,7 @@ func mutate(rng *rand.Rand, value []byte, other []byte) []byte {
 		case 4:
 			mutated[at] = byte(rng.IntN(256))
 		case 5:
-			mutated = append(mutated, other...) // fields of another kind, or each field twice
+			mutated = append(mutated, other...) // fields of another kind of record, or all fields twice
 		case 6:
 			mutated = append(mutated, mutated[at:]...)
 		}
@@ -56,7 +56,7 @@ func mutate(rng *rand.Rand, value []byte, other []byte) []byte {
 	return mutated
 }
 
-// use does with a record what cores and tools do with every record.
+// use uses a record in the ways in which cores and tools use every record.
 func use(ref model.Ref, record model.Record) error {
 	switch r := record.(type) {
 	case *model.Reservation:
@@ -77,8 +77,8 @@ func use(ref model.Ref, record model.Record) error {
 	return err
 }
 
-// Decoding any value under a key of any kind does not panic. A decoded record has the
-// key's identity and can be used.
+// Decoding any value under a key of any kind does not panic. If a record is decoded, it has
+// the identity of its key and can be used.
 func TestMutatedRecordsAreReadOrRefused(t *testing.T) {
 	all := seeds(t)
 	for i, s := range all {
@@ -107,7 +107,7 @@ func TestMutatedRecordsAreReadOrRefused(t *testing.T) {
 	}
 }
 
-// A well-formed record that no service writes is refused.
+// A well-formed record that no service could have written is refused.
 func TestImpossibleRecordsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		ref    model.Ref
@@ -142,7 +142,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 		}
 	}
 	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
-		if kind == model.KindStage || kind == model.KindTaskHeader { // they have no required fields
+		if kind == model.KindStage || kind == model.KindTaskHeader { // these kinds have no required fields
 			continue
 		}
 		if record, err := Decode(model.Ref{Kind: kind, ID: "x"}, nil, 1, 1, 0); err == nil {
@@ -151,7 +151,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// fuzz decodes values under a key of one kind.
+// fuzz decodes values under a key of the given kind.
 func fuzz(f *testing.F, kind model.Kind) {
 	ref := model.Ref{}
 	for _, s := range seeds(f) {

@@ -23,7 +23,8 @@ func goodReport() *controlv1.ExecutorReport {
 	}}
 }
 
-// A report is refused for its first invalid field, which the error names.
+// If a report has an invalid field, it is refused, and the error names the first invalid
+// field.
 func TestAReportIsCheckedBeforeItIsUsed(t *testing.T) {
 	if err := wire.CheckReport(goodReport()); err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func TestAReportIsCheckedBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// A state of a newer agent is unknown here, whatever its low 8 bits are.
+// A state that only a newer agent knows counts as unset, whatever its low 8 bits are.
 func TestAnUnknownStateIsUnset(t *testing.T) {
 	for _, s := range []berthv1.Assignment_State{-1, 256 + berthv1.Assignment_COMPLETED, 4711, 0} {
 		if got := wire.WorkerState(s); got != model.WorkerUnset {
@@ -72,7 +73,7 @@ func TestAnUnknownStateIsUnset(t *testing.T) {
 	}
 }
 
-// A report that passes the check is within the bounds that its users rely on.
+// If a report passes the check, it is within the limits that its users rely on.
 func FuzzExecutorReport(f *testing.F) {
 	for _, r := range []*controlv1.ExecutorReport{
 		goodReport(), {}, {Executor: "e", Incarnation: 1, Sequence: 1, Complete: true,
@@ -96,7 +97,7 @@ func FuzzExecutorReport(f *testing.F) {
 		}
 		for _, w := range r.GetWorkers() {
 			state := wire.WorkerState(w.GetState())
-			_ = state.String() // every state has a name
+			_ = state.String() // must not panic
 			if w.GetIndex() < 0 || w.GetNumber() < 0 || w.GetEpoch() <= 0 ||
 				strings.ContainsAny(w.GetJob()+w.GetStage(), "/\x00") {
 				t.Errorf("passed: %v", w)

@@ -17,7 +17,7 @@ import (
 
 func at(s int64) time.Time { return time.Unix(s, 500).UTC() }
 
-// records returns one record of every stored kind with every field set.
+// records returns one record of every stored kind. Every field of the records is set.
 func records() []model.Record {
 	order, exit, most, after := int64(-7), int32(3), int32(8), 5*time.Second
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
@@ -98,7 +98,7 @@ func records() []model.Record {
 	}
 }
 
-// TestRecordsRoundTrip checks that every field of every record survives the store.
+// TestRecordsRoundTrip checks that every field of every record is preserved by the store.
 func TestRecordsRoundTrip(t *testing.T) {
 	for _, record := range records() {
 		value, err := Encode(record)
@@ -115,8 +115,8 @@ func TestRecordsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestStatesMatchTheWireNumbers checks that the model's enums, which are cast, have the
-// numbers and names of the API.
+// TestStatesMatchTheWireNumbers checks that the enums of the model have the numbers and
+// names of the API, because the code casts them.
 func TestStatesMatchTheWireNumbers(t *testing.T) {
 	for s := model.Queued; s <= model.Replaced; s++ {
 		if got := berthv1.Reservation_State(s).String(); got != s.String() {
@@ -140,7 +140,7 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 	}
 }
 
-// The answer to a read, sent back as a request, requests the current state.
+// If a client sends the answer of a read as a request, it requests the current state.
 func TestUpsertIgnoresOutputFields(t *testing.T) {
 	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active,
 		Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1},
@@ -167,7 +167,7 @@ func TestUpsertIgnoresOutputFields(t *testing.T) {
 	}
 }
 
-// A count that equals the number of listed workers is ignored; the queue refuses any
+// If the count equals the number of listed workers, it is ignored. The queue refuses any
 // other count.
 func TestUpsertAcceptsTheCountOfItsWorkers(t *testing.T) {
 	for count, want := range map[int32]int32{2: 0, 0: 0, 1: 1, 3: 3} {
@@ -178,8 +178,8 @@ func TestUpsertAcceptsTheCountOfItsWorkers(t *testing.T) {
 	}
 }
 
-// TestUpsertRefusals checks which requests never reach the queue, and which field the
-// error names.
+// TestUpsertRefusals checks which requests are refused before they reach the queue, and
+// which field the error names.
 func TestUpsertRefusals(t *testing.T) {
 	for _, c := range []struct {
 		body   string
@@ -223,8 +223,8 @@ func TestUpsertRefusals(t *testing.T) {
 	}
 }
 
-// A number that is not a value of an enum is refused like an unknown name, with the
-// possible values.
+// If a number is not a value of its enum, it is refused like an unknown name. The error
+// lists the possible values.
 func TestUnknownNumbersOfEnums(t *testing.T) {
 	for _, c := range []struct {
 		r    *berthv1.Reservation
@@ -260,8 +260,8 @@ func TestUpsertDefaults(t *testing.T) {
 	}
 }
 
-// TestReservationAnswer checks that a GET has the body, the derived state and the
-// workers, and that a list does not have the workers.
+// TestReservationAnswer checks that the answer to a GET has the body, the derived state and
+// the workers. It also checks that a list does not have the workers.
 func TestReservationAnswer(t *testing.T) {
 	r := records()[0].(*model.Reservation)
 	view := ReservationView{Reservation: r, State: model.Assigning, Position: 0, Change: model.ChangeReplaced,

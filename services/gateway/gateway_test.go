@@ -29,12 +29,12 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// running is a gateway that runs in this process.
+// running is a gateway that runs in the test's process.
 type running struct {
 	process.Addresses
 	stop context.CancelFunc
 	done chan struct{}
-	err  error // once done
+	err  error // valid after done is closed
 }
 
 func run(t *testing.T, config gateway.Config) *running {
@@ -68,7 +68,7 @@ func before(r *replicatest.Replica, etcd ...string) gateway.Config {
 	return config
 }
 
-// listenFlags are functions that set the addresses of a gateway's listeners, by flag.
+// listenFlags has, for each listener flag, a function that sets the listener's address.
 var listenFlags = map[string]func(c *gateway.Config, address string){
 	"--listen":          func(c *gateway.Config, address string) { c.Listen = address },
 	"--agents-listen":   func(c *gateway.Config, address string) { c.AgentsListen = address },
@@ -135,7 +135,8 @@ func TestOnePortServesBoth(t *testing.T) {
 	}
 }
 
-// The registry has a leader and executor-state does not. gRPC and REST give the same answer.
+// The registry has a leader, but executor-state has none. gRPC and REST give the same
+// answer.
 func TestComposedAnswers(t *testing.T) {
 	r := replicatest.Start(t, "", replicatest.Answers{
 		Standing: func(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
@@ -208,7 +209,7 @@ func TestEventsAreReadFromEtcd(t *testing.T) {
 	}
 }
 
-// present answers every request on a relay, and counts them.
+// present answers each request on a relay as present and counts the requests.
 func present(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer], requests *atomic.Int64) error {
 	if err := s.SendHeader(nil); err != nil {
 		return err
@@ -231,7 +232,8 @@ func present(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayA
 	}
 }
 
-// A gateway finishes calls before it stops. It ends streams, which do not delay the stop.
+// A gateway finishes its calls before it stops. It ends its streams at once, so they do not
+// delay the stop.
 func TestGracefulStop(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.StopTimeout = time.Minute
@@ -252,7 +254,7 @@ func TestGracefulStop(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	// The operations port serves it, too.
+	// The HTTP listener serves /readyz, too.
 	if got := body(t, "http://"+g.HTTP+"/readyz"); !strings.Contains(got, "true") {
 		t.Errorf("not ready: %s", got)
 	}
@@ -305,7 +307,8 @@ func TestABadConfigurationIsAnError(t *testing.T) {
 	}
 }
 
-// With a name that cannot be a Host, callers would be rejected without an apparent reason.
+// A public name that cannot be a Host never matches a request. The gateway therefore
+// rejects such a name at start.
 func TestInvalidPublicNamesAreRejected(t *testing.T) {
 	for _, name := range []string{"", "berth.example.com:8080", "https://berth.example.com", "*.example.com",
 		"berth.example.com/v1", "[::1]"} {

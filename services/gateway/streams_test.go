@@ -31,11 +31,11 @@ const (
 	streams   = 1000
 	jobs      = 100
 	perJob    = 20
-	connected = 10 // connections that the gRPC streams share
+	connected = 10 // connections that all gRPC streams share
 )
 
-// A thousand streams of all kinds receive each event of their job once and in order. After they
-// have ended, their memory is free.
+// A thousand streams of all kinds receive each event of their job once and in order. After
+// the streams have ended, their memory is free.
 func TestAThousandStreams(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	s := dialStore(t, etcd)
@@ -86,7 +86,7 @@ func TestAThousandStreams(t *testing.T) {
 			}
 		})
 	}
-	begun.Wait() // each has seen an event, so all of them are open
+	begun.Wait() // each stream has received an event, so all streams are open
 	if got := body(t, "http://"+g.HTTP+"/metrics"); !strings.Contains(got,
 		fmt.Sprintf("berth_gateway_event_streams %d\n", streams)) {
 		t.Fatalf("not all streams are open: %s", lineOf(got, "berth_gateway_event_streams"))
@@ -121,8 +121,8 @@ func TestAThousandStreams(t *testing.T) {
 	awaitRest(t, resting)
 }
 
-// awaitRest waits until the number of goroutines is about the same as before: connections to
-// replicas have some, and the thousand streams have none.
+// awaitRest waits until the number of goroutines is about the same as before the streams.
+// The connections to replicas still have goroutines, but the thousand streams have none.
 func awaitRest(t *testing.T, resting int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > resting+100; runtime.Gosched() {
@@ -185,7 +185,7 @@ func overREST(ctx context.Context, web *http.Client, url string, sse bool, take 
 	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
 }
 
-// lineOf returns the first line of a text with a prefix.
+// lineOf returns the first line of a text that has the given prefix.
 func lineOf(text, begins string) string {
 	for _, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(line, begins) {
@@ -195,8 +195,8 @@ func lineOf(text, begins string) string {
 	return ""
 }
 
-// The stream of a reader that does not read ends, and the metrics count it. It delays neither
-// other readers of the job nor the writer.
+// If a reader does not read, its stream ends, and the metrics count it. The reader delays
+// neither other readers of the job nor the writer.
 func TestASlowReaderDoesNotDelayOthers(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	s := dialStore(t, etcd)

@@ -27,7 +27,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// counted starts a replica of every service, and returns the number of calls that have reached it.
+// counted starts a replica of every service. It returns a counter of the calls that reach
+// the replica.
 func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
 	t.Helper()
 	calls := &atomic.Int64{}
@@ -47,9 +48,10 @@ func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
 	return r, calls
 }
 
-// Calls every method on every listener over real sockets. The methods of the listener reach the
-// service or the gateway's own handler. All others are rejected with an error that names the
-// method. Requests are empty, so calls that reach a handler may fail.
+// The test calls every method on every listener over real sockets. A method that the
+// listener serves reaches its service or the gateway's own handler. Every other method is
+// rejected with an error that names the method. Requests are empty, so calls that reach a
+// handler may fail.
 func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 	r, _ := counted(t)
 	g := run(t, before(r, porttest.Hold(t)))
@@ -64,7 +66,7 @@ func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 		for _, method := range append(methods, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
 			"/berth.v1.Reservations/Guess") {
 			err := empty(t, conn, method)
-			refusal := status.Convert(at.Allow(method)).Message() // empty where it is served
+			refusal := status.Convert(at.Allow(method)).Message() // empty if the listener serves the method
 			refused := status.Code(err) == codes.Unimplemented && status.Convert(err).Message() == refusal
 			if refused == (served[method]&at != 0) {
 				t.Errorf("%s on %v: %v", method, at, err)
@@ -73,7 +75,7 @@ func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 	}
 }
 
-// empty calls a method, whether it is unary or a stream, with an empty message.
+// empty calls a unary or streaming method with an empty message.
 func empty(t *testing.T, conn *grpc.ClientConn, method string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -84,11 +86,12 @@ func empty(t *testing.T, conn *grpc.ClientConn, method string) error {
 		return err
 	}
 	stream.SendMsg(&rpc.Frame{}) //nolint:errcheck // RecvMsg returns the error
-	stream.CloseSend()           //nolint:errcheck // the same
+	stream.CloseSend()           //nolint:errcheck // RecvMsg returns the error
 	return stream.RecvMsg(&rpc.Frame{})
 }
 
-// A control call on the public listener reaches no service, but does so on its own listener.
+// A control call on the public listener reaches no service. The same call on the listener
+// that serves the method reaches its service.
 func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 	r, calls := counted(t)
 	g := run(t, before(r, porttest.Hold(t)))
@@ -155,7 +158,8 @@ func TestTheOtherListenersServeNoHTTP(t *testing.T) {
 	}
 }
 
-// The process sets the memory limit, because in `berth dev` it runs more than a gateway.
+// A gateway does not set the memory limit of its process, because in `berth dev` the
+// process runs more than a gateway.
 func TestAGatewayLeavesTheMemoryLimitToItsProcess(t *testing.T) {
 	const limit = 123 << 30
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
@@ -166,7 +170,7 @@ func TestAGatewayLeavesTheMemoryLimitToItsProcess(t *testing.T) {
 	}
 }
 
-// Each listener has the certificate, and requires one from callers.
+// Each listener presents the certificate and requires a certificate from its callers.
 func TestTLSOnEveryListener(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.TLSCert, config.TLSKey = certificate(t)
@@ -208,7 +212,7 @@ func TestTLSOnEveryListener(t *testing.T) {
 	}
 }
 
-// Each listener beyond loopback requires TLS or --insecure.
+// A listener that is reachable from other hosts requires TLS or --insecure.
 func TestListenersBeyondLoopbackRequireTLS(t *testing.T) {
 	for flag, set := range listenFlags {
 		config := before(replica(t), porttest.Hold(t))
@@ -220,7 +224,8 @@ func TestListenersBeyondLoopbackRequireTLS(t *testing.T) {
 	}
 }
 
-// If a gateway starts with port 0, the address file contains the addresses of its listeners.
+// If a gateway starts with port 0, the address file contains the chosen addresses of its
+// listeners.
 func TestTheAddressFileListsEveryListener(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.AddressFile, config.HTTPListen = filepath.Join(t.TempDir(), "addresses"), ":0"

@@ -22,7 +22,8 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// certificate writes a self-signed certificate and its key.
+// certificate writes a self-signed certificate and its key, and returns the paths of both
+// files.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,8 +54,8 @@ func certificate(t *testing.T) (cert, key string) {
 	return write("cert", "CERTIFICATE", der), write("key", "PRIVATE KEY", pkcs8)
 }
 
-// A client that offers both versions of HTTP, as browsers do, gets HTTP/1, and gRPC gets HTTP/2 on
-// the same port. A client without a certificate gets no answer.
+// If a client offers both versions of HTTP, as browsers do, it gets HTTP/1. gRPC gets
+// HTTP/2 on the same port. A client without a certificate gets no answer.
 func TestTLSOnTheOnePort(t *testing.T) {
 	config := before(replica(t), porttest.Hold(t))
 	config.TLSCert, config.TLSKey = certificate(t)

@@ -25,7 +25,7 @@ import (
 
 var floods = flag.Bool("floods", false, "flood with the full numbers (two minutes, on an otherwise idle machine)")
 
-// attacker makes this process flood: "address kind n each size".
+// attacker makes this process run as an attacker. Its value is "address kind n each size".
 var attacker = flag.String("attacker", "", "flood this address instead of running tests")
 
 // binary is the program `berth`.
@@ -48,14 +48,14 @@ func TestMain(m *testing.M) {
 
 const patience = 2 * time.Minute
 
-// sent is the line that an attacker writes when all of its flood has been sent. Then it
-// writes how long the listener took from there to close all of its connections.
+// sent is the line that an attacker writes when it has sent its whole flood. Its next line
+// has the time until the listener has closed all connections of the attacker.
 const sent = "sent"
 
-// attack floods until its input ends.
+// attack floods an address until the standard input of the process ends.
 func attack(what string) error {
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // in both cases the input has ended
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // the input has ended, with or without an error
 		os.Exit(0)
 	}()
 	var (
@@ -86,11 +86,11 @@ func attack(what string) error {
 	select {}
 }
 
-// startAttack starts an attacker and waits until it has sent all of its flood. It returns
-// the lines that the attacker writes later.
+// startAttack starts an attacker and waits until it has sent its whole flood. It returns a
+// channel with the lines that the attacker writes afterwards.
 //
-// A real attacker has processors of its own. This one shares them, so it runs with the
-// lowest priority.
+// A real attacker has processors of its own. This attacker shares the processors with
+// Berth, so it runs with the lowest priority.
 func startAttack(t *testing.T, address, kind string, n, each, size int) <-chan string {
 	t.Helper()
 	self, err := os.Executable()
@@ -132,7 +132,8 @@ func startAttack(t *testing.T, address, kind string, n, each, size int) <-chan s
 	return lines
 }
 
-// callers are other callers: they read over REST and gRPC, twenty times a second each.
+// callers are well-behaved callers that read over REST and gRPC, twenty times a second with
+// each.
 type callers struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -193,8 +194,8 @@ func call(t *testing.T, f *fleet.Fleet) *callers {
 	return c
 }
 
-// p95 returns the 95th percentile of the calls since its last call, and the errors of all
-// calls.
+// p95 returns the 95th percentile and the number of the calls since the last call of p95.
+// It also returns the errors of all calls.
 func (c *callers) p95() (time.Duration, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +207,7 @@ func (c *callers) p95() (time.Duration, int, error) {
 	return durations[len(durations)*95/100], len(durations), errors.Join(c.errs...)
 }
 
-// memory reads a line of a process's status, in bytes.
+// memory returns the value of a line in the status of a process, in bytes.
 func memory(t *testing.T, pid int, line string) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -226,8 +227,9 @@ func memory(t *testing.T, pid int, line string) int64 {
 	return 0
 }
 
-// stealTime returns a function that reports which share of the processors the host of
-// this virtual machine has given to others since then (steal time in /proc/stat).
+// stealTime returns a function that reports steal time (see /proc/stat). It returns the
+// share of processor time that the host of this virtual machine has given to others since
+// then.
 func stealTime(t *testing.T) func() float64 {
 	t.Helper()
 	read := func() (steal, all float64) {
@@ -236,7 +238,7 @@ func stealTime(t *testing.T) func() float64 {
 			t.Skip("no /proc: ", err)
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
-		for i, field := range strings.Fields(line)[1:9] { // user nice system idle iowait irq softirq steal
+		for i, field := range strings.Fields(line)[1:9] { // the columns are user nice system idle iowait irq softirq steal
 			ticks, err := strconv.ParseFloat(field, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -254,9 +256,9 @@ func stealTime(t *testing.T) func() float64 {
 	}
 }
 
-// A flooded gateway stays small, serves others, and closes the connections of the flood.
-// The latency of calls is asserted only in phases in which the host takes less than a
-// twentieth of the processors.
+// A flooded gateway needs little memory, serves other callers and closes the connections of
+// the flood. The test checks the latency of calls only in phases in which the host takes
+// less than a twentieth of the processors.
 func TestFloodsA7(t *testing.T) {
 	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers, gzip int }
 	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20,
@@ -280,7 +282,7 @@ func TestFloodsA7(t *testing.T) {
 	others, steal := call(t, f), stealTime(t)
 	report := func(phase string, take time.Duration) {
 		t.Helper()
-		time.Sleep(take) // a measurement, not a wait
+		time.Sleep(take) // the duration of the measurement
 		p95, n, err := others.p95()
 		share := steal()
 		steal = stealTime(t)
@@ -306,12 +308,12 @@ func TestFloodsA7(t *testing.T) {
 		report(fmt.Sprintf("%d %s", n, kind), settle)
 		return lines
 	}
-	begin("streams", l.streams, 1000, 0) // they may stay
+	begin("streams", l.streams, 1000, 0) // these connections may stay open
 	startAttack(t, f.Gateway(), "watches", l.watches, 100, 60_000)
 	startAttack(t, f.Gateway(), "headers", l.headers, 1000, 60_000)
 	report(fmt.Sprintf("%d watches, %d headers", l.watches, l.headers), settle/2)
 	begin("gzip", l.gzip, 1000, 1<<20)
-	slow := []<-chan string{ // they are closed within 30 s
+	slow := []<-chan string{ // these connections must be closed within 30 s
 		begin("heads", l.heads, 0, 1<<20),
 		begin("idle", l.idle, 0, 0),
 		begin("bodies", l.bodies, 0, l.bodySize),

@@ -23,12 +23,12 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// The test's binary is also the child, and the parent that is to die.
+// The test binary is also the child, and the parent that is killed.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CHILD_TEST") {
 	case "child":
 		beChild()
-	case "deaf": // never tells where it listens
+	case "deaf": // never reports its address
 		fmt.Println("deaf")
 		select {}
 	case "short":
@@ -40,12 +40,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// beChild listens, reports its address, and ends with SIGTERM. A client notices the end by its connection.
+// beChild listens, reports its address and ends on SIGTERM. Its client notices the end
+// because the connection breaks.
 func beChild() {
 	flags := flag.NewFlagSet("child", flag.ExitOnError)
 	listen := flags.String("listen", "127.0.0.1:0", "")
 	file := flags.String("address-file", "", "")
-	_ = flags.Parse(os.Args[1:]) // ends the process itself
+	_ = flags.Parse(os.Args[1:]) // an error ends the process
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
 	l, err := net.Listen("tcp", *listen)
@@ -53,7 +54,7 @@ func beChild() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("listening") // before it can be found, and killed
+	fmt.Println("listening") // printed before the parent can find and kill the child
 	text, _ := json.Marshal(process.Addresses{Listen: l.Addr().String()})
 	if err := errors.Join(os.WriteFile(*file+".new", text, 0o600), os.Rename(*file+".new", *file)); err != nil {
 		fmt.Println(err)
@@ -122,7 +123,7 @@ func TestRestartKeepsTheAddress(t *testing.T) {
 	if p.Running() {
 		t.Error("the child runs after a kill")
 	}
-	p.Kill() // once more is nothing
+	p.Kill() // a second kill does nothing
 	if err := p.Start(within(t), "--listen"); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestNoSuchBinary(t *testing.T) {
 	p.Kill()
 }
 
-// A child does not outlive its parent, however that ends.
+// A child does not outlive its parent, however the parent ends.
 func TestDiesWithItsParent(t *testing.T) {
 	parent := exec.Command(os.Args[0], t.TempDir())
 	parent.Env = append(os.Environ(), "CHILD_TEST=parent")
@@ -211,7 +212,7 @@ func TestDiesWithItsParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // says that it was killed
+	_ = parent.Wait() // the error only states that the parent was killed
 	if _, err := reader.ReadByte(); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the child survived its parent: %v", err)
 	}

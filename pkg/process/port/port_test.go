@@ -10,7 +10,8 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// A process that names the port can listen there, repeatedly, but only one at a time.
+// A process that names the reserved port can listen on it, repeatedly, but only once at a
+// time.
 func TestNamedPortCanBeListenedOn(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
 		t.Run(host, func(t *testing.T) {
@@ -44,8 +45,8 @@ func TestNamedPortCanBeListenedOn(t *testing.T) {
 	}
 }
 
-// A fleet that starts requests many more ports from the kernel than this. None of them is a
-// reserved port.
+// A fleet requests many more ports from the kernel when it starts. None of the assigned
+// ports is a reserved port.
 func TestReservedPortIsNotAssigned(t *testing.T) {
 	held := map[string]bool{}
 	for range 500 {

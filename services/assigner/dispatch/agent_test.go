@@ -9,8 +9,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// agent simulates an executor's agent. It starts each (uid, worker ID) once, refuses to
-// start a worker that it was requested to stop, and keeps an end until it is acknowledged.
+// agent simulates an executor's agent. It starts each (uid, worker ID) at most once and
+// refuses to start a worker after a request to stop that worker. It remembers the end of a
+// worker until the assigner acknowledges the end.
 type agent struct {
 	id          string
 	incarnation int64
@@ -29,8 +30,9 @@ func newAgent(id string) *agent {
 
 func (a *agent) next() int64 { a.sequence++; return a.sequence }
 
-// restart begins a new incarnation, which keeps the chosen workers and nothing else. It
-// also forgets its promises, as it refuses requests to the former incarnation.
+// restart begins a new incarnation of the agent, which keeps only the chosen workers. It
+// also forgets its promises, because the new incarnation refuses all requests to the former
+// one.
 func (a *agent) restart(incarnation int64, keep func(placed) bool) {
 	a.incarnation, a.sequence = incarnation, 0
 	a.promised = map[placed]bool{}
@@ -98,7 +100,8 @@ func (a *agent) report() Report {
 	return r
 }
 
-// forget drops the acknowledged ends. A worker that ran is not started again.
+// forget removes the workers whose ends were acknowledged. The agent promises not to start
+// any of them again.
 func (a *agent) forget(r Reported) {
 	for _, status := range r.Ended {
 		p := placed{status.UID, status.Worker.ID}

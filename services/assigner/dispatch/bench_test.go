@@ -17,7 +17,7 @@ type benchRig struct {
 	batches  int
 }
 
-// newStand returns a leader with that many executors.
+// newStand returns a leader with the given number of executors.
 func newStand(executors int) *benchRig {
 	s := newFollower(executors)
 	s.revision++
@@ -26,7 +26,7 @@ func newStand(executors int) *benchRig {
 	return s
 }
 
-// newFollower returns a standby with that many executors.
+// newFollower returns a standby with the given number of executors.
 func newFollower(executors int) *benchRig {
 	s := &benchRig{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.apply(&model.Ready{Since: s.now})
@@ -39,14 +39,14 @@ func newFollower(executors int) *benchRig {
 	return s
 }
 
-// apply gives the core a record, and returns its revision.
+// apply sends a record to the core and returns the record's revision.
 func (s *benchRig) apply(record model.Record) int64 {
 	s.revision++
 	s.core.Step(s.now, model.Changed{Ref: record.Ref(), Record: record, Create: s.revision, Mod: s.revision})
 	return s.revision
 }
 
-// step gives the core an event, commits its effects, and returns its submits.
+// step sends an event to the core, commits the effects, and returns the submits.
 func (s *benchRig) step(event model.Event) (submits []Submit) {
 	effects := 0
 	for _, action := range s.core.Step(s.now, event) {
@@ -64,7 +64,7 @@ func (s *benchRig) step(event model.Event) (submits []Submit) {
 	return submits
 }
 
-// dispatch plays a batch from its lease to the deletion of its task.
+// dispatch simulates a batch from its lease to the deletion of its task.
 func (s *benchRig) dispatch(b *testing.B, workers, executors int) {
 	s.batches++
 	uid := fmt.Sprint("u", s.batches)

@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The table has exactly the transitions of the model, each with an owner.
+// Edges has exactly the transitions of the model, and each transition has an owner.
 func TestEveryTransitionHasOneOwner(t *testing.T) {
 	rows := map[[2]model.WorkerState]int{}
 	deadlines := map[model.WorkerState]int{}
@@ -32,7 +32,7 @@ func TestEveryTransitionHasOneOwner(t *testing.T) {
 				t.Errorf("%s to %s: %d rows, want %d", from, to, got, want)
 			}
 		}
-		// A worker may run forever. Every other state has a deadline.
+		// A worker may be RUNNING forever. Every other state that is not terminal has a deadline.
 		want := 1
 		if from == model.WorkerRunning || from.Terminal() {
 			want = 0

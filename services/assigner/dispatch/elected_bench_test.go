@@ -21,7 +21,7 @@ func BenchmarkElection(b *testing.B) {
 	}
 }
 
-// standby returns a follower with executors that have a worker each, and with queued
+// standby returns a follower whose executors run one worker each, and which has queued
 // reservations.
 func standby(executors, waiting int) *benchRig {
 	s := newFollower(executors)

@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An abandoned decision is not counted, and a repeated one is counted once.
+// The metrics do not count an abandoned decision, and count a repeated decision once.
 func TestMetricsCountDurableDecisions(t *testing.T) {
 	w := prepare(t, 2)
 	w.reservation("u1", model.Queued, 2)
@@ -52,7 +52,7 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 	if granted := w.records[leaseRef("u1")].record.(*model.LeaseChunk).GrantedAt; f.AssignBatch.Sum != w.now.Sub(granted) {
 		t.Errorf("the batch took %v since its grant at %v", f.AssignBatch.Sum, granted)
 	}
-	// One ends beyond its grace, the other is lost.
+	// One worker ends later than its grace period. The executor of the other worker is lost.
 	w.reservation("u1", model.Cancelling, 2)
 	w.progress()
 	w.settled(t)
@@ -66,7 +66,8 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 	}
 }
 
-// Agents choose the reasons of their refusals, so the number of reasons is limited.
+// Agents choose the reasons of their refusals, so the metrics limit the number of distinct
+// reasons.
 func TestMetricsLimitTheNumberOfReasons(t *testing.T) {
 	counts := map[fault.Reason]uint64{}
 	for i := range 1000 {

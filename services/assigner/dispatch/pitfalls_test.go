@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// prepare returns a world with a leader and n executors that are present.
+// prepare returns a world with a leader and n present executors.
 func prepare(t *testing.T, executors int) *world {
 	t.Helper()
 	w := newWorld(Config{})
@@ -31,7 +31,7 @@ func prepare(t *testing.T, executors int) *world {
 	return w
 }
 
-// dispatched creates the task of a lease and returns the actions that follow.
+// dispatched creates the task of a lease and returns the resulting actions.
 func (w *world) dispatched(t *testing.T, uid string, ordinals ...uint32) []model.Action {
 	t.Helper()
 	w.reservation(uid, model.Queued, 3)
@@ -41,7 +41,8 @@ func (w *world) dispatched(t *testing.T, uid string, ordinals ...uint32) []model
 	return w.settled(t)
 }
 
-// settled commits until no effect is left, and returns the actions that were carried out.
+// settled commits until no effect is pending, and returns the actions that were carried
+// out.
 func (w *world) settled(t *testing.T) (all []model.Action) {
 	t.Helper()
 	for range 100 {
@@ -116,8 +117,9 @@ func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	}
 }
 
-// A system lost the metadata of workers on their way to agents, so that every job became
-// perpetual. Here every request has the whole task, and the worker's full name.
+// An earlier system lost the metadata of workers on the way to the agents, so every job
+// became perpetual. In Berth, every request has the whole task and the full name of the
+// worker.
 func TestPitfallTheMetadataOfAWorkerIsLost(t *testing.T) {
 	task := model.Task{
 		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1},
@@ -172,7 +174,8 @@ func TestPitfallABrokenExecutorIsRetriedInATightLoop(t *testing.T) {
 		}
 		w.step(nil)
 	}
-	// 200 refusals that do not count, with a pause of up to 5 s each, 2.5 s on average.
+	// The loop repeats 200 refusals that do not count as attempts. Each repeat follows a pause
+	// of up to 5 s, 2.5 s on average.
 	if took := w.now.Sub(newWorld(Config{}).now); took < 200*2*time.Second {
 		t.Errorf("200 repeats took %v", took)
 	}
@@ -193,9 +196,9 @@ func TestPitfallASilentExecutorKeepsItsCallsForever(t *testing.T) {
 	}
 }
 
-// A system retried for longer than the job waited, so that both replaced the worker. Here
-// the job gets one event for a worker that could not be started: that Berth queues it
-// again, or that it does not.
+// An earlier system retried for longer than the job waited, so both replaced the worker. In
+// Berth, the job gets one event for a worker that could not be started. The event states
+// whether Berth requeues the worker.
 func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 	for _, onFailure := range []model.OnFailure{model.OnFailureUnset, model.OnFailureRequeue, model.OnFailureNotify} {
 		w := prepare(t, 1)
@@ -226,8 +229,8 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 	}
 }
 
-// A system retried a broken worker on the same host forever. Here the attempts of an
-// executor are limited; then the next round avoids it.
+// An earlier system retried a broken worker on the same host forever. In Berth, the
+// attempts on one executor are limited, and the next round avoids that executor.
 func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	w := prepare(t, 2)
 	w.dispatched(t, "u1", 1)
@@ -249,8 +252,9 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	}
 }
 
-// A new leader with a cold cache deleted every record as an orphan. Here a core decides
-// nothing before it is elected, when its view is complete.
+// In an earlier system, a new leader with a cold cache deleted every record as an orphan.
+// In Berth, a core decides nothing until it is elected, and it is elected only when its
+// view is complete.
 func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -277,8 +281,8 @@ func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
 	}
 }
 
-// A new leader was correct but unusable for minutes. Here a core that has followed the
-// view sends the due requests in the step in which it is elected.
+// In an earlier system, a new leader was correct but unusable for minutes. In Berth, a core
+// that follows the view sends all due requests in the step in which it is elected.
 func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0, 1)
@@ -292,8 +296,9 @@ func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
 	}
 }
 
-// A service carried out the call of a deposed leader. Here a call of an earlier term of the
-// registry is refused, and every request has this leader's term.
+// In an earlier system, a service carried out the call of a deposed leader. In Berth, the
+// assigner refuses calls of an earlier term of the registry, and each of its own requests
+// has its leader's term.
 func TestPitfallRequestsOfADeposedLeaderAreAccepted(t *testing.T) {
 	w := prepare(t, 1)
 	term := w.registry()
@@ -313,7 +318,7 @@ func TestPitfallRequestsOfADeposedLeaderAreAccepted(t *testing.T) {
 	}
 }
 
-// A call with a forged term is refused, and does not affect the registry's calls.
+// A call with a forged term is refused and does not affect the calls of the registry.
 func TestAForgedTermDoesNotBlockDispatches(t *testing.T) {
 	w := prepare(t, 1)
 	w.registry()
@@ -335,7 +340,7 @@ func TestAForgedTermDoesNotBlockDispatches(t *testing.T) {
 	}
 }
 
-// Leads reports a term that the view does not have yet.
+// The core accepts a term that LeaderTerm reports before the view has the term's record.
 func TestLeadsReportsATermBeforeTheView(t *testing.T) {
 	c := New(Default)
 	now := time.Unix(1_000_000, 0)
@@ -351,14 +356,14 @@ func TestLeadsReportsATermBeforeTheView(t *testing.T) {
 	}
 	c.Step(now, model.Progress{Revision: 30})
 	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 30})
-	c.Step(now, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20}) // an old one
+	c.Step(now, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20}) // an outdated answer
 	if err := answered(20); !fault.Is(err, fault.ReasonLowerTerm) {
 		t.Errorf("after the view has reached it: %v", err)
 	}
 }
 
-// A worker with the highest number has no next one. Its end is a failure, and not a
-// requeue that is impossible.
+// A worker with the highest number has no next number. If such a worker fails, its end is
+// recorded as a failure without a requeue.
 func TestAWorkerWithTheHighestNumberIsNotRequeued(t *testing.T) {
 	for number, requeue := range map[int32]bool{model.MaxNumber: false, model.MaxNumber - 1: true} {
 		w := prepare(t, 1)

@@ -26,9 +26,9 @@ func TestPromise7AnAnswerOfAnOlderEpochChangesNothing(t *testing.T) {
 }
 
 // Executor state 10: a report that contradicts the record never ends a worker, so it never
-// frees capacity that may be in use. A report that lists the uid and worker ID, or comes
-// from another executor, does not prove the worker's absence. A complete and later report
-// of its executor without it does.
+// frees capacity that may be in use. If a report lists the UID and worker ID, or comes from
+// another executor, it does not prove that the worker is absent. Only a complete later
+// report of the worker's own executor without the worker proves that.
 func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7,
 		Status: Status{State: model.WorkerRunning}}
@@ -60,7 +60,7 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 			r.Sequence, r.Complete = 2, true
 			got := w.step(model.Input{Token: 2, Request: r})
 			got = append(got, w.settled(t)...)
-			// The reported worker is stopped, and that is not the recorded worker's end.
+			// The core stops the reported worker, but the recorded worker does not end with it.
 			for _, stop := range of[Stop](got) {
 				w.step(StopDone{stop.Executor, stop.Worker, stop.UID, stop.Epoch, Ended{State: model.WorkerEvicted}})
 			}
@@ -77,8 +77,8 @@ func TestExecutorState10AContradictoryReportFreesNothing(t *testing.T) {
 	}
 }
 
-// If the decision on a report is undone, the worker that it ended is recorded again, and
-// is not stopped as an orphan.
+// If the decision on a report is abandoned, the core restores the worker that the report
+// had ended. The core does not stop that worker as an orphan.
 func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -98,8 +98,8 @@ func TestExecutorState10ARecordedWorkerIsNoOrphan(t *testing.T) {
 	}
 }
 
-// The answer to a report counts the orphans of the executor, until it has reported the
-// end of each.
+// The answer to a report has the number of the executor's orphaned workers. A worker counts
+// until the executor reports its end.
 func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 	w := prepare(t, 2)
 	w.dispatched(t, "u1", 0)
@@ -124,9 +124,9 @@ func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 	for i, said := range []int{
 		report("e0", 2, true, mine),           // 0
 		report("e0", 3, false, mine, unknown), // 1
-		report("e0", 4, false, mine),          // 1: it says nothing of the stray
+		report("e0", 4, false, mine),          // 1: an incomplete report does not list the orphaned worker
 		report("e0", 5, false, ended),         // 0
-		report("e1", 6, true, mine, unknown),  // 2: one has moved, the other is unknown
+		report("e1", 6, true, mine, unknown),  // 2: one worker is recorded on e0, the other is unknown
 		report("e1", 7, true, mine),           // 1
 		report("e1", 8, true),                 // 0
 	} {
@@ -136,8 +136,9 @@ func TestExecutorState10TheAnswerCountsOrphans(t *testing.T) {
 	}
 }
 
-// An agent may list any number of unknown workers. A limited number has a stop request at
-// a time, and the others get one with a later report.
+// An agent may report any number of unknown workers. The core has a limited number of stop
+// requests for them at a time. The remaining workers get a stop request with a later
+// report.
 func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 	w := prepare(t, 2)
 	report := func(sequence int64, executor string, from, to int) int {
@@ -160,7 +161,7 @@ func TestStopRequestsForOrphansAreLimited(t *testing.T) {
 		strays, ordered int
 	}{
 		{"e0", 0, maxOrphans + 500, maxOrphans + 500, maxOrphans},
-		{"e0", maxOrphans, maxOrphans + 500, 500, 500}, // the workers with a request have ended
+		{"e0", maxOrphans, maxOrphans + 500, 500, 500}, // the first maxOrphans workers have ended
 		{"e1", 0, 2 * maxOrphans, 2 * maxOrphans, maxOrphans + 500},
 		{"e0", 0, 0, 0, maxOrphans},
 		{"e1", 0, 0, 0, 0},
@@ -186,8 +187,8 @@ func TestPromise2ThreeLeadersShareTheLimitOfAttempts(t *testing.T) {
 		w.succeed()
 		w.settled(t)
 	}
-	// The successors could not know their predecessor's calls in flight, so the executor
-	// has to promise.
+	// The successors did not know which calls their predecessor had in flight. The executor
+	// must therefore promise not to start the worker.
 	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
 		t.Errorf("%s after three attempts under three leaders", s)
 	}
@@ -208,7 +209,7 @@ func TestPromise1ALargeTaskStartsAfterItsLastChunkIsDurable(t *testing.T) {
 	if got := of[Submit](carried); len(got) > 0 {
 		t.Fatalf("%d submits before the header is complete", len(got))
 	}
-	// The leader dies here. The successor continues, and answers the repeated call.
+	// The leader fails here. The successor continues and answers the repeated call.
 	carried = append(w.succeed(), w.settled(t)...)
 	header, workers, _ := w.core.Task("u1")
 	if !header.Complete || len(workers) != n {
@@ -273,8 +274,8 @@ func TestThePagesOfAssignmentsHaveEachAssignmentOnce(t *testing.T) {
 	}
 }
 
-// The requests in flight are limited, in all and for each executor. The others are sent
-// when calls end.
+// The requests in flight are limited, both in total and for each executor. When a call
+// ends, the next request is sent.
 func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 	w := newWorld(Config{InFlight: 6, PerExecutor: 2})
 	var ordinals []uint32
@@ -303,8 +304,8 @@ func TestPromise1RequestsInFlightAreLimited(t *testing.T) {
 	}
 }
 
-// Full jitter: a pause is between zero and a ceiling, which doubles with each failure up
-// to a cap. Each worker has another pause.
+// The backoff has full jitter: each pause is random between zero and a ceiling. The ceiling
+// doubles with each failure up to a cap. The pause differs between workers.
 func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
 	c := New(Default)
 	const workers = 4000
@@ -331,7 +332,8 @@ func TestPromise2BackoffIsExponentialWithFullJitter(t *testing.T) {
 	}
 }
 
-// After the n-th failure, the next attempt is not sent before the pause of that failure.
+// After a failure, the core does not send the next attempt before the backoff of that
+// failure has passed.
 func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -353,8 +355,8 @@ func TestPromise2AnAttemptWaitsForItsBackoff(t *testing.T) {
 	}
 }
 
-// An attempt has a deadline for the shell. If it is never answered, it fails after twice
-// that time, and counts as an attempt.
+// The shell gets a deadline for each attempt. If the shell never reports the outcome, the
+// attempt fails after twice that time and counts as an attempt.
 func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	w := prepare(t, 1)
 	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
@@ -378,8 +380,8 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 	}
 }
 
-// A leader dies at every step in turn: before an attempt's failure is durable, and after.
-// No durable attempt is forgotten, and at most the attempt in flight is sent again.
+// A leader fails at every step in turn, both before and after the failure of an attempt is
+// durable. No durable attempt is forgotten, and at most the attempt in flight is repeated.
 func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 	const limit = 3
 	for crash := range int32(2 * limit) {
@@ -418,8 +420,8 @@ func TestPromise2AChangeOfLeaderRepeatsAtMostOneAttempt(t *testing.T) {
 	}
 }
 
-// The step with the executor's confirmation decides the end, so that the capacity is free
-// with the commit.
+// When an executor confirms the end of a worker, the core decides the end in the same step.
+// The commit of that step frees the capacity.
 func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -439,7 +441,7 @@ func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	}
 }
 
-// over places workers on executors in turn.
+// over places the workers on the executors in turn and returns the ordinals.
 func over(executors uint32, workers int) []uint32 {
 	ordinals := make([]uint32, workers)
 	for i := range ordinals {
@@ -448,7 +450,8 @@ func over(executors uint32, workers int) []uint32 {
 	return ordinals
 }
 
-// If a leader dies while it cancels many single workers, the successor cancels the rest.
+// If a leader fails while it cancels many single workers, the successor cancels the
+// remaining ones.
 func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) {
 	const n, unwanted = 25_000, 21_000
 	w := prepare(t, 100)
@@ -474,8 +477,8 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 	}
 }
 
-// The withdrawal of a large gang has more than one effect. A successor that finds the
-// first of them continues.
+// The withdrawal of a large gang takes more than one effect. A successor that finds the
+// first effect in the store completes the withdrawal.
 func TestPromise4ASuccessorContinuesAWithdrawal(t *testing.T) {
 	const n = maxTaskAtOnce + 1000
 	w := prepare(t, 100)
@@ -504,8 +507,8 @@ func TestPromise4ASuccessorContinuesAWithdrawal(t *testing.T) {
 	}
 }
 
-// An executor that accepted a worker under an earlier incarnation may still have it. Only
-// its promise ends the worker.
+// An executor that accepted a worker under an earlier incarnation may still run the worker.
+// The worker ends only when the executor promises not to start it.
 func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -523,7 +526,7 @@ func TestPromise6AWorkerOfAnEarlierIncarnationKeepsItsCapacity(t *testing.T) {
 }
 
 // Before the registry is ready, a missing record proves nothing. A worker whose executor
-// has no record is LOST only after that.
+// has no record becomes LOST only after the registry is ready.
 func TestExecutorState10BeforeReadyAMissingRecordLosesNoWorker(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -543,8 +546,8 @@ func TestExecutorState10BeforeReadyAMissingRecordLosesNoWorker(t *testing.T) {
 	}
 }
 
-// Only a worker whose stop is overdue can be cleared, and not one that is not acknowledged
-// or not running.
+// An operator can clear a worker only if its stop is overdue. A worker that is not
+// acknowledged or not running cannot be cleared.
 func TestPromise6OnlyAnOverdueStopIsCleared(t *testing.T) {
 	for name, accept := range map[string]bool{FindingNotAcknowledged: false, FindingNotRunning: true} {
 		w := prepare(t, 1)

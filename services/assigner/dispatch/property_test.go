@@ -13,8 +13,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// play is a world with agents. Its wire delays requests, loses answers, and may deliver
-// everything twice.
+// play is a world with agents. Its simulated network delays requests, loses answers, and
+// may deliver requests twice.
 type play struct {
 	*world
 	agents map[string]*agent
@@ -22,7 +22,7 @@ type play struct {
 	wire   []model.Action
 	uids   int
 	token  uint64
-	// reports waits for the reply of each token.
+	// reports maps each token to the agent that waits for the reply.
 	reports map[uint64]*agent
 }
 
@@ -44,7 +44,7 @@ func newPlay() *play {
 	return p
 }
 
-// take carries out actions: it puts requests on the wire, and delivers replies.
+// take carries out actions: it queues requests on the wire and delivers replies to agents.
 func (p *play) take(actions []model.Action) {
 	for _, action := range actions {
 		switch a := action.(type) {
@@ -76,8 +76,8 @@ func (p *play) commitAll() {
 	}
 }
 
-// deliver lets an agent answer a request on the wire. An answer may be lost; only then
-// can the request be delivered twice.
+// deliver lets an agent answer a request on the wire. The answer may be lost. Only a
+// request whose answer is lost can be delivered twice.
 func (p *play) deliver(i int, refuse, lost, twice bool) {
 	request := p.wire[i]
 	if !twice || !lost {
@@ -105,7 +105,7 @@ func (p *play) reportOf(id string) {
 	p.give(model.Input{Token: p.token, Request: p.agents[id].report()})
 }
 
-// reservationsIn returns the uids whose reservation is in a state.
+// reservationsIn returns the UIDs of the reservations in the given state.
 func (p *play) reservationsIn(state model.State) []string {
 	var uids []string
 	for ref, s := range p.records {
@@ -117,7 +117,7 @@ func (p *play) reservationsIn(state model.State) []string {
 	return uids
 }
 
-// unassign frees the leases of ended tasks, as executor-state does.
+// unassign deletes the leases of ended tasks, as executor-state does.
 func (p *play) unassign() {
 	for _, ref := range slices.Collect(maps.Keys(p.records)) {
 		header, ok := p.records[ref].record.(*model.TaskHeader)
@@ -127,7 +127,7 @@ func (p *play) unassign() {
 	}
 }
 
-// invariants checks what must be true after every step.
+// invariants checks the invariants that hold after every step.
 func (p *play) invariants(t *rapid.T) {
 	if len(p.failed) > 0 {
 		t.Fatal(p.failed)
@@ -138,7 +138,8 @@ func (p *play) invariants(t *rapid.T) {
 			continue
 		}
 		p.checkSpec(t, chunk)
-		// A worker that has ended does not run and is not started again, unless it is LOST.
+		// A worker that has ended does not run and is not started again, unless the worker is
+		// LOST.
 		for _, worker := range chunk.Workers {
 			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
 			at := placed{chunk.UID, worker.ID}
@@ -151,8 +152,8 @@ func (p *play) invariants(t *rapid.T) {
 	}
 }
 
-// checkSpec compares a durable task with its reservation. Only workers that may be queued
-// again are marked for it, and no worker of a gang starts if another one cannot.
+// checkSpec compares a durable task with its reservation. Only workers that may be requeued
+// are marked for a requeue. No worker of a gang starts if another worker cannot start.
 func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 	r, _ := p.records[reservationRef(chunk.UID)].record.(*model.Reservation)
 	header := p.records[model.Ref{Kind: model.KindTaskHeader, ID: chunk.UID}].record.(*model.TaskHeader)
@@ -298,7 +299,7 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 	})
 }
 
-// settleAll cancels everything, lets every agent answer, and checks that nothing is left.
+// settleAll cancels everything, lets every agent answer, and checks that no work remains.
 func (p *play) settleAll(t *rapid.T) {
 	for n, id := range p.ids {
 		p.executor(uint32(n), p.agents[id].incarnation, false)

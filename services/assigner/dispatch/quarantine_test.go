@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// without elects a core for which some records are quarantined, and returns the actions
-// that it has carried out.
+// without elects a core for which the records that missed selects are quarantined. It
+// returns the actions that were carried out.
 func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Action {
 	t.Helper()
 	kept := w.records
@@ -31,8 +31,8 @@ func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Actio
 	return append(w.elect(), w.settled(t)...)
 }
 
-// If any record of a uid is quarantined, its workers are neither stopped nor started nor
-// lost, and are no orphans.
+// If any record of a UID is quarantined, the core does not start, stop or lose its workers.
+// The workers do not count as orphans either.
 func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 	for name, kind := range map[string]model.Kind{
 		"reservation": model.KindReservation, "lease": model.KindLeaseChunk,
@@ -52,7 +52,7 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2,
 				Complete: true, Workers: []WorkerStatus{running}}})...)
 			acts = append(acts, w.settled(t)...)
-			// The next report has no worker, and then the executor is lost.
+			// The next report lists no worker. Then the executor is lost.
 			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Complete: true}})
 			w.executor(0, 1, true)
 			w.progress()
@@ -76,7 +76,8 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 	}
 }
 
-// A dispatch of a quarantined reservation is refused, and others are accepted.
+// The assigner refuses to dispatch a quarantined reservation, and accepts the other
+// reservations.
 func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
 	w := prepare(t, 1)
 	for _, uid := range []string{"u1", "u2"} {
@@ -96,8 +97,8 @@ func TestADispatchOfAQuarantinedRecordIsRefused(t *testing.T) {
 	}
 }
 
-// While the record of some executor is quarantined, an executor without a record is not
-// lost.
+// While the record of any executor is quarantined, the core does not treat an executor
+// without a record as lost.
 func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -120,7 +121,7 @@ func TestAQuarantinedExecutorLosesNoWorker(t *testing.T) {
 	}
 }
 
-// If a decision about a task panics, the task is the subject.
+// If a decision about a task panics, Subject returns that task.
 func TestSubjectIsTheTaskOfADecision(t *testing.T) {
 	w := prepare(t, 1)
 	w.dispatched(t, "u1", 0)
@@ -132,7 +133,7 @@ func TestSubjectIsTheTaskOfADecision(t *testing.T) {
 			t.Errorf("the subject is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
-	w.core.drafts = nil // a write of any worker panics
+	w.core.drafts = nil // every write of a worker panics
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
 }

@@ -13,8 +13,8 @@ import (
 
 var denied = Refused{Reason: fault.ReasonPermissionDenied, Message: "not the nonce of the registration"}
 
-// refuse lets e0 refuse every submit for ten seconds, first those in acts. It returns the
-// stops that are sent meanwhile.
+// refuse lets e0 refuse every submit for ten seconds, starting with those in acts. It
+// returns the stop requests that the core sends in that time.
 func (w *world) refuse(t *testing.T, outcome any, acts ...model.Action) (stops []Stop) {
 	t.Helper()
 	for end := w.now.Add(10 * time.Second); !w.now.After(end); w.now = w.now.Add(50 * time.Millisecond) {
@@ -46,8 +46,9 @@ func (w *world) worker(t *testing.T, uid string, index int32) model.TaskWorker {
 	return workers[i]
 }
 
-// An executor that refuses the leader is recorded and is a finding. Its workers are given
-// up without an attempt. The record is deleted once the executor registers again.
+// If an executor refuses the leader, the core stores a record of the refusal and reports a
+// finding. Workers on that executor are given up without an attempt. When the executor
+// registers again, the record is deleted.
 func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 	for name, outcome := range map[string]Refused{
 		"permission denied": denied, "a higher term": {Reason: fault.ReasonLowerTerm, Message: "term 9 was seen"},
@@ -83,14 +84,14 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 			if len(findings) != 1 || findings[0].Kind != FindingRefusesLeader || findings[0].Object != "e0" {
 				t.Errorf("findings %+v", findings)
 			}
-			// Workers that are placed there later are given up without a submit.
+			// The core gives up workers that are placed on the executor later, without a submit.
 			if acts := w.dispatched(t, "u2", 0); len(of[Submit](acts)) > 0 {
 				t.Error("the executor gets a submit")
 			}
 			if got := w.worker(t, "u2", 0); got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 {
 				t.Errorf("its next worker is %+v", got)
 			}
-			// A successor has the record.
+			// The successor reads the record of the refusal.
 			w.succeed()
 			w.settled(t)
 			if w.refusal("e0") == nil || len(w.core.Findings(w.now)) != 1 {
@@ -109,8 +110,8 @@ func TestAnExecutorThatRefusesTheLeaderGetsNoWorkers(t *testing.T) {
 	}
 }
 
-// A refusal that ends soon is not recorded: the agent had registered again, and the view
-// was late.
+// A short refusal is not recorded. The agent had already registered again, but the view did
+// not show that yet.
 func TestAShortRefusalIsNotRecorded(t *testing.T) {
 	w := prepare(t, 1)
 	acts := w.dispatched(t, "u1", 0)
@@ -131,8 +132,8 @@ func TestAShortRefusalIsNotRecorded(t *testing.T) {
 	}
 }
 
-// A worker that an earlier attempt may have started is not queued again before its end is
-// confirmed.
+// If an earlier attempt may have started a worker, the worker is requeued only after its
+// end is confirmed.
 func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	w := prepare(t, 1)
 	for _, s := range of[Submit](w.dispatched(t, "u1", 0)) {
@@ -161,7 +162,7 @@ func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	}
 }
 
-// The refusal of an executor that was deleted is deleted as well.
+// If an executor's record is deleted, the core deletes the record of its refusal too.
 func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
 	w := prepare(t, 1)
 	w.refuse(t, denied, w.dispatched(t, "u1", 0)...)
@@ -176,7 +177,7 @@ func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
 	}
 }
 
-// Every request has the nonce, which is never printed.
+// Every request has the executor's nonce, and printing a request does not show the nonce.
 func TestRequestsHaveTheNonceAndDoNotPrintIt(t *testing.T) {
 	w := prepare(t, 1)
 	e := *w.records[executorRef("e0")].record.(*model.Executor)
@@ -194,8 +195,8 @@ func TestRequestsHaveTheNonceAndDoNotPrintIt(t *testing.T) {
 	}
 }
 
-// The reason of a worker that a signal ended is KILLED, and EXITED if it exited with the
-// same number.
+// If a signal ended a worker, the reason is KILLED. If the worker exited with the
+// corresponding exit code, the reason is EXITED.
 func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	code := int32(137)
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
@@ -216,8 +217,9 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	}
 }
 
-// A refusal by the former incarnation is not one of the current incarnation, even if it is
-// handled again while a request to the current one is in flight.
+// A refusal by the former incarnation does not count for the current incarnation. This also
+// holds if the refusal is handled again while a request to the current incarnation is in
+// flight.
 func TestARefusalIsAboutOneIncarnation(t *testing.T) {
 	for name, test := range map[string]struct {
 		incarnation int64

@@ -31,8 +31,8 @@ func TestARequestOfAnAbandonedRoundIsSentWithTheNext(t *testing.T) {
 	w.present("e1", false)
 	w.progress()
 	w.dispatched(t, "u2", 1)
-	// The round acknowledges one worker, which is an effect. Then the other worker's
-	// executor is back.
+	// In one round, the core acknowledges a worker, which is an effect, and the executor of
+	// the other worker is present again.
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1,
 		Sequence: 1}})
 	w.present("e1", true)
@@ -71,14 +71,14 @@ func TestRequestsBehindADroppedOneAreSent(t *testing.T) {
 	w.progress()
 	w.elect()
 	w.dispatched(t, "u1", 0) // in flight
-	w.dispatched(t, "u3", 2) // waits for its executor
-	w.dispatched(t, "u4", 0) // waits for a free call at e0
+	w.dispatched(t, "u3", 2) // waits until executor e2 is present
+	w.dispatched(t, "u4", 0) // waits until a call to e0 ends
 	w.dispatched(t, "u5", 0)
-	w.dispatched(t, "u2", 1) // in flight: the total limit
+	w.dispatched(t, "u2", 1) // in flight: the total limit is reached
 	w.present("e2", true)
 	w.progress()
-	// After the answer for u1, u4 is due, but u3 precedes it. While u4 waits, its executor
-	// reports it: u5 is sent in its place.
+	// After the answer for u1, u4 could be sent, but u3 precedes it. While u4 waits, executor
+	// e0 reports worker u4 as running, so the core sends u5 in its place.
 	accepted := Accepted{Status: Status{State: model.WorkerStarting}, Incarnation: 1, Sequence: 1}
 	w.step(SubmitDone{"e0", "u1", workerID(0), 1, accepted})
 	w.settled(t)

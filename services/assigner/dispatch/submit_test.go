@@ -8,8 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Several outcomes together lead to the same records as one after the other, in one
-// effect.
+// Several outcomes in one step lead to the same records as the outcomes one after the
+// other, but with one effect.
 func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	outcomes := []any{
 		Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1, Sequence: 3},
@@ -37,7 +37,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 		if len(w.effects) != 1 || len(w.effects[0].Events) != 1 || w.effects[0].Events[0].Count != 2 {
 			t.Errorf("the effects are %+v", w.effects)
 		}
-		// After a rollback it is decided again.
+		// After the effect is abandoned, the core repeats the decision.
 		w.abandon()
 		w.step(nil)
 		w.settled(t)
@@ -53,7 +53,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	}
 }
 
-// The reports of several executors about one task are one effect, and each executor gets
+// The reports of several executors about one task lead to one effect. Each executor gets
 // its own answer.
 func TestSeveralReportsAreOneEffect(t *testing.T) {
 	w := prepare(t, 2)

@@ -13,13 +13,13 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// Each file is one scenario: blocks of commands, a line of dashes, and what the core has
-// done. Effects are committed after each command. After `hold` they wait for `commit` or
-// `abandon`.
+// Each file is one scenario. It has blocks of commands, a line of dashes, and the actions
+// of the core. Each command commits its effects at once. After `hold`, effects wait for
+// `commit` or `abandon`.
 func TestTranscripts(t *testing.T) { transcript.Run(t, transcribe) }
 
-// transcribe runs the commands and returns the expected content of the file. An empty line
-// separates blocks.
+// transcribe runs the commands and returns the expected content of the file. Empty lines
+// separate blocks.
 func transcribe(t *testing.T, text string) string {
 	s := &script{world: newWorld(Config{PerExecutor: 2})}
 	var blocks []string
@@ -47,7 +47,7 @@ type script struct {
 	*world
 	lines []string
 	hold  bool
-	// terms: the answers to reports are shown with their term.
+	// terms makes the transcript show the term in each answer to a report.
 	terms bool
 }
 
@@ -85,13 +85,13 @@ func (s *script) run(t *testing.T, line string) {
 	case "present", "absent": // present e1
 		s.present(arg(1), words[0] == "present")
 		s.give(model.Progress{Revision: s.revision})
-	case "ready": // the registry is ready
+	case "ready": // ready: the registry becomes ready
 		ready := &model.Ready{Since: s.now, By: "signal"}
 		s.write(ready.Ref(), ready)
 		s.give(model.Progress{Revision: s.revision})
-	case "restored": // first line: the cluster waits for its job services
+	case "restored": // restored: must be the first line; the cluster waits for its job services
 		s.write((*model.Ready)(nil).Ref(), nil)
-	case "gone": // gone u1: delete its reservation
+	case "gone": // gone u1: delete the reservation of u1
 		s.write(reservationRef(arg(1)), nil)
 		s.give(model.Progress{Revision: s.revision})
 	case "drain", "undrain": // drain e1
@@ -121,7 +121,7 @@ func (s *script) run(t *testing.T, line string) {
 			})
 		}
 		s.give(model.Progress{Revision: s.revision})
-	case "lease": // lease u1 1 2 3: the executors of its workers
+	case "lease": // lease u1 1 2 3: place the workers of u1 on executors 1, 2 and 3
 		var ordinals []uint32
 		for _, word := range words[2:] {
 			n, _ := strconv.Atoi(word)
@@ -129,15 +129,15 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		s.lease(arg(1), ordinals...)
 		s.give(model.Progress{Revision: s.revision})
-	case "free": // free u1: delete its lease
+	case "free": // free u1: delete the lease of u1
 		s.write(leaseRef(arg(1)), nil)
 		s.give(model.Progress{Revision: s.revision})
 	case "elect":
 		s.registry()
 		s.show(s.elect())
-	case "succeed": // another replica takes over
+	case "succeed": // succeed: another replica becomes the leader
 		s.show(s.succeed())
-	case "create": // create u1 [mod=] [lease=] [term=]: by default the current ones
+	case "create": // create u1 [mod=] [lease=] [term=]: the defaults are the current revisions and term
 		uid := arg(1)
 		s.give(model.Input{Token: uint64(option("token", 1)), Request: model.Dispatch{
 			Term: option("term", s.registry()),
@@ -173,7 +173,7 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
-		// news: an incomplete report
+		// news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
 		for _, word := range words[2:] {
@@ -207,7 +207,7 @@ func (s *script) run(t *testing.T, line string) {
 			t.Fatal(err)
 		}
 		s.pass(d)
-	case "terms": // answers to reports are shown with their term and orphans
+	case "terms": // terms: show the term and the orphans in each answer to a report
 		s.terms = true
 	case "hold":
 		s.hold = true
@@ -244,7 +244,7 @@ func (s *script) run(t *testing.T, line string) {
 	}
 }
 
-// pass advances the clock, and steps the core at each of its deadlines.
+// pass advances the clock by d and steps the core at each of its deadlines.
 func (s *script) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for range 1000 {
@@ -278,7 +278,8 @@ func workerState(t *testing.T, name string) model.WorkerState {
 	return 0
 }
 
-// show prints actions that are carried out, and effects that are durable.
+// show adds the actions that were carried out and the effects that were committed to the
+// transcript.
 func (s *script) show(actions []model.Action) {
 	for _, action := range actions {
 		switch a := action.(type) {

@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An input of an unknown type is answered, so that its caller does not wait forever.
+// The core answers an input of an unknown type, so the caller does not wait forever.
 func TestAnInputOfAnUnknownTypeIsAnswered(t *testing.T) {
 	c := New(Config{})
 	c.Step(time.Unix(1, 0), model.Elected{Term: 1, Revision: 1})

@@ -12,21 +12,21 @@ import (
 )
 
 // world simulates everything around one core: the store with its view, the other services
-// and the clock. It checks the core's promises at every step.
+// and the clock. At every step, world checks the promises of the core.
 type world struct {
 	core     *Core
 	cfg      Config
 	now      time.Time
 	revision int64
-	// records is the content of the store. own is the assigner's part of it, with the
-	// effects that are not durable yet.
+	// records is the content of the store. own is the part of the store that the assigner
+	// owns, including the effects that are not durable yet.
 	records map[model.Ref]stored
 	own     map[model.Ref]model.Record
 	effects []model.Effect
 	held    []model.Action
 	// sent counts the submits of each worker by attempt.
 	sent map[workerKey]map[int32]int
-	// unsent are the answers to submits that were no longer wanted.
+	// unsent has the answers to submits that the core withdrew before they were sent.
 	unsent []SubmitDone
 	failed []string
 }
@@ -53,8 +53,8 @@ func (w *world) fail(format string, args ...any) {
 	w.failed = append(w.failed, fmt.Sprintf(format, args...))
 }
 
-// write stores a record of another service and gives it to the core; nil deletes it.
-// progress closes the batch.
+// write stores a record of another service and sends it to the core. A nil record deletes.
+// The batch of changes ends with progress.
 func (w *world) write(ref model.Ref, record model.Record) {
 	w.revision++
 	old := w.records[ref]
@@ -70,7 +70,7 @@ func (w *world) write(ref model.Ref, record model.Record) {
 
 func (w *world) progress() { w.step(model.Progress{Revision: w.revision}) }
 
-// elect gives the core a new term as the leader.
+// elect makes the core the leader of a new term.
 func (w *world) elect() []model.Action {
 	w.revision++
 	return w.step(model.Elected{Term: w.revision, Revision: w.revision})
@@ -89,7 +89,7 @@ func (w *world) succeed() []model.Action {
 	return w.elect()
 }
 
-// rebuilt returns a core with the records of the store.
+// rebuilt returns a new core that has read all records of the store.
 func (w *world) rebuilt() *Core {
 	c := New(w.cfg)
 	refs := slices.SortedFunc(maps.Keys(w.records), func(a, b model.Ref) int {
@@ -103,8 +103,8 @@ func (w *world) rebuilt() *Core {
 	return c
 }
 
-// step gives the core an event and returns the actions that are carried out at once.
-// Actions behind an effect wait until it is durable.
+// step sends an event to the core and returns the actions that are carried out at once.
+// Actions that follow an effect wait until the effect is durable.
 func (w *world) step(event model.Event) []model.Action {
 	var carried []model.Action
 	for _, action := range w.core.Step(w.now, event) {
@@ -120,7 +120,7 @@ func (w *world) step(event model.Event) []model.Action {
 	return carried
 }
 
-// check checks the limits of an effect, and the state transitions in it.
+// check checks the limits of an effect and its state transitions.
 func (w *world) check(e model.Effect) {
 	if n := len(e.Puts) + len(e.Deletes); n > maxPuts || n == 0 {
 		w.fail("an effect of %d records", n)
@@ -157,7 +157,8 @@ func (w *world) check(e model.Effect) {
 }
 
 // commit makes the first n effects durable if their compares succeed, and returns the
-// actions that are then carried out. It returns false if the effects were abandoned.
+// actions that are then carried out. If the effects were abandoned instead, commit returns
+// false.
 func (w *world) commit(n int) ([]model.Action, bool) {
 	n = min(n, len(w.effects))
 	for _, e := range w.effects[:n] {
@@ -206,7 +207,7 @@ func (w *world) abandon() {
 	w.step(model.Abandoned{})
 }
 
-// carry checks requests against the durable records, and returns the actions that are
+// carry checks requests against the durable records. It returns the actions that are
 // carried out.
 func (w *world) carry(actions []model.Action) (carried []model.Action) {
 	for _, action := range actions {
@@ -262,7 +263,7 @@ func (w *world) state(uid string, workerID model.WorkerID) model.WorkerState {
 	return model.WorkerUnset
 }
 
-// dump returns everything that a core derives from records.
+// dump returns the whole state that a core derives from records.
 func dump(c *Core) string {
 	var b strings.Builder
 	for uid := range c.uids.All() {
@@ -287,11 +288,11 @@ func dump(c *Core) string {
 	return b.String()
 }
 
-// maxTaskAtOnce is how many workers a task has at most that is created by one effect.
+// maxTaskAtOnce is the largest number of workers for which one effect can create the task.
 const maxTaskAtOnce = (maxPuts - 1) * model.TaskChunkSize
 
-// Task returns a task's header and its workers in order of worker ID, false if there is
-// no such task.
+// Task returns the header of a task and its workers, sorted by worker ID. It returns false
+// if there is no such task.
 func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
 	t := c.tasks[uid]
 	if t == nil || t.header == nil {
@@ -306,7 +307,7 @@ func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
 	return *t.header, workers, true
 }
 
-// The records that the other services write in tests.
+// The following methods write the records of other services.
 
 func (w *world) executor(n uint32, incarnation int64, lost bool) {
 	id := fmt.Sprintf("e%d", n)
@@ -317,7 +318,7 @@ func (w *world) executor(n uint32, incarnation int64, lost bool) {
 
 func executorRef(id string) model.Ref { return model.Ref{Kind: model.KindExecutor, ID: id} }
 
-// drain begins or ends the drain of an executor.
+// drain starts or ends the drain of an executor.
 func (w *world) drain(id string, draining bool) {
 	e := *w.records[executorRef(id)].record.(*model.Executor)
 	e.Draining = draining
@@ -344,8 +345,8 @@ func reservationRef(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: key(uid), ID: uid}
 }
 
-// reservation stores a reservation with a state. If there is one already, only its state
-// changes.
+// reservation stores a reservation in the given state. If the reservation exists, only its
+// state and the given changes are applied.
 func (w *world) reservation(uid string, state model.State, attempts int32, changes ...func(*model.Reservation)) {
 	r := &model.Reservation{
 		Key: key(uid), UID: uid,
@@ -362,7 +363,7 @@ func (w *world) reservation(uid string, state model.State, attempts int32, chang
 	w.write(r.Ref(), r)
 }
 
-// lease places worker i of a reservation on the i-th executor.
+// lease places worker i of a reservation on the i-th executor of the list.
 func (w *world) lease(uid string, ordinals ...uint32) {
 	chunks := int32((len(ordinals) + model.LeaseChunkSize - 1) / model.LeaseChunkSize)
 	n, index := int32(0), int32(0)
@@ -381,14 +382,14 @@ func (w *world) lease(uid string, ordinals ...uint32) {
 
 func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }
 
-// dispatch gives the core a dispatch with the current revisions.
+// dispatch sends the core a dispatch with the current revisions.
 func (w *world) dispatch(token uint64, uid string) []model.Action {
 	return w.step(model.Input{Token: token, Request: model.Dispatch{Term: w.registry(), Tasks: []model.DispatchTask{{
 		Key: key(uid), UID: uid, Mod: w.records[reservationRef(uid)].mod, Lease: w.records[leaseRef(uid)].create,
 	}}}})
 }
 
-// leaderRecord is a value of an election key.
+// leaderRecord is the value of a leader-election key.
 type leaderRecord struct{ service string }
 
 func (l leaderRecord) Ref() model.Ref { return model.LeaderRef(l.service) }

@@ -17,7 +17,8 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// No answer of an agent makes the assigner panic. An invalid answer is a failed attempt.
+// No answer of an agent makes the assigner panic. An invalid answer counts as a failed
+// attempt.
 func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 	for _, lie := range agenttest.Lies() {
 		t.Run(lie.Name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// gRPC does not deliver nil outcomes, but the checks must not depend on that.
+// gRPC never delivers nil outcomes, but the checks must not depend on that.
 func TestANilOutcomeIsInvalid(t *testing.T) {
 	if got := startOf(dispatch.Submit{}, nil); !unknown(got) {
 		t.Errorf("%#v", got)
@@ -60,7 +61,8 @@ func TestANilOutcomeIsInvalid(t *testing.T) {
 	}
 }
 
-// PERMISSION_DENIED is a refusal, whichever program answers at the agent's address.
+// PERMISSION_DENIED counts as a refusal, even if another program answers at the agent's
+// address.
 func TestPermissionDeniedIsARefusal(t *testing.T) {
 	liar := agenttest.Serve(t, agenttest.Denial())
 	o := newSender(t)
@@ -76,7 +78,8 @@ func TestPermissionDeniedIsARefusal(t *testing.T) {
 	}
 }
 
-// The reason of a refusal becomes a label and a part of records, so its form is limited.
+// The reason of a refusal becomes a metric label and part of records, so its format is
+// limited.
 func TestReasonsOfAgentsAreLimited(t *testing.T) {
 	long := make([]byte, 1000)
 	for i := range long {
@@ -92,8 +95,8 @@ func TestReasonsOfAgentsAreLimited(t *testing.T) {
 	}
 }
 
-// If the handling of an agent's answer panics, that is a finding about the agent, and the
-// outcome is unknown.
+// If the assigner panics while it handles an agent's answer, the panic becomes a finding
+// about the agent. The outcome is unknown.
 func TestAPanicInACallIsAFinding(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) },
@@ -111,7 +114,7 @@ func TestAPanicInACallIsAFinding(t *testing.T) {
 	}
 }
 
-// Invalid reports are rejected before the core sees them, and the other reports of the same
+// Invalid reports are rejected before they reach the core. The other reports of the same
 // request are accepted.
 func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
@@ -132,7 +135,7 @@ func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	}
 }
 
-// FuzzAgentAnswers checks the outcomes of arbitrary answers.
+// FuzzAgentAnswers checks the outcomes that result from arbitrary answers of an agent.
 func FuzzAgentAnswers(f *testing.F) {
 	f.Add(int32(3), int64(1), false, int32(0), "", []byte(nil))
 	f.Add(int32(7), int64(2), true, int32(9), "exited with 9", []byte(nil))

@@ -79,7 +79,7 @@ func TestEachRequestOfABundleHasItsOutcome(t *testing.T) {
 	}
 }
 
-// An answer with another number of outcomes leaves all outcomes unknown.
+// If an answer has the wrong number of outcomes, all outcomes are unknown.
 func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 	a := serve(t, &agent{several: func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer,
 		error) {
@@ -93,7 +93,8 @@ func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 	}
 }
 
-// Agents refuse a call with more start requests.
+// Agents refuse a call with more than wire.MaxStartRequests requests, so the sender splits
+// larger calls.
 func TestRequestsInACallAreLimited(t *testing.T) {
 	var submits []dispatch.Submit
 	for i := range int32(wire.MaxStartRequests + 1) {

@@ -51,7 +51,7 @@ func TestCreateAssignmentTasks(t *testing.T) {
 	}
 }
 
-// Each report has its own answer. A report that is refused has none.
+// Each accepted report gets its own answer. A refused report gets no answer.
 func TestReportWorkers(t *testing.T) {
 	l, s := start(t)
 	h := NewDispatch(l)

@@ -20,7 +20,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// quarantined writes a task with a worker whose stop is overdue for an hour.
+// quarantined writes a task with a worker whose stop has been overdue for an hour.
 func quarantined(t *testing.T, s *store.Fake) {
 	key := model.Key{Job: "secret-job", Stage: "map", Name: "main"}
 	ago := time.Now().Add(-time.Hour)
@@ -45,7 +45,8 @@ func TestDispatchFindings(t *testing.T) {
 		len(answer.GetFindings()) != 0 {
 		t.Fatalf("without records: %v, %v", answer, err)
 	}
-	// A leader ignores its own records in the view, so they must exist before it leads.
+	// A leader ignores its own records in the view, so the records must exist before it is
+	// elected.
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
 	h = NewDispatch(startOn(t, s))
@@ -62,8 +63,8 @@ func TestDispatchFindings(t *testing.T) {
 	}
 }
 
-// A fleet of another cluster, or a faulty agent, may report many orphans. They hide no
-// other finding, and the answer fits a message.
+// Executors of another cluster, or a faulty agent, may report many orphaned workers. These
+// workers hide no other finding, and the answer still fits in a message.
 func TestOrphansHideNoOtherFinding(t *testing.T) {
 	const executors, each = 40, 1000
 	s := store.NewFake(store.FakeConfig{})
@@ -119,7 +120,7 @@ func TestMetrics(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
 	l := startOn(t, s)
-	// A report confirms the end, an hour late.
+	// A report confirms the end of the worker an hour after it was due.
 	_, err := NewDispatch(l).ReportWorkers(t.Context(),
 		&controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
 			Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
@@ -153,7 +154,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// scrape returns the metrics of a snapshot.
+// scrape returns the metrics text of a snapshot.
 func scrape(t *testing.T, take func() Snapshot) string {
 	t.Helper()
 	metrics, err := process.NewMetrics()

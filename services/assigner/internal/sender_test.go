@@ -25,7 +25,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// agent is an executor's agent with scripted answers.
+// agent is an executor's agent whose answers are scripted.
 type agent struct {
 	controlv1.UnimplementedExecutorServer
 	address string
@@ -48,7 +48,7 @@ func (a *agent) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksReque
 	return a.several(ctx, req)
 }
 
-// counted counts the connections it has accepted.
+// counted is a listener that counts the connections it has accepted.
 type counted struct {
 	net.Listener
 	conns *atomic.Int64
@@ -72,7 +72,7 @@ func serve(t *testing.T, a *agent) *agent {
 	server := rpc.NewServer(rpc.ServerOptions{Log: slog.New(slog.DiscardHandler)})
 	controlv1.RegisterExecutorServer(server, a)
 	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(counted{l, &a.conns}) }() // ends with Stop
+	go func() { defer close(done); _ = server.Serve(counted{l, &a.conns}) }() // returns after Stop
 	t.Cleanup(func() { server.Stop(); <-done })
 	return a
 }
@@ -83,7 +83,7 @@ func newSender(t *testing.T) *Sender {
 	return o
 }
 
-// fullTask has every field set.
+// fullTask is a task in which every field is set.
 var fullTask = model.Task{
 	Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1},
 	StopGrace: 3 * time.Second,
@@ -157,7 +157,8 @@ func unknown(outcome any) bool {
 	return ok
 }
 
-// If nothing answers at the address, it is unknown whether the request arrived.
+// If nothing answers at the executor's address, the outcome of the request is unknown,
+// because the request may have arrived.
 func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	a := serve(t, &agent{submit: func(ctx context.Context, _ *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer,
 		error) {
@@ -199,7 +200,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// A retry uses a new connection, and calls in flight on the old one are not interrupted.
+// A retry uses a new connection. Calls in flight on the old connection are not interrupted.
 func TestPromise2ARetryUsesANewConnection(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer,
@@ -234,7 +235,7 @@ func TestPromise2ARetryUsesANewConnection(t *testing.T) {
 	}
 }
 
-// A connection that was not used for a while is closed.
+// The sender closes a connection that was not used for a while.
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewSender(nil, slog.New(slog.DiscardHandler))

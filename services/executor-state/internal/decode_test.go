@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// many are workers whose report is larger than largeRequest.
+// many returns enough workers to make a report larger than largeRequest.
 func many() []*controlv1.WorkerReport {
 	indexes := make([]int32, largeRequest/8)
 	for i := range indexes {
@@ -34,7 +34,7 @@ func TestLargeAndSmallRequestsAreHandledInOrder(t *testing.T) {
 	next := int64(1)
 	s.until(1, func(a *controlv1.HeartbeatAnswer) bool {
 		switch a.GetReport().GetSequence() {
-		case 0: // the answer to a beat
+		case 0: // answers a heartbeat
 		case next:
 			next++
 		default:
@@ -44,8 +44,8 @@ func TestLargeAndSmallRequestsAreHandledInOrder(t *testing.T) {
 	})
 }
 
-// A large report is decoded only for the agent that registered the executor. The reports here
-// cannot be decoded, and only the registered agent gets that error.
+// A large report is decoded only for the agent that registered the executor. The test sends
+// reports that cannot be decoded, and only the registered agent gets the decoding error.
 func TestLargeRequestsOfOtherAgentsAreNotDecoded(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		registered := registerAgent(t, agents, "n1", "secret")
@@ -81,8 +81,8 @@ func TestLargeRequestsOfOtherAgentsAreNotDecoded(t *testing.T) {
 	})
 }
 
-// Each agent may report freeWorkers. The rest is limited for all agents together, and the share
-// of an agent is free again once its stream has ended.
+// Each agent may report freeWorkers workers. All agents together share a limit for the
+// workers above that number. The share of an agent is free again once its stream has ended.
 func TestReportedWorkersAreLimited(t *testing.T) {
 	var all sharedWorkers
 	report := func(l *reportedWorkers, from, to int32) bool {

@@ -18,7 +18,8 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// ready registers an executor, puts its presence into the store, and returns the etcd lease.
+// ready registers an executor, writes its presence to the store, and returns the etcd
+// lease.
 func ready(t *testing.T, s store.Store, agents *Agents, id string) int64 {
 	t.Helper()
 	lease, err := s.Grant(t.Context(), time.Minute)
@@ -81,7 +82,8 @@ func TestDisableDrainClaim(t *testing.T) {
 	if err != nil || enabled.GetUndone() != 3 || enabled.GetRequestId() == "" {
 		t.Fatal(enabled, err)
 	}
-	// A call without an ID gets one, with which it can be repeated and undone.
+	// A call without a request ID gets one. The caller can repeat and undo the call with that
+	// ID.
 	made, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1})
 	if err != nil || made.GetRequestId() == "" {
 		t.Fatal(made, err)
@@ -166,7 +168,7 @@ func TestPools(t *testing.T) {
 	if err != nil || len(list.GetPools()) != 2 || list.GetPools()[0].GetName() != "day" {
 		t.Fatal(list, err)
 	}
-	// An executor registers again, into both.
+	// The executor registers again with attributes that match both pools.
 	if _, err := agents.Register(ctx, &controlv1.RegisterRequest{
 		Id: "a", Address: "127.0.0.1:1", Nonce: "n2", Attributes: map[string]string{"Sun": "Up", "pool": "night"},
 	}); err != nil {
@@ -222,7 +224,7 @@ func TestInventoryFindings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for { // until the view has shown it; the test's own time limit ends it
+	for { // until the view shows the change; the time limit of the test ends the loop
 		list := found()
 		if len(list) == 0 {
 			continue
@@ -235,7 +237,8 @@ func TestInventoryFindings(t *testing.T) {
 	}
 }
 
-// In a copied fleet many agents are refused for their secrets. Their findings hide no other.
+// In a copied fleet, many agents are rejected because their secrets differ. Their findings
+// hide no other finding.
 func TestDuplicateAgentsHideNoOtherFinding(t *testing.T) {
 	const refused = 300
 	s := store.NewFake(store.FakeConfig{})
@@ -265,7 +268,7 @@ func TestDuplicateAgentsHideNoOtherFinding(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for { // until the view has shown the loss; the test's own time limit ends it
+	for { // until the view shows that the executor is lost; the time limit of the test ends the loop
 		answer, err := NewInventory(l).InventoryFindings(t.Context(), &berthv1.ListFindingsRequest{})
 		if err != nil {
 			t.Fatal(err)

@@ -114,7 +114,7 @@ func TestExecutors(t *testing.T) {
 	}
 }
 
-// direct is the leader without a gateway.
+// direct is a client that calls the leader without a gateway.
 type direct struct {
 	controlv1.AgentsClient
 	agents *Agents
@@ -125,7 +125,7 @@ func (d direct) Announce(ctx context.Context, req *controlv1.AnnounceRequest,
 	return d.agents.Announce(ctx, req)
 }
 
-// pipe is one side of a stream without a socket.
+// pipe is one side of a gRPC stream that has no socket.
 type pipe[In, Out any] struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -161,7 +161,7 @@ func (s *pipe[In, Out]) Send(m *Out) error {
 	}
 }
 
-// heartbeats serves streams with a real etcd and its leases.
+// heartbeats returns heartbeats that use a real etcd and its leases.
 func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	t.Helper()
 	s := etcdtest.Start(t).Store(t)
@@ -179,7 +179,7 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 		agents
 }
 
-// stream is the heartbeats of one agent.
+// stream is the heartbeat stream of one agent.
 type stream struct {
 	*pipe[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]
 }
@@ -221,7 +221,7 @@ func TestHeartbeats(t *testing.T) {
 	if h.streams.count != 1 || h.streams.late.Count() != 2 || h.streams.late.Sum != 0 {
 		t.Errorf("3 heartbeats on one stream count as %d streams, %+v", h.streams.count, h.streams.late)
 	}
-	// A report has an answer of its own.
+	// A report gets an answer of its own.
 	s.in <- &controlv1.HeartbeatRequest{Id: "a", Incarnation: first, Report: &controlv1.ExecutorReport{Sequence: 5}}
 	for reported := false; !reported; {
 		answer := <-s.out
@@ -241,7 +241,7 @@ func TestHeartbeats(t *testing.T) {
 			}
 		}
 	}
-	// The agent may be dead, so it is probed.
+	// The agent may be dead, so the prober checks its address.
 	want := brokenStream{id: "a", address: presence.Executor.Address, incarnation: first, lease: presence.Live.EtcdLease}
 	if got := <-h.prober.queue; got != want {
 		t.Errorf("probed %+v, want %+v", got, want)

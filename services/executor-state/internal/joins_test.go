@@ -18,7 +18,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// slow is a leader that handles one announcement at a time.
+// slow is a client of the leader that handles one announcement at a time.
 type slow struct {
 	controlv1.AgentsClient
 	agents *Agents
@@ -37,7 +37,7 @@ func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest,
 	return answer, err
 }
 
-// grants counts the granted etcd leases of executors, not those of leaders.
+// grants counts the etcd leases that are granted to executors, but not those of leaders.
 type grants struct {
 	store.Store
 	mu sync.Mutex
@@ -53,8 +53,8 @@ func (g *grants) Grant(ctx context.Context, ttl time.Duration) (store.Lease, err
 	return g.Store.Grant(ctx, ttl)
 }
 
-// So many executors join at once that it takes longer than heartbeatTimeout. Each is granted one
-// etcd lease, and uses it.
+// If so many executors join at once that their announcements take longer than
+// heartbeatTimeout, each of them is granted one etcd lease and uses it.
 func TestManyJoinsGetThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 800
@@ -85,8 +85,8 @@ func TestManyJoinsGetThrough(t *testing.T) {
 	})
 }
 
-// No etcd lease is granted for an executor that is not registered, or to an agent that did not
-// register it.
+// An agent is granted no etcd lease if the executor is not registered, or if another agent
+// registered it.
 func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
@@ -113,7 +113,7 @@ func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
 	})
 }
 
-// The largest fleet must not fill etcd, whatever its agents register.
+// Even the largest fleet must not fill etcd, so the size of a registration is limited.
 func TestRegistrationSizeIsLimited(t *testing.T) {
 	agents := NewAgents(start(t, store.NewFake(store.FakeConfig{})))
 	register := func(share string) error {

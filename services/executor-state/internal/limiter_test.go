@@ -31,8 +31,8 @@ func (b *busy) Do(context.Context, any) (any, error) {
 	return inventory.Registered{Incarnation: 1}, nil
 }
 
-// Ten thousand agents that register at once do not fill the loop. Each gets through or fails at
-// its deadline.
+// Ten thousand agents that register at once do not fill the loop. Each registration
+// succeeds or fails at its deadline.
 func TestRegistrationsDoNotFillTheLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const agents, patient = 10_000, 9_000
@@ -51,7 +51,7 @@ func TestRegistrationsDoNotFillTheLoop(t *testing.T) {
 				answers <- err
 			}()
 			if i == patient-1 {
-				synctest.Wait() // these came first, and are before the others
+				synctest.Wait() // the earlier calls are queued before the others
 			}
 		}
 		synctest.Wait()

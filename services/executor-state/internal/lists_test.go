@@ -29,8 +29,8 @@ func attributesOf(n int) map[string]string {
 	return attributes
 }
 
-// A page fits in one message between replicas and gateways, however large its executors are. All
-// pages together contain every executor once.
+// Every page fits in one message between replicas and gateways, even if its executors are
+// large. All pages together contain every executor exactly once.
 func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 	const registered = 600
 	l := start(t, store.NewFake(store.FakeConfig{}))
@@ -76,8 +76,8 @@ func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 	}
 }
 
-// Lists of SKUs and of pools have no pages. A record that would make its list too large for a
-// message is refused, whichever of many callers writes it.
+// The lists of SKUs and of pools have no pages. If a record would make its list too large
+// for a message, the record is rejected, even if many callers write at the same time.
 func TestCatalogSizeIsLimited(t *testing.T) {
 	for _, c := range []struct {
 		kind string
@@ -135,7 +135,8 @@ func TestCatalogSizeIsLimited(t *testing.T) {
 	}
 }
 
-// In a full catalog an existing SKU can be written again, also in another case, and made smaller.
+// In a full catalog, an existing SKU can be written again and made smaller, even if its
+// name is spelled in another case.
 func TestAFullCatalogCanBeReduced(t *testing.T) {
 	catalog := NewCatalog(start(t, store.NewFake(store.FakeConfig{})))
 	put := func(name string, attributes map[string]string) error {

@@ -12,7 +12,7 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// scrape returns the text of a scrape.
+// scrape returns the metrics text of a scrape.
 func scrape(t *testing.T, show func(process.Scrape)) string {
 	t.Helper()
 	metrics, err := process.NewMetrics()
@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// The gauge of a group disappears with the group. It does not keep its last value.
+// When a group disappears, its gauge disappears too and does not keep its last value.
 func TestPitfallGaugeDisappearsWithItsGroup(t *testing.T) {
 	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3}}
 	if text := read(t, s); !strings.Contains(text, "small") {
@@ -75,7 +75,7 @@ func TestPitfallGaugeDisappearsWithItsGroup(t *testing.T) {
 	}
 }
 
-// Names that users choose cannot create any number of series.
+// The names that users choose cannot create an unlimited number of series.
 func TestLabelValuesAreLimited(t *testing.T) {
 	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{},
 		Used: map[string]float64{}}

@@ -15,10 +15,11 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// assigner is the leader of a term that considers every reported worker orphaned.
+// assigner is the assigner's leader of one term. It treats every reported worker as
+// orphaned.
 type assigner struct {
 	term    int64
-	orphans map[int32]bool // by the worker's index
+	orphans map[int32]bool // by worker index
 }
 
 func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer,
@@ -39,7 +40,7 @@ func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) 
 	return answer, nil
 }
 
-// succeed has another leader follow, that has received no report.
+// succeed replaces the leader by one of another term that has received no report.
 func (a *assigner) succeed(term int64) { a.term, a.orphans = term, map[int32]bool{} }
 
 // host is an executor whose agent the test controls.
@@ -48,7 +49,7 @@ type host struct {
 	*session
 }
 
-// says sends a heartbeat of the agent, and reports whether the answer requests a complete
+// says sends a heartbeat of the agent and reports whether the answer requests a complete
 // report.
 func (h host) says(report *controlv1.ExecutorReport) (asked bool) {
 	h.t.Helper()
@@ -66,7 +67,7 @@ func (h host) says(report *controlv1.ExecutorReport) (asked bool) {
 	}
 }
 
-// ready reports whether the executor is given work.
+// ready reports whether the executor may get new workers.
 func (h host) ready() bool {
 	h.t.Helper()
 	var view inventory.ExecutorView
@@ -76,7 +77,8 @@ func (h host) ready() bool {
 	return view.State == model.ExecutorReady
 }
 
-// running returns reports of running workers, ended of workers that have ended.
+// running returns reports of running workers. ended returns reports of workers that have
+// ended.
 func running(indexes ...int32) []*controlv1.WorkerReport {
 	return workers(model.WorkerRunning, indexes)
 }
@@ -93,8 +95,8 @@ func workers(state model.WorkerState, indexes []int32) (all []*controlv1.WorkerR
 	return all
 }
 
-// hosting runs the session of an executor that joined with two workers, and has reported them
-// to the assigner's leader of term 1.
+// hosting runs the session of an executor that joined with two workers. The executor has
+// reported both to the assigner's leader of term 1.
 func hosting(t *testing.T, then func(h host, a *assigner)) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		a := &assigner{}
@@ -116,9 +118,9 @@ func hosting(t *testing.T, then func(h host, a *assigner)) {
 	})
 }
 
-// A new leader of the assigner that has received only changes cannot know whether there are
-// orphans. The answer of its predecessor counts until it has received a complete report, which
-// its first answer requests.
+// If a new leader of the assigner has received only changes, it cannot know whether there
+// are orphaned workers. Its first answer requests a complete report. Until that report
+// arrives, the answer of its predecessor counts.
 func TestPitfallOrphansAfterAFailoverOfTheAssigner(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		a.succeed(2)
@@ -137,8 +139,8 @@ func TestPitfallOrphansAfterAFailoverOfTheAssigner(t *testing.T) {
 	})
 }
 
-// After this replica has seen an election of the assigner, the next heartbeat requests a complete
-// report of executors with live workers.
+// After this replica has seen an election of the assigner, the next heartbeat requests a
+// complete report from each executor with live workers.
 func TestNewAssignerReceivesACompleteReport(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		if time.Sleep(HeartbeatEvery); h.says(nil) {
@@ -165,7 +167,7 @@ func TestNoCompleteReportOfIdleExecutors(t *testing.T) {
 	})
 }
 
-// An assigner of an earlier version answers without a term. Its answers count.
+// An assigner of an earlier version answers without a term. Its answers count too.
 func TestAssignerWithoutTerm(t *testing.T) {
 	hosting(t, func(h host, a *assigner) {
 		a.succeed(0)
@@ -178,7 +180,8 @@ func TestAssignerWithoutTerm(t *testing.T) {
 	})
 }
 
-// The request for a complete report is not lost in the list of present agents.
+// The relay's list of present agents does not replace an answer that requests a complete
+// report.
 func TestRelayRequestsACompleteReport(t *testing.T) {
 	r := &relay{wake: make(chan struct{}, 1)}
 	(&relayed{r: r, agent: 1}).answer(&controlv1.HeartbeatAnswer{Present: true, Everything: true})

@@ -15,7 +15,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 )
 
-// departed is a leader that records the reported agents.
+// departed is a leader that records which agents are reported as departed.
 type departed struct {
 	controlv1.AgentsClient
 	reports chan *controlv1.DepartRequest
@@ -27,13 +27,13 @@ func (d departed) Depart(_ context.Context, req *controlv1.DepartRequest,
 	return &controlv1.DepartAnswer{}, nil
 }
 
-// Only an address that refuses twice in a row proves that an agent is dead.
+// An agent is proven dead only if its address refuses connections twice in a row.
 func TestOnlyRefusalsProveAnAgentDead(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	reset := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
 	timeout := &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
 	for name, c := range map[string]struct {
-		answers []error // nil accepts; the last one is given for ever
+		answers []error // nil accepts; the last answer repeats forever
 		dead    bool
 	}{
 		"it refuses":                   {[]error{refused}, true},

@@ -21,7 +21,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// relayStream is the gateway's side of a relay without a socket.
+// relayStream is the gateway's side of a relay that has no socket.
 type relayStream struct {
 	*pipe[controlv1.RelayRequest, controlv1.RelayAnswer]
 	t      *testing.T
@@ -30,7 +30,7 @@ type relayStream struct {
 
 func (s *relayStream) SendHeader(metadata.MD) error { close(s.header); return nil }
 
-// openRelay opens a relay, which ends with the test or with hangUp.
+// openRelay opens a relay. The relay ends when the test ends or hangUp is called.
 func openRelay(t *testing.T, h *Heartbeats) (s *relayStream, hangUp context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s = &relayStream{newPipe[controlv1.RelayRequest, controlv1.RelayAnswer](ctx), t, make(chan struct{})}
@@ -41,7 +41,7 @@ func openRelay(t *testing.T, h *Heartbeats) (s *relayStream, hangUp context.Canc
 	return s, cancel
 }
 
-// bring sends a request of an agent.
+// bring sends a request of the given agent.
 func (s *relayStream) bring(agent uint32, m *controlv1.HeartbeatRequest) {
 	s.t.Helper()
 	text, err := proto.Marshal(m)
@@ -51,7 +51,7 @@ func (s *relayStream) bring(agent uint32, m *controlv1.HeartbeatRequest) {
 	s.in <- &controlv1.RelayRequest{Requests: []*controlv1.RelayedRequest{{Agent: agent, Request: text}}}
 }
 
-// until receives answers until an agent has the expected one.
+// until receives answers until the given agent gets the expected one.
 func (s *relayStream) until(agent uint32, is func(*controlv1.HeartbeatAnswer) bool) {
 	s.t.Helper()
 	for {
@@ -79,7 +79,8 @@ func (s *relayStream) until(agent uint32, is func(*controlv1.HeartbeatAnswer) bo
 
 func present(a *controlv1.HeartbeatAnswer) bool { return a.GetPresent() && a.GetReport() == nil }
 
-// end receives answers until an agent's stream ends, and returns the error.
+// end receives answers until the given agent's stream ends, and returns the error of that
+// stream.
 func (s *relayStream) end(agent uint32) *fault.Error {
 	s.t.Helper()
 	for {
@@ -96,8 +97,9 @@ func (s *relayStream) end(agent uint32) *fault.Error {
 	}
 }
 
-// A relay serves each agent like a stream of its own: heartbeats keep executors present, reports
-// get answers, errors end the stream of one agent only, and agents whose stream ends are probed.
+// A relay serves each agent like a separate stream. Heartbeats keep executors present, and
+// reports get answers. An error ends the stream of one agent only. When the stream of an
+// agent ends, the prober checks that agent.
 func TestRelay(t *testing.T) {
 	h, agents := heartbeats(t)
 	a, b := register(t, agents, "a", "n").GetIncarnation(), register(t, agents, "b", "n").GetIncarnation()
@@ -150,8 +152,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// The stream of a gateway that receives no answers ends before they use much memory. Many answers
-// are sent as several messages.
+// If a gateway does not receive its answers, its relay ends before the queued answers use
+// much memory. Many answers are sent as several messages.
 func TestRelayBacklogIsLimited(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	r := &relay{ctx: ctx, end: end, wake: make(chan struct{}, 1)}
@@ -180,8 +182,8 @@ func TestRelayBacklogIsLimited(t *testing.T) {
 	}
 }
 
-// A replica that has not read the store yet accepts no agents: it could keep none of them
-// present, and gateways would send it the most.
+// A replica accepts no agents before it has read the store. It could keep none of them
+// present, and gateways would send it the most agents.
 func TestRelayWaitsForTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.NewFake(store.FakeConfig{})

@@ -16,7 +16,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// dispatch is an assigner whose answers a test defines.
+// dispatch is an assigner whose answers the test defines.
 type dispatch struct {
 	controlv1.DispatchClient
 	report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)
@@ -34,7 +34,7 @@ func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*
 	return r
 }
 
-// all returns an answer to every report.
+// all answers every report.
 func all(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
 	answer := &controlv1.ReportWorkersAnswer{}
 	for _, r := range req.GetReports() {
@@ -59,8 +59,8 @@ func forward(ctx context.Context, r *Reports, executor string, sequence int64) c
 	return done
 }
 
-// Reports that come during a call share the next one. The newer report of an executor replaces
-// the older.
+// Reports that arrive during a call are sent together in the next call. A newer report of
+// an executor replaces an older one.
 func TestReportsShareCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
@@ -88,7 +88,7 @@ func TestReportsShareCalls(t *testing.T) {
 	})
 }
 
-// Large reports share as many calls as they need, and all are sent.
+// Large reports are sent in as many calls as necessary, and none is lost.
 func TestReportsFitMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
@@ -128,7 +128,8 @@ func TestReportsFitMessages(t *testing.T) {
 	})
 }
 
-// Forward fails if the answer to a report is missing, if the call fails, and if no answer comes.
+// Forward fails if the call fails, if the answer to the report is missing, or if no answer
+// arrives in time.
 func TestReportsWithoutAnswer(t *testing.T) {
 	for name, report := range map[string]func(context.Context,
 		*controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error){
@@ -167,7 +168,7 @@ func TestReportsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// Forward returns when its caller cancels, and the report does not delay others.
+// If its caller cancels, Forward returns, and the report does not delay others.
 func TestCanceledReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReports(all)

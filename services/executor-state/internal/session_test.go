@@ -27,8 +27,8 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// renewals renews etcd leases of the store and records when each renewal began. It takes a
-// given time; with err it renews none.
+// renewals renews etcd leases of the store and records when each renewal began. Each
+// renewal takes the time in takes. If err is set, every renewal fails.
 type renewals struct {
 	db    store.Store
 	began []time.Time
@@ -49,7 +49,7 @@ func (r *renewals) Renew(ctx context.Context, leases []int64) []error {
 	return errs
 }
 
-// back is the stream of an agent that a test reads.
+// back is the stream of an agent whose answers the test reads.
 type back struct {
 	answers chan *controlv1.HeartbeatAnswer
 	ended   chan error
@@ -62,12 +62,13 @@ func newBack() back {
 func (b back) answer(a *controlv1.HeartbeatAnswer) { b.answers <- a }
 func (b back) end(err error)                       { b.ended <- err }
 
-// beating begins the session of an agent that has registered.
+// beating starts the session of a registered agent.
 func beating(t *testing.T, h *Heartbeats, id string, incarnation int64) *session {
 	return h.begin(t.Context(), &controlv1.HeartbeatRequest{Id: id, Incarnation: incarnation}, newBack())
 }
 
-// sends sends a heartbeat of the agent, and returns the answer or the error of the stream.
+// sends sends a heartbeat of the agent. It returns the answer or the error that ended the
+// stream.
 func (s *session) sends(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnswer, error) {
 	s.handle(m)
 	b := s.stream.(back)
@@ -79,7 +80,7 @@ func (s *session) sends(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnsw
 	}
 }
 
-// run runs heartbeats until the test ends.
+// run runs h until the test ends.
 func run(t *testing.T, h *Heartbeats) *Heartbeats {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -88,7 +89,7 @@ func run(t *testing.T, h *Heartbeats) *Heartbeats {
 	return h
 }
 
-// play runs the session of one executor in synthetic time.
+// play runs the session of one executor with simulated time.
 func play(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents *Agents)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := store.NewFake(store.FakeConfig{})
@@ -103,8 +104,8 @@ func play(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents 
 	})
 }
 
-// However often an agent sends heartbeats, its etcd lease is renewed once in renewInterval. At
-// the regular interval each heartbeat renews it.
+// However often an agent sends heartbeats, its etcd lease is renewed at most once per
+// renewInterval. At the regular interval, each heartbeat renews the lease.
 func TestRenewsOnceInRenewInterval(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		granted := time.Now()
@@ -135,8 +136,8 @@ func TestRenewsOnceInRenewInterval(t *testing.T) {
 	})
 }
 
-// A renewal counts from its begin. After a failed renewal no heartbeat is answered as present
-// until one succeeds.
+// A renewal counts from the time at which it began. After a failed renewal, no answer
+// reports the executor as present until a renewal succeeds.
 func TestPresentOnlyAfterARenewal(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		time.Sleep(renewInterval)
@@ -159,7 +160,7 @@ func TestPresentOnlyAfterARenewal(t *testing.T) {
 	})
 }
 
-// The heartbeat that finds an expired etcd lease replaces it.
+// If a heartbeat finds that the etcd lease has expired, it replaces the lease.
 func TestExpiredLeaseIsReplaced(t *testing.T) {
 	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		time.Sleep(renewInterval)
@@ -171,8 +172,8 @@ func TestExpiredLeaseIsReplaced(t *testing.T) {
 	})
 }
 
-// An executor whose presence is deleted before its etcd lease expires is announced again, however
-// often its presence was found before.
+// If the presence of an executor is deleted before its etcd lease expires, the executor is
+// announced again, even if earlier heartbeats found the presence.
 func TestDeletedPresenceIsAnnouncedAgain(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		beat := func() bool {
@@ -202,14 +203,15 @@ func TestDeletedPresenceIsAnnouncedAgain(t *testing.T) {
 	})
 }
 
-// The older of two copies of an agent gets an error as soon as its renewal no longer counts.
+// Of two copies of an agent, the older one gets an error as soon as its last renewal no
+// longer counts.
 func TestOlderCopyGetsAnError(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		register(t, agents, "a", "second")
 		time.Sleep(renewInterval)
 		answer, err := s.sends(nil)
 		if err == nil && !answer.GetPresent() {
-			_, err = s.sends(nil) // asks the leader, who says why
+			_, err = s.sends(nil) // this heartbeat reaches the leader, which returns the reason
 		}
 		if !fault.Is(err, fault.ReasonOtherIncarnation) {
 			t.Errorf("the older copy gets %v, %v", answer, err)
@@ -217,8 +219,8 @@ func TestOlderCopyGetsAnError(t *testing.T) {
 	})
 }
 
-// registerAgent registers an executor for an agent with a secret, and returns the first request
-// of its stream.
+// registerAgent registers executor b for an agent with a secret. It returns the first
+// request of the agent's stream.
 func registerAgent(t *testing.T, agents *Agents, nonce, secret string) *controlv1.HeartbeatRequest {
 	t.Helper()
 	answer, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
@@ -230,8 +232,8 @@ func registerAgent(t *testing.T, agents *Agents, nonce, secret string) *controlv
 	return &controlv1.HeartbeatRequest{Id: "b", Incarnation: answer.GetIncarnation(), Nonce: nonce}
 }
 
-// An agent that knows only an executor's ID and incarnation cannot keep it present, and none of
-// its reports reaches the assigner.
+// If an agent knows only the ID and incarnation of an executor, it cannot keep the executor
+// present. None of its reports reaches the assigner.
 func TestHeartbeatsOfAnotherAgentAreRefused(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		s.h.reports = newReports(func(_ context.Context,
@@ -260,8 +262,9 @@ func TestHeartbeatsOfAnotherAgentAreRefused(t *testing.T) {
 	})
 }
 
-// An agent receives superseded once the other one is present. While it reports live workers the
-// executor gets no work, however often it does.
+// An agent receives superseded once the agent that replaced it is present. While the
+// superseded agent reports live workers, the executor gets no work, however often it
+// reports.
 func TestASupersededAgentGetsSuperseded(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		hello := registerAgent(t, agents, "n1", "secret")
@@ -294,7 +297,7 @@ func TestASupersededAgentGetsSuperseded(t *testing.T) {
 	})
 }
 
-// The length of a secret is limited, and neither the secret nor its hash is in an error.
+// The length of a secret is limited. The error contains neither the secret nor its hash.
 func TestSecretsAreLimited(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, _ *renewals, agents *Agents) {
 		long := strings.Repeat("s", maxSecret+1)
@@ -306,7 +309,7 @@ func TestSecretsAreLimited(t *testing.T) {
 	})
 }
 
-// Only the hash of an agent's secret is in the store, in the record of the executor.
+// The store has only the hash of an agent's secret, in the record of the executor.
 func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 	play(t, func(t *testing.T, _ *session, r *renewals, agents *Agents) {
 		const secret = "the secret of this agent"
@@ -334,8 +337,8 @@ func TestOnlyTheHashOfASecretIsStored(t *testing.T) {
 	})
 }
 
-// Candidates and explanations keep two lists apart: the executors that the caller avoids, and
-// those that Berth avoids while another executor is left.
+// Candidates and explanations have two separate lists: the executors that the caller
+// avoids, and those that Berth avoids as long as another executor is available.
 func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {
 	k := candidateOf(&controlv1.Candidate{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}},
 		AvoidFailed: []string{"berth"}}).Constraints
@@ -366,8 +369,8 @@ func TestListsOfAvoidedExecutorsAreSeparate(t *testing.T) {
 	})
 }
 
-// An executor that joins with workers is announced after the assigner has answered whether they
-// are orphaned. If no answer comes it is announced with orphans.
+// If an executor joins with workers, it is announced after the assigner has answered
+// whether they are orphaned. If no answer arrives, it is announced with orphaned workers.
 func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		beat := func(what string, orphans bool) {
@@ -410,7 +413,7 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 		judge(0)
 		beat("they are as they should be after all", false)
 
-		// The assigner that knew the worker may no longer lead.
+		// The leader of the assigner that knew the worker may have been replaced.
 		judge(1)
 		time.Sleep(maxOrphaned + time.Millisecond)
 		if _, err := s.sends(nil); !fault.Is(err, fault.ReasonUnavailable) {
@@ -419,7 +422,7 @@ func TestExecutorState10OrphansAreAnnounced(t *testing.T) {
 	})
 }
 
-// An invalid report is refused with an error that names the field, before any of it is used.
+// An invalid report is rejected as a whole, with an error that names the field.
 func TestAnInvalidReportEndsTheStream(t *testing.T) {
 	for name, m := range map[string]*controlv1.HeartbeatRequest{
 		"a negative sequence": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: -1}},
@@ -447,7 +450,7 @@ func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
 	play(t, func(t *testing.T, s *session, _ *renewals, _ *Agents) {
 		h := s.h
 		broken := h.begin(t.Context(), &controlv1.HeartbeatRequest{Id: "b", Incarnation: 1}, newBack())
-		broken.workers = nil // as a defect would have it
+		broken.workers = nil // simulates a defect
 		if _, err := broken.sends(&controlv1.HeartbeatRequest{Id: "b", Incarnation: 1,
 			Report: &controlv1.ExecutorReport{Sequence: 1}}); !fault.Is(err, fault.ReasonInternal) {
 			t.Errorf("its stream ended with %v", err)
@@ -455,14 +458,14 @@ func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
 		if panics := h.loop.Status().Panics; len(panics) != 1 || panics[0].Peer != "executor b" {
 			t.Errorf("panics %v", panics)
 		}
-		time.Sleep(time.Second) // of the test's own time
+		time.Sleep(time.Second) // simulated time
 		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
 			t.Errorf("another agent is answered %v, %v", answer, err)
 		}
 	})
 }
 
-// Every replica reports the metrics of its heartbeats; this one does not lead.
+// Every replica reports the metrics of its heartbeats. This replica does not lead.
 func TestHeartbeatMetrics(t *testing.T) {
 	h := &Heartbeats{}
 	for range 3 {
@@ -486,7 +489,7 @@ func TestHeartbeatMetrics(t *testing.T) {
 	}
 }
 
-// Reports of changes that are pending together are merged into one, which contains each change in
+// Pending reports of changes are merged into one report, which contains each change in
 // order. A complete report is not merged.
 func TestPendingReportsAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -552,7 +555,7 @@ func TestPendingReportsAreMerged(t *testing.T) {
 	})
 }
 
-// Merged reports fit in a message, and contain a repeated change once.
+// Merged reports fit in a message. A repeated change is in them once.
 func TestMergedReportsAreLimited(t *testing.T) {
 	worker := func(index int32, state berthv1.Assignment_State, size int) *controlv1.WorkerReport {
 		return &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Number: 1, State: state,
@@ -562,7 +565,7 @@ func TestMergedReportsAreLimited(t *testing.T) {
 		return &controlv1.ExecutorReport{Workers: workers}
 	}
 	pending := report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_RUNNING, 0))
-	for range 10 { // beats
+	for range 10 { // heartbeats
 		if !merge(pending, report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_COMPLETED, 0))) {
 			t.Fatal("not merged")
 		}

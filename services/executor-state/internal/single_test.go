@@ -10,7 +10,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 )
 
-// Heartbeat serves the stream of one agent without a gateway.
+// Heartbeat serves the stream of one agent that is connected without a gateway.
 func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest,
 	controlv1.HeartbeatAnswer]) error {
 	ctx, end := context.WithCancelCause(stream.Context())
@@ -24,7 +24,7 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 	go func() {
 		for m, err := first, error(nil); ; m, err = stream.Recv() {
 			if errors.Is(err, io.EOF) {
-				err = context.Canceled // an agent that has said all
+				err = context.Canceled // the agent has closed its side of the stream
 			}
 			if err != nil {
 				s.leave()
@@ -51,7 +51,7 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 	}
 }
 
-// single is the stream of an agent without a relay.
+// single is the stream of an agent that is connected without a relay.
 type single struct {
 	answers chan *controlv1.HeartbeatAnswer
 	ended   context.CancelCauseFunc

@@ -11,7 +11,7 @@ func again(e model.Candidate) model.Candidate {
 	return model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Unchanged: true}
 }
 
-// take sends candidates in a cycle with a number.
+// take sends the candidates in the cycle with number n and returns the outcomes.
 func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Outcome {
 	t.Helper()
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: n, Cut: r.rev, Candidates: entries})
@@ -21,8 +21,8 @@ func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Ou
 	return value.([]model.Outcome)
 }
 
-// refusedOnce returns a rig with a batch of five of which the first cycle could place none,
-// and which now has free capacity for two.
+// refusedOnce returns a rig with a candidate of five workers. The first cycle could place
+// none of them, and now there is free capacity for two.
 func refusedOnce(t *testing.T) (*rig, model.Candidate) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 500, 1))
@@ -36,8 +36,8 @@ func of(outcomes []model.Outcome, uid string) []model.Outcome {
 	return slices.DeleteFunc(slices.Clone(outcomes), func(o model.Outcome) bool { return o.UID != uid })
 }
 
-// If the answer to a cycle with new outcomes is lost, the answer to the repeat contains them
-// too.
+// If the answer to a cycle with new outcomes is lost, the answer to the repeated cycle
+// contains the outcomes again.
 func TestRepeatedCycleReportsItsChangesAgain(t *testing.T) {
 	r, e := refusedOnce(t)
 	first, second := r.take(t, 2, again(e)), r.take(t, 2, again(e))
@@ -49,8 +49,8 @@ func TestRepeatedCycleReportsItsChangesAgain(t *testing.T) {
 	}
 }
 
-// The same holds if another grant of the cycle depends on a record that has changed, so that
-// its effects are abandoned and the cycle is sent again.
+// The same holds if another grant of the cycle depends on a record that has changed. The
+// effects of the cycle are then abandoned, and the cycle is sent again.
 func TestAbandonedCycleReportsItsChanges(t *testing.T) {
 	r, e := refusedOnce(t)
 	o := r.queue("other", 1, cpu(100))
@@ -61,8 +61,8 @@ func TestAbandonedCycleReportsItsChanges(t *testing.T) {
 	}
 }
 
-// A named candidate whose record is quarantined is refused by its name, and the candidates
-// behind it are decided.
+// If a candidate is sent by its name and its record is quarantined, it is refused by its
+// name. The candidates behind it are decided.
 func TestANamedCandidateWithAQuarantinedRecord(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 500, 1))

@@ -15,21 +15,21 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// look is how the executors of a fleet differ.
+// look selects how the executors of a fleet differ.
 type look uint8
 
 const (
-	// alike: 10 SKUs in 50 racks.
+	// alike: the executors have 10 SKUs in 50 racks.
 	alike look = iota
-	// ownAttributes: in addition each executor has an attribute of its own and shares a host
-	// with seven others.
+	// ownAttributes: like alike, but each executor also has an attribute of its own and shares
+	// a host with seven others.
 	ownAttributes
 	// ownMemory: each executor has a slightly different amount of memory.
 	ownMemory
-	// ownResources: each executor has different processors, memory and disk; the more of
-	// one, the less of another.
+	// ownResources: each executor has different amounts of CPU, memory and disk. An executor
+	// with more of one resource has less of another.
 	ownResources
-	// ownEverything: ownResources and ownAttributes.
+	// ownEverything combines ownResources and ownAttributes.
 	ownEverything
 )
 
@@ -39,8 +39,8 @@ var lookNames = []string{"Alike", "OwnAttributes", "OwnMemory", "OwnResources", 
 
 func (l look) String() string { return lookNames[l] }
 
-// fleet fills a core with executors of 10 SKUs in 50 racks, some of them partly used,
-// without registrations.
+// fleet returns a core with n executors of 10 SKUs in 50 racks, some of them partly used.
+// It writes their records directly, without registrations.
 func fleet(n int, of look) *Core {
 	c := New(DefaultConfig())
 	rev := int64(10)
@@ -57,7 +57,7 @@ func fleet(n int, of look) *Core {
 			capacity["gpu"] = 8
 		}
 		attributes := map[string]string{"rack": fmt.Sprint(i / 10 % 50), "region": "here"}
-		// A permutation, so that neighbors differ.
+		// A permutation makes neighbors differ.
 		own := int64(i) * 48271 % 100_003
 		if of == ownMemory {
 			capacity["memory"] -= own << 12
@@ -88,7 +88,7 @@ func fleet(n int, of look) *Core {
 	return c
 }
 
-// fleets are built once, because building them takes longer than the measurement.
+// fleets caches the fleets, because building one takes longer than the measurement.
 var fleets = map[look]*Core{}
 
 func fleetOf100000(of look) *Core {
@@ -100,8 +100,8 @@ func fleetOf100000(of look) *Core {
 	return fleets[of]
 }
 
-// coreTime returns the processor time that f takes, which other load on the machine does not
-// change.
+// coreTime measures the processor time that f takes. Other load on the machine does not
+// change that time.
 func coreTime(b *testing.B, f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -115,7 +115,7 @@ func coreTime(b *testing.B, f func()) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "core-ns/op")
 }
 
-// threadTime returns the processor time of this thread.
+// threadTime returns the processor time that this thread has used.
 func threadTime() time.Duration {
 	const threadClock = 3
 	var t syscall.Timespec
@@ -125,10 +125,10 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// requests are the constraints of batches of 100 workers.
+// requests lists the constraints that the benchmarks request, with the number of workers.
 var requests = []struct {
 	name string
-	// own: it needs executors with attributes of their own.
+	// own requests need executors that have attributes of their own.
 	own     bool
 	workers int32
 	k       constraint.Constraints
@@ -148,9 +148,9 @@ var requests = []struct {
 	{"PackByHost", true, 100, constraint.Constraints{Spread: constraint.Spread{By: "host", Max: 3}, Pack: true}},
 }
 
-// BenchmarkCycle grants 100 workers among 100,000 executors, of few kinds or each with an
-// attribute of its own. The goal is 1 ms of a core to choose them, decide the lease and
-// update all indexes.
+// BenchmarkCycle grants 100 workers among 100,000 executors, which are of few kinds or have
+// an attribute of their own each. The goal is 1 ms of processor time to choose the
+// executors, decide the lease and update all indexes.
 func BenchmarkCycle(b *testing.B) {
 	for _, of := range looks {
 		c := fleetOf100000(of)
@@ -163,7 +163,7 @@ func BenchmarkCycle(b *testing.B) {
 				Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
 				Workers: model.WorkerSet{{First: 0, Last: r.workers - 1, Number: 1}},
 			}
-			c.index.Query(r.k) // the first time is measured apart
+			c.index.Query(r.k) // the first query of a request is not part of the measurement
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
 					actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1,
@@ -178,7 +178,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkChoose measures the matcher alone.
+// BenchmarkChoose measures only the search for executors.
 func BenchmarkChoose(b *testing.B) {
 	for _, of := range looks {
 		c := fleetOf100000(of)
@@ -200,7 +200,7 @@ func BenchmarkChoose(b *testing.B) {
 }
 
 // BenchmarkSameShape places a batch whose workers must be on executors of one shape. If all
-// executors differ, none fits and each is considered.
+// executors differ, no shape fits, but the search considers each of them.
 func BenchmarkSameShape(b *testing.B) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
 	for _, of := range looks {
@@ -209,8 +209,8 @@ func BenchmarkSameShape(b *testing.B) {
 	}
 }
 
-// BenchmarkChooseAcrossLargePools alternates between many requests that name pools of the whole
-// fleet.
+// BenchmarkChooseAcrossLargePools alternates between many requests. The pools that they
+// name include the whole fleet.
 func BenchmarkChooseAcrossLargePools(b *testing.B) {
 	for _, sections := range []int{20, 50} {
 		c := fleet(100_000, ownMemory)
@@ -234,8 +234,8 @@ func BenchmarkChooseAcrossLargePools(b *testing.B) {
 	}
 }
 
-// BenchmarkCycleOf128Groups decides one cycle of 128 groups with a batch of 100 workers
-// each, all of which fit.
+// BenchmarkCycleOf128Groups decides one cycle with 128 groups. Each group has a batch of
+// 100 workers, and all batches fit.
 func BenchmarkCycleOf128Groups(b *testing.B) {
 	for _, of := range []look{alike, ownResources} {
 		c := fleetOf100000(of)
@@ -260,7 +260,8 @@ func BenchmarkCycleOf128Groups(b *testing.B) {
 	}
 }
 
-// BenchmarkNoFit refuses a batch, which considers everything that could fit.
+// BenchmarkNoFit refuses a batch. To refuse it, the search considers every executor that
+// could fit.
 func BenchmarkNoFit(b *testing.B) {
 	for name, k := range map[string]constraint.Constraints{
 		"TooLarge":  {Resources: resource.Vector{"gpu": 9, "slots": 1}},
@@ -302,8 +303,8 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// BenchmarkUsage reads usage of 100,000 executors and 100,000 pending reservations in 1,000
-// groups. The goal is 20 ms.
+// BenchmarkUsage computes the usage of 100,000 executors and 100,000 pending reservations
+// in 1,000 groups. The goal is 20 ms.
 func BenchmarkUsage(b *testing.B) {
 	for _, of := range looks {
 		c := fleet(100_000, of)
@@ -345,8 +346,8 @@ func BenchmarkIdleExecutors(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory measures the memory for 100,000 executors, three in twenty of which have a
-// worker, after some attributes were named.
+// BenchmarkMemory measures the memory of 100,000 executors after requests have named some
+// attributes. Three in twenty executors have a worker.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		before := heapInUse()

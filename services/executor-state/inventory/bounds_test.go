@@ -12,8 +12,9 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// A cycle that is sent again after its lease was granted is answered, even if that lease
-// ends before the rest of the cycle is durable; so are later cycles.
+// If a cycle is sent again after its lease was granted, the core answers it. This holds
+// even if that lease ends before the rest of the cycle is durable, and later cycles are
+// answered too.
 func TestACycleIsAnsweredAfterALeaseOfItEnds(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 4))
@@ -26,7 +27,7 @@ func TestACycleIsAnsweredAfterALeaseOfItEnds(t *testing.T) {
 		r.step(change)
 	}
 	r.unseen = nil
-	r.step(model.Progress{Revision: r.rev}) // a's lease is released
+	r.step(model.Progress{Revision: r.rev}) // the lease of a is released
 	r.settle()
 	reply, answered := r.replies[again]
 	if !answered {
@@ -38,7 +39,7 @@ func TestACycleIsAnsweredAfterALeaseOfItEnds(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("c", 1, cpu(30))))
 }
 
-// The events about a disabled executor fit into a transaction, for any number of workers and
+// The events about a disabled executor fit in a transaction, for any number of workers and
 // any length of IDs.
 func TestDisabledEventsFitATransaction(t *testing.T) {
 	r := lead(DefaultConfig())
@@ -78,8 +79,8 @@ func TestDisabledEventsFitATransaction(t *testing.T) {
 	}
 }
 
-// An executor with more workers than a step notifies does not stop the events of the next
-// ones.
+// An executor can have more workers than one step notifies. The executors after it still
+// get their events.
 func TestDisabledEventsContinueAfterALargeExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, id := range []string{"h1", "h2", "h3"} {
@@ -93,7 +94,7 @@ func TestDisabledEventsContinueAfterALargeExecutor(t *testing.T) {
 	}
 }
 
-// Executors are counted without regard to the case of the attribute.
+// Spread by executor ignores the case of the attribute name.
 func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 3 {
@@ -104,9 +105,9 @@ func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("a", 3, k)))
 }
 
-// A drain does not state that the host has failed: drained executors with workers are part
-// of a mass loss like any other. A drain after the host became absent states that, and the
-// executor becomes LOST.
+// A drain does not state that the host has failed, so drained executors with workers are
+// part of a mass loss like any other. A drain after the executor became absent does state a
+// failure, and the executor becomes LOST.
 func TestDrainedExecutorsWithWorkersArePartOfAMassLoss(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 10 {

@@ -9,8 +9,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// zoned returns a leading core with 20 executors of zone a, each with a serial number of its
-// own.
+// zoned returns a leading core with 20 executors in zone a. Each executor has a unique
+// serial number.
 func zoned() *rig {
 	r := lead(DefaultConfig())
 	for i := range 20 {
@@ -27,7 +27,7 @@ func zonedExecutor(id string) Register {
 
 var zoneA = policy.Selector{Attributes: map[string]string{"ZONE": "A"}}
 
-// free returns how many executors may get work.
+// free returns the number of executors that may get work.
 func (r *rig) free() (n int) {
 	for h := range r.core.byID.All() {
 		if isOpen(h) {
@@ -37,8 +37,8 @@ func (r *rig) free() (n int) {
 	return n
 }
 
-// A request by attributes applies at once to the executors that it selects, and to executors
-// that register later.
+// A request by attributes applies at once to the executors that it selects. It also applies
+// to executors that register later.
 func TestDisableByAttributes(t *testing.T) {
 	r := zoned()
 	if d := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 ||
@@ -62,7 +62,8 @@ func TestDisableByAttributes(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// A request that does not become durable is undone completely, and so is its end.
+// If a request does not become durable, it is undone completely. The same holds for the end
+// of a request.
 func TestDisableByAttributesIsUndone(t *testing.T) {
 	r := zoned()
 	before := dump(r.core)
@@ -87,7 +88,7 @@ func TestDisableByAttributesIsUndone(t *testing.T) {
 	}
 }
 
-// Each of several overlapping requests keeps executors out of allocation on its own.
+// If several requests overlap, each of them alone keeps its executors out of allocation.
 func TestOverlappingDisablesByAttributes(t *testing.T) {
 	c := fleet(10_000, alike)
 	now := start

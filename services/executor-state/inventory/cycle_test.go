@@ -12,8 +12,9 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// sendAll sends the candidates that were not granted, in order, cycle after cycle, until one
-// cycle decides all of them. It returns the grants in their order.
+// sendAll sends the candidates in order, cycle after cycle, without those that were
+// granted. It stops when one cycle decides all remaining candidates, and returns the grants
+// in their order.
 func sendAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, cycles int) {
 	for {
 		cycles++
@@ -43,8 +44,8 @@ func sendAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, c
 	}
 }
 
-// Cycles that end at a limit grant the same as one without limits, in the same order, and
-// decide every candidate in the end.
+// Cycles that end at a limit grant the same candidates in the same order as a cycle without
+// limits. In the end they decide every candidate.
 func TestLimitedCyclesGrantTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var registers []Register
@@ -76,7 +77,8 @@ func TestLimitedCyclesGrantTheSame(t *testing.T) {
 	})
 }
 
-// A candidate that did not fit is not searched for again until an executor changes.
+// If a candidate did not fit, the core does not search for it again until an executor
+// changes.
 func TestARefusalIsRemembered(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 1))
@@ -104,11 +106,11 @@ func TestARefusalIsRemembered(t *testing.T) {
 	expectGranted(t, r.cycle(full))
 }
 
-// Capacity that becomes free in small parts between cycles is found, even if sums showed
-// each time that it was too little.
+// The core finds capacity that becomes free in small parts between cycles, even if the
+// total was too small after each part but the last.
 func TestCapacityFreedInSmallPartsIsFound(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.core.index.Limits.Work = 1 // nothing is left for looks that only the numbers call for
+	r.core.index.Limits.Work = 1 // no work is left for searches that only update the numbers of a refusal
 	ids := []string{"a", "b", "c", "d"}
 	for _, id := range ids {
 		r.ready(small("on-"+id, 1000, 1))
@@ -126,9 +128,9 @@ func TestCapacityFreedInSmallPartsIsFound(t *testing.T) {
 	expectGranted(t, r.cycle(all))
 }
 
-// If each executor has a resource with a unique name, a cycle counts that cost: for a
-// selection of few executors it does not look at the resources of others, and in the whole
-// fleet it ends at the limit.
+// If each executor has a resource with a unique name, the work of a cycle includes the cost
+// of these names. For a selection of few executors, a cycle does not look at the resources
+// of other executors. For the whole fleet, the cycle ends at the limit.
 func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.core.index.Limits.Narrow = 8
@@ -158,9 +160,9 @@ func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	}
 }
 
-// Capacity that becomes free elsewhere, or too little of what is lacking, causes no new
-// search for a refused candidate. So a batch that fits is decided although many before it do
-// not fit and executors change between all cycles.
+// If capacity becomes free elsewhere, or too little of the missing resource becomes free, a
+// refused candidate is not searched for again. The core therefore decides a batch that
+// fits, although many batches before it do not fit and executors change between all cycles.
 func TestFittingCandidatesAreDecidedWhileExecutorsChange(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 40 {
@@ -196,8 +198,9 @@ func TestFittingCandidatesAreDecidedWhileExecutorsChange(t *testing.T) {
 	}
 }
 
-// An answer is one message: a cycle with a large answer ends early. Later cycles decide the
-// rest, because answered outcomes are not repeated.
+// An answer must fit in one message, so a cycle with a large answer ends early. Later
+// cycles decide the remaining candidates, because outcomes that were answered are not
+// repeated.
 func TestAnAnswerIsOneMessage(t *testing.T) {
 	const n = 40
 	r := lead(DefaultConfig())
@@ -205,7 +208,7 @@ func TestAnAnswerIsOneMessage(t *testing.T) {
 	r.ready(small("e", 1000, 1))
 	var entries []model.Candidate
 	for i := range n {
-		k := cpu(2000 + int64(i)) // more than there is
+		k := cpu(2000 + int64(i)) // more than an executor has
 		entries = append(entries, r.queue(fmt.Sprintf("u%02d", i), 1, k))
 	}
 	last := r.queue("last", 1, cpu(1000))

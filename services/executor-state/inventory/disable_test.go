@@ -11,7 +11,7 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// must sends a request, settles and returns the value of the reply.
+// must sends a request, commits all effects and returns the value of the reply.
 func must[T any](t *testing.T, r *rig, request any) T {
 	t.Helper()
 	value, err := r.do(request)
@@ -22,9 +22,9 @@ func must[T any](t *testing.T, r *rig, request any) T {
 }
 
 // Another system kept "available" in two places: after disable, disconnect, reconnect and
-// expiry an executor was listed as free but not in the free index. Here the executor has a
-// worker meanwhile, and its return, the end of the worker and the expiry happen in any
-// order.
+// expiry, an executor was listed as free but was not in the free index. In this test, the
+// executor also has a worker. Its return, the end of the worker and the expiry happen in
+// any order.
 func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	comeBack := func(r *rig) {
 		again := smallAgent("h1", "n2")
@@ -70,8 +70,8 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	}
 }
 
-// Another system dropped a broader disable request for a narrower one, and ignored a later
-// expiry.
+// Another system dropped a broader disable request for a narrower one, and ignored the
+// later expiry. In Berth, each request counts.
 func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	r := lead(DefaultConfig())
 	h1, h2 := small("h1", 1, 1), small("h2", 1, 1)
@@ -118,7 +118,7 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	if n := len(r.effects) - len(effects); n != cfg.StepLimit {
 		t.Fatalf("the first step ends %d requests, want %d", n, cfg.StepLimit)
 	}
-	// A heartbeat is processed in between.
+	// A heartbeat is processed between the steps.
 	v, _ := r.core.Executor("h1")
 	r.ask(Announce{"h1", v.Incarnation, 99, 0, false, ""})
 	r.settle()
@@ -128,9 +128,9 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 }
 
-// Another system picked idle hosts for removal and disabled them in two steps, so that they
-// were allocated in between. Here a cycle and a claim come in either order in one round,
-// also if the round is abandoned once.
+// Another system picked idle hosts for removal and disabled them in two steps, and the
+// hosts were allocated in between. In this test, a cycle and a claim arrive in one round in
+// either order, and the round may be abandoned once.
 func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	for _, claimFirst := range []bool{true, false} {
 		for _, abandoned := range []bool{true, false} {
@@ -170,8 +170,8 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	}
 }
 
-// A job with very many leases on one executor gets its events in several transactions, each
-// worker once, also if the leader changes in between.
+// A job with very many leases on one executor gets its events in several transactions. Each
+// worker is reported once, even if the leader changes in between.
 func TestJobsGetEventsOnceInBoundedSteps(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1000))
@@ -207,7 +207,7 @@ func TestJobsGetEventsOnceInBoundedSteps(t *testing.T) {
 	}
 }
 
-// Undoing many requests takes many effects, each of which fits into a transaction.
+// Undoing many requests takes many effects. Each effect fits in a transaction.
 func TestEnableOfManyIsManyEffects(t *testing.T) {
 	r := lead(DefaultConfig())
 	var ids []string
@@ -263,8 +263,8 @@ func TestSelectorsAreBounded(t *testing.T) {
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:policy.MaxSelected]}})
 }
 
-// Requests in force are bounded: those by attributes, and the names of all others together.
-// A request that has ended frees its share.
+// Two limits apply to the requests in force: one to the requests by attributes, and one to
+// the names in all other requests together. A request that has ended no longer counts.
 func TestRequestsInForceAreBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 1, 1))
@@ -299,8 +299,8 @@ func TestRequestsInForceAreBounded(t *testing.T) {
 	}
 	refused(policy.Disable{RequestID: "more", Selector: policy.Selector{IDs: ids[:1]}}, "selector.ids")
 	refused(policy.Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
-	// The rest is for drains. Most drains are written to the store here, as other leaders
-	// would.
+	// The remaining names are reserved for drains. The test writes most of these drains to the
+	// store directly, as earlier leaders would have.
 	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "drain-0"})
 	for i := range policy.ReservedNames / policy.MaxSelected {
 		named := ids
@@ -316,8 +316,8 @@ func TestRequestsInForceAreBounded(t *testing.T) {
 	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "another"})
 }
 
-// IDs without an executor are accepted, returned in the answer and bounded separately: made-
-// up IDs never keep an operator from disabling and draining.
+// The core accepts IDs without an executor, returns them in the answer and limits them
+// separately. Made-up IDs therefore never keep an operator from disabling and draining.
 func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1, 1))
@@ -349,10 +349,11 @@ func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Fields[0].Name != "selector.ids" {
 		t.Errorf("one flood too many: %v", err)
 	}
-	if err := flood(101, policy.MaxSelected-2); err != nil { // x1 and x2 hold two places
+	if err := flood(101, policy.MaxSelected-2); err != nil { // x1 and x2 use two places
 		t.Error(err)
 	}
-	// An executor that registers frees its place, and so does one that is enabled.
+	// If an executor with one of these IDs registers or is enabled, the ID no longer uses a
+	// place.
 	r.ready(small("x1", 1, 1))
 	if view, _ := r.core.Executor("x1"); len(view.Disabled) != 1 {
 		t.Errorf("not disabled after its registration: %+v", view)

@@ -9,9 +9,9 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// BenchmarkOverlappingDisables starts requests that each apply to every executor, and ends
-// them in one step or in as few as the core needs. The time of one step matters, because
-// nothing else is done meanwhile: a step of ten seconds ends the term.
+// BenchmarkOverlappingDisables starts requests that each apply to every executor. It ends
+// them in one step, or in as few steps as the core needs. The time of each step matters,
+// because no other event is handled meanwhile: a step of ten seconds ends the term.
 func BenchmarkOverlappingDisables(b *testing.B) {
 	const requests = 50
 	for _, executors := range []int{10_000, 100_000} {

@@ -30,7 +30,7 @@ func duplicates(r *rig) (objects []string) {
 	return objects
 }
 
-// A restarted agent has its secret and takes over at once.
+// A restarted agent has the same secret and takes over the executor at once.
 func TestSameSecretSupersedesAtOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(withSecret("h1", "n1", "s"))
@@ -43,8 +43,8 @@ func TestSameSecretSupersedesAtOnce(t *testing.T) {
 	}
 }
 
-// An agent with another secret, or without one, is rejected, with a finding, and the
-// executor does not change. Once the executor is LOST, the other agent may register it.
+// An agent with another secret, or without a secret, is rejected and reported in a finding.
+// The executor does not change. Once the executor is LOST, the other agent may register it.
 func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(withSecret("h1", "n1", "s"))
@@ -75,7 +75,7 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	}
 }
 
-// A record without a hash accepts the first secret.
+// A record without a hash accepts the first secret that an agent registers.
 func TestRecordWithoutASecretAcceptsTheFirst(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(smallAgent("h1", "n1"))
@@ -84,8 +84,8 @@ func TestRecordWithoutASecretAcceptsTheFirst(t *testing.T) {
 	wantReason(t, r, smallAgent("h1", "n4"), fault.ReasonOtherAgent)
 }
 
-// superseded returns a rig with an executor that a second, present agent has taken over
-// after the first one was absent until LOST. It also returns the first agent's announcement.
+// superseded registers an executor whose first agent was absent until LOST. A second,
+// present agent then took over. It returns the announcement of the first agent.
 func superseded(r *rig) Announce {
 	r.ready(withSecret("h1", "n1", "s"))
 	v, _ := r.core.Executor("h1")
@@ -101,8 +101,8 @@ func (r *rig) announceWith(t *testing.T, a Announce, workers int) Announced {
 	return must[Announced](t, r, a)
 }
 
-// The first agent returns with workers. It learns that it is superseded, and until the end
-// of its workers is confirmed nothing is granted on the executor, also under another leader.
+// The first agent returns with workers and learns that it is superseded. Until the end of
+// its workers is confirmed, nothing is granted on the executor, even by a new leader.
 func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 	r := lead(DefaultConfig())
 	first := superseded(r)
@@ -127,8 +127,8 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// The workers of a silent superseded agent stop counting: the executor is usable once the
-// time in which it would become LOST has passed since the agent's last report.
+// A superseded agent may become silent. When LostAfter has passed since its last report,
+// its workers no longer count and the executor is usable.
 func TestWorkersOfASilentSupersededAgentStopCounting(t *testing.T) {
 	r := lead(DefaultConfig())
 	first := superseded(r)
@@ -143,8 +143,8 @@ func TestWorkersOfASilentSupersededAgentStopCounting(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// Only a present agent supersedes: while the later agent has no presence, the earlier one
-// waits and its workers live.
+// Only a present agent supersedes another. While the later agent has no presence, the
+// earlier agent waits and its workers keep running.
 func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(withSecret("h1", "lives", "s"))
@@ -160,7 +160,8 @@ func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 	}
 }
 
-// The nonce identifies the agent that announces; knowing the incarnation is not enough.
+// The nonce identifies the agent that announces an executor. Knowing the incarnation is not
+// enough.
 func TestAnAnnouncementProvesTheRegistration(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(withSecret("h1", "n1", "s"))

@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A release that is abandoned is done again without another change.
+// If a release is abandoned, the core repeats it without any other change.
 func TestAbandonedReleaseIsDoneAgain(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -26,7 +26,7 @@ func TestAbandonedReleaseIsDoneAgain(t *testing.T) {
 	}
 }
 
-// A lease keeps its create revision after some of its workers have ended.
+// A lease keeps its create revision when some of its workers have ended.
 func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -41,7 +41,8 @@ func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 	}
 }
 
-// The end of a worker on another executor does not end the one in the lease.
+// If a worker with the same ID ends on another executor, the worker in the lease does not
+// end.
 func TestAWorkerElsewhereFreesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -54,8 +55,8 @@ func TestAWorkerElsewhereFreesNothing(t *testing.T) {
 	}
 }
 
-// A reservation that was written and deleted while the view was disconnected never appears
-// in it. Its lease is orphaned as soon as the view has passed the grant.
+// If a reservation was written and deleted while the view was disconnected, the view never
+// shows it. Its lease is orphaned as soon as the view has passed the revision of the grant.
 func TestLeaseOfANeverSeenReservationIsDeleted(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -73,8 +74,8 @@ func TestLeaseOfANeverSeenReservationIsDeleted(t *testing.T) {
 	}
 }
 
-// A standby has seen an executor become absent long ago; as leader it gives it another
-// LostAfter to return.
+// A standby may have seen long ago that an executor became absent. After its election, it
+// gives the executor another LostAfter to return.
 func TestLostClockStartsWithTheElection(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -95,8 +96,8 @@ func TestLostClockStartsWithTheElection(t *testing.T) {
 	}
 }
 
-// With LostAfter 0 an executor is LOST at once; the compare on its presence must not be in
-// the transaction that deletes the presence.
+// With LostAfter 0, an executor becomes LOST at once. The compare on its presence must not
+// be in the transaction that deletes the presence.
 func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.LostAfter = 0
@@ -129,8 +130,8 @@ func smallAgent(id, nonce string) Register {
 	return g
 }
 
-// New executors can turn a mass loss into ordinary losses: the clock of the absent executors
-// restarts, and they become LOST when it ends.
+// If new executors register, a mass loss can become ordinary losses. The absent executors
+// then get another LostAfter, and become LOST when that time ends.
 func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 6 {

@@ -9,9 +9,9 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// BenchmarkElection measures what a standby must do after its election before it serves, with
-// 10,000 executors, each with a worker, and 100,000 pending reservations in one group or in
-// many.
+// BenchmarkElection measures the work of a new leader between its election and its first
+// answer. It has 10,000 executors with a worker each, and 100,000 pending reservations in
+// one group or in many.
 func BenchmarkElection(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -27,7 +27,8 @@ func BenchmarkElection(b *testing.B) {
 	}
 }
 
-// standby returns a core that follows executors with a worker each and pending reservations.
+// standby returns a core that follows executors with one worker each, and pending
+// reservations.
 func standby(executors, waiting, groups int) *Core {
 	c := New(DefaultConfig())
 	revision := int64(10)

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Of two copies of one agent with one ID the newer incarnation wins. The older one learns of
-// it and does not take the ID back: otherwise the two would take turns.
+// If two copies of an agent have the same ID, the newer incarnation wins. The older copy
+// gets an error and does not take the ID back; otherwise the two copies would take turns.
 func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(smallAgent("h1", "n1"))
@@ -27,7 +27,7 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 		v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
 		t.Fatalf("%+v", v)
 	}
-	// The next leader knows it as well.
+	// The next leader also knows that the older copy was replaced.
 	r.failOver()
 	if _, err := r.do(smallAgent("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the older copy registers with a new leader: %v", err)
@@ -41,8 +41,8 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	}
 }
 
-// The last request of an earlier process arrived late, and no agent is behind it: the live
-// agent gets its ID back after a while, and not before.
+// The last request of an earlier process arrived late, and no agent belongs to it. The live
+// agent gets its ID back after a while, but not earlier.
 func TestAnEarlierAgentReturnsWhenTheLaterOneIsAbsent(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, nonce := range []string{"lives", "ghost"} {
@@ -64,14 +64,14 @@ func TestAnEarlierAgentReturnsWhenTheLaterOneIsAbsent(t *testing.T) {
 	if _, err := r.do(smallAgent("h1", "ghost")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("registration of the earlier agent: %v", err)
 	}
-	// An executor that has just lost its presence has not been absent for long.
+	// An executor that has just lost its presence has not been absent for long enough.
 	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h1"})
 	if _, err := r.do(smallAgent("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("registration of the earlier agent: %v", err)
 	}
 }
 
-// Workers survive a restart of their agent: none of their capacity is freed when it
+// Workers survive a restart of their agent. None of their capacity is freed when the agent
 // disconnects or returns.
 func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 	r := lead(DefaultConfig())
@@ -87,9 +87,9 @@ func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 	}
 }
 
-// A host that returns under a new ID is another executor and has none of the old one's
-// leases. The workers on it belong to the old one and use capacity that no lease counts
-// here: until they are stopped, nothing is granted on the executor.
+// A host that returns under a new ID is another executor without the leases of the old ID.
+// The workers on the host belong to the old ID and use capacity that no lease of the new
+// executor counts. Until these workers are stopped, nothing is granted on the new executor.
 func TestPitfallHostBackUnderANewID(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("old", 1000, 1)
@@ -115,8 +115,9 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("v")))
 }
 
-// If capacity shrinks under workers, they keep what they use, nothing is granted, no free
-// amount is negative, and it is a finding until there is free capacity.
+// If capacity shrinks while workers use it, the workers keep what they use. Nothing is
+// granted on the executor, and no free amount is negative. The state is a finding until
+// there is free capacity again.
 func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -146,7 +147,7 @@ func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("v", 1, cpu(1000))))
 }
 
-// The same with a resource that is missing now, and a new one.
+// The same holds if the executor no longer has one resource and has a new one.
 func TestResourceIsRemovedUnderWorkers(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h1", 4000, 4)
@@ -166,8 +167,8 @@ func TestResourceIsRemovedUnderWorkers(t *testing.T) {
 	}
 }
 
-// An executor that returns with other attributes or another SKU keeps its workers and is
-// matched by its new ones.
+// If an executor returns with other attributes or another SKU, it keeps its workers.
+// Searches match its new attributes and SKU.
 func TestExecutorChangesKind(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h1", 4000, 4)
@@ -196,8 +197,8 @@ func TestExecutorChangesKind(t *testing.T) {
 	}
 }
 
-// A LOST executor keeps what its leases use until the assigner has written its workers LOST.
-// If it does not, that is a finding.
+// The leases of a LOST executor keep their capacity until the assigner has recorded the
+// workers as LOST. If the assigner does not do that, the core reports a finding.
 func TestLostWithWorkersIsAFinding(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
@@ -223,7 +224,7 @@ func TestLostWithWorkersIsAFinding(t *testing.T) {
 	}
 }
 
-// A change counts once, when it is durable.
+// The metrics count a change once, when it is durable.
 func TestMetricsCountDurableChanges(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 3000, 3))
@@ -263,7 +264,7 @@ func TestMetricsCountDurableChanges(t *testing.T) {
 	}
 }
 
-// A lease of several chunks ends with the last of them and counts once.
+// A lease of several chunks ends with its last chunk. The metrics count its end once.
 func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
 	const workers = model.LeaseChunkSize + 1
 	r := lead(DefaultConfig())

@@ -9,8 +9,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// For any number of deleted executors, each effect fits into a transaction, and nothing of
-// them stays in memory.
+// However many executors are deleted, each effect fits in a transaction. No data of the
+// deleted executors stays in memory.
 func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.HoldBackShare = 1
@@ -36,7 +36,7 @@ func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 	if len(r.core.hosts) != 0 || deleted != executors {
 		t.Errorf("%d executors left, %d deleted", len(r.core.hosts), deleted)
 	}
-	// The leaders and the greatest ordinal and incarnation stay.
+	// Only the leader records, and the greatest ordinal and incarnation, remain.
 	if len(r.core.records) != 1 || len(r.core.holds) != 0 || r.core.index.Size().Classes != 0 || r.core.absent.Len() != 0 {
 		t.Errorf("left:\n%s", dump(r.core))
 	}
@@ -45,8 +45,8 @@ func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 	}
 }
 
-// An elastic fleet, whose hosts have fresh names and are drained before they are removed,
-// does not grow.
+// In an elastic fleet, hosts have new names and are drained before they are removed. The
+// number of records of such a fleet does not grow.
 func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 	cfg := DefaultConfig()
 	r := lead(cfg)
@@ -66,8 +66,8 @@ func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 	}
 }
 
-// The next leader, which knows no deleted executor, reuses no ordinal and no incarnation,
-// even in the very same term.
+// The next leader does not know the deleted executors. It still reuses no ordinal and no
+// incarnation, even in the same term.
 func TestDeletedNumbersAreNotReused(t *testing.T) {
 	for _, failOver := range []bool{false, true} {
 		r := lead(DefaultConfig())
@@ -95,9 +95,9 @@ func TestDeletedNumbersAreNotReused(t *testing.T) {
 	}
 }
 
-// Executors that become silent at once lose their presence as fast as etcd expires leases:
-// for a share of 100,000 executors that takes longer than a TTL. All are part of the mass
-// loss, the first included.
+// If many executors become silent at the same time, they lose their presence only as fast
+// as etcd expires leases. For a share of 100,000 executors, that takes longer than a TTL.
+// All of them are part of the mass loss, including the first.
 func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 	c := New(DefaultConfig())
 	gone := make([]*host, 60_000)
@@ -109,7 +109,7 @@ func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 	if held := lostTogether(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
 		t.Errorf("%d of %d are in the mass loss", len(held), len(gone))
 	}
-	// Groups of three, and no executor twice.
+	// The losses form groups of three, and no executor is counted twice.
 	few := []*host{gone[0], gone[5_000], gone[10_000], gone[20_000], gone[30_000], gone[31_000], gone[32_000]}
 	if held := lostTogether(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
 		t.Errorf("%d are in the mass loss", len(held))

@@ -16,8 +16,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// simpleFailure returns the first check that an executor fails, found by looking at that
-// executor alone.
+// simpleFailure returns the first check that an executor fails. It looks only at that
+// executor.
 func simpleFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
 	if ok, failed := withoutAvoided(k).Match(h.Class().Host()); !ok {
 		return failed.Name + " " + failed.Have
@@ -61,7 +61,7 @@ func simpleFailure(c *Core, h *host, k constraint.Constraints, avoided bool) str
 	return ""
 }
 
-// An explanation counts classes and shapes; it equals a count executor by executor.
+// An explanation counts classes and shapes. The result equals a count of single executors.
 func TestExplainEqualsSimpleExplanation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}

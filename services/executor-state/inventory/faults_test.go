@@ -14,10 +14,10 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// Each test is named for a fault of an earlier system.
+// Each test describes a fault of an earlier system.
 
-// A failed batch kept its picked executors marked for a while; many groups that retried at
-// once starved each other.
+// In an earlier system, a failed batch kept its executors marked for a while. Many groups
+// that retried at the same time starved each other.
 func TestFailedBatchLeavesNoMarks(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
@@ -38,20 +38,21 @@ func TestFailedBatchLeavesNoMarks(t *testing.T) {
 	expectGranted(t, r.cycle(entries...)[20:])
 }
 
-// A late success of one reservation cleared the in-flight mark of another, which was sent
-// again and leased twice.
+// In an earlier system, a late success of one reservation cleared the in-flight mark of
+// another. The other reservation was sent again and leased twice.
 func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	e := r.queue("u", 2, cpu(1000))
-	// Twice in one cycle, and again before the first grant is durable.
+	// The candidate is twice in one cycle, and is sent again before the first grant is
+	// durable.
 	p := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{e, e}}
 	first := r.ask(p)
 	second := r.ask(p)
 	if len(r.effects) != 1 {
 		t.Fatalf("%d effects", len(r.effects))
 	}
-	if len(r.replies) != 2 { // those of register and announce
+	if len(r.replies) != 2 { // the replies to register and announce
 		t.Fatal("answered before the lease was durable")
 	}
 	r.settle()
@@ -63,7 +64,8 @@ func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	}
 }
 
-// An empty worker list at the head of the queue blocked its group permanently.
+// In an earlier system, an empty worker list at the head of the queue blocked its group
+// permanently.
 func TestMalformedCandidateBlocksNoOther(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
@@ -79,7 +81,7 @@ func TestMalformedCandidateBlocksNoOther(t *testing.T) {
 	expectGranted(t, outcomes[2:])
 }
 
-// An amount that overflows an int64 must not fit because the sum wraps.
+// If the sum of amounts overflows an int64, the request must not fit.
 func TestHugeAmountsDoNotWrap(t *testing.T) {
 	const huge = 1<<63 - 1
 	r := lead(DefaultConfig())
@@ -96,8 +98,8 @@ func TestHugeAmountsDoNotWrap(t *testing.T) {
 	}
 }
 
-// "Available" was kept in two places: after a disconnect and a reconnect an executor was
-// listed as free but not in the free index.
+// An earlier system kept "available" in two places. After a disconnect and a reconnect, an
+// executor was listed as free but was not in the free index.
 func TestListedReadyIsAllocatable(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
@@ -122,7 +124,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 	}
 }
 
-// Executors with a worker that never started stayed in use forever.
+// In an earlier system, executors with a worker that never started stayed in use forever.
 func TestPitfallWorkerThatNeverStartedFreesItsCapacity(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
@@ -140,17 +142,17 @@ func TestPitfallWorkerThatNeverStartedFreesItsCapacity(t *testing.T) {
 	}
 }
 
-// A new leader with a cold cache deleted every record as an orphan.
+// In an earlier system, a new leader with a cold cache deleted every record as an orphan.
 func TestColdViewDeletesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
-	// Neither does it end requests or declare executors LOST.
+	// A standby also does not end requests and does not declare executors LOST.
 	r.ready(small("h2", 4000, 4))
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h2"}},
 		ExpireAt: r.now.Add(time.Minute)})
 	r.applyDeletion(model.Ref{Kind: model.KindLive, ID: "h2"})
-	// A standby sees the lease long before its reservation.
+	// The standby sees the lease long before it sees the reservation.
 	standby := New(DefaultConfig())
 	reservation := refOf("u")
 	for ref, k := range r.keys {
@@ -176,8 +178,8 @@ func TestColdViewDeletesNothing(t *testing.T) {
 	}
 }
 
-// A transaction has at most 128 operations and 1.5 MiB: with a key for each worker, batches
-// above about 60 workers failed.
+// A transaction has at most 128 operations and 1.5 MiB. An earlier system used a key for
+// each worker, so batches of more than about 60 workers failed.
 func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 50 {
@@ -203,7 +205,7 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	}
 	r.settle()
 	expectGranted(t, r.replies[token].Value.([]model.Outcome))
-	// Chunk 0 becomes empty first; the lease is still the same one.
+	// Chunk 0 becomes empty first, but the lease stays the same.
 	lease := r.replies[token].Value.([]model.Outcome)[0].Lease
 	r.dispatch("u")
 	first := make([]int32, 1500)
@@ -221,7 +223,7 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	}
 }
 
-// An ordinal that any lease names is never assigned to another executor.
+// If any lease names an ordinal, the core never assigns that ordinal to another executor.
 func TestOrdinalsAreNeverReused(t *testing.T) {
 	r := newRig(DefaultConfig())
 	r.write(leaderKey{model.ServiceRegistry})
@@ -239,7 +241,7 @@ func TestOrdinalsAreNeverReused(t *testing.T) {
 	}
 }
 
-// A view that is behind delivers records that were overwritten since.
+// A view that is behind delivers records that have been overwritten in the meantime.
 func TestOlderRecordsChangeNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -249,7 +251,8 @@ func TestOlderRecordsChangeNothing(t *testing.T) {
 	if dump(r.core) != before {
 		t.Fatal("the deletion of an earlier presence removed the current one")
 	}
-	// A loss during an undurable new presence goes below it.
+	// The old presence is deleted while a new presence is not durable yet. The core applies
+	// the deletion below the new presence.
 	view, _ := r.core.Executor("h1")
 	r.ask(Announce{"h1", view.Incarnation, 99, 0, false, ""})
 	r.drop(live)
@@ -264,7 +267,7 @@ func TestOlderRecordsChangeNothing(t *testing.T) {
 	}
 }
 
-// Thousands of orphaned leases must not delay an announcement.
+// Even thousands of orphaned leases do not delay an announcement.
 func TestWorkOfAStepIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.StepLimit = 10
@@ -396,8 +399,8 @@ func TestExplainNamesTheReasonForEach(t *testing.T) {
 	}
 }
 
-// A caller's list of executors to avoid is a hard exclusion. Only the list that Berth adds
-// after failures yields if nothing else matches.
+// The core never places a worker on an executor that the caller avoids. It uses an executor
+// that Berth avoids after a failure only if no other executor matches.
 func TestRequestedAvoidIsStrict(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("a", 1000, 4))
@@ -427,9 +430,9 @@ func TestRequestedAvoidIsStrict(t *testing.T) {
 	}
 }
 
-// The scarcest requested resource decides best fit, whatever executors have of others: of
-// executors with 4, 8 and 16 cores and equal memory, a worker with 4 cores leaves the larger
-// ones free.
+// The scarcest requested resource decides which executor fits best, whatever other
+// resources the executors have. For example, executors have 4, 8 and 16 cores and equal
+// memory. A worker with 4 cores leaves the larger executors free.
 func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 	r := lead(DefaultConfig())
 	for id, cores := range map[string]int64{"a16": 16, "b8": 8, "c4": 4} {
@@ -446,10 +449,11 @@ func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 		{"cpu with some memory", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 1, "cpu", "[c4]"},
 		{"three workers, one executor after the other", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 4,
 			"cpu", "[c4 b8 b8 a16]"},
-		// 64 GiB fit three times and 1 core 28 times: memory ties, so cores decide.
+		// 64 GiB fit three times and 1 core 28 times. Memory is therefore scarcest, but equal on
+		// all executors, so the cores decide.
 		{"memory is scarcer and ties", resource.Vector{"cpu": 1000, "memory": 64 << 30, "slots": 1}, 2, "memory", "[c4 b8]"},
-		// No worker fits on the executor with 4 cores, so its cores do not count. 24 cores
-		// are 4 workers, 16 slots are 2.
+		// No worker fits on the executor with 4 cores, so its cores do not count. The other 24
+		// cores are enough for 4 workers, and the 16 slots for 2.
 		{"an executor without free capacity does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
 	} {
 		k := constraint.Constraints{Resources: test.request}
@@ -466,9 +470,9 @@ func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 	}
 }
 
-// Pending demand was subtracted twice: from idle and by the scaler. Here idle counts idle
-// executors, effectively idle is the rest after demand, and the advice subtracts demand
-// once.
+// An earlier system subtracted pending demand twice: from the idle executors and in the
+// scaler. In Berth, idle counts all idle executors, effectively idle is what remains after
+// demand, and the advice subtracts demand once.
 func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.apply(&model.Ready{Since: r.now})

@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stranded returns a core with capacity for one worker after another, and the next cycle of
-// the registry.
+// stranded returns a core that can place one worker after another. next sends the
+// registry's next cycle.
 func stranded(t *testing.T) (r *rig, next func() error) {
 	t.Helper()
 	r = lead(DefaultConfig())
@@ -35,7 +35,7 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 	}
 }
 
-// A call with a term that has no leader does not stop leasing, however high the term.
+// However high its term, a call whose term has no leader does not stop leasing.
 func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 	r, next := stranded(t)
 	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1,
@@ -49,7 +49,8 @@ func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 	}
 }
 
-// A call with a number that leaves none above it costs the registry one round trip.
+// If the cycle number of a call leaves no higher numbers, it costs the registry at most one
+// round trip.
 func TestAnInventedCycleNumberCostsOneRoundTrip(t *testing.T) {
 	r, next := stranded(t)
 	for _, cycle := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
@@ -92,8 +93,8 @@ func TestEachTermHasItsOwnCycleNumbers(t *testing.T) {
 	}
 }
 
-// A term that is in the store and not in the view is known from Leads until the view has
-// passed it.
+// If a term is in the store but not in the view yet, the core knows the term from
+// LeaderTerm until the view has passed it.
 func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	c := New(DefaultConfig())
 	c.Step(start, model.Elected{Term: 10, Revision: 10})
@@ -118,7 +119,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	if err := refused(20); err != nil {
 		t.Errorf("term reported by Leads: %v", err)
 	}
-	changed(15, 0) // the earlier leader's key is deleted
+	changed(15, 0) // an earlier leader's key is deleted
 	if err := refused(20); err != nil {
 		t.Errorf("after older news: %v", err)
 	}
@@ -127,14 +128,14 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 		t.Errorf("in the view: %v", err)
 	}
 	changed(25, 0)
-	c.Step(start, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20}) // an old one
+	c.Step(start, model.LeaderTerm{Service: model.ServiceRegistry, Term: 20}) // an outdated answer
 	if err := refused(20); !fault.Is(err, fault.ReasonLowerTerm) {
 		t.Errorf("after the view has reached the term: %v", err)
 	}
 }
 
-// A candidate that differs from its record is not granted, and its compares are not tried
-// repeatedly.
+// A candidate that differs from its record is not granted. The core does not retry its
+// compares.
 func TestACandidateThatDiffersFromItsRecordIsStale(t *testing.T) {
 	r, next := stranded(t)
 	proper := r.queue("a", 2, cpu(1))

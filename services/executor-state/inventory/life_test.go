@@ -15,14 +15,14 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// world is a rig under random operations, with the invariants that must hold.
+// world is a rig that runs random operations and checks the invariants.
 type world struct {
 	*rig
 	t     *rapid.T
 	uids  []string
 	cycle int64
 	used  map[string]resource.Vector
-	// ordinals and incarnations are all that were ever stored.
+	// ordinals and incarnations have all values that were ever stored.
 	ordinals     map[uint32]string
 	incarnations map[string]int64
 }
@@ -75,7 +75,8 @@ func (w *world) offer() {
 	w.ask(p)
 }
 
-// reservation draws an existing reservation; nil for none.
+// reservation draws a UID that was used and reports whether its reservation is still in the
+// store. If no UID was used, it returns an empty one.
 func (w *world) reservation() (string, bool) {
 	if len(w.uids) == 0 {
 		return "", false
@@ -144,8 +145,8 @@ func (w *world) drain() {
 	w.ask(policy.Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
 }
 
-// A claim never picks an executor with a worker, not even one of a lease that is not durable
-// yet.
+// A claim never picks an executor that has a worker, even if the lease of that worker is
+// not durable yet.
 func (w *world) claim() {
 	workers := map[string]int{}
 	for h := range w.core.byID.All() {
@@ -189,7 +190,7 @@ func (w *world) commitSome() {
 	}
 }
 
-// rollBack decides several inputs and abandons them: nothing of them remains.
+// rollBack decides several inputs and abandons them. No trace of them remains.
 func (w *world) rollBack() {
 	w.settle()
 	before := dump(w.core)
@@ -204,10 +205,10 @@ func (w *world) rollBack() {
 	w.abandon()
 }
 
-// check checks the invariants after every step.
+// check checks the invariants that hold after every step.
 func (w *world) check() {
 	c := w.core
-	// Every index follows from the records, in whatever order they came.
+	// Every index follows from the records, whatever the order in which they arrived.
 	rebuilt := New(c.cfg)
 	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(c.records), compareRefs)).Draw(w.t, "order") {
 		rebuilt.set(ref, c.records[ref])
@@ -215,7 +216,8 @@ func (w *world) check() {
 	if got, want := dump(c), dump(rebuilt); got != want {
 		w.t.Fatalf("the indexes have drifted:\n%s\nrebuilt:\n%s", got, want)
 	}
-	// used ≤ capacity; on an executor that returned smaller, used only falls.
+	// No executor uses more than its capacity. If an executor returned with less capacity, its
+	// used amount may only fall.
 	used := map[string]resource.Vector{}
 	for h := range c.byID.All() {
 		used[h.ID] = h.hold.Used.Clone()
@@ -230,8 +232,8 @@ func (w *world) check() {
 	w.named()
 }
 
-// named checks that no ordinal ever belongs to two executors, that incarnations of an ID
-// never fall, and that executors named by leases and tasks are kept.
+// named checks three invariants. An ordinal never belongs to two executors, the incarnation
+// of an ID never falls, and executors that leases or tasks name are not deleted.
 func (w *world) named() {
 	there := map[uint32]bool{}
 	for ref, k := range w.keys {
@@ -248,7 +250,7 @@ func (w *world) named() {
 		w.ordinals[e.Ordinal], w.incarnations[e.ID], there[e.Ordinal] = e.ID, e.Incarnation, true
 	}
 	if len(w.core.journal) > 0 {
-		return // what is decided and not stored names what is not stored either
+		return // decisions that are not stored may name executors that are not stored yet
 	}
 	for ordinal, h := range w.core.holds {
 		if h.mentioned() && !there[ordinal] {
@@ -257,8 +259,8 @@ func (w *world) named() {
 	}
 }
 
-// listed checks that what an operator sees of an executor agrees with what the matcher may
-// use of it, and both with the requests that apply to it.
+// listed checks that the state that an operator sees of an executor agrees with what the
+// matcher may use. Both must agree with the requests that apply to the executor.
 func (w *world) listed() {
 	c := w.core
 	for h := range c.byID.All() {
@@ -304,7 +306,7 @@ func cmpRef(a, b string) int {
 	return 0
 }
 
-// strict checks that each grant leases all workers, each once.
+// strict checks that each grant leases every worker exactly once.
 func (w *world) strict() {
 	for _, effect := range w.effects {
 		if len(effect.Events) == 0 || effect.Events[0].Kind != model.EventReservationLeased {
@@ -363,8 +365,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// quiesce ends everything: no lease is orphaned, nothing is used, and every input was
-// answered.
+// quiesce ends all work. It checks that no lease is orphaned, no capacity is used and every
+// input was answered.
 func (w *world) quiesce() {
 	w.settle()
 	w.catchUp()

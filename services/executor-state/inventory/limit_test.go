@@ -12,8 +12,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// New executors are bounded in total and within a minute. A known one may always register
-// again.
+// The number of new executors is limited, both in total and within a minute. A known
+// executor may always register again.
 func TestNewExecutorsAreBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxExecutors, cfg.MaxNewExecutors = 12, 6
@@ -44,7 +44,7 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 			t.Fatalf("repeated registration: %v", err)
 		}
 	}
-	r.now = r.now.Add(10 * time.Second) // a sixth of a minute
+	r.now = r.now.Add(10 * time.Second) // one sixth of a minute
 	if err := register("h6"); err != nil {
 		t.Error(err)
 	}
@@ -62,7 +62,7 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 	}
 }
 
-// SKUs and pools are bounded. A recorded one may always be changed.
+// The number of SKUs and pools is limited. An existing SKU or pool may always be changed.
 func TestTheCatalogIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxCatalog = 2
@@ -93,7 +93,7 @@ func TestTheCatalogIsBounded(t *testing.T) {
 	}
 }
 
-// A request of an unknown type is answered, so that its caller does not wait forever.
+// The core answers a request of an unknown type, so the caller does not wait forever.
 func TestARequestOfAnUnknownTypeIsAnswered(t *testing.T) {
 	actions := New(DefaultConfig()).Step(start, model.Input{Token: 7, Request: struct{}{}})
 	if len(actions) != 1 {

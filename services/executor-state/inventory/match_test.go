@@ -16,21 +16,22 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// simpleMatcher places a batch worker by worker and looks at every executor for each. It defines
-// what choose must do, and is far too slow.
+// simpleMatcher places a batch worker by worker, and considers every executor for each
+// worker. It defines the results that Choose must have, but is far too slow.
 type simpleMatcher struct {
 	k     constraint.Constraints
 	left  int
 	hosts []*host
-	// excluded match the executors to avoid.
+	// excluded matches the executors to avoid.
 	excluded []*host
-	// had is what each executor has free for the batch's role, total everything that is free
-	// of each resource.
+	// had is the free capacity of each executor for the role of the batch. total is the total
+	// free amount of each resource.
 	had   map[*host]resource.Vector
 	total map[string]float64
-	// scarce are the requested resources, the scarcest first.
+	// scarce lists the requested resources, the scarcest first.
 	scarce []string
-	// taken counts the batch's workers by executor and by domain.
+	// taken counts the placed workers of the batch by executor, and domains counts them by
+	// domain.
 	taken   map[*host]int64
 	domains map[string]int64
 }
@@ -90,9 +91,9 @@ func newSimpleMatcher(c *Core, k constraint.Constraints, n int) *simpleMatcher {
 	return o
 }
 
-// simpleFree sums every lease: what an executor has used, what of it is common, and what of
-// the role's own share is left. Common is nil for an executor of which leases use more than
-// it has.
+// simpleFree adds up all leases. It returns what the executor's workers use, what is left
+// of the common part, and what is left of the role's own share. common is nil if the leases
+// use more than the executor has.
 func simpleFree(c *Core, h *host, role string) (used, common, own resource.Vector) {
 	byRole := map[string]resource.Vector{}
 	for _, l := range c.leases {
@@ -180,7 +181,7 @@ func (o *simpleMatcher) compare(a, b *host) int {
 	return cmp.Or(cmp.Compare(o.score(a), o.score(b)), -cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.ID, b.ID))
 }
 
-// best returns the executor for the next worker; nil for none.
+// best returns the executor for the next worker, or nil if none fits.
 func (o *simpleMatcher) best() *host {
 	var best *host
 	for _, h := range o.hosts {
@@ -191,7 +192,7 @@ func (o *simpleMatcher) best() *host {
 	return best
 }
 
-// place returns the executor of each worker that fits.
+// place returns the ID of the executor for each worker that fits.
 func (o *simpleMatcher) place() (ids []string) {
 	for o.left > 0 {
 		h := o.best()
@@ -240,7 +241,8 @@ func shapeOf(h *host) string {
 	return shape
 }
 
-// choose returns the executors for n workers, and how many fit if not all do.
+// choose returns the executors for n workers. If not all workers fit, it returns the number
+// that fit.
 func choose(c *Core, k constraint.Constraints, n int) ([]match.Pick, int) {
 	picks, refusal := c.index.Choose(k, n)
 	if refusal != nil {
@@ -249,7 +251,7 @@ func choose(c *Core, k constraint.Constraints, n int) ([]match.Pick, int) {
 	return picks, n
 }
 
-// withoutAvoided matches the properties of executors, not their identity.
+// withoutAvoided returns a matcher that ignores the lists of avoided executors.
 func withoutAvoided(k constraint.Constraints) constraint.Matcher {
 	k.Avoid, k.AvoidFailed = nil, nil
 	return k.Matcher()
@@ -264,8 +266,8 @@ func chosen(picks []match.Pick) (ids []string) {
 	return ids
 }
 
-// evenly draws without rapid's bias to small numbers, which would make fleets on which
-// hardly anything fits.
+// evenly draws without rapid's bias to small numbers. With that bias, hardly any worker
+// would fit in a fleet.
 func evenly[T any](values ...T) *rapid.Generator[T] {
 	return rapid.Custom(func(t *rapid.T) T {
 		return values[rapid.Uint64().Draw(t, "bits")*0x9e3779b97f4a7c15>>32%uint64(len(values))]
@@ -329,15 +331,15 @@ func drawRegister(t *rapid.T, id string) Register {
 		g.Resources["gpu"] = 2
 	}
 	switch amount := rapid.Int64Range(1, 50).Draw(t, "amount"); evenly(0, 0, 0, 1, 2, 3).Draw(t, "look") {
-	case 1: // the more of one the more of the other
+	case 1: // more CPU, more memory
 		g.Resources["cpu"], g.Resources["memory"] = amount, 1<<20+amount<<12
-	case 2: // the more of one the less of the other
+	case 2: // more CPU, less memory
 		g.Resources["cpu"], g.Resources["memory"] = amount, 1<<20-amount<<12
-	case 3: // what few have
+	case 3: // a resource that few executors have
 		g.Resources[fmt.Sprintf("rare-%d", amount%3)] = amount
 	}
 	if rapid.Bool().Draw(t, "own") {
-		// An attribute of its own, such as a host name or a serial number.
+		// Each executor has an attribute of its own, such as a host name or a serial number.
 		g.Attributes = maps.Clone(g.Attributes)
 		if g.Attributes == nil {
 			g.Attributes = map[string]string{}
@@ -358,8 +360,8 @@ func drawRegister(t *rapid.T, id string) Register {
 	return g
 }
 
-// The matcher looks at classes and blocks. It chooses the same executors in the same order
-// as a search worker by worker over all executors, and counts the same.
+// The matcher searches classes and blocks. It chooses the same executors in the same order
+// as a search worker by worker over all executors, and its counts are the same.
 func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
@@ -395,7 +397,7 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 			if got := chosen(picks); fitting == n && !slices.Equal(got, want) {
 				t.Fatalf("chose %v, want %v: %+v\n%s", got, want, k, before)
 			}
-			// The grants change the fleet for the next batch.
+			// The grants change the free capacity for the next batch.
 			uid := fmt.Sprintf("u%d", i)
 			outcome := r.cycle(r.queue(uid, n, k))[0]
 			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
@@ -406,8 +408,8 @@ func TestMatcherEqualsSimpleMatcher(t *testing.T) {
 }
 
 // Executors of one shape with different free capacity are in several blocks. A batch with
-// sameShape uses what is free on all of them, to the last worker and not one more, whatever
-// a single executor of another shape has free.
+// sameShape uses the free capacity of all of them, up to exactly the last worker that fits.
+// The free capacity of executors of another shape does not matter.
 func TestSameShapeUsesAllOfAShape(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
@@ -444,7 +446,7 @@ func TestSameShapeUsesAllOfAShape(t *testing.T) {
 	})
 }
 
-// tighten sets limits in the core's index that a few executors reach.
+// tighten sets limits of the core's index that are so low that a few executors reach them.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.index.Limits
 	limits.Selections, limits.Words = evenly(1, 3, limits.Selections).Draw(t, "sections"),
@@ -453,8 +455,9 @@ func tighten(t *rapid.T, c *Core) {
 		evenly(0, 2, limits.Narrow).Draw(t, "narrow")
 }
 
-// Requests, pools and requests to disable name changing attributes while executors register,
-// change and disappear. The sections select what a look at every executor would select.
+// Requests, pools and requests to disable name changing attributes while executors
+// register, change and disappear. The index selects the same executors as a search over
+// every executor.
 func TestSectionsFollowChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
@@ -486,9 +489,9 @@ func TestSectionsFollowChanges(t *testing.T) {
 	})
 }
 
-// checkRefusals compares every remembered refusal with a search.
+// checkRefusals compares every remembered refusal with a new search.
 func checkRefusals(t *rapid.T, c *Core) {
-	c.index.Work = c.index.Limits.Work // nothing is left for looks that only the numbers call for
+	c.index.Work = c.index.Limits.Work // no work is left for searches that only update the numbers of a refusal
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid].Refusal
 		if e := c.refused[uid].candidate; c.index.StillRefused(&before) {
@@ -504,8 +507,8 @@ func checkRefusals(t *rapid.T, c *Core) {
 	}
 }
 
-// With pack, an executor whose domain has less room than the executor itself comes later;
-// those of its block in other domains do not.
+// With pack, an executor sorts later if its domain has space for fewer workers than the
+// executor itself. Executors of the same block in other domains do not sort later.
 func TestPackSpreadByManyValues(t *testing.T) {
 	r := lead(DefaultConfig())
 	for id, rack := range map[string]string{"e0": "a", "e1": "a", "e2": "b", "f0": "c"} {

@@ -14,8 +14,8 @@ func (r *rig) ordinal(id string) uint32 {
 	return r.keys[model.Ref{Kind: model.KindExecutor, ID: id}].record.(*model.Executor).Ordinal
 }
 
-// A record may have any ordinal. If one has the highest, none is left for new executors,
-// which are rejected and never share an ordinal.
+// A record may have any ordinal. If a record has the highest ordinal, no ordinals are left
+// for new executors. They are rejected and never share an ordinal.
 func TestNoOrdinalFollowsTheHighest(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
@@ -35,8 +35,8 @@ func TestNoOrdinalFollowsTheHighest(t *testing.T) {
 	}
 }
 
-// The time of a step does not grow with an ordinal: a record with a high one is added and
-// removed like any other.
+// The time of a step does not depend on the ordinals. A record with a high ordinal is added
+// and removed like any other.
 func TestARecordWithAHighOrdinalCostsNoMore(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
@@ -49,14 +49,14 @@ func TestARecordWithAHighOrdinalCostsNoMore(t *testing.T) {
 		r.catchUp()
 	}()
 	select {
-	case <-gone: // with a look at each ordinal below it takes minutes
+	case <-gone: // a loop over all lower ordinals would take minutes
 	case <-time.After(15 * time.Second):
 		t.Fatal("the step iterates over all ordinals below the deleted one")
 	}
 }
 
-// Ordinals suffice for any number of unreadable executor records and of executors that
-// register meanwhile.
+// Ordinals suffice for any number of unreadable executor records, and for the executors
+// that register while these records are unreadable.
 func TestUnreadableExecutorsDoNotUseUpTheOrdinals(t *testing.T) {
 	r := lead(DefaultConfig())
 	for n := range 50 {

@@ -10,9 +10,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestCycleGrantsLikeSingleCandidates checks that an ordered prefix of every queue in one
-// cycle gets the same leases, on the same executors, as one reservation at a time, where
-// each is sent once the one before it in its queue is granted.
+// TestCycleGrantsLikeSingleCandidates compares two ways to send reservations. One cycle has
+// an ordered prefix of every queue. In the other way, each reservation is sent alone, after
+// the reservation before it in its queue was granted. Both get the same leases on the same
+// executors.
 func TestCycleGrantsLikeSingleCandidates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		registers := make([]Register, rapid.IntRange(0, 12).Draw(t, "executors"))

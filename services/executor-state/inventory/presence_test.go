@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Every change of what Presence and AssignerTerm return is counted, so that callers can keep
-// earlier results. Grants are not counted.
+// Presences counts every change of the results of Presence and AssignerTerm, so that
+// callers can cache these results. It does not count grants.
 func TestPresencesAreCounted(t *testing.T) {
 	r := lead(DefaultConfig())
 	counted := func(what string, changes bool, do func()) {
@@ -38,7 +38,7 @@ func TestPresencesAreCounted(t *testing.T) {
 	}
 }
 
-// The store may be slow: an absence is counted from when the registration, or the end of the
+// The store may be slow. An absence begins when the registration, or the end of the
 // presence, is durable.
 func TestAnAbsenceBeginsWhenItIsDurable(t *testing.T) {
 	for name, begin := range map[string]func(*rig){

@@ -10,7 +10,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// without returns an elected core that follows the store, with some records quarantined.
+// without replaces the core by an elected one that follows the store. The records that
+// missed selects are quarantined.
 func (r *rig) without(missed func(model.Ref) bool) {
 	r.core, r.unseen, r.effects = New(r.core.cfg), nil, nil
 	refs := make([]model.Ref, 0, len(r.keys))
@@ -30,8 +31,8 @@ func (r *rig) without(missed func(model.Ref) bool) {
 	r.elect()
 }
 
-// A lease is not deleted because the record of its reservation cannot be read, and nothing
-// more is granted for its UID; other reservations are granted.
+// If the record of a reservation cannot be read, its lease is not deleted, and its UID gets
+// no other lease. Other reservations are granted.
 func TestQuarantinedReservationKeepsItsLease(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -60,7 +61,7 @@ func TestQuarantinedReservationKeepsItsLease(t *testing.T) {
 	}
 }
 
-// If a part of a task cannot be read, no worker's capacity is freed.
+// If a part of a task cannot be read, the core frees the capacity of none of its workers.
 func TestQuarantinedTaskFreesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -83,8 +84,8 @@ func TestQuarantinedTaskFreesNothing(t *testing.T) {
 	}
 }
 
-// An executor with an unreadable record is isolated: its leases stay, nothing is granted on
-// it, and its ID cannot register. Others are served.
+// If the record of an executor cannot be read, the executor is isolated: its leases stay,
+// nothing is granted on it, and its ID cannot register. Other executors are not affected.
 func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
@@ -131,7 +132,8 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	}
 }
 
-// Even if no readable record names its ordinal, no other executor gets it.
+// Even if no readable record names the executor's ordinal, no other executor gets that
+// ordinal.
 func TestTheOrdinalOfABadExecutorRecordIsNotReused(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
@@ -144,8 +146,8 @@ func TestTheOrdinalOfABadExecutorRecordIsNotReused(t *testing.T) {
 	}
 }
 
-// If a lease cannot be read, nothing is granted on the executors that its task names, and
-// its UID gets no other lease.
+// If a lease cannot be read, nothing is granted on the executors that its task names. The
+// UID of the lease gets no other lease.
 func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		r := lead(DefaultConfig())
@@ -183,8 +185,8 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 	}
 }
 
-// An executor with an unreadable presence gets no work and does not become LOST until its
-// agent announces it again.
+// If the presence of an executor cannot be read, the executor gets no work and does not
+// become LOST. This ends when its agent announces the executor again.
 func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 4000, 4))
@@ -206,7 +208,8 @@ func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	}
 }
 
-// An unreadable pool has no executors, not even those that name it.
+// If the record of a pool cannot be read, the pool has no executors, not even those that
+// name the pool.
 func TestABadPoolHasNoExecutors(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h", 1000, 1)
@@ -240,7 +243,7 @@ func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 	}
 }
 
-// A panic in a decision about a lease is attributed to the lease.
+// If a decision about a lease panics, Subject returns the lease.
 func TestSubjectOfARelease(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -254,7 +257,7 @@ func TestSubjectOfARelease(t *testing.T) {
 			t.Errorf("to blame is %+v, want %+v", r.core.Subject(), want)
 		}
 	}()
-	// No lease has an empty chunk: this one is corrupt.
+	// A lease never has an empty chunk, so this lease is corrupt.
 	ref := leaseRef("u")
 	r.rev++
 	r.core.Step(r.now, model.Changed{Ref: ref, Record: &model.LeaseChunk{UID: "u"}, Create: r.keys[ref].create,
@@ -263,8 +266,8 @@ func TestSubjectOfARelease(t *testing.T) {
 	r.catchUp()
 }
 
-// Rewriting an unreadable record ends its quarantine: the executors that were kept for it
-// may become LOST again.
+// When an unreadable record is rewritten, its quarantine ends. The executors that the
+// quarantine protected may become LOST again.
 func TestARewrittenPoolEndsItsQuarantine(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h", 1000, 1)
@@ -285,8 +288,8 @@ func TestARewrittenPoolEndsItsQuarantine(t *testing.T) {
 	}
 }
 
-// A rewritten presence that is not durable ends no quarantine: after it is undone, the
-// executor does not become LOST.
+// A rewritten presence ends the quarantine only when it is durable. If the rewrite is
+// undone, the executor does not become LOST.
 func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 4000, 4))
@@ -296,7 +299,7 @@ func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 	r.ask(Announce{ID: "h", Incarnation: e.Incarnation, EtcdLease: 7})
 	r.inputs = nil
 	r.abandon()
-	for range 100 { // as long as it takes until the compare with the presence fails
+	for range 100 { // until the compare on the presence fails
 		r.now = r.now.Add(time.Minute)
 		r.step(nil)
 		for _, effect := range r.effects {
@@ -305,7 +308,8 @@ func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 	}
 }
 
-// An unreadable presence of an unknown executor has no effect: the executor can register.
+// If the presence of an unknown executor cannot be read, the presence has no effect, and
+// the executor can register.
 func TestBadPresenceOfAnUnknownExecutorRejectsNoAgent(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})

@@ -13,25 +13,25 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// rig plays the driver and the store for one core: it commits what the core decides, checks
-// the compares and delivers what other services write.
+// rig simulates the driver and the store for one core. It commits the core's decisions,
+// checks the compares and delivers the writes of other services.
 type rig struct {
 	core *Core
 	now  time.Time
 	rev  int64
 	keys map[model.Ref]key
-	// unseen are changes of others that the core has not seen yet.
+	// unseen has the changes of other services that the core has not seen yet.
 	unseen []model.Changed
 
 	effects []model.Effect
 	inputs  []model.Input
 	replies map[uint64]model.Reply
 	token   uint64
-	// events are the job events of every committed effect.
+	// events has the job events of all committed effects.
 	events []model.JobEvent
-	// measure is called with each effect; nil for none.
+	// If measure is not nil, it is called with each effect.
 	measure func(model.Effect)
-	// log is called with every action; nil for none.
+	// If log is not nil, it is called with every action.
 	log func(format string, args ...any)
 }
 
@@ -55,7 +55,7 @@ func newRig(cfg Config) *rig {
 	}
 }
 
-// lead elects the core at the next revision, after a registry.
+// lead elects the core after a registry was elected.
 func lead(cfg Config) *rig {
 	r := newRig(cfg)
 	r.write(leaderKey{model.ServiceRegistry})
@@ -72,7 +72,7 @@ func (r *rig) elect() {
 
 func (r *rig) registryTerm() int64 { return r.keys[model.LeaderRef(model.ServiceRegistry)].create }
 
-// step sends one event and collects the actions.
+// step sends one event to the core and collects the actions.
 func (r *rig) step(event model.Event) {
 	for _, action := range r.core.Step(r.now, event) {
 		switch action := action.(type) {
@@ -99,7 +99,7 @@ func (r *rig) ask(request any) uint64 {
 	return in.Token
 }
 
-// do sends an input, commits and returns the reply.
+// do sends an input, commits all effects and returns the reply.
 func (r *rig) do(request any) (any, error) {
 	token := r.ask(request)
 	r.settle()
@@ -110,7 +110,7 @@ func (r *rig) do(request any) (any, error) {
 	return reply.Value, reply.Err
 }
 
-// cycle sends a cycle and returns its outcomes.
+// cycle sends the candidates in a cycle and returns the outcomes.
 func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: entries})
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	return value.([]model.Outcome)
 }
 
-// settle commits decisions and processes everything that is due until nothing is left.
+// settle commits decisions and processes due deadlines until no work is left.
 func (r *rig) settle() {
 	for {
 		for len(r.effects) > 0 {
@@ -133,7 +133,8 @@ func (r *rig) settle() {
 	}
 }
 
-// commit commits the first n effects in one transaction, or abandons all.
+// commit commits the first n effects in one transaction, or abandons all effects if a
+// compare fails.
 func (r *rig) commit(n int) {
 	for _, effect := range r.effects[:n] {
 		for _, expect := range effect.Expect {
@@ -169,8 +170,8 @@ func (r *rig) holds(e model.Expect) bool {
 	return ok && (e.Create == 0 || e.Create == k.create) && (e.Mod == 0 || e.Mod == k.mod)
 }
 
-// abandon undoes everything that is not committed, delivers what changed and repeats the
-// inputs without a reply, as the driver does.
+// abandon undoes everything that is not committed. It then delivers the changes and repeats
+// the inputs that have no reply, as the driver does.
 func (r *rig) abandon() {
 	r.effects = nil
 	r.step(model.Abandoned{})
@@ -181,7 +182,7 @@ func (r *rig) abandon() {
 	r.step(nil)
 }
 
-// write is a put of another service, or the store's own delete (nil record).
+// write stores a record for another service.
 func (r *rig) write(record model.Record) {
 	r.rev++
 	ref := record.Ref()
@@ -192,7 +193,7 @@ func (r *rig) write(record model.Record) {
 	r.unseen = append(r.unseen, model.Changed{Ref: ref, Record: record, Create: k.create, Mod: k.mod})
 }
 
-// drop is a delete of another service, or the end of an etcd lease.
+// drop deletes a record for another service, or because an etcd lease expired.
 func (r *rig) drop(ref model.Ref) {
 	if _, ok := r.keys[ref]; !ok {
 		return
@@ -202,7 +203,7 @@ func (r *rig) drop(ref model.Ref) {
 	r.unseen = append(r.unseen, model.Changed{Ref: ref, Mod: r.rev})
 }
 
-// catchUp delivers what others wrote.
+// catchUp delivers the writes of other services.
 func (r *rig) catchUp() {
 	unseen := r.unseen
 	r.unseen = nil
@@ -212,7 +213,7 @@ func (r *rig) catchUp() {
 	r.step(model.Progress{Revision: r.rev})
 }
 
-// apply writes, delivers and settles.
+// apply writes a record, delivers it and settles.
 func (r *rig) apply(record model.Record) {
 	r.write(record)
 	r.catchUp()
@@ -225,7 +226,7 @@ func (r *rig) applyDeletion(ref model.Ref) {
 	r.settle()
 }
 
-// pause advances the clock and steps at each deadline on the way.
+// pause advances the clock by d and steps the core at each deadline in between.
 func (r *rig) pause(d time.Duration) {
 	end := r.now.Add(d)
 	for {
@@ -244,7 +245,7 @@ func (r *rig) pause(d time.Duration) {
 	r.settle()
 }
 
-// failOver replaces the core by one that follows the store, and elects it.
+// failOver replaces the core by a new one that follows the store, and elects the new core.
 func (r *rig) failOver() {
 	r.effects, r.inputs, r.unseen = nil, nil, nil
 	r.core = New(r.core.cfg)
@@ -277,7 +278,7 @@ func refOf(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: keyOf(uid), ID: uid}
 }
 
-// queue writes a reservation and returns its candidate.
+// queue writes a reservation of n workers and returns its candidate.
 func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate {
 	k.Resources = k.Resources.WithSlots()
 	placements := model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 1}}
@@ -286,7 +287,7 @@ func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate
 	return r.entry(uid)
 }
 
-// entry returns the candidate of a reservation as it is now.
+// entry returns the candidate of a reservation in its current state.
 func (r *rig) entry(uid string) model.Candidate {
 	k := r.keys[refOf(uid)]
 	reservation := k.record.(*model.Reservation)
@@ -297,14 +298,14 @@ func (r *rig) entry(uid string) model.Candidate {
 	}
 }
 
-// state rewrites a reservation with another state.
+// state rewrites a reservation with state s.
 func (r *rig) state(uid string, s model.State) {
 	next := *r.keys[refOf(uid)].record.(*model.Reservation)
 	next.State = s
 	r.write(&next)
 }
 
-// leased returns the placements of a UID in the store.
+// leased returns the placements of a UID that the store has.
 func (r *rig) leased(uid string) []model.Placement {
 	var list []model.Placement
 	for number := int32(0); number < 64; number++ {
@@ -315,7 +316,7 @@ func (r *rig) leased(uid string) []model.Placement {
 	return list
 }
 
-// dispatch writes the task of a lease as the assigner does.
+// dispatch writes the task of a lease, as the assigner does.
 func (r *rig) dispatch(uid string) {
 	r.write(&model.TaskHeader{UID: uid, Key: keyOf(uid), Complete: true})
 	workers := r.leased(uid)
@@ -333,7 +334,7 @@ func (r *rig) dispatch(uid string) {
 	r.settle()
 }
 
-// end sets the state of some of a task's workers, by index.
+// end sets the state of the workers of a task that have the given indexes.
 func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
 	for ref, k := range maps.Clone(r.keys) {
 		if ref.Kind != model.KindTaskChunk || ref.ID != uid {
@@ -370,7 +371,7 @@ func expectGranted(t *testing.T, outcomes []model.Outcome) {
 	}
 }
 
-// disableRecord returns the record of a request; nil for none.
+// disableRecord returns the record of a request to disable, or nil.
 func (c *Core) disableRecord(id string) *model.Disable {
 	return recordOf[*model.Disable](c.records[model.Ref{Kind: model.KindDisable, ID: id}])
 }

@@ -38,7 +38,7 @@ func TestReservedSharesAreChecked(t *testing.T) {
 	}
 }
 
-// Executors without shares are matched as if there were no roles.
+// If no executor reserves shares for roles, roles do not affect matching.
 func TestRolesWithoutSharesUseTheCommonRest(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))

@@ -10,7 +10,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// BenchmarkStep places a batch of 100 workers; `make bench` guards what that allocates.
+// BenchmarkStep places a batch of 100 workers. `make bench` compares its allocations with a
+// baseline.
 func BenchmarkStep(b *testing.B) {
 	c := fleet(10_000, alike)
 	needs := resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
@@ -27,7 +28,7 @@ func BenchmarkStep(b *testing.B) {
 			Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
 			Workers: model.WorkerSet{{First: 0, Last: 99, Number: 1}},
 		}
-		c.index.Query(r.k) // the first time is measured apart
+		c.index.Query(r.k) // the first query of a request is not part of the measurement
 		b.Run(r.name, func(b *testing.B) {
 			coreTime(b, func() {
 				c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})

@@ -13,7 +13,7 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// Actions as text, for transcripts.
+// This file formats actions as text for transcripts.
 
 func effectText(e model.Effect) string {
 	var b strings.Builder
@@ -113,7 +113,7 @@ func disableText(d *model.Disable) string {
 	return text
 }
 
-// placementsText shortens neighbors on one executor: 0.1-3.1@#2.
+// placementsText combines neighbors on one executor, for example 0.1-3.1@#2.
 func placementsText(list []model.Placement) string {
 	var parts []string
 	for i := 0; i < len(list); {
@@ -212,8 +212,8 @@ func viewText(v ExecutorView) string {
 	return text
 }
 
-// dump returns everything that the core knows and has derived, for comparison of two cores
-// or of two times. It leaves out what only says where to look next.
+// dump returns all records and everything that the core derives from them, to compare two
+// cores or two times. It omits state that only says where the core continues its work.
 func dump(c *Core) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -266,7 +266,7 @@ func dump(c *Core) string {
 	return b.String()
 }
 
-// isOpen reports whether the executor may be given work.
+// isOpen reports whether the executor may get work.
 func isOpen(h *host) bool { return h.Eligibility() == match.Eligible }
 
 func absentAt(h *host) string {

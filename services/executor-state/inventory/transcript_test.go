@@ -16,8 +16,8 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// A block is a command, a line of ---- and its result; an empty line separates blocks, and #
-// comments explain.
+// A transcript consists of blocks: a command, a line with ---- and the result. Empty lines
+// separate blocks, and lines with # are comments.
 func TestTranscripts(t *testing.T) { transcript.Run(t, playFile) }
 
 func playFile(_ *testing.T, text string) string {
@@ -47,7 +47,7 @@ func playFile(_ *testing.T, text string) string {
 type player struct {
 	*rig
 	out []string
-	// held: effects wait for an explicit commit or abandon.
+	// If held is set, effects wait for an explicit commit or abandon.
 	held  bool
 	cycle int64
 }
@@ -58,7 +58,7 @@ func (p *player) finish() {
 	}
 }
 
-// play runs a command with its further lines.
+// play runs a command. Some commands use the lines after the first.
 func (p *player) play(lines []string) {
 	words := strings.Fields(lines[0])
 	name, args := words[0], arguments(words[1:])
@@ -234,7 +234,8 @@ func (p *player) play(lines []string) {
 	}
 }
 
-// after parses a time relative to now; zero for nothing.
+// after parses a duration and returns the time after it. If the text is not a duration, it
+// returns the zero time.
 func (p *player) after(text string) time.Time {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -261,7 +262,8 @@ func (p *player) usage(sku string) {
 	}
 }
 
-// words returns the arguments of a command: name=value, and one without a name.
+// words has the arguments of a command: those of the form name=value, and at most one
+// without a name.
 type words map[string]string
 
 func arguments(list []string) words {
@@ -281,7 +283,7 @@ func (w words) number(name string) int64 {
 	return n
 }
 
-// list parses 0-3,7.
+// list parses numbers such as 0-3,7.
 func (w words) list(name string) (numbers []int32) {
 	for part := range strings.SplitSeq(w[name], ",") {
 		from, to, ok := strings.Cut(part, "-")
@@ -323,7 +325,7 @@ func (w words) bound(name string) *int32 {
 	return &n
 }
 
-// reserved parses reserve.web.cpu=1000.
+// reserved parses shares of roles such as reserve.web.cpu=1000.
 func (w words) reserved() map[string]resource.Vector {
 	shares := map[string]resource.Vector{}
 	for key, text := range w.prefixed("reserve.") {

@@ -21,16 +21,18 @@ import (
 	"berth.dev/services/executor-state/usage"
 )
 
-// simpleUsage counts from the store, executor by executor and reservation by reservation.
+// simpleUsage computes usage from the store, executor by executor and reservation by
+// reservation.
 type simpleUsage struct {
 	r     *rig
 	hosts []*model.Executor
 	specs map[string]*model.SKU
-	// rows are by folded SKU, fleets its executors.
+	// rows has the row of each SKU, and fleets its executors. Both use the folded name of the
+	// SKU.
 	rows   map[string]*usage.SKUUsage
 	fleets map[string][]*model.Executor
 	total  map[string]float64
-	// unmapped counts reservations by group.
+	// unmapped counts the reservations of each group without a SKU.
 	unmapped map[string]int
 }
 
@@ -80,7 +82,7 @@ func (u *simpleUsage) shape(name string) resource.Vector {
 	return most
 }
 
-// count counts one executor.
+// count adds one executor to the row of its SKU.
 func (u *simpleUsage) count(e *model.Executor) {
 	workers, running := 0, 0
 	disabled := e.Draining
@@ -208,7 +210,7 @@ func (u *simpleUsage) find(k constraint.Constraints) (name string, each int64, o
 	return name, min(offers[name].Times(k.Resources), math.MaxInt32), true
 }
 
-// usage returns the rows in order.
+// usage returns the rows, sorted.
 func (u *simpleUsage) usage() []usage.SKUUsage {
 	for _, e := range u.hosts {
 		u.count(e)
@@ -219,8 +221,8 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 		each         int64
 	}
 	groups := map[string]*group{}
-	// parts are the groups that avoid one idle executor, or the same ones; idle is how many
-	// executors all of a part avoid.
+	// parts has the groups that avoid a given idle executor, and those that avoid the same set
+	// of idle executors. idle is the number of idle executors that all groups of a part avoid.
 	parts, idle := map[string]map[string]*group{}, map[string]int64{}
 	sizes := map[string]map[int]int{}
 	for _, k := range u.r.keys {
@@ -310,7 +312,7 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 	return rows
 }
 
-// checkUsage compares usage with the obvious count.
+// checkUsage compares the core's usage with simpleUsage.
 func checkUsage(t *rapid.T, r *rig) {
 	got, err := r.core.Usage("")
 	if err != nil {
@@ -338,8 +340,8 @@ func checkUsage(t *rapid.T, r *rig) {
 	}
 }
 
-// Usage is kept by class and group. It equals a count one by one from the store, and every
-// pending reservation is in it once.
+// The core maintains usage by class and group. The result equals a count of single records
+// in the store, and includes every pending reservation once.
 func TestUsageEqualsSimpleUsage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
@@ -392,8 +394,8 @@ func TestUsageWaitsForTheRegistry(t *testing.T) {
 	}
 }
 
-// Pending demand was mapped through live free executors: if all were busy, or none had
-// registered, demand vanished and nothing scaled up.
+// An earlier system mapped pending demand to live free executors. If all executors were
+// busy, or none had registered, the demand vanished and nothing scaled up.
 func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.apply(&model.Ready{Since: start})
@@ -423,8 +425,8 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	}
 }
 
-// Usage mapped demand by another rule than allocation: demand that an idle executor would
-// get must never be unmapped.
+// In an earlier system, usage and allocation mapped demand by different rules. If an idle
+// executor would get the demand, the demand must not be unmapped.
 func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
@@ -433,7 +435,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 			r.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
 		}
 		k := drawConstraints(t)
-		k.Avoid = nil // the batch may avoid every executor
+		k.Avoid = nil // otherwise the batch may avoid every executor
 		entry := r.queue("u", 1, k)
 		usage, err := r.core.Usage("")
 		if err != nil {
@@ -471,7 +473,7 @@ func TestUsageOfOneSKU(t *testing.T) {
 	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Reason != fault.ReasonNoMatchingSKU {
 		t.Fatalf("%+v", usage.Unmapped)
 	}
-	// A SKU that is recorded now gets the demand at once.
+	// If the SKU is recorded now, it gets the demand at once.
 	if _, err := r.do(PutSKU{model.SKU{Name: "Huge", Resources: resource.Vector{"cpu": 1}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +484,7 @@ func TestUsageOfOneSKU(t *testing.T) {
 }
 
 // A batch that starts together avoids an executor on which one of its workers failed. That
-// executor is idle and of no use to the batch, so usage requests another one.
+// executor is idle but of no use to the batch, so usage requests another executor.
 func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.apply(&model.Ready{Since: start})
@@ -508,7 +510,8 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	if got := row(); got.Idle != 3 || got.PendingExecutors != 4 || got.EffectiveIdle != 0 || got.WantedSize != 4 {
 		t.Errorf("while h1 is avoided: %+v", got)
 	}
-	// If only avoided executors are left, the list yields, and none of them counts.
+	// If only avoided executors are left, Berth ignores its own list of avoided executors.
+	// None of these executors then counts as avoided.
 	only := failed
 	only.Failed = nil
 	for _, id := range []string{"h0", "h1", "h2"} {
@@ -518,7 +521,7 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	if got := row(); got.PendingExecutors != 3 {
 		t.Errorf("the list has yielded: %+v", got)
 	}
-	// The caller's own list never yields.
+	// Berth never ignores the caller's list.
 	strict := failed
 	strict.Failed, strict.Spec.Constraints.Avoid = nil, []string{"h0", "h1", "h2", "unknown"}
 	r.apply(&strict)
@@ -533,7 +536,7 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	}
 }
 
-// Many workers that avoid one executor need one more executor, not one each.
+// If many workers avoid the same executor, they need only one additional executor together.
 func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.apply(&model.Ready{Since: start})
@@ -549,14 +552,15 @@ func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two groups avoid h0 and fill one executor each, h1 and one more; the third group may
-	// use h0.
+	// Two groups avoid h0. Each of them fills one executor: h1 and an additional one. The
+	// third group may use h0.
 	if row := usage.SKUs[0]; row.Idle != 2 || row.PendingExecutors != 3 {
 		t.Errorf("%+v", row)
 	}
 }
 
-// The constraints of unmapped demand do not depend on which of two spellings came first.
+// Two spellings of the same demand may arrive in either order. The constraints of the
+// unmapped demand do not depend on that order.
 func TestUnmappedDemandDoesNotDependOnTheOrderOfRecords(t *testing.T) {
 	spellings := []constraint.Constraints{
 		{SKU: "Huge", Role: "Web", Attributes: map[string]string{"Zone": "A"}, Pools: []string{"x", "Y"}},

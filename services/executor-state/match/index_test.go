@@ -15,15 +15,15 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// fleet is executors with their kinds and eligibilities, and an index of them.
+// fleet is an index with its executors, and with their kinds and eligibilities.
 type fleet struct {
 	*Index
 	t         *rapid.T
 	executors map[string]*Executor
 	kinds     map[string]*Kind
 	known     map[string]Eligibility
-	// pools are the attributes of pools, by name; closing are those of the requests that
-	// close classes, by ID.
+	// pools has the attributes of each pool by name. closing has the attributes of each
+	// request that closes classes, by ID.
 	pools   map[string]Attributes
 	closing map[string]Attributes
 }
@@ -54,7 +54,7 @@ func selecting(selectors map[string]Attributes, attributes Attributes) (names []
 	return names
 }
 
-// rebuilt returns a fleet with a new index of the current executors.
+// rebuilt returns a fleet with the current executors and a new index.
 func (f *fleet) rebuilt() *fleet {
 	fresh := newFleet(f.t)
 	fresh.pools, fresh.closing, fresh.Limits = f.pools, f.closing, f.Limits
@@ -90,7 +90,7 @@ func (f *fleet) kind() *Kind {
 	return k
 }
 
-// change makes one change that an owner may make.
+// change makes one random change of those that an owner of the index may make.
 func (f *fleet) change() {
 	id := fmt.Sprintf("h%d", f.draw(8, "executor"))
 	e := f.executors[id]
@@ -141,7 +141,7 @@ func (f *fleet) change() {
 	}
 }
 
-// search draws a request, some of which need a selection.
+// search draws a request. Some requests need a selection.
 func (f *fleet) search() (constraint.Constraints, int) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(f.draw(3, "cpus")), "slots": 1},
 		Pack: f.draw(2, "pack") == 0, SameShape: f.draw(3, "sameShape") == 0}
@@ -157,7 +157,7 @@ func (f *fleet) search() (constraint.Constraints, int) {
 	return k, 1 + f.draw(5, "workers")
 }
 
-// After any changes an index equals a new index of the same executors, and finds the same
+// After any changes, an index equals a new index of the same executors. Both find the same
 // executors.
 func TestIndexEqualsNewIndex(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -223,8 +223,8 @@ func TestCloseMovesNoExecutor(t *testing.T) {
 	})
 }
 
-// dump returns everything that the index derives, except how executors are divided into
-// blocks, which depends on earlier changes.
+// dump returns everything that the index derives. It omits how executors are divided into
+// blocks, because that depends on earlier changes.
 func (f *fleet) dump() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -290,7 +290,7 @@ func (f *fleet) dumpIndex(of *capacityIndex) string {
 	return strings.Join(all, " ")
 }
 
-// checkBlock fails if an executor is out of the bounds of its block or out of order.
+// checkBlock fails if an executor is outside the bounds of its block or in the wrong order.
 func (f *fleet) checkBlock(b *block) {
 	if len(b.executors) == 0 || len(b.executors) != len(b.traits) || len(b.amounts) != len(b.executors)*len(b.low) {
 		f.t.Fatal("the slices of a block do not match")
@@ -315,7 +315,7 @@ func (f *fleet) checkBlock(b *block) {
 	}
 }
 
-// dumpSelection returns the classes of a selection.
+// dumpSelection returns the classes of a selection as text.
 func (f *fleet) dumpSelection(s *selection) string {
 	var keys []string
 	for k := range f.selections.all(s) {
@@ -325,7 +325,7 @@ func (f *fleet) dumpSelection(s *selection) string {
 	return fmt.Sprintf("selection %s classes=%d: %s\n", s.text(), s.classes, strings.Join(keys, " "))
 }
 
-// checkSelections compares each selection with a new one.
+// checkSelections compares each selection with a new selection.
 func (f *fleet) checkSelections() {
 	for _, text := range slices.Sorted(maps.Keys(f.selections.byText)) {
 		kept := f.selections.byText[text]
@@ -335,7 +335,7 @@ func (f *fleet) checkSelections() {
 		got := f.dumpSelection(kept)
 		fresh := f.selections.create(kept.selector)
 		want := f.dumpSelection(fresh)
-		// The new one is not in byText, but drop deletes the entry of its text.
+		// The new selection is not in byText, but drop deletes the entry that has its text.
 		f.selections.drop(fresh)
 		f.selections.byText[text] = kept
 		if got != want {
@@ -355,7 +355,7 @@ func (f *fleet) checkSelections() {
 	}
 }
 
-// value returns the class's folded value of an attribute; empty for none.
+// value returns the class's folded value of an attribute, or an empty string.
 func (k *Class) value(name string) string {
 	for _, a := range k.attributes {
 		if a.name == name {

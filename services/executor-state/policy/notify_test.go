@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-// Marks are in the order of executors, not of text: '-' is less than '/'.
+// Marks sort by executor ID and not by their text, in which '-' is less than '/'.
 func TestMarksAreOrderedByExecutor(t *testing.T) {
 	marks := []string{"", "a/1", "a/2", "a-b/1", "b/0"}
 	for i, a := range marks {

@@ -53,8 +53,8 @@ func drawRule(t *rapid.T) *model.ScaleRule {
 	return rule
 }
 
-// If more executors are needed than maxSize allows, and more than maxSize already exist, the
-// recommendation is not to shrink.
+// If more executors are needed than maxSize allows, and more than maxSize already exist,
+// the recommendation does not shrink the fleet.
 func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := drawRule(t)
@@ -76,7 +76,7 @@ func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 	})
 }
 
-// The result is the same before and after pending demand is placed.
+// The recommended size is the same before and after pending demand is placed.
 func TestWantedSizeIsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := drawRule(t)

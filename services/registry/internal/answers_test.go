@@ -7,7 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An invalid answer to a cycle grants nothing: its candidates wait for the next cycle.
+// An invalid answer to a cycle grants nothing. Its candidates stay queued for the next
+// cycle.
 func TestInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	cycle := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
 	granted := func(uid string) *controlv1.CandidateOutcome {
@@ -47,7 +48,7 @@ func TestInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	}
 }
 
-// An invalid answer to a dispatch accepts no task.
+// If the answer to a dispatch is invalid, the registry treats no task as accepted.
 func TestInvalidAnswerToADispatchAcceptsNothing(t *testing.T) {
 	dispatch := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {

@@ -15,7 +15,7 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// A candidate takes at most request.CandidateSize bytes in a message.
+// An encoded candidate uses at most request.CandidateSize bytes of a message.
 func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.StringN(0, 20, 60), rapid.Just(strings.Repeat("x", 300)))
@@ -45,8 +45,8 @@ func TestCandidateSizeIsAnUpperBound(t *testing.T) {
 	})
 }
 
-// The caller's list of executors to avoid, and that of Berth, which may be ignored, are
-// separate fields.
+// A candidate has two lists of executors to avoid, in separate fields: the caller's list,
+// and Berth's own list, which executor-state may ignore.
 func TestAvoidedExecutorsAreSentSeparately(t *testing.T) {
 	sent := candidateOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"},
 		AvoidFailed: []string{"berth"}}})

@@ -21,7 +21,7 @@ import (
 	"berth.dev/testkit/looptest"
 )
 
-// begin serves a registry with a configuration, without other services.
+// begin starts a registry with the given configuration and without other services.
 func begin(t *testing.T, config queue.Config) *loop.Loop[*queue.Core] {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
 	return looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry,
@@ -33,7 +33,7 @@ func refusedFor(err error, kind fault.Kind, reason fault.Reason) bool {
 	return errors.As(err, &f) && f.Kind == kind && f.Reason == reason
 }
 
-// Before the signal no part of the demand is shown; after it the queue is open.
+// Before MarkReady the registry reports no demand. MarkReady opens the queue.
 func TestMarkReadyOpensTheQueue(t *testing.T) {
 	l := begin(t, queue.Config{Readiness: queue.ReadyOnSignal})
 	s, q := NewReservations(l), NewQueue(l)
@@ -120,7 +120,7 @@ func TestFlushAndExplain(t *testing.T) {
 	}
 }
 
-// Findings name the service that found them.
+// Each finding names the service that reports it.
 func TestQueueFindings(t *testing.T) {
 	l := begin(t, queue.Config{Readiness: queue.ReadyOnSignal})
 	var begun []queue.Finding
@@ -138,8 +138,8 @@ func TestQueueFindings(t *testing.T) {
 	var _ controlv1.QueueServer = NewQueue(l)
 }
 
-// The metrics of a queue end with it, no label is a name that a user chose, and the number
-// of series does not grow with the number of queues.
+// When a queue becomes empty, its metrics are deleted. No label contains a name that a user
+// chose, and the number of series does not grow with the number of queues.
 func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	metrics, err := process.NewMetrics()
 	if err != nil {
@@ -233,7 +233,8 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	}
 }
 
-// Only a definite error is a refusal.
+// The errors UNAVAILABLE and NOT_LEADER do not count as refusals. Other errors count by
+// reason.
 func TestRefusalsAreCountedByReason(t *testing.T) {
 	var r refusals
 	for _, err := range []error{

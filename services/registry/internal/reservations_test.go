@@ -28,7 +28,7 @@ import (
 	"berth.dev/testkit/rpctest"
 )
 
-// start serves a registry without other services.
+// start starts a registry without other services.
 func start(t *testing.T) *Reservations {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
 	return NewReservations(looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry,
@@ -144,7 +144,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// All pages together hold every reservation once, in order.
+// The pages of a list together contain every reservation exactly once, in order.
 func TestListPages(t *testing.T) {
 	s := start(t)
 	var want, got []string
@@ -178,9 +178,9 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// All versions of a job are listed once, page by page, with their workers. The first page
-// has the used worker IDs of its stages, and each page has the cursor of the events that
-// it includes.
+// The pages of a list contain all versions of a job exactly once, with their workers. The
+// first page also has the worker IDs that each stage has used. Each page has the cursor of
+// the last event that the page includes.
 func TestListVersions(t *testing.T) {
 	s := start(t)
 	for _, count := range []int32{3, 4} {
@@ -220,7 +220,7 @@ func TestListVersions(t *testing.T) {
 }
 
 // Every read of a queued reservation shows which executors it avoids after a failure, and
-// until when: Get, List, the pending groups and the explanation.
+// until when. The reads are Get, List, the pending groups and the explanation.
 func TestReadsShowAvoidedExecutors(t *testing.T) {
 	db := store.NewFake(store.FakeConfig{})
 	at := time.Now().Add(-time.Minute)
@@ -267,8 +267,8 @@ func TestReadsShowAvoidedExecutors(t *testing.T) {
 	}
 }
 
-// A page fits in one message between replicas and gateways, however large its reservations
-// are. All pages together have each of them once.
+// Every page fits in one message between replicas and gateways, even if its reservations
+// are large. The pages together contain every reservation exactly once.
 func TestPagesOfLargeReservationsFitMessages(t *testing.T) {
 	s := start(t)
 	var want []string

@@ -10,8 +10,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The third promise of the assigner: a version avoids an executor for ten minutes from
-// when the worker failed, however late that is seen. The number of executors is bounded.
+// The third promise of the assigner: a version avoids an executor for ten minutes after a
+// worker failed there. The ten minutes start at the failure, even if the registry sees the
+// failure late. The number of avoided executors is bounded.
 func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	c := New(Config{})
 	c.now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -48,7 +49,7 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	if n := len(next.Failed); n != maxFailed || next.Failed[n-1].Executor != "h19" || next.Failed[0].Executor != "h4" {
 		t.Errorf("%d are kept: %v", n, next.Failed)
 	}
-	// No worker is known to have failed, so no executor is avoided.
+	// If no worker is known to have failed, the next version avoids no executor.
 	if same := c.nextVersion(r, nil, nil, string(fault.ReasonNotTogether)); len(same.Failed) != 0 {
 		t.Errorf("avoided without a failure: %v", same.Failed)
 	}

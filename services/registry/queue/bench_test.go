@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// waiting fills a world with pending reservations of one group.
+// waiting returns a world with n pending reservations in one group.
 func waiting(b *testing.B, n int) *world {
 	b.Helper()
 	w := started()
@@ -60,7 +60,7 @@ func BenchmarkUpsertOf50000Workers(b *testing.B) {
 	}
 }
 
-// waitingInGroups fills a world with pending reservations, each in its own group.
+// waitingInGroups returns a world with n pending reservations, each in its own group.
 func waitingInGroups(n int) *world {
 	w := started()
 	for i := range n {

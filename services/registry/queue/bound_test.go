@@ -16,7 +16,7 @@ import (
 // txnBytes is the largest request that etcd accepts.
 const txnBytes = 1536 << 10
 
-// watched is a world that measures the effects as they are stored.
+// watched returns a world that checks the size of each effect when it is stored.
 func watched(t *testing.T, config Config) *world {
 	w := newWorld(config)
 	w.measure = func(effect model.Effect) {
@@ -36,7 +36,7 @@ func watched(t *testing.T, config Config) *world {
 	return w
 }
 
-// large is a request with labels of a number of bytes.
+// large returns a request whose labels have the given number of bytes in total.
 func large(name string, bytes int) model.Upsert {
 	u := model.Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8,
 		Spec: model.Spec{Labels: map[string]string{}}}
@@ -46,9 +46,9 @@ func large(name string, bytes int) model.Upsert {
 	return u
 }
 
-// Every accepted reservation fits later decisions, however large it is: it can be split,
-// refused, requeued, cancelled with its job, and flushed. A larger request is rejected,
-// and the error names its largest field.
+// Even the largest reservation that the registry accepts leaves space for later decisions.
+// The registry can split, refuse, requeue and flush it, and can cancel it with its job. The
+// registry rejects a larger request, and the error names the largest field.
 func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})
 	w.input(large("s0", 600<<10))
@@ -80,7 +80,7 @@ func TestAcceptedRequestsFitLaterDecisions(t *testing.T) {
 	}
 }
 
-// A worker index that has used all its numbers is not queued again: its number never
+// A worker index that has used all its numbers is not requeued. Its number therefore never
 // wraps, and requeues end.
 func TestNumbersDoNotWrap(t *testing.T) {
 	last := []model.WorkerID{{Index: 0, Number: model.MaxNumber}}
@@ -88,7 +88,7 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	w := watched(t, Config{})
 	w.input(model.Upsert{Key: key, Count: 1, Spec: model.Spec{MaxAttempts: 5}})
 	uid := w.core.byKey[key][0].uid
-	// As if it had been requeued more than seventy million times.
+	// Simulate more than seventy million requeues of this worker.
 	requeued := *w.core.versions[uid].r
 	requeued.Workers = model.WorkerSetOf(last)
 	w.foreign(
@@ -114,8 +114,8 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	}
 }
 
-// Precedence holds also while the view lags: capacity that executor-state knows to be
-// free, and this core does not, goes to the first of all pending reservations.
+// Precedence also holds while the core's view lags. If executor-state knows of free
+// capacity that this core does not see yet, the first of all pending reservations gets it.
 func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w := watched(t, Config{})
 	first, second := int64(1), int64(2)

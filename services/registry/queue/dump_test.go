@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// dump shows everything in a core that is a function of records, and the answers of
-// calls in flight.
+// dump returns the state of a core that follows from its records, and the answers of calls
+// in flight.
 func (c *Core) dump() string {
 	var b strings.Builder
 	for _, uid := range slices.Sorted(maps.Keys(c.versions)) {

@@ -29,7 +29,7 @@ func BenchmarkElection(b *testing.B) {
 	}
 }
 
-// standby is a core that follows n pending reservations in so many groups.
+// standby returns a core that follows n pending reservations in the given number of groups.
 func standby(config scheduler.Config, n, groups int, now time.Time) *Core {
 	c := New(Config{Scheduling: config})
 	revision := int64(10)

@@ -9,8 +9,9 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// However many reservations end within KeepEnded, at most MaxEnded of them are kept, the
-// newest. Those are forgotten after KeepEnded as without the bound.
+// The registry keeps at most MaxEnded ended reservations, however many end within
+// KeepEnded. It keeps the newest and forgets them after KeepEnded, as it does without the
+// bound.
 func TestEndedVersionsAreBoundedByCount(t *testing.T) {
 	const most, all = 5, 60
 	w := newWorld(Config{MaxEnded: most, KeepEnded: time.Hour})
@@ -46,7 +47,7 @@ func TestEndedVersionsAreBoundedByCount(t *testing.T) {
 	}
 }
 
-// kept counts the ended versions in the store.
+// kept returns the number of ended versions in the store.
 func (w *world) kept() (n int) {
 	for _, s := range w.records {
 		if r, ok := s.record.(*model.Reservation); ok && r.State.Terminal() {

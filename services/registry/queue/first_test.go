@@ -8,8 +8,9 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// The first cycle of a term has all heads and few candidates behind them, since nothing
-// is known about capacity yet. The next cycle follows at once if they were granted.
+// The leader does not know the free capacity when its term begins. Its first cycle
+// therefore has the heads of all groups and only a few candidates behind them. If
+// executor-state grants those candidates, the next cycle follows at once.
 func TestFirstCycleOfATermIsShort(t *testing.T) {
 	const waiting, groups, behind = 2000, 40, 32
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -43,8 +44,8 @@ func TestFirstCycleOfATermIsShort(t *testing.T) {
 	}
 }
 
-// commitAll makes the effects of a step durable, and those that follow, and returns all
-// actions.
+// commitAll commits the effects of a step and all effects that follow from them. It returns
+// all actions.
 func commitAll(c *Core, now time.Time, actions []model.Action) (all []model.Action) {
 	for revision := int64(300_000); len(actions) > 0; revision++ {
 		all = append(all, actions...)

@@ -9,8 +9,9 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// A flush of many reservations takes several effects, each of which fits a transaction.
-// If the leader fails after some of them, a repeat does the rest and is remembered.
+// A flush of many reservations takes several effects, and each effect fits in a
+// transaction. If the leader fails after some of them, a repeat of the flush ends the
+// remaining reservations and stores the mark of the call.
 func TestFlushOfManyContinuesAfterAFailover(t *testing.T) {
 	const many = 3*effectReservations + 7
 	w := started()
@@ -45,8 +46,9 @@ func TestFlushOfManyContinuesAfterAFailover(t *testing.T) {
 	}
 }
 
-// A version that the assigner begins with while the flush is decided is not ended: the
-// compare fails, and the repeated flush skips it.
+// If the assigner creates the task of a version while the registry decides a flush, the
+// version does not end. The compare of the effect fails, and the repeated flush skips the
+// version.
 func TestFlushKeepsDispatchedReservations(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))

@@ -9,7 +9,7 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// asked sends an upsert and returns the error, if any.
+// asked sends an upsert and returns its error, or nil.
 func asked(w *world, job, name string, count int32, change func(*model.Upsert)) *fault.Error {
 	u := model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: name}, Count: count}
 	if change != nil {
@@ -48,7 +48,8 @@ func TestQueuedReservationsAreBoundedPerJobAndInAll(t *testing.T) {
 	if w.core.dump() != before {
 		t.Error("a rejected request changed something")
 	}
-	// Queued reservations may be repeated and replaced, since they need no other place.
+	// A caller may repeat or replace a queued reservation at the limit, because neither takes
+	// another place in the queue.
 	wantTaken(t, asked(w, "a", "1", 2, nil))
 	wantTaken(t, asked(w, "a", "1", 1, nil))
 	wantTaken(t, asked(w, "a", "1", 7, nil))
@@ -65,10 +66,10 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "a", "1", 1, payload))
 	wantTaken(t, asked(w, "a", "2", 1, payload))
 	wantOverLimit(t, asked(w, "a", "3", 1, payload), "max-stored-per-job")
-	wantTaken(t, asked(w, "a", "3", 1, nil)) // it takes less
+	wantTaken(t, asked(w, "a", "3", 1, nil)) // a request without a payload needs less space
 	wantTaken(t, asked(w, "b", "1", 1, payload))
 	wantOverLimit(t, asked(w, "b", "2", 1, payload), "max-stored")
-	// Ended versions take space until they are forgotten.
+	// Ended versions use storage until the registry forgets them.
 	w.input(request.CancelJob{Job: "a"})
 	wantOverLimit(t, asked(w, "a", "4", 1, payload), "max-stored-per-job")
 	w.now = w.now.Add(model.KeepTerminal)
@@ -76,7 +77,8 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "a", "4", 1, payload))
 }
 
-// Each cancel of single workers of a queued reservation leaves an ended version behind.
+// When single workers of a queued reservation are cancelled, each cancel leaves an ended
+// version.
 func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	const limit = 1 << 20
 	w := newWorld(Config{MaxStoredPerJob: limit, MaxStored: limit})
@@ -106,7 +108,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 		t.Error("a rejected request changed something")
 	}
 	wantOverLimit(t, asked(w, "b", "1", 1, nil), "max-stored")
-	// A cancel of the job leaves no further version behind.
+	// A cancel of the whole job leaves no additional version.
 	w.input(request.CancelJob{Job: "a"})
 	if n := w.core.stored.queued; n != 0 {
 		t.Errorf("%d reservations are queued after the job was cancelled", n)
@@ -116,7 +118,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	wantTaken(t, asked(w, "b", "1", 1, nil))
 }
 
-// Requeues and rounds are never rejected, so accepted work continues.
+// The limits never reject requeues or rounds, so accepted work continues.
 func TestRequeuesAreNotBounded(t *testing.T) {
 	w := newWorld(Config{MaxQueuedPerJob: 1, MaxQueued: 1, MaxStored: 4 << 10, MaxStoredPerJob: 4 << 10})
 	w.successor(10)

@@ -13,15 +13,15 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// traffic drives a core as fast as possible. Its decisions are durable soon after, about
-// a hundred by one transaction.
+// traffic sends events to a core as fast as possible. It commits the core's effects shortly
+// afterwards, about a hundred in one transaction.
 type traffic struct {
 	core     *Core
 	now      time.Time
 	revision int64
 	token    uint64
-	effects  int      // that are not durable
-	uids     []string // of the upserts of the round
+	effects  int      // not committed yet
+	uids     []string // of the reservations that the current round upserted
 }
 
 func newTraffic() *traffic {
@@ -31,7 +31,7 @@ func newTraffic() *traffic {
 	return d
 }
 
-// step applies an event; commit makes all effects since the last commit durable.
+// step applies an event. The effects that result are committed by the next commit.
 func (d *traffic) step(event model.Event) {
 	for _, action := range d.core.Step(d.now, event) {
 		switch a := action.(type) {
@@ -78,7 +78,7 @@ func (d *traffic) run(uid string) {
 	d.see(task.Ref(), nil)
 }
 
-// forget advances the clock until nothing is left to do.
+// forget advances the clock until the core has no work left that is due.
 func (d *traffic) forget() {
 	d.now = d.now.Add(model.KeepTerminal + time.Minute)
 	for range 1_000_000 {
@@ -90,8 +90,8 @@ func (d *traffic) forget() {
 	}
 }
 
-// round creates and ends n reservations of many jobs, stages and groups: some expire,
-// some are cancelled, alone or with their job, some are flushed, some run.
+// round creates and ends n reservations of many jobs, stages and groups. Some expire, some
+// are flushed, some run, and some are cancelled alone or with their job.
 func (d *traffic) round(round, n int) {
 	d.uids = d.uids[:0]
 	key := func(i int) model.Key {
@@ -128,15 +128,15 @@ var stageNames = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 
 func heapInUse() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers held
+	runtime.GC() // the second collection frees what finalizers referenced
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// A million reservations that came and went leave nothing: no index has an entry, no
-// queue a metric, and the heap is as before. Two cores take half of them each, in
-// parallel.
+// A million reservations that came and ended leave nothing behind. No index has an entry,
+// no queue has a metric, and the heap has its earlier size. Two cores each handle half of
+// the reservations in parallel.
 func TestMemoryReturnsToItsBase(t *testing.T) {
 	rounds, n := 50, 10_000
 	if testing.Short() {

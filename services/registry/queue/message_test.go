@@ -12,11 +12,11 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// cycles plays executor-state for a while and returns the cycles that it received. It has
-// capacity for exactly the reservations that grants selects.
+// cycles simulates executor-state for a while and returns the cycles that it received. The
+// simulated executors have capacity for exactly the reservations that grants selects.
 func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration,
 	grants func(uid string) bool) (all []model.Cycle) {
-	known := map[string]bool{} // sent by the cycle before, whole or by name
+	known := map[string]bool{} // UIDs of the previous cycle, sent whole or by name
 	for end := now.Add(long); ; {
 		sent := actionsOf[model.Cycle](actions)
 		all = append(all, sent...)
@@ -47,8 +47,8 @@ func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration,
 	}
 }
 
-// A cycle fits in one message: if the heads of all groups do not, the next cycles continue
-// where it ended, and reach the last head at once.
+// A cycle fits in one message. If it cannot hold the heads of all groups, the following
+// cycles start at once and continue where it ended, until the last head was sent.
 func TestCycleFitsInOneMessage(t *testing.T) {
 	const groups, limit = 2000, 200_000
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -87,8 +87,8 @@ func TestCycleFitsInOneMessage(t *testing.T) {
 	}
 
 	t.Run("or waits", func(t *testing.T) {
-		// If even their names do not fit, the last are not sent, and the others are not
-		// sent more often than without them.
+		// If a cycle cannot hold even the names of all heads, it omits the last ones. The heads
+		// that it sends are not sent more often than without the omitted ones.
 		c := standby(scheduler.Config{CycleBytes: limit / 10}, groups, groups, now)
 		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 		all := cycles(c, elected, now, 5*time.Second, func(string) bool { return false })
@@ -99,7 +99,7 @@ func TestCycleFitsInOneMessage(t *testing.T) {
 	})
 }
 
-// A candidate that is too large for a cycle is sent alone.
+// A candidate that is larger than the limit of a cycle is sent in a cycle of its own.
 func TestCandidateLargerThanACycle(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(scheduler.Config{CycleBytes: 1}, 3, 3, now)
@@ -110,8 +110,9 @@ func TestCandidateLargerThanACycle(t *testing.T) {
 	}
 }
 
-// A candidate that avoids executors is sent whole while it does, since that changes as
-// time passes; then once more, and by its name from then on.
+// While a candidate avoids executors, each cycle sends it whole, because the list changes
+// with time. Afterwards one more cycle sends the candidate whole, and later cycles send
+// only its name.
 func TestCandidateIsSentWholeWhileItAvoidsExecutors(t *testing.T) {
 	const avoids = 3 * time.Second
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

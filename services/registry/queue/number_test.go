@@ -10,9 +10,10 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// If executor-state refuses a cycle because it has seen a higher number, the candidates
-// are sent again above that number, at once and whole. A number without enough numbers
-// above it is false, and is ignored.
+// Executor-state refuses a cycle if it has seen a higher number. The registry then sends
+// the candidates again at once, whole, with a number above the higher one. If too few
+// numbers remain above the reported number, it cannot be genuine, and the registry ignores
+// it.
 func TestCycleContinuesAboveARefusedNumber(t *testing.T) {
 	for _, c := range []struct{ newest, want int64 }{
 		{1 << 40, 1<<40 + 1}, {1 << 62, 1<<62 + 1}, {1<<62 + 1<<20, 1<<62 + 1<<20 + 1},

@@ -12,10 +12,11 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// The commands in transcripts of operators, and those that show the whole queue.
+// This file has the transcript commands of operators and the commands that show the whole
+// queue.
 
-// configure reads the options of the command that makes a new core. With
-// readiness=signal the cluster was never ready.
+// configure reads the options of the command that creates a core. With readiness=signal,
+// the new cluster has never been ready.
 func (w *world) configure(t *testing.T, a args, config *Config) {
 	if name := a.named["order"]; name != "" {
 		order, err := scheduler.OrderNamed(name)
@@ -86,7 +87,7 @@ func (w *world) showFindings() string {
 	return b.String()
 }
 
-// showCounters shows the counters that are not zero.
+// showCounters prints the counters that are not zero.
 func (w *world) showCounters() string {
 	s := w.core.Stats()
 	var b strings.Builder

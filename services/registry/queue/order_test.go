@@ -14,9 +14,9 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Each cycle is in one order across groups, whatever the strategy. It has a prefix of each
-// group. Executors that several groups request go by precedence: no granted candidate
-// comes after one that would have fitted in its place.
+// With either strategy, each cycle sorts its candidates in one order across groups and has
+// a prefix of each group. If several groups request the same executors, precedence decides:
+// no granted candidate comes after a refused one that would have fitted in its place.
 func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"epoch", "class"}).Draw(t, "strategy")
@@ -29,7 +29,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		w.successor(10)
 		for i := range rapid.IntRange(2, 16).Draw(t, "reservations") {
 			u := ask(fmt.Sprint("j", i), rapid.Int32Range(1, 3).Draw(t, "workers"))
-			// The same executors match all of these groups.
+			// All of these groups match the same executors.
 			u.Spec.Constraints = constraint.Constraints{Resources: resource.Vector{"cpu": rapid.Int64Range(1, 4).Draw(t, "cpu")}}
 			u.Spec.Priority.Class = model.Class(rapid.IntRange(0, 3).Draw(t, "class"))
 			u.Spec.Priority.Tier = rapid.Int32Range(0, 2).Draw(t, "tier")
@@ -56,7 +56,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		if len(heads) != len(w.core.scheduler.Groups()) {
 			t.Fatalf("the heads of %d groups of %d", len(heads), len(w.core.scheduler.Groups()))
 		}
-		// Play the executors: some are free, and each fits a worker of any group.
+		// Simulate the executors: some are free, and a free executor fits a worker of any group.
 		free := rapid.IntRange(0, 20).Draw(t, "free")
 		done, stopped := scheduler.CycleDone{Cycle: cycles[0].Number}, map[string]bool{}
 		for i, e := range cycles[0].Candidates {

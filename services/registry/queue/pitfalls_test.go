@@ -13,7 +13,7 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// Each test shows a defect of earlier systems.
+// Each pitfall test reproduces a defect of an earlier system.
 
 func ask(job string, count int32) model.Upsert {
 	return model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: count}
@@ -30,7 +30,7 @@ func (w *world) position(job string) int {
 	return view.Position
 }
 
-// actionsOf picks the actions of one type.
+// actionsOf returns the actions of type T.
 func actionsOf[T any](actions []model.Action) []T {
 	var picked []T
 	for _, action := range actions {
@@ -41,7 +41,7 @@ func actionsOf[T any](actions []model.Action) []T {
 	return picked
 }
 
-// commitAll makes all held effects durable by one transaction.
+// commitAll commits all effects in w.held in one transaction.
 func (w *world) commitAll() []model.Action {
 	before := w.revision
 	for _, effect := range w.held {
@@ -53,8 +53,9 @@ func (w *world) commitAll() []model.Action {
 	return w.step(model.Committed{Effects: n, Revision: w.revision})
 }
 
-// An order key without a unique sequence: two reservations of one moment
-// compared equal, one was never queued, and removing it removed the other.
+// In an earlier system the order key had no unique sequence number. Two reservations of the
+// same moment compared equal, one of them was never queued, and removing either removed the
+// other.
 func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 	w := started()
 	w.hold = true
@@ -70,8 +71,9 @@ func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 	}
 }
 
-// Cancel, replace or late success of any reservation cleared the in-flight mark
-// of another: it was sent again and leased twice.
+// In an earlier system, a cancel, a replacement or a late success of one reservation
+// cleared the in-flight mark of another. The other reservation was sent again and leased
+// twice.
 func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	w := started()
 	first := actionsOf[model.Cycle](w.input(ask("a", 1)))[0]
@@ -95,7 +97,8 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	}
 }
 
-// A retry with a new time moved an unchanged reservation to the tail.
+// In an earlier system, a retry got a new time and moved an unchanged reservation to the
+// tail.
 func TestPitfallRetryLosesThePlace(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -111,8 +114,8 @@ func TestPitfallRetryLosesThePlace(t *testing.T) {
 	}
 }
 
-// An empty worker list blocked its group, a null constraint threw inside the loop, and no
-// caller got a reply.
+// In an earlier system, an empty worker list blocked its group, and a null constraint threw
+// an exception inside the loop. No caller got a reply.
 func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
 	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), request.Cancel{}, request.CancelJob{}, nil,
@@ -130,8 +133,8 @@ func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	}
 }
 
-// The registry forgot a reservation before its workers were assigned; later failures had
-// no owner.
+// In an earlier system, the registry forgot a reservation before its workers were assigned.
+// No service handled the failures that came later.
 func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -152,8 +155,8 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	}
 }
 
-// Group keys were case-sensitive, matching was not: two queues over the same
-// executors.
+// In an earlier system, group keys were case-sensitive and matching was not, so two queues
+// used the same executors.
 func TestPitfallGroupKeysByCase(t *testing.T) {
 	w := started()
 	for i, sku := range []string{"GPU", "gpu", "Gpu"} {
@@ -166,7 +169,8 @@ func TestPitfallGroupKeysByCase(t *testing.T) {
 	}
 }
 
-// Different constraints over the same executors had no order between them.
+// In an earlier system, reservations whose constraints differed but matched the same
+// executors had no order.
 func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	w := started()
 	w.hold = true
@@ -189,8 +193,8 @@ func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	}
 }
 
-// Reservations were retried only every 5 s, because a failed attempt reset the timer and
-// the inventory had no signal.
+// In an earlier system, reservations were retried only every 5 s. Each failed attempt reset
+// the timer, and the inventory did not signal changes.
 func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -219,8 +223,8 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	}
 }
 
-// A failed batch kept its executors marked for a while, and many groups that retried at
-// once starved each other.
+// In an earlier system, a failed batch kept its executors marked for a while. Many groups
+// that retried at the same time starved each other.
 func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 	const groups = 50
 	w := started()
@@ -238,7 +242,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 		done := scheduler.CycleDone{Cycle: cycle.Number}
 		for i, e := range cycle.Candidates {
 			outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Fitting: 2}
-			if i == len(cycle.Candidates)-1 { // the last in the order, and it is served
+			if i == len(cycle.Candidates)-1 { // the last candidate is granted too
 				lease := w.leaseOf(e.UID)
 				w.write(lease)
 				outcome = model.Outcome{UID: e.UID, Result: model.Granted, Lease: w.revision}
@@ -256,7 +260,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 	}
 }
 
-// A gauge per group kept its value when the group became empty.
+// In an earlier system, the gauge of a group kept its value after the group became empty.
 func TestPitfallGaugeOfAnEmptyGroup(t *testing.T) {
 	w := started()
 	w.input(ask("a", 3))
@@ -272,8 +276,8 @@ func TestPitfallGaugeOfAnEmptyGroup(t *testing.T) {
 	}
 }
 
-// A reservation that shrinks keeps its place, even if it is not durable yet and others
-// come in between.
+// A reservation that shrinks keeps its place, even if its first version is not durable yet
+// and other reservations arrive in between.
 func TestPlaceIsKeptAcrossOneCommit(t *testing.T) {
 	w := started()
 	w.hold = true
@@ -292,8 +296,8 @@ func TestPlaceIsKeptAcrossOneCommit(t *testing.T) {
 	}
 }
 
-// A repeat finishes a cancel that was interrupted between two effects: only the last
-// effect has the mark of the call.
+// A repeated cancel finishes a cancel that was interrupted between two effects, because
+// only the last effect stores the mark of the call.
 func TestRepeatFinishesAnInterruptedCancel(t *testing.T) {
 	const names = 2*effectReservations + 10
 	w := started()
@@ -321,7 +325,7 @@ func TestRepeatFinishesAnInterruptedCancel(t *testing.T) {
 	}
 }
 
-// An input that is given again while its first reply is pending is answered once.
+// An input that arrives again while its first reply is pending gets one reply.
 func TestRepeatedInputIsAnsweredOnce(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -344,7 +348,8 @@ func TestRepeatedInputIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// Versions that end at the same time are spread over steps, and all of them end.
+// If many versions end at the same time, the core spreads them over several steps. All of
+// them end.
 func TestDerivedWorkIsBounded(t *testing.T) {
 	const all = 3*maxDerived + 1
 	w := started()
@@ -367,7 +372,8 @@ func TestDerivedWorkIsBounded(t *testing.T) {
 	}
 }
 
-// Calls have revisions, so a record without one is not sent.
+// Each call carries the revision of the record, so the core sends no record that has no
+// revision yet.
 func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
@@ -387,8 +393,8 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-// A late copy of an upsert that changed nothing does not bring back a cancelled
-// reservation.
+// An upsert that changed nothing does not revive the reservation if a copy of it arrives
+// after a cancel.
 func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	w := started()
 	w.input(ask("a", 2))
@@ -411,8 +417,8 @@ func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	}
 }
 
-// A part, a requeue or a round that was decided and not committed is decided again from
-// the records.
+// If the core decides a part, a requeue or a round and the effect is not committed, the
+// core repeats the decision from the records.
 func TestUncommittedDecisionIsMadeAgain(t *testing.T) {
 	for name, prepare := range map[string]func(w *world) []model.Action{
 		"part": func(w *world) []model.Action {
@@ -462,8 +468,8 @@ func TestUncommittedDecisionIsMadeAgain(t *testing.T) {
 	}
 }
 
-// Many workers that are returned at once are requeued by effects that each fit a
-// transaction, whatever the size of their bodies.
+// When many workers are returned at once, the core requeues them in several effects. Each
+// effect fits in a transaction, whatever the size of the reservations.
 func TestManyRequeuesFitTransactions(t *testing.T) {
 	const workers = 300
 	for _, payload := range []int{0, model.MaxPayload} {
@@ -487,7 +493,7 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 			for _, record := range effect.Puts {
 				if r, ok := record.(*model.Reservation); ok {
 					bytes += len(r.Spec.Task.Payload)
-					if r.UID != "a-1" { // the one that they fail in
+					if r.UID != "a-1" { // all versions except the one whose workers failed
 						requeued += r.Workers.Len()
 					}
 				}

@@ -45,8 +45,8 @@ func drawUpsert(t *rapid.T) model.Upsert {
 	return u
 }
 
-// After any decisions, commits and abandoned effects the core has the same state as a new
-// core that reads the store, and abandoned effects leave no trace.
+// After any decisions, commits and abandoned effects, the core has the same state as a new
+// core that reads the store. Abandoned effects leave no trace.
 func TestCoreIsAFunctionOfTheStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(Config{})
@@ -100,8 +100,8 @@ func drawRequest(t *rapid.T) any {
 	return u
 }
 
-// commitHeld makes the first effects durable, several in a transaction as long as no
-// record is in two of them.
+// commitHeld commits the given number of held effects, the earliest first. A transaction
+// has several effects, unless two of them change the same record.
 func (w *world) commitHeld(t *rapid.T, durable int) {
 	for done := 0; done < durable; {
 		touched, n := map[model.Ref]bool{}, 0
@@ -129,7 +129,7 @@ func (w *world) commitHeld(t *rapid.T, durable int) {
 	}
 }
 
-// others plays other services: they grant leases, and create and end tasks.
+// others simulates the other services, which grant leases, and create and end tasks.
 func (w *world) others(t *rapid.T) {
 	for _, ref := range w.refs() {
 		r, ok := w.records[ref].record.(*model.Reservation)
@@ -170,7 +170,7 @@ func (w *world) compareAfresh(t *rapid.T) {
 		s := w.records[ref]
 		fresh.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
 	}
-	// The usage, summed over the records.
+	// Compare the usage of the core with the sum over all records.
 	all, of := usage{}, map[string]usage{}
 	for ref, s := range w.records {
 		u := of[ref.Key.Job]
@@ -195,7 +195,8 @@ func (w *world) compareAfresh(t *rapid.T) {
 	}
 }
 
-// twin is the obvious queue: a list of pending reservations, sorted when it is read.
+// twin is the reference implementation of the queue: a list of pending reservations that is
+// sorted when it is read.
 type twin struct {
 	byClass bool
 	waiting []*entry
@@ -204,23 +205,23 @@ type twin struct {
 	seq     int
 }
 
-// entry is one version: requested, a part, or a requeue.
+// entry is a version of a reservation: a requested version, a part or a requeue.
 type entry struct {
 	u       model.Upsert
 	uid     string
 	requeue bool
 	part    bool
 	workers map[int32]int32
-	// epoch and seq are those of the place.
+	// epoch and seq determine the place of the entry.
 	epoch int64
 	seq   int
-	// done are the workers of its batch that were dispatched.
+	// done has the workers of the entry's batch that were dispatched earlier.
 	done map[int32]bool
 }
 
 func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.workers)) }
 
-// before reports whether one is tried before another.
+// before reports whether entry a is tried before entry b.
 func (m *twin) before(a, b *entry) bool {
 	switch {
 	case a.requeue != b.requeue:
@@ -237,7 +238,7 @@ func (m *twin) before(a, b *entry) bool {
 	return false
 }
 
-// ranks are the criteria of the order, the most important first.
+// ranks returns the values by which entries are sorted, the most important first.
 func (m *twin) ranks(e *entry) []int64 {
 	class, order := int64(4), e.epoch
 	if e.u.Spec.Priority.Class != model.ClassUnset {
@@ -255,7 +256,8 @@ func (m *twin) ranks(e *entry) []int64 {
 	return []int64{order, 0, 0, int64(e.seq), int64(e.indexes()[0])}
 }
 
-// all are the requested entries of a key, and parts of them.
+// all returns the entries of a key that were requested, with their parts, but without
+// requeues.
 func (m *twin) all(key model.Key) []*entry {
 	var all []*entry
 	for _, e := range slices.Concat(m.waiting, m.leased) {
@@ -281,7 +283,7 @@ func (m *twin) drop(e *entry) {
 	m.leased = slices.DeleteFunc(m.leased, is)
 }
 
-// queue is the order of one group.
+// queue returns the entries of one group in the order of the queue.
 func (m *twin) queue(sku string) []*entry {
 	var queue []*entry
 	for _, e := range m.waiting {
@@ -298,7 +300,7 @@ func (m *twin) queue(sku string) []*entry {
 	return queue
 }
 
-// number is the next one of a worker index.
+// number returns the next unused number of a worker index.
 func (m *twin) number(job string, index int32) int32 {
 	if m.used[job] == nil {
 		m.used[job] = map[int32]int32{}
@@ -307,7 +309,7 @@ func (m *twin) number(job string, index int32) int32 {
 	return m.used[job][index]
 }
 
-// upsert returns the change that a request makes.
+// upsert applies a request and returns the change that it makes.
 func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	olds := m.all(u.Key)
 	queued, asked := map[int32]int32{}, map[int32]bool{}
@@ -371,7 +373,7 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	return change
 }
 
-// split lets the first workers of an entry go ahead.
+// split moves the first workers of an entry into a part of its own.
 func (m *twin) split(e *entry, fitting int) {
 	part := *e
 	part.uid, part.part = "", true
@@ -388,10 +390,10 @@ func (m *twin) split(e *entry, fitting int) {
 	m.waiting = append(m.waiting, &part)
 }
 
-// The queue behaves like a sorted list: it has the same order in every group whatever is
-// requested, reordered, replaced, cancelled, requeued, split, granted, refused and failed
-// over, with either order. Nothing is lost or doubled, and every cycle has a prefix of
-// each group.
+// The queue behaves like a sorted list. With either strategy, it has the same order in
+// every group as the list. This holds for any sequence of requests, reorders, replacements,
+// cancels, requeues, splits, grants, refusals and failovers. Nothing is lost or duplicated,
+// and every cycle has a prefix of each group.
 func TestQueueIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &twin{used: map[string]map[int32]int32{}, byClass: rapid.Bool().Draw(t, "by class")}
@@ -415,12 +417,12 @@ type player struct {
 	w     *world
 	twin  *twin
 	cycle *model.Cycle
-	// refused are the revisions of the candidates that the last cycle refused.
+	// refused maps each candidate that the last cycle refused to its revision.
 	refused map[string]int64
 	call    *model.Dispatch
 	reply   *model.Reply
 	term    int64
-	// others are the reservations whose workers were given up.
+	// others counts the reservations whose workers were given up.
 	others int
 }
 
@@ -448,7 +450,7 @@ func (p *player) see(actions []model.Action) {
 	}
 }
 
-// name notes the UIDs of new versions: the twin knows their workers.
+// name copies the UIDs of new versions to the twin's entries with the same key and workers.
 func (p *player) name(effect model.Effect) {
 	for _, record := range effect.Puts {
 		r, ok := record.(*model.Reservation)
@@ -472,8 +474,8 @@ func (e *entry) asks() model.WorkerSet {
 	return model.WorkerSetOf(workers)
 }
 
-// requeue returns a worker of a separate batch, or cancels a returned one by its first
-// number.
+// requeue returns a worker of a separate batch to the queue, or cancels a requeued worker
+// by its first worker ID.
 func (p *player) requeue() {
 	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
 		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
@@ -576,7 +578,8 @@ func (p *player) play() {
 	}
 }
 
-// finishCycle grants a prefix of each group, of the candidates that have not changed.
+// finishCycle grants a prefix of each group. It grants only candidates that have not
+// changed.
 func (p *player) finishCycle() {
 	if p.cycle == nil {
 		p.w.now = p.w.now.Add(time.Second)
@@ -639,7 +642,7 @@ func (p *player) finishCycle() {
 	}
 }
 
-// finishDispatch accepts or refuses each task. Accepted ones run and end.
+// finishDispatch accepts or refuses each task. The accepted tasks run and end.
 func (p *player) finishDispatch() {
 	if p.call == nil {
 		return
@@ -653,7 +656,7 @@ func (p *player) finishDispatch() {
 		outcome := model.DispatchOutcome{UID: task.UID}
 		e := p.twin.find(task.UID)
 		switch {
-		case view.Reservation.Mod != task.Mod: // refused, and no fault of the lease
+		case view.Reservation.Mod != task.Mod: // refused because the reservation changed: the lease is not at fault
 		case rapid.Bool().Draw(p.t, "taken"):
 			outcome.Accepted = true
 			p.twin.drop(e)
@@ -666,9 +669,9 @@ func (p *player) finishDispatch() {
 			p.twin.drop(e)
 			e.seq = p.twin.seq
 			p.twin.seq++
-			e.epoch = 1 << 40 // the newest of all, until the revision is known
+			e.epoch = 1 << 40 // sorted last until the revision of the new version is known
 			e.uid = ""
-			e.u.Spec.Priority.Class = model.ClassUnset // and nothing places it before others
+			e.u.Spec.Priority.Class = model.ClassUnset // no priority sorts the entry before others
 			if !p.twin.byClass {
 				e.u.Spec.Priority.Order = nil
 			}

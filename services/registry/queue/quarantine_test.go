@@ -10,7 +10,8 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// without is a successor that receives Held in place of some records.
+// without replaces the core by a successor for which the records that missed selects are
+// quarantined.
 func (w *world) without(term int64, missed func(model.Ref) bool) []model.Action {
 	w.core = New(w.core.config)
 	for _, ref := range w.refs() {
@@ -39,8 +40,8 @@ func refused(actions []model.Action) bool {
 	return false
 }
 
-// A quarantined reservation blocks no other, and nothing that may contradict it changes in
-// its stage.
+// A quarantined reservation does not block other reservations. In its stage, nothing
+// changes that may contradict the quarantined record.
 func TestQuarantinedReservation(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
@@ -78,7 +79,8 @@ func TestQuarantinedReservation(t *testing.T) {
 	}
 }
 
-// A version with a quarantined task or lease is not treated as ended.
+// If the task or the lease of a version is quarantined, the core does not treat the version
+// as ended.
 func TestQuarantinedTaskEndsNothing(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
@@ -105,12 +107,12 @@ func TestQuarantinedTaskEndsNothing(t *testing.T) {
 	}
 }
 
-// order panics when a lease is refused.
+// order is an order that panics when a lease is refused.
 type order struct{ scheduler.OrderByEpoch }
 
 func (order) Refused(*model.Reservation) model.Priority { panic("no idea") }
 
-// Every decision without a request has a reservation as its subject.
+// If a decision without a request panics, Subject returns the decision's reservation.
 func TestSubjectOfADecision(t *testing.T) {
 	w := newWorld(Config{Scheduling: scheduler.Config{Order: order{}}})
 	w.successor(7)

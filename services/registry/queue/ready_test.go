@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// waitingWorld is a cluster that waits for its first signal.
+// waitingWorld returns a cluster that waits for its first MarkReady.
 func waitingWorld(grace time.Duration) *world {
 	w := newWorld(Config{Readiness: ReadyOnSignal, ReadinessGrace: grace})
 	delete(w.records, (&model.Ready{}).Ref())
@@ -18,8 +18,9 @@ func waitingWorld(grace time.Duration) *world {
 	return w
 }
 
-// Before the mark is stored nothing is tried, dispatched or counted, whatever is
-// requested, granted, lost and failed over. With the mark, every head is tried.
+// Before the mark is stored, the registry tries, dispatches and counts nothing, whatever is
+// requested, granted, lost or failed over. After the mark is stored, the registry tries
+// every head.
 func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := waitingWorld(0)
@@ -70,7 +71,8 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	})
 }
 
-// The mark stays as it was first made, whichever replica leads and whatever is repeated.
+// The first mark never changes, whichever replica leads and however often MarkReady is
+// repeated.
 func TestReadyIsMarkedOnce(t *testing.T) {
 	w := waitingWorld(time.Minute)
 	begun := w.now
@@ -87,7 +89,7 @@ func TestReadyIsMarkedOnce(t *testing.T) {
 	if r := w.core.ready; *r != (model.Ready{Since: since, By: "signal", Begun: begun}) {
 		t.Errorf("%+v", r)
 	}
-	// After the mark is deleted, as a restore does, another one is required.
+	// A restore deletes the mark. Afterwards the registry requires a new mark.
 	w.foreign(model.Changed{Ref: (&model.Ready{}).Ref()})
 	if w.core.isReady() || !w.core.ready.Begun.Equal(w.now) {
 		t.Errorf("after the mark was deleted: %+v", w.core.ready)

@@ -7,7 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A mark without a fingerprint, of an earlier version, matches any call with its ID.
+// An earlier version of Berth stored request marks without a fingerprint. Such a mark
+// matches any call with its request ID.
 func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)
@@ -29,7 +30,7 @@ func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	}
 }
 
-// A request ID belongs to one call: another body under the same ID is rejected.
+// A request ID belongs to one call. The registry rejects another body under the same ID.
 func TestAnotherCallUnderARequestIDIsRefused(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)

@@ -9,8 +9,9 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// BenchmarkStep guards the allocations of a step: `make bench-guard` compares them. They
-// do not depend on the number of pending reservations, so there are few here.
+// BenchmarkStep measures the allocations of a step, which `make bench-guard` compares with
+// a baseline. The allocations do not depend on the number of pending reservations, so a
+// small queue is enough.
 func BenchmarkStep(b *testing.B) {
 	const n = 1000
 	measure := func(name string, step func(w *world, i int)) {

@@ -19,8 +19,9 @@ const (
 	isActive
 )
 
-// Promise 1, every row of the table: the change that an upsert makes after one of three
-// workers, by the difference and by the phase of the first one.
+// Promise 1, every row of the table: the change that an upsert makes after a first upsert
+// of three workers. The change depends on how the two upserts differ, and on the phase of
+// the first reservation.
 func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	two, three := int64(2), int64(3)
 	workers := func(list ...model.WorkerID) func(*model.Upsert) {
@@ -30,7 +31,7 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	const (
 		same = "same place"
 		tail = "tail"
-		none = "" // the first one, untouched
+		none = "" // the upsert leaves the first reservation unchanged
 	)
 	tests := []struct {
 		name    string
@@ -38,7 +39,7 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 		change  func(*model.Upsert)
 		want    model.Change
 		place   string
-		workers string // of the version that is answered
+		workers string // of the version in the reply
 	}{
 		{"again", isQueued, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
 		{"by name", isQueued, workers(model.WorkerID{Number: 1}, model.WorkerID{Index: 1, Number: 1},
@@ -149,7 +150,7 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	}
 }
 
-// bring takes a version to a phase.
+// bring moves a version to the given phase.
 func (w *world) bring(uid string, to stage) {
 	if to >= isLeased {
 		w.foreign(w.leaseOf(uid))
@@ -160,8 +161,8 @@ func (w *world) bring(uid string, to stage) {
 	}
 }
 
-// The same body sent a thousand times, to any replica at any time, changes nothing: not a
-// pending reservation, not a running one, and not one with a requeue or a part.
+// A body that is sent a thousand times, to any replica at any time, changes nothing. This
+// holds for a pending reservation, a running one, and one with a requeue or a part.
 func TestPromise1SameBodyChangesNothing(t *testing.T) {
 	plain := func(w *world) model.Upsert {
 		u := ask("j", 4)
@@ -206,7 +207,7 @@ func TestPromise1SameBodyChangesNothing(t *testing.T) {
 			w.input(ask("behind", 1))
 			before := w.durable()
 			for i := range 1000 {
-				if i%100 == 50 { // another replica, whose clock is anywhere
+				if i%100 == 50 { // another replica whose clock differs
 					w.now = w.now.Add(time.Duration(i%7-3) * 30 * time.Minute)
 					w.successor(int64(20 + i))
 				}
@@ -222,7 +223,7 @@ func TestPromise1SameBodyChangesNothing(t *testing.T) {
 	}
 }
 
-// durable returns the records in the store.
+// durable returns all records in the store.
 func (w *world) durable() []string {
 	var all []string
 	for _, ref := range w.refs() {
@@ -231,7 +232,7 @@ func (w *world) durable() []string {
 	return all
 }
 
-// giveUp returns one worker of four to the queue.
+// giveUp ends all four workers of a version and returns one of them to the queue.
 func (w *world) giveUp(uid string, index int32) {
 	chunk := &model.TaskChunk{UID: uid}
 	for i := range int32(4) {
@@ -242,12 +243,12 @@ func (w *world) giveUp(uid string, index int32) {
 	w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 }
 
-// The reply shows the stored record: QUEUED for a version that a later request of the same
-// transaction replaces.
+// The reply shows the reservation as it is stored. It shows QUEUED even if a later request
+// in the same transaction replaces that version.
 func TestUpsertedShowsTheStoredRecord(t *testing.T) {
 	c := New(Config{})
 	c.Step(time.Now(), model.Elected{Term: 2, Revision: 2})
-	c.Step(time.Now(), model.Committed{Effects: 1, Revision: 3}) // the mark that it is ready
+	c.Step(time.Now(), model.Committed{Effects: 1, Revision: 3}) // commits the mark that the registry is ready
 	for i, count := range []int32{2, 3} {
 		c.Step(time.Now(), model.Input{Token: uint64(i), Request: ask("j", count)})
 	}

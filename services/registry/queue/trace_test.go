@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The versions that a request makes, and their events, have its trace. The next request
-// has another one.
+// The versions that a request creates, and their events, have the trace of that request.
+// The next request has its own trace.
 func TestEventsHaveTheTraceOfTheirRequest(t *testing.T) {
 	const first, second = model.Trace("first"), model.Trace("second")
 	w := newWorld(Config{})

@@ -16,11 +16,12 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// Each file under testdata shows one promise: comments, commands, and after `----` the
-// result of a command, up to the next empty line.
+// Each file under testdata shows one promise as a transcript. The transcript has comments,
+// commands, and after `----` the result of the commands, up to the next empty line.
 func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
 
-// play runs a transcript and returns it with the current output.
+// play runs the commands of a transcript and returns the transcript with the current
+// output.
 func play(t *testing.T, text string) string {
 	w := newWorld(Config{})
 	w.successor(10)
@@ -39,7 +40,7 @@ func play(t *testing.T, text string) string {
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 
-// args are the words of a command: NAME=VALUE, or bare.
+// args has the words of a command: named words of the form NAME=VALUE, and bare words.
 type args struct {
 	t     *testing.T
 	bare  []string
@@ -255,10 +256,11 @@ func (w *world) command(t *testing.T, line string) string {
 	return ""
 }
 
-// chunk is the task of a UID: ID:STATE for each worker. The ordinal of the executor is the
-// worker's index, or that of on=. REQUEUE is a worker that could not be started and is to
-// be requeued, GIVEN-UP one that is not, and TRIED one that was stopped after an attempt
-// to start it had failed.
+// chunk returns the task of a UID, with one worker for each word ID:STATE. The executor's
+// ordinal is the worker index, unless on= sets it. REQUEUE stands for a worker that could
+// not be started and is to be requeued. GIVEN-UP stands for such a worker that is not
+// requeued. TRIED stands for a worker that was stopped after an attempt to start it had
+// failed.
 func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
@@ -287,8 +289,9 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome is that of the cycle in flight: UID:granted, nofit, poison, stale, behind or
-// later. A grant stores the lease, which the view of the core does not show yet.
+// outcome returns the answer to the cycle in flight. Each word is UID:RESULT, where the
+// result is granted, nofit, poison, stale, behind or later. For a grant, outcome stores the
+// lease, but the view of the core does not show the lease yet.
 func (w *world) outcome(a args) scheduler.CycleDone {
 	done := scheduler.CycleDone{Cycle: w.cycle.Number}
 	if cycle := a.number("cycle"); cycle != 0 {
@@ -380,8 +383,8 @@ func (w *world) pendingView() string {
 	return b.String()
 }
 
-// versions lists the versions of a job, after=KEY and uid=UID, with their workers, and the
-// used numbers of its stages.
+// versions lists the versions of a job with their workers, and the worker numbers that its
+// stages have used. With after=KEY and uid=UID, the list starts after that version.
 func (w *world) versions(a args) string {
 	limit := 100
 	if n := a.number("limit"); n != 0 {

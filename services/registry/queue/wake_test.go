@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A change of the rules which executors may be used wakes the queue: a pool, a SKU or a
+// The queue retries when the rules about usable executors change: when a pool, a SKU or a
 // request to disable is written or deleted.
 func TestRulesOfExecutorsWakeTheQueue(t *testing.T) {
 	for name, record := range map[string]model.Record{

@@ -10,24 +10,25 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// world surrounds the core in tests: a store that commits at once, one transaction for
-// each effect, and the records of other services.
+// world simulates everything around the core. Its store commits each effect at once in a
+// transaction of its own, and also has the records of other services.
 type world struct {
-	// cycle is the last one sent; measure, if set, sees each effect.
+	// cycle is the last cycle that the core sent. If measure is set, it is called with each
+	// effect.
 	cycle    model.Cycle
 	measure  func(model.Effect)
 	core     *Core
 	now      time.Time
 	revision int64
 	token    uint64
-	// records is the store; mods their revisions.
+	// records is the content of the store, with the revisions of each record.
 	records map[model.Ref]stored
 	// failing makes the next transaction fail.
 	failing bool
 	// hold collects effects in held instead of committing them.
 	hold bool
 	held []model.Effect
-	// unseen are written records that the view does not show yet.
+	// unseen has the written records that the view does not show yet.
 	unseen []model.Changed
 }
 
@@ -41,20 +42,20 @@ func newWorld(config Config) *world {
 		core: New(config), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		revision: 100, records: map[model.Ref]stored{},
 	}
-	// The cluster was ready before.
+	// The registry was marked ready in an earlier term.
 	ready := &model.Ready{Since: w.now, By: "auto"}
 	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
 	return w
 }
 
-// pending returns the groups; nil before the registry is ready.
+// pending returns the pending groups, or nil before the registry is ready.
 func (w *world) pending() []PendingGroup {
 	groups, _ := w.core.Pending()
 	return groups
 }
 
-// step applies an event and carries out the actions, as the driver does. It returns them
-// in order, except those for the commits.
+// step applies an event and carries out the actions that result, as the driver does. It
+// returns the actions in order, including the actions that follow from the commits.
 func (w *world) step(event model.Event) []model.Action {
 	all := w.core.Step(w.now, event)
 	for i := 0; i < len(all); i++ {
@@ -74,7 +75,7 @@ func (w *world) step(event model.Event) []model.Action {
 		}
 		if w.failing || !w.allowed(effect) {
 			w.failing = false
-			// Actions after a failed effect are not carried out.
+			// The driver does not carry out actions that follow a failed effect.
 			w.core.Step(w.now, model.Abandoned{})
 			return append(all[:i:i], model.Abandoned{})
 		}
@@ -84,7 +85,7 @@ func (w *world) step(event model.Event) []model.Action {
 	return all
 }
 
-// allowed evaluates the compares.
+// allowed reports whether the compares of an effect succeed.
 func (w *world) allowed(effect model.Effect) bool {
 	for _, e := range effect.Expect {
 		s, there := w.records[e.Ref]
@@ -120,8 +121,8 @@ func (w *world) apply(effect model.Effect) {
 	}
 }
 
-// foreign writes records of another service in one transaction, nil to delete, and shows
-// them to the core.
+// foreign writes records of other services in one transaction and shows them to the core. A
+// change without a record deletes.
 func (w *world) foreign(changes ...model.Changed) []model.Action {
 	w.write(changes...)
 	return w.show(changes...)
@@ -152,7 +153,7 @@ func (w *world) show(changes ...model.Changed) []model.Action {
 	return append(all, w.step(model.Progress{Revision: w.revision})...)
 }
 
-// successor replaces the core by a new one that reads the store and is elected.
+// successor replaces the core by a new core that reads the store and is elected.
 func (w *world) successor(term int64) []model.Action {
 	w.core = New(w.core.config)
 	var all []model.Action
@@ -179,7 +180,7 @@ func (w *world) input(request any) []model.Action {
 	return w.step(model.Input{Token: w.token, Request: request})
 }
 
-// show prints actions, one a line.
+// show returns the actions as text, one on each line.
 func show(actions []model.Action) string {
 	var b strings.Builder
 	for _, action := range actions {
@@ -266,7 +267,7 @@ func showEffect(e model.Effect) string {
 	return text
 }
 
-// showRecord shows what showEffect leaves out.
+// showRecord returns the fields of a reservation that showEffect omits.
 func (w *world) showRecord(uid string) string {
 	view, ok := w.core.GetUID(uid)
 	if !ok {

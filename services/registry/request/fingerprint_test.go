@@ -8,7 +8,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Fingerprints are stored and compared by later versions, so they never change.
+// The registry stores fingerprints, and later versions of Berth compare them. A fingerprint
+// must therefore never change.
 func TestFingerprintIsStable(t *testing.T) {
 	u, order := good(), int64(-3)
 	u.RequestID, u.Workers, u.Count = "id", []model.WorkerID{{Index: 1, Number: 1}, {Index: 0, Number: 2}}, 0
@@ -33,7 +34,8 @@ func TestFingerprintIsStable(t *testing.T) {
 	}
 }
 
-// Every field of an upsert is part of its fingerprint, except those that name the call.
+// Every field of an upsert is part of its fingerprint, except for the fields that only
+// identify the call.
 func TestFingerprintOfEveryField(t *testing.T) {
 	base := good()
 	base.RequestID = "id"
@@ -60,7 +62,7 @@ func TestFingerprintOfEveryField(t *testing.T) {
 				field := v.Type().Field(i)
 				switch at := path + "." + field.Name; at {
 				case ".RequestID", ".Trace", ".Fingerprint":
-				case ".Spec.Constraints.AvoidFailed": // Berth's own, never a caller's
+				case ".Spec.Constraints.AvoidFailed": // set by Berth, never by a caller
 				default:
 					change(at, v.Field(i))
 				}
@@ -72,7 +74,7 @@ func TestFingerprintOfEveryField(t *testing.T) {
 		case reflect.Int32, reflect.Int64:
 			differs(path, v, v.Int()+1)
 		case reflect.Uint8:
-			differs(path, v, v.Uint()+2) // 0 is the default, and 1 may be written for it
+			differs(path, v, v.Uint()+2) // not v+1: the default 0 and an explicit 1 have the same fingerprint
 		case reflect.Slice:
 			list := reflect.MakeSlice(v.Type(), v.Len()+1, v.Len()+1)
 			reflect.Copy(list, v)
@@ -96,7 +98,7 @@ func TestFingerprintOfEveryField(t *testing.T) {
 	}
 }
 
-// Two ways to express one request have the same fingerprint.
+// Two requests that mean the same have the same fingerprint.
 func TestFingerprintOfEqualRequests(t *testing.T) {
 	one, two := good(), good()
 	one.Count, two.Count = 0, 0

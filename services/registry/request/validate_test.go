@@ -132,7 +132,8 @@ func TestValidateCancelWorkersNeedsANumber(t *testing.T) {
 	}
 }
 
-// The ID of a cancel is stored, so it is bounded like that of an upsert.
+// The registry stores the request ID of a cancel, so the ID has the same limit as that of
+// an upsert.
 func TestValidateChecksTheIDOfEveryRequest(t *testing.T) {
 	long := strings.Repeat("x", 129)
 	for _, request := range []any{
@@ -148,7 +149,7 @@ func TestValidateChecksTheIDOfEveryRequest(t *testing.T) {
 	}
 }
 
-// A flush names a job or a group, and not both.
+// A flush must name either a job or a group, but not both.
 func TestValidateFlushNeedsOneTarget(t *testing.T) {
 	for field, flush := range map[string]Flush{"job": {}, "group": {Job: "j", Group: "g"}} {
 		if f := fault.Of(Validate(flush)); f == nil || f.Fields[0].Name != field {
@@ -157,7 +158,7 @@ func TestValidateFlushNeedsOneTarget(t *testing.T) {
 	}
 }
 
-// No request names a number that leaves none for requeues.
+// A request must not use a worker number that leaves no numbers for requeues.
 func TestValidateLeavesNumbersForRequeues(t *testing.T) {
 	u := good()
 	u.Count, u.Workers = 0, []model.WorkerID{{Index: model.MaxIndex, Number: model.MaxRequested}}

@@ -22,9 +22,9 @@ func TestOrderNamed(t *testing.T) {
 	}
 }
 
-// A new leader of executor-state has seen no cycle. If somebody has driven the number out
-// of its reach before, the next cycle follows the highest number that was in reach, and
-// no cycle with a higher number can follow it.
+// A new leader of executor-state has seen no cycle. If a caller sent such a high cycle
+// number that it is out of reach, the next cycle follows the highest number that was within
+// reach. Afterwards no cycle with a higher number can follow.
 func TestCycleDoneGivesUpANumberOutOfReach(t *testing.T) {
 	for _, c := range []struct{ reachable, newest, want int64 }{
 		{7, 0, 8}, {1 << 40, 0, 1<<40 + 1}, {1 << 62, 0, 1<<62 + 1}, {7, 20, 21},
@@ -39,7 +39,7 @@ func TestCycleDoneGivesUpANumberOutOfReach(t *testing.T) {
 	}
 }
 
-// The outcome of another cycle than the one in flight is ignored.
+// The scheduler ignores the outcome of any cycle other than the cycle in flight.
 func TestCycleDoneIgnoresAnotherCycle(t *testing.T) {
 	s, now := New(Config{}), time.Unix(1, 0)
 	s.Lead(10)

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// member is an etcd whose first streams a test defines. It answers on all others.
+// member is an etcd member. The test defines how it handles the first streams, and it
+// answers on all later ones.
 type member struct {
 	pb.UnimplementedLeaseServer
 	streams atomic.Int64
@@ -37,7 +38,7 @@ func (m *member) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
 	}
 }
 
-// startWith runs a renewer with a member.
+// startWith starts a renewer that uses a member with the given first streams.
 func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *Renewer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +48,7 @@ func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *R
 	server := grpc.NewServer()
 	pb.RegisterLeaseServer(server, &member{first: first})
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(l) }) // ends with Stop
+	serving.Go(func() { _ = server.Serve(l) }) // returns after Stop
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{l.Addr().String()}})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *R
 	return r
 }
 
-// renewAll renews a number of etcd leases at once, and returns the number of failures.
+// renewAll renews n etcd leases at once and returns the number of failures.
 func renewAll(t *testing.T, r *Renewer, n int) (failed int) {
 	leases := make([]int64, n)
 	for i := range leases {
@@ -92,18 +93,18 @@ func TestBrokenStream(t *testing.T) {
 		}
 		return status.Error(codes.Unavailable, "etcdserver: no leader")
 	})
-	for renewAll(t, r, 20) > 0 { // within the time of within
+	for renewAll(t, r, 20) > 0 { // until within's deadline
 	}
 }
 
-// A stream without answers ends, even if Send blocks. The next stream works.
+// If a stream gets no answers, it ends, even if Send blocks. The next stream works.
 func TestFrozenStream(t *testing.T) {
 	t.Parallel()
 	r := startWith(t, func(s pb.Lease_LeaseKeepAliveServer) error {
 		<-s.Context().Done()
 		return s.Context().Err()
 	})
-	const more = 30_000 // than the windows of the first streams take
+	const more = 30_000 // more than fits into the flow-control windows of the first streams
 	if failed := renewAll(t, r, more); failed == 0 {
 		t.Error("nothing failed")
 	}

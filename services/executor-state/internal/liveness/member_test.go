@@ -13,14 +13,15 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-// Renewals go to the leading member, and to the next leader when the first is cut off. The watch
-// of a stream reports that another member leads only if the stream does not go to the leader.
+// Renewals go to the leading member. When that member is cut off, they go to the next
+// leader. The watch of a stream reports another leader only if the stream does not go to
+// the leader.
 func TestRenewAtTheLeader(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	s := cluster.Store(t)
 	ctx := within(t)
-	// If the machine pauses, etcd may change its leader, or not answer in time which member
-	// leads. Therefore the test retries a few times.
+	// If the machine pauses, etcd may change its leader, or may not report its leader in time.
+	// The test therefore retries a few times.
 	for tries := 10; ; tries-- {
 		leads := leading(ctx, t, cluster)
 		wrong := checkWatch(ctx, s.Client(), cluster.Endpoints()[leads], cluster.Endpoints()[(leads+1)%3])
@@ -47,14 +48,14 @@ func TestRenewAtTheLeader(t *testing.T) {
 		t.Error(err)
 	}
 	cluster.Cut(t, leading(ctx, t, cluster))
-	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // a stream that broke learns of, and asked again
+	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // until a renewal reaches the next leader
 	}
 	if ctx.Err() != nil {
 		t.Error("nothing was renewed after the leader was cut off")
 	}
 }
 
-// leading waits for a leading member, and returns its index.
+// leading waits until a member leads and returns the index of that member.
 func leading(ctx context.Context, t *testing.T, cluster *etcdtest.Cluster) int {
 	t.Helper()
 	for ctx.Err() == nil {
@@ -69,8 +70,8 @@ func leading(ctx context.Context, t *testing.T, cluster *etcdtest.Cluster) int {
 
 var errNoLeaderReported = errors.New("no member reports that it leads")
 
-// checkWatch returns an error if the watch of a stream to the leader or to another member
-// reports the wrong result.
+// checkWatch returns an error if the watch of a stream reports the wrong result, for a
+// stream to the leader or to another member.
 func checkWatch(ctx context.Context, client *clientv3.Client, leader, other string) error {
 	switch leadingMember(ctx, client) {
 	case leader:
@@ -88,8 +89,8 @@ func checkWatch(ctx context.Context, client *clientv3.Client, leader, other stri
 	return nil
 }
 
-// leaves reports whether the watch of a stream to a member reports within a time that another
-// member leads.
+// leaves reports whether the watch of a stream to the given member reports another leader
+// within the given time.
 func leaves(ctx context.Context, client *clientv3.Client, member string, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"berth.dev/testkit/etcdtest"
 )
 
-// start runs a renewer with a new etcd.
+// start starts a renewer with a new etcd.
 func start(t *testing.T) (*Renewer, *store.Etcd) {
 	t.Helper()
 	s := etcdtest.Start(t).Store(t)
@@ -38,7 +38,8 @@ func within(t *testing.T) context.Context {
 // one renews a single etcd lease.
 func (r *Renewer) one(ctx context.Context, lease int64) error { return r.Renew(ctx, []int64{lease})[0] }
 
-// Of many renewals at once each gets its own answer, in one call or in many.
+// If many etcd leases are renewed at once, in one call or in many, each lease gets its own
+// answer.
 func TestRenewMany(t *testing.T) {
 	r, s := start(t)
 	ctx := within(t)
@@ -78,7 +79,7 @@ func TestRenewMany(t *testing.T) {
 	over, end := context.WithCancel(ctx)
 	end()
 	for i, err := range r.Renew(over, leases) {
-		// The answer may have come nevertheless.
+		// The answer may have arrived before the cancel.
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrLeaseNotFound) {
 			t.Errorf("lease %d of a canceled call: %v", i, err)
 		}
@@ -90,8 +91,8 @@ func TestRenewMany(t *testing.T) {
 func TestRenewExtendsAndReportsExpired(t *testing.T) {
 	r, s := start(t)
 	ctx := within(t)
-	// A renewal that is late because the machine paused proves nothing. Therefore the test
-	// retries a few times.
+	// If a renewal was late because the machine paused, the result proves nothing. The test
+	// therefore retries a few times.
 	for tries := 10; ; tries-- {
 		gap, err := keepOne(ctx, r, s, fmt.Sprint(tries))
 		if err == nil {
@@ -103,8 +104,8 @@ func TestRenewExtendsAndReportsExpired(t *testing.T) {
 	}
 }
 
-// keepOne renews one of two etcd leases until the other expires, and returns the longest time
-// between two renewals.
+// keepOne renews one of two etcd leases until the other one expires. It returns the longest
+// time between two renewals.
 func keepOne(ctx context.Context, r *Renewer, s *store.Etcd, name string) (gap time.Duration, err error) {
 	last := time.Now()
 	kept, err := s.Grant(ctx, time.Second)

@@ -20,8 +20,8 @@ import (
 	"berth.dev/services/gateway/internal/compose"
 )
 
-// services maps methods to their answers: a message or an error. A call without an answer waits
-// for a leader until its deadline.
+// services maps each method to its answer, which is a message or an error. A call of a
+// method without an answer waits for a leader until its deadline.
 type services struct {
 	grpc.ClientConnInterface
 	answers map[string]any
@@ -127,8 +127,8 @@ func TestRegistryErrorIsReturned(t *testing.T) {
 	}
 }
 
-// If executor-state has no leader, the explanation contains the registry's part, after at most half
-// of the caller's time.
+// If executor-state has no leader, the explanation contains only the registry's part. The
+// gateway answers after at most half of the caller's time.
 func TestAnExplanationWithoutExecutorState(t *testing.T) {
 	for name, fit := range map[string]any{
 		"no leader":       nil,
@@ -182,7 +182,8 @@ func TestACanceledCallGetsNoPartialAnswer(t *testing.T) {
 	}
 }
 
-// Findings are listed by time. A record that several services quarantine is one finding.
+// Findings are listed by time. If several services quarantine one record, the list has one
+// finding about it.
 func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 	finding := func(service, kind, object string, since int64) *berthv1.Finding {
 		return &berthv1.Finding{Service: service, Kind: kind, Object: object, Since: timestamppb.New(time.Unix(since, 0))}

@@ -6,7 +6,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// A record that several services quarantine is one finding: that of its writer.
+// If several services quarantine one record, the list has only the finding of the service
+// that writes the record.
 func TestOneRecordIsReportedOnce(t *testing.T) {
 	poison := func(service, object string) *berthv1.Finding {
 		return &berthv1.Finding{Kind: "POISON", Object: object, Service: service, Message: "cannot be read"}

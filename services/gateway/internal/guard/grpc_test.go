@@ -23,7 +23,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// serveCalls serves gRPC behind a guard, and returns the log of the server.
+// serveCalls serves gRPC behind a guard. It also returns a function that connects to the
+// server, and the log of the server.
 func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard, func() *grpc.ClientConn,
 	*bytes.Buffer) {
 	t.Helper()
@@ -49,20 +50,20 @@ func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard
 	}, log
 }
 
-// open begins a call with a message, and waits for the first answer.
+// open starts a call with a message and waits for the first answer.
 func open(ctx context.Context, conn *grpc.ClientConn, message any) error {
 	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/a.B/C")
 	if err != nil {
 		return err
 	}
-	// EOF: the call has ended already, and RecvMsg returns its error.
+	// EOF means that the call has already ended. RecvMsg then returns the error of the call.
 	if err := s.SendMsg(message); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return s.RecvMsg(&wrapperspb.StringValue{})
 }
 
-// hold answers one message and keeps the call open.
+// hold answers one message and keeps the call open until the caller cancels.
 func hold(_ any, s grpc.ServerStream) error {
 	if err := s.RecvMsg(&wrapperspb.StringValue{}); err != nil {
 		return err
@@ -95,7 +96,7 @@ func awaitNoMemory(t *testing.T, g *Guard) {
 	}
 }
 
-// A decoded message takes the memory of its frame while its call is open.
+// A decoded message uses as much of the memory limit as its frame while its call is open.
 func TestLargeMessagesTakeMemoryWhileTheCallIsOpen(t *testing.T) {
 	g, connect, _ := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 256 << 10}, hold)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +134,7 @@ func TestLargeHeadersTakeMemoryWhileTheCallIsOpen(t *testing.T) {
 			t.Errorf("a third call was answered %v", err)
 		}
 	}
-	// Headers do not use the memory of messages.
+	// Headers have a memory budget of their own and use none of the memory for messages.
 	if err := open(ctx, conn, wrapperspb.String(strings.Repeat("x", 150<<10))); err != nil {
 		t.Errorf("a call with small headers: %v", err)
 	}
@@ -144,8 +145,8 @@ func TestLargeHeadersTakeMemoryWhileTheCallIsOpen(t *testing.T) {
 	}
 }
 
-// The timer of a rejected call runs until its connection ends, so a connection may have only a few
-// of them.
+// The timer of a rejected call runs until its connection ends. A connection may therefore
+// have only a few of these timers.
 func TestAConnectionWithManyRejectedHeadersIsClosed(t *testing.T) {
 	g, connect, _ := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 64 << 10}, hold)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -176,7 +177,7 @@ func TestAConnectionWithManyRejectedHeadersIsClosed(t *testing.T) {
 	}
 }
 
-// The contexts of rejected calls end with their connection, before their deadlines.
+// When a connection ends, the contexts of its rejected calls end before their deadlines.
 func TestRejectedCallsEndWithTheirConnection(t *testing.T) {
 	ctx := caller{}.TagConn(t.Context(), nil)
 	rejected, cancel := context.WithTimeout(ctx, time.Hour)

@@ -47,7 +47,7 @@ func TestTheOldestIncompleteRequestIsAborted(t *testing.T) {
 	}
 }
 
-// A request that cannot fit into the budget does not abort others.
+// If a request cannot fit into the budget, it does not abort other requests.
 func TestATooLargeRequestAbortsNoOther(t *testing.T) {
 	b := NewBudget(100)
 	aborted := false
@@ -87,7 +87,8 @@ func TestAWaitingRequestGetsReleasedMemory(t *testing.T) {
 	second.End()
 }
 
-// If many requests wait for the same memory, each gets it in turn or is aborted for a later one.
+// If many requests wait for the same memory, each request gets the memory in turn or is
+// aborted for a later request.
 func TestNoRequestWaitsForever(t *testing.T) {
 	b := NewBudget(100)
 	asked := make(chan struct{})
@@ -169,7 +170,7 @@ func answer(t *testing.T, r *bufio.Reader) (int, string) {
 func TestAConnectionBeyondTheLimitIsAnswered503(t *testing.T) {
 	g, address := serve(t, Limits{Connections: 1, Memory: 1 << 20},
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			<-r.Context().Done() // until the test ends
+			<-r.Context().Done() // until the client disconnects
 		}))
 	dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for g.Connections() < 1 {
@@ -223,7 +224,8 @@ func TestAHeadBeyondTheLimitIsAnswered431(t *testing.T) {
 	}
 }
 
-// manyHeaders returns a request with many short header fields, below HeaderLimit.
+// manyHeaders returns a request with many short header fields. Together they are smaller
+// than HeaderLimit.
 func manyHeaders() string {
 	var b strings.Builder
 	b.WriteString("GET / HTTP/1.1\r\nHost: a\r\n")
@@ -267,7 +269,8 @@ type feeding struct{ net.Conn }
 
 func (feeding) Close() error { return nil }
 
-// feed passes text to a connection as if it had read it, in pieces of a size.
+// feed passes text to a connection in pieces of the given size, as if the connection had
+// read them.
 func feed(c *http2, text []byte, size int) {
 	for len(text) > 0 && c.failed == nil {
 		n := min(size, len(text))
@@ -335,7 +338,8 @@ func TestIncompleteMessagesTakeMemory(t *testing.T) {
 	}
 }
 
-// The server decodes the first frames of a header block before the last frame arrives.
+// A server decodes the first frames of a header block before the last frame arrives. An
+// incomplete header block therefore already uses the memory of decoded headers.
 func TestAHeaderBlockTakesTheMemoryOfDecodedHeaders(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
@@ -349,8 +353,8 @@ func TestAHeaderBlockTakesTheMemoryOfDecodedHeaders(t *testing.T) {
 	}
 }
 
-// If messages follow each other without a gap, the time of each begins anew, independent of the
-// sizes of the reads.
+// If messages follow each other without a gap, each message gets a time limit of its own.
+// The sizes of the reads do not matter.
 func TestEachMessageHasItsOwnTime(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
@@ -367,7 +371,7 @@ func TestEachMessageHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// The same is true for frames: each read may end within a frame.
+// The same holds for frames, although each read may end within a frame.
 func TestEachFrameHasItsOwnTime(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
@@ -379,7 +383,7 @@ func TestEachFrameHasItsOwnTime(t *testing.T) {
 	if second := c.head; first == nil || second == nil || second == first {
 		t.Errorf("the first frame has the memory %p, the second %p", first, second)
 	}
-	// All frames of a header block share one time.
+	// All frames of a header block share one time limit.
 	c = New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()
 	feed(c, append(make([]byte, prefaceLength), frameOf(frameHeaders, 0, 1, 1, 2, 3)...), 100)
@@ -390,8 +394,8 @@ func TestEachFrameHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// Stalls of this process and of the network would add up over the weeks of a stream. They do not
-// count after the peer has read everything.
+// Stalls of the gateway's process and of the network would add up over the weeks of a
+// stream. Therefore stalls no longer count after the peer has read everything.
 func TestOldStallsDoNotCount(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -399,11 +403,11 @@ func TestOldStallsDoNotCount(t *testing.T) {
 	g.connections.Add(1)
 	c := &conn{Conn: near, guard: g, waited: patience}
 	defer c.Close()
-	go io.Copy(io.Discard, far) //nolint:errcheck // until it is closed
+	go io.Copy(io.Discard, far) //nolint:errcheck // until far is closed
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Errorf("a write after a long rest: %v", err)
 	}
-	// Writes to this peer stall all the time.
+	// Every write to this peer stalls.
 	c.mu.Lock()
 	c.waited = patience + time.Hour
 	c.mu.Unlock()
@@ -427,7 +431,8 @@ func TestAConnectionThatResetsWithoutEndIsClosed(t *testing.T) {
 	t.Error("the connection is open")
 }
 
-// A few resets, as from calls whose deadline passes, do not slow down a connection. A flood does.
+// A few resets, for example of calls whose deadline passes, do not slow down a connection.
+// A flood of resets does.
 func TestManyResetsSlowDownAConnection(t *testing.T) {
 	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
 	defer c.Close()

@@ -18,7 +18,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// patience is long enough for an answer on a slow machine.
+// patience is long enough for an answer even on a slow machine.
 const patience = 20 * time.Second
 
 func TestEveryReplicaIsListed(t *testing.T) {
@@ -28,7 +28,7 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	}
 	gone := porttest.Hold(t)
 	standby := replica(&berthv1.Replica{Id: "a", Address: "a:1", Role: berthv1.Replica_STANDBY, Revision: 90})
-	// It was deposed, but does not know yet.
+	// This replica was deposed but does not know that yet.
 	deposed := replica(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Revision: 80, Term: 5, Since: since})
 	leader := replica(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Revision: 100, Term: 7, Since: since,
 		Renewed: since})
@@ -66,7 +66,7 @@ func TestEveryReplicaIsListed(t *testing.T) {
 	}
 }
 
-// Only the leader of the given term is asked to resign.
+// The gateway sends the request to resign only to the leader of the given term.
 func TestResign(t *testing.T) {
 	var asked []int64
 	var answer error
@@ -79,7 +79,7 @@ func TestResign(t *testing.T) {
 	s, err := leaders.New(map[string][]string{
 		model.ServiceRegistry: {
 			start(&berthv1.Replica{Id: "a", Role: berthv1.Replica_STANDBY, Term: 9}),
-			start(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Term: 5}), // it was deposed, but does not know yet
+			start(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Term: 5}), // deposed, but not aware of that yet
 			start(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Term: 7}),
 		},
 		model.ServiceAssigner: {porttest.Hold(t)},

@@ -8,7 +8,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 )
 
-// bare finds a report without decoding it.
+// bare reports whether a request has no report, without decoding the request.
 func TestBare(t *testing.T) {
 	field := (&controlv1.HeartbeatRequest{}).ProtoReflect().Descriptor().Fields().ByName("report")
 	if field.Number() != reportField {
@@ -31,7 +31,7 @@ func TestBare(t *testing.T) {
 		if bare(frame[:len(frame)-1]) {
 			t.Error("a truncated request is bare")
 		}
-		if !bare(append(frame, 0x20, 1)) { // field 4
+		if !bare(append(frame, 0x20, 1)) { // the tag of field 4
 			t.Error("a request with an unknown field is not bare")
 		}
 	}

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// When a replica dies, the streams of its quiet agents end in steps, and all of them within
-// the limit. The stream of an agent that waits for an answer or sends something ends at once.
+// If a replica fails, the streams of its quiet agents end in steps, and all of them end
+// within the limit. The stream of an agent that waits for an answer or sends something ends
+// at once.
 func TestQuietAgentsAreEndedInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idle = 100
@@ -74,7 +75,7 @@ func TestQuietAgentsAreEndedInSteps(t *testing.T) {
 		if half := count(); half < idle/3 || half > idle*3/4 {
 			t.Errorf("half-way %d of %d streams have ended", half, idle+3)
 		}
-		stop() // ends the rest at once
+		stop() // ends the remaining streams at once
 		synctest.Wait()
 		<-closed
 		if n := count(); n != idle+3 || time.Since(began) != endWithin/2 {

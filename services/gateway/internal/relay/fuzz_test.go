@@ -8,7 +8,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 )
 
-// A frame is only repeated as a bare heartbeat if no report can be read from it.
+// The gateway repeats a frame as a bare heartbeat only if the frame contains no report.
 func FuzzBare(f *testing.F) {
 	for _, m := range []*controlv1.HeartbeatRequest{{}, {Id: "e", Incarnation: 7},
 		{Id: "e", Report: &controlv1.ExecutorReport{}}} {

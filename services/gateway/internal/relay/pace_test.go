@@ -14,7 +14,8 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// listing returns a request that lists workers of two bytes each, in two reports.
+// listing returns a request with two reports. Together they list the given number of
+// workers, with two bytes each.
 func listing(workers int) []byte {
 	request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: "e", Incarnation: 5, Nonce: "n",
 		Report: &controlv1.ExecutorReport{Sequence: 7}})
@@ -57,7 +58,7 @@ func TestAReportOfTooManyWorkersIsRejected(t *testing.T) {
 	}
 }
 
-// Large requests wait, up to a bound, and small requests do not wait for large ones.
+// Large requests wait for a limited time. Small requests do not wait for large ones.
 func TestRequestsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, large := newPacer(), listing(wire.MaxReportedWorkers)
@@ -69,7 +70,7 @@ func TestRequestsArePaced(t *testing.T) {
 			synctest.Wait()
 			select {
 			case err = <-done:
-			default: // it waits
+			default: // still waits
 			}
 		}
 		if !fault.Is(err, fault.ReasonOverloaded) {
@@ -100,7 +101,7 @@ func TestRequestsArePaced(t *testing.T) {
 	})
 }
 
-// A heartbeat does not wait behind requests.
+// A heartbeat does not wait for queued requests.
 func TestHeartbeatsAreSentFirst(t *testing.T) {
 	r := newRelay(nil)
 	var agents []*agent

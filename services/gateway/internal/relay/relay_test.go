@@ -23,8 +23,8 @@ import (
 	"berth.dev/services/gateway/internal/replicatest"
 )
 
-// replica is an executor-state that stores the messages of its relays, and answers each with the
-// given function.
+// replica is a replica of executor-state. It stores the messages that its relays receive,
+// and answers each message with the given function.
 type replica struct {
 	*replicatest.Replica
 	answer func(*controlv1.RelayRequest) *controlv1.RelayAnswer
@@ -66,14 +66,14 @@ func (r *replica) relay(s grpc.BidiStreamingServer[controlv1.RelayRequest, contr
 	}
 }
 
-// seen returns the messages so far, and the number of relays.
+// seen returns the messages that were received so far, and the number of relays.
 func (r *replica) seen() (got []*controlv1.RelayRequest, relays int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got), r.relays
 }
 
-// until waits until the messages so far satisfy a condition.
+// until waits until the received messages satisfy a condition.
 func (r *replica) until(t *testing.T, what string, is func(got []*controlv1.RelayRequest) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
@@ -95,7 +95,7 @@ func allPresent(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
 	return a
 }
 
-// gateway is relays behind a gRPC server, and a client of it.
+// gateway is a gRPC server with relays, and a client of that server.
 type gateway struct {
 	*relay.Relays
 	agents controlv1.HeartbeatsClient
@@ -133,7 +133,7 @@ func open(t *testing.T, replicas ...string) *gateway {
 
 type stream = grpc.BidiStreamingClient[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]
 
-// agent opens the stream of an agent, and waits for the first answer.
+// agent opens the stream of an agent and waits for the first answer.
 func (g *gateway) agent(t *testing.T, id string) stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -141,7 +141,7 @@ func (g *gateway) agent(t *testing.T, id string) stream {
 	return g.agentFor(t, ctx, id)
 }
 
-// agentFor is agent, until ctx ends.
+// agentFor does the same as agent, but the stream ends when ctx ends.
 func (g *gateway) agentFor(t *testing.T, ctx context.Context, id string) stream {
 	t.Helper()
 	s, err := g.agents.Heartbeat(ctx)
@@ -172,8 +172,9 @@ func requestOf(t *testing.T, q *controlv1.RelayedRequest) *controlv1.HeartbeatRe
 	return m
 }
 
-// The agents of a gateway share one stream. The requests of each agent stay in order, and repeated
-// heartbeats are sent as the agent's number. Each agent gets its own answers and its own end.
+// The agents of a gateway share one stream. The requests of each agent stay in order. A
+// repeated heartbeat is sent only as the number of the agent. Each agent gets its own
+// answers, and its stream ends on its own.
 func TestAgentsShareAStream(t *testing.T) {
 	const agents, reports = 20, 5
 	a := start(t, func(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
@@ -246,15 +247,15 @@ func TestAgentsShareAStream(t *testing.T) {
 		t.Errorf("%d streams for %d agents", relays, len(ids))
 	}
 	for agent := range ids {
-		// The first heartbeat without a report is sent as a request.
+		// The first heartbeat without a report is sent as a whole request.
 		if beats[agent] != 2 {
 			t.Errorf("%d heartbeats of %s were sent as its number", beats[agent], ids[agent])
 		}
 	}
 }
 
-// Agents are spread over the replicas. When a replica dies, the streams of its agents end at once,
-// and the agents reconnect to the other.
+// Agents are distributed over the replicas. If a replica fails, the streams of its agents
+// end at once, and the agents reconnect to the other replica.
 func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	a, b := start(t, nil), start(t, nil)
 	g := open(t, a.Address, b.Address)
@@ -277,7 +278,7 @@ func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	beat(t, g.agent(t, "first"), &controlv1.HeartbeatRequest{Id: "first", Incarnation: 1})
 }
 
-// The replica learns that an agent has closed its stream, or has disconnected.
+// If an agent closes its stream or disconnects, the gateway reports that to the replica.
 func TestEndOfAnAgent(t *testing.T) {
 	a := start(t, nil)
 	g := open(t, a.Address)
@@ -322,7 +323,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// An agent that does not read its answers, or sends without end, delays no other agent.
+// If an agent does not read its answers, or sends without end, it delays no other agent.
 func TestASlowAgentDelaysNoOther(t *testing.T) {
 	long := strings.Repeat("x", 8<<10)
 	sequence := int64(0)
@@ -333,7 +334,7 @@ func TestASlowAgentDelaysNoOther(t *testing.T) {
 				answer.Present = append(answer.Present, q.GetAgent())
 				continue
 			}
-			// Each answer is different, so none is dropped as a repetition.
+			// Each answer is different, so the relay drops none as a repetition.
 			sequence++
 			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: sequence,
 				Report: &controlv1.ExecutorReportAnswer{Executor: long}})

@@ -84,7 +84,7 @@ func TestDurationsInGosForm(t *testing.T) {
 	}
 }
 
-// Every rejected request gets one of Berth's reasons.
+// FuzzREST checks that every rejected request gets one of Berth's reasons.
 func FuzzREST(f *testing.F) {
 	const up = "/v1/jobs/j/stages/s/reservation"
 	for _, seed := range [][3]string{
@@ -112,7 +112,8 @@ func FuzzREST(f *testing.F) {
 	})
 }
 
-// request returns the request that an HTTP server would parse, if the text is valid.
+// request returns the request that an HTTP server would parse from the text. It returns
+// false if the text is invalid.
 func request(method, path, body string) (*http.Request, bool) {
 	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " \r\n\t") || strings.ContainsAny(method, " \r\n\t") {
 		return nil, false

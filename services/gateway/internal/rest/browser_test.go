@@ -11,7 +11,7 @@ func TestPagesOfOtherOriginsAreRejected(t *testing.T) {
 	for _, test := range []struct {
 		call, host string
 		headers    [2]string
-		refused    string // by which header
+		refused    string // the header for which the request is refused
 	}{
 		{put, "127.0.0.1:8080", [2]string{}, ""},
 		{put, "localhost:8080", [2]string{}, ""},
@@ -40,7 +40,7 @@ func TestPagesOfOtherOriginsAreRejected(t *testing.T) {
 		if method == "PUT" {
 			body = `{}`
 		}
-		// As curl -d sends it.
+		// curl -d sends this content type.
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Host = test.host
@@ -60,8 +60,8 @@ func TestPagesOfOtherOriginsAreRejected(t *testing.T) {
 	}
 }
 
-// If a proxy replaces the Host, the Origin of a page differs from it. Then Sec-Fetch-Site decides,
-// which no page can forge.
+// If a proxy replaces the Host, the Origin of a page differs from the Host. In that case
+// Sec-Fetch-Site decides, which no page can forge.
 func TestPagesBehindAProxyThatReplacesTheHost(t *testing.T) {
 	r := httptest.NewRequest("PUT", "/v1/jobs/j/stages/s/reservation", strings.NewReader(`{}`))
 	r.Host = "localhost:8080"

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Amounts without a suffix are base units, and amounts with a suffix are quantities.
+// An amount without a suffix is a number of base units. An amount with a suffix is a
+// quantity.
 func TestResourcesWithASuffixAreQuantities(t *testing.T) {
 	want := map[string]int64{"cpu": 500, "memory": 4 << 30, "gpu": 2, "disk": 7}
 	resources := `"resources" : {"cpu" : "500m", "memory":"4Gi" ,"gpu": 2, "disk": "7"}`
@@ -77,7 +78,7 @@ func TestQuantitiesThatDoNotFitBaseUnitsAreRejected(t *testing.T) {
 	}
 }
 
-// No body causes an internal error.
+// FuzzQuantitiesInABody checks that no body causes an internal error.
 func FuzzQuantitiesInABody(f *testing.F) {
 	for _, body := range []string{
 		`{"constraints": {"resources": {"cpu": "500m"}}}`, `{"resources": {"memory": "4Gi", "cpu": 2}}`,

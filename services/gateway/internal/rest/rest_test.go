@@ -23,7 +23,7 @@ import (
 	"berth.dev/services/gateway/internal/rest"
 )
 
-// calls answers calls with the given answer or error, and stores the last request.
+// calls is a connection that returns the given answer or error and stores the last request.
 type calls struct {
 	grpc.ClientConnInterface
 	method string
@@ -51,7 +51,7 @@ func (noLeaders) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*ber
 	return &berthv1.ListLeadersAnswer{Services: []*berthv1.ServiceLeadership{{Service: "registry"}}}, nil
 }
 
-// asked serves the gateway's own methods, and repeats the request in its answers.
+// asked implements the gateway's own methods. Each answer repeats the request.
 type asked struct {
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedFindingsServer
@@ -72,7 +72,7 @@ func (asked) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*berth
 func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	// httptest sets this Host.
+	// httptest sets this Host in its requests.
 	handler(t, c, "example.com").ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return w.Code, w.Body.String()
 }
@@ -136,7 +136,7 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 			if status, answer := ask(t, &got, c.method, c.path, body); status != 200 || got.method != c.want {
 				t.Errorf("%d %s, method %q", status, answer, got.method)
 			}
-			// Each method rejects an unknown parameter.
+			// Each method rejects a parameter that it does not know.
 			var sent calls
 			path, _, _ := strings.Cut(c.path, "?")
 			if status, answer := ask(t, &sent, c.method, path+"?nonsense=1", body); status != 400 || sent.method != "" ||
@@ -225,7 +225,7 @@ func TestJSONIsStrict(t *testing.T) {
 	}
 }
 
-// failure is the google.rpc.Status that a client decodes.
+// failure is the google.rpc.Status as a client decodes it.
 type failure struct {
 	Code    int
 	Message string
@@ -254,8 +254,8 @@ func (f failure) field() string {
 	return f.Details[1].FieldViolations[0].Field
 }
 
-// An escaped character belongs to its name, so a bad name is rejected and does not become another
-// path.
+// An escaped character is part of the name. A name with such a character is therefore
+// rejected, and never changes the path.
 func TestAnEscapedNameIsOneName(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/jobs/a%2Fb/stages/s/reservation":      "a/b",
@@ -284,7 +284,7 @@ func TestAnEscapedNameIsOneName(t *testing.T) {
 	}
 }
 
-// The body must not name another reservation than the path.
+// If the body and the path name different reservations, the request is rejected.
 func TestAReservationMustAgreeWithItsPath(t *testing.T) {
 	const path = "/v1/jobs/j/stages/s/reservations/n"
 	for body, field := range map[string]string{
@@ -297,7 +297,7 @@ func TestAReservationMustAgreeWithItsPath(t *testing.T) {
 		var c calls
 		status, text := ask(t, &c, "PUT", path, body)
 		if field == "name" {
-			// The short path means the reservation named main.
+			// The short path stands for the reservation named main.
 			var main calls
 			if status, text := ask(t, &main, "PUT", "/v1/jobs/j/stages/s/reservation", body); status != 400 ||
 				parse(t, text).field() != field {
@@ -334,7 +334,7 @@ func TestABodyMustAgreeWithItsPath(t *testing.T) {
 	}
 }
 
-// A request contains the fields of the path and of the body.
+// A request contains both the fields of the path and those of the body.
 func TestCommandsAreComplete(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string
@@ -466,7 +466,7 @@ func TestAMutatingCallHasARequestID(t *testing.T) {
 			t.Errorf("%s: the caller's id became %q", path, got)
 		}
 	}
-	// The caller may also set the ID in the body.
+	// The caller may also set the request ID in the body.
 	var c calls
 	ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"requestId":"mine"}`)
 	if req := c.in.(*berthv1.UpsertReservationRequest); req.GetRequestId() != "" ||

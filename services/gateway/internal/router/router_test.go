@@ -25,7 +25,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// gatewayConn is a router behind a gRPC server, and a client of it.
+// gatewayConn is a router behind a gRPC server, with a client connection to that server.
 type gatewayConn struct {
 	*router.Router
 	conn *grpc.ClientConn
@@ -90,7 +90,7 @@ func TestACallGoesToTheLeader(t *testing.T) {
 		t.Fatalf("got %v, %v", got, err)
 	}
 
-	// The leader dies, and a call arrives before another replica leads.
+	// The leader fails, and a call arrives before another replica leads.
 	a.Stop()
 	answered := make(chan error, 1)
 	go func() {
@@ -106,7 +106,7 @@ func TestACallGoesToTheLeader(t *testing.T) {
 	}
 }
 
-// The calls of each service go to its leader and to no other.
+// The router sends the calls of each service only to the leader of that service.
 func TestEveryServiceHasItsLeader(t *testing.T) {
 	registry := replicatest.Start(t, "", replicatest.Answers{
 		Standing: func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
@@ -150,8 +150,8 @@ func TestAMissingLeaderIsReportedBeforeTheDeadline(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t, c.routers, []string{a.Address}, nil)
-			// The router shortens the deadline by 200 ms for the answer. The machine may
-			// be busy for that long, so there are a few tries.
+			// The router subtracts 200 ms from the deadline to have time for the answer. The machine
+			// may be busy for that long, so the test retries a few times.
 			for tries := 5; ; tries-- {
 				ctx := t.Context()
 				if c.call > 0 {
@@ -170,8 +170,8 @@ func TestAMissingLeaderIsReportedBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// If the deadline is too short to wait, the error names the deadline and not a missing leader: the
-// router had no time to find one.
+// If the deadline is too short to wait, the router has no time to find a leader. The error
+// therefore names the deadline and not a missing leader.
 func TestAShortDeadlineIsNotAMissingLeader(t *testing.T) {
 	leader, standby := replicatest.Start(t, "", answering("a")), replicatest.Start(t, "", answering("b"))
 	leader.Lead(model.ServiceRegistry, true)
@@ -222,7 +222,7 @@ func TestErrorsAndRetries(t *testing.T) {
 	}
 }
 
-// If a replica keeps answering NOT_LEADER, the call ends with its deadline.
+// If a replica keeps answering NOT_LEADER, the router retries the call until its deadline.
 func TestRetriesEndWithTheDeadline(t *testing.T) {
 	var calls atomic.Int32
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context,
@@ -231,14 +231,14 @@ func TestRetriesEndWithTheDeadline(t *testing.T) {
 		return nil, replicatest.NotLeader()
 	}})
 	a.Lead(model.ServiceRegistry, true)
-	// If the deadline passes before the third attempt or during one, the test proves nothing,
-	// and repeats with a longer deadline.
+	// If the deadline passes before or during the third attempt, the result proves nothing.
+	// The test then repeats with a longer deadline.
 	for deadline := 300 * time.Millisecond; ; deadline *= 2 {
 		calls.Store(0)
 		d := open(t, deadline, []string{a.Address}, nil)
 		_, err := d.reservations().UpsertReservation(t.Context(), &berthv1.UpsertReservationRequest{})
 		f, n := rpc.FromStatus(err), calls.Load()
-		// 2, 4, 8 … 128, 250 ms: the pauses grow.
+		// The pauses grow: 2, 4, 8 … 128, 250 ms.
 		if most := 12 + int32(deadline/(250*time.Millisecond)); n > most {
 			t.Fatalf("%d calls within %v", n, deadline)
 		}
@@ -252,8 +252,8 @@ func TestRetriesEndWithTheDeadline(t *testing.T) {
 	}
 }
 
-// The registry remembers request IDs for a limited time, so no copy of a call may arrive much later
-// than the call.
+// The registry remembers request IDs for a limited time. A copy of a call must therefore
+// not arrive much later than the call.
 func TestACallEndsBeforeItsRequestIDExpires(t *testing.T) {
 	left := make(chan time.Duration, 1)
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context,
@@ -281,8 +281,8 @@ func TestMetadataAndTrailersPass(t *testing.T) {
 		_ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		heard := strings.Join(md.Get("x-said"), ",")
-		grpc.SetHeader(ctx, metadata.Pairs("x-heard", heard))  //nolint:errcheck // the caller misses it
-		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word")) //nolint:errcheck // the caller misses it
+		grpc.SetHeader(ctx, metadata.Pairs("x-heard", heard))  //nolint:errcheck // checked below
+		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word")) //nolint:errcheck // checked below
 		return &berthv1.Reservation{}, nil
 	}})
 	a.Lead(model.ServiceRegistry, true)
@@ -301,7 +301,8 @@ func TestMetadataAndTrailersPass(t *testing.T) {
 	}
 }
 
-// The client and the service may know more fields of a message than the gateway.
+// The client and the service may know fields of a message that the gateway does not know.
+// The gateway passes these fields on.
 func TestUnknownFieldsPass(t *testing.T) {
 	got := make(chan []byte, 1)
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(_ context.Context,
@@ -337,8 +338,8 @@ func TestAPublicRequestIsBounded(t *testing.T) {
 	}
 }
 
-// A scheduling cycle contains the heads of all queues, and its answer an outcome for each. They may
-// be larger than public requests.
+// A scheduling cycle contains the heads of all queues, and its answer contains an outcome
+// for each candidate. Both may be larger than public requests.
 func TestACycleMayBeLarge(t *testing.T) {
 	const bytes = 12 << 20
 	a := replicatest.Start(t, "", replicatest.Answers{Cycle: func(_ context.Context,

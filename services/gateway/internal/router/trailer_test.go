@@ -6,7 +6,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// An error that replaces the error of an attempt does not have the details of the attempt.
+// If the router replaces the error of an attempt, the new error does not have the details
+// of that attempt.
 func TestTheDetailsOfAnAttemptAreNotPassedOn(t *testing.T) {
 	attempt := metadata.Pairs("grpc-status-details-bin", "of code 14", "other", "kept")
 	got := passed(attempt)

@@ -23,12 +23,13 @@ import (
 
 var keys = keyspace.New("test")
 
-// history makes services write events, and stores the events of one job: the model of the source.
+// history is a model of the source. It makes services write events and stores the events of
+// job "a".
 type history struct {
 	streamtest.TB
 	store   *store.Fake
 	writers []*streamtest.Writer
-	told    []string // cursor and uid of every event of job "a"
+	told    []string // cursor and UID of every event of job "a"
 	// at is the position of each event in told.
 	at []place
 }
@@ -58,7 +59,7 @@ func (h *history) write(w *streamtest.Writer, job string, count int) {
 	}
 }
 
-// kept returns the events of the model that etcd still stores.
+// kept returns the events of the model that are still in etcd.
 func (h *history) kept() (kept []string) {
 	h.Helper()
 	kvs, _, err := store.Range(context.Background(), h.store, keys.Events())
@@ -89,7 +90,7 @@ func cursorOf(t streamtest.TB, told string) stream.Cursor {
 	return c
 }
 
-// after returns the events in told after a cursor.
+// after returns the events in told that follow cursor c.
 func (h *history) after(told []string, c stream.Cursor) []string {
 	h.Helper()
 	return slices.DeleteFunc(slices.Clone(told), func(one string) bool { return cursorOf(h, one).Compare(c) <= 0 })
@@ -120,9 +121,10 @@ func (h *history) read(r stream.Reader, n int) []string {
 	return got
 }
 
-// A reader that resumes at any cursor receives each later event once and in order, including events
-// that are written while it reads. If an event after its cursor was deleted, it gets an error
-// with a cursor that it can resume at. It gets no error if no event was deleted.
+// A reader can resume at any cursor. It receives each later event once and in order,
+// including events that are written while it reads. If an event after its cursor was
+// deleted, the reader gets an error with a cursor at which it can resume. Otherwise it gets
+// no error.
 func TestNothingIsMissedOrRepeated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t, store.FakeConfig{WatchRevisions: rapid.IntRange(1, 5).Draw(t, "batch")}, model.ServiceRegistry,
@@ -188,8 +190,9 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 		want = append(want, h.told[behind:]...)
 		taker := r
 		if !lost {
-			// If the newest segment of a service has expired and the service has not
-			// begun another one, a reader that starts anew gets an error.
+			// If the newest segment of a service has expired and the service has not started another
+			// one, a reader that starts again gets an error. The reader therefore pauses only if no
+			// event was lost.
 			taker = pausing{r, t}
 		}
 		if diff := cmp.Diff(want, h.read(taker, len(want))); diff != "" {
@@ -198,7 +201,7 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 	})
 }
 
-// pausing is a reader whose caller falls behind now and then.
+// pausing is a reader whose caller sometimes falls behind.
 type pausing struct {
 	stream.Reader
 	t *rapid.T
@@ -232,8 +235,8 @@ func (w *countedWatch) Close() {
 	w.Watch.Close()
 }
 
-// A reader that falls behind takes no memory: its watch is closed, and the missing events are read
-// again.
+// A reader that falls behind buffers no events. Its watch is closed, and it reads the
+// missing events from the store later.
 func TestAPausedReaderBuffersNothing(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
 	h.write(h.writers[0], "a", 3)
@@ -276,8 +279,9 @@ func TestResumeWithinATransaction(t *testing.T) {
 	}
 }
 
-// A reader can resume at a compacted revision if the later events are stored. If some have expired,
-// it gets an error with the position from which on the events of all services are stored.
+// A reader can resume at a compacted revision if all later events are stored. If some have
+// expired, the reader gets an error. The error has the position from which on the events of
+// all services are stored.
 func TestResumeDependsOnStoredEvents(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
 	registry, assigner := h.writers[0], h.writers[1]
@@ -303,7 +307,8 @@ func TestResumeDependsOnStoredEvents(t *testing.T) {
 		f.Meta["cursor"] != (stream.Cursor{Revision: registry.Segments[1].Created}).String() {
 		t.Fatalf("got %+v", f)
 	}
-	// A reader that has seen every event gets the error as well: it cannot know that.
+	// A reader that has seen every expired event gets the error, too, because it cannot know
+	// that it has missed nothing.
 	if _, err = h.open(cursorOf(t, h.told[1])); fault.Of(err).Reason != fault.ReasonEventsCompacted {
 		t.Errorf("got %v", err)
 	}
@@ -311,7 +316,7 @@ func TestResumeDependsOnStoredEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	// A reader can always start at the oldest stored event.
+	// A reader can always start at the oldest event that is stored.
 	if r, err = h.open(stream.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +326,8 @@ func TestResumeDependsOnStoredEvents(t *testing.T) {
 	}
 }
 
-// If the newest segment of a service has expired, only the present is certain until its leader
-// begins another one.
+// If the newest segment of a service has expired, older events may be missing. Until the
+// service's leader starts another segment, readers can start only at the current revision.
 func TestAServiceWithoutASegment(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
 	h.write(h.writers[0], "a", 1)
@@ -349,7 +354,7 @@ func TestAServiceWithoutASegment(t *testing.T) {
 	}
 }
 
-// Compaction does not affect an open stream, even if its job is quiet.
+// Compaction does not affect an open stream, even if its job has no new events.
 func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
@@ -372,7 +377,7 @@ func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
 			}
 			got <- events[0].GetUid()
 		}()
-		// Other jobs continue. The segment with the last event that the reader saw expires.
+		// Other jobs write events. The segment with the last event that the reader saw expires.
 		for range 10 {
 			w.Rotate()
 			h.write(w, "b", 1)
@@ -393,7 +398,7 @@ func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
 // progressInterval is the interval at which a quiet stream requests progress.
 const progressInterval = time.Minute
 
-// A reader reads all pages of a job, and merges the events of the services.
+// A reader reads all pages of a job and merges the events of all services in order.
 func TestManyStoredEvents(t *testing.T) {
 	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
 	for i := range 300 {
@@ -409,7 +414,8 @@ func TestManyStoredEvents(t *testing.T) {
 	}
 	defer r.Close()
 	first := h.read(r, 1)
-	// The revision of the first page has been compacted: the rest is read at another one.
+	// The revision of the first page has been compacted, so the reader reads the remaining
+	// pages at a later revision.
 	h.write(h.writers[0], "a", 1)
 	h.store.Compact(h.store.Revision())
 	if diff := cmp.Diff(h.told, append(first, h.read(r, len(h.told)-len(first))...)); diff != "" {

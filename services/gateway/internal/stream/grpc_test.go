@@ -15,7 +15,7 @@ import (
 	"berth.dev/services/gateway/internal/stream"
 )
 
-// watch starts a stream over gRPC.
+// watch starts an event stream over gRPC.
 func watch(t *testing.T, source stream.Source, patience time.Duration,
 	req *berthv1.WatchEventsRequest) (grpc.ServerStreamingClient[berthv1.Event], context.CancelFunc) {
 	t.Helper()
@@ -74,7 +74,8 @@ func TestTheErrorOfAStreamThatCannotStart(t *testing.T) {
 	}
 }
 
-// Events that were read before the source failed still arrive, followed by the error.
+// If the source fails, the events that were read before still arrive. The error follows
+// them.
 func TestTheReasonComesAfterTheEvents(t *testing.T) {
 	source := newMemory(500)
 	source.fail(fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "too old"))
@@ -92,7 +93,7 @@ func TestTheReasonComesAfterTheEvents(t *testing.T) {
 func TestASlowGRPCReaderGetsAnError(t *testing.T) {
 	source := flood()
 	s, _ := watch(t, source, 20*time.Millisecond, &berthv1.WatchEventsRequest{Job: "a"})
-	<-source.closed // the server has given up, and nothing was read
+	<-source.closed // the server has ended the stream before the client reads anything
 	for i := 0; ; i++ {
 		if _, err := s.Recv(); err != nil {
 			if rpc.FromStatus(err).Reason != fault.ReasonSlowReader {

@@ -21,7 +21,7 @@ import (
 	"berth.dev/services/gateway/internal/stream"
 )
 
-// serveHTTP serves a source's streams over HTTP.
+// serveHTTP serves the streams of a source over HTTP.
 func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Duration) (url string,
 	stop context.CancelFunc) {
 	t.Helper()
@@ -37,7 +37,7 @@ func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Dura
 	return server.URL, stop
 }
 
-// get begins to read a stream.
+// get starts to read a stream.
 func get(t *testing.T, url string, header ...string) (*http.Response, *bufio.Reader) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -88,7 +88,7 @@ func TestLinesOfJSON(t *testing.T) {
 	var last string
 	for i := range 4 {
 		if i >= 2 {
-			source.write() // what happens now is read now
+			source.write() // an event that is written during the stream
 		}
 		e := event(t, line(t, body))
 		if e.GetRevision() != int64(i+1) || e.GetKind() != berthv1.Event_WORKER_RUNNING {
@@ -106,7 +106,7 @@ func TestLinesOfJSON(t *testing.T) {
 func TestServerSentEventsResumeAtTheLastEventID(t *testing.T) {
 	source := newMemory(3)
 	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
-	// A browser that reconnects repeats its first URL.
+	// A browser that reconnects repeats its first URL and adds Last-Event-ID.
 	res, body := get(t, url+"/v1/jobs/a/events?since=1-0", "Accept", "text/event-stream", "Last-Event-ID", "2-0")
 	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("content type %s", got)
@@ -158,7 +158,8 @@ func TestBadRequestsGetAStatus(t *testing.T) {
 	}
 }
 
-// After a stream has begun, its status is sent, so the error is its last line.
+// Once a stream has started, its status has been sent. An error is therefore the last line
+// of the stream.
 func TestTheLastLineIsTheError(t *testing.T) {
 	for _, c := range []struct{ name, accept, want string }{
 		{"lines", "*/*", `{"error":{`},
@@ -187,7 +188,7 @@ func TestStreamsEndWithTheGateway(t *testing.T) {
 	}
 }
 
-// The connection of a reader that does not read is closed.
+// If a reader does not read, the server closes its connection.
 func TestTheConnectionOfASlowReaderIsClosed(t *testing.T) {
 	source := flood()
 	url, _ := serveHTTP(t, source, 20*time.Millisecond, time.Minute)
@@ -199,9 +200,10 @@ func TestTheConnectionOfASlowReaderIsClosed(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /v1/jobs/a/events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	// The server gives up while the client does not read. Then the client reads the buffered
-	// events and the end, with or without an error: the connection may have been blocked for
-	// too long. All events would be tens of megabytes.
+	// The server ends the stream while the client does not read. Then the client reads the
+	// buffered events and the end of the stream. The end may have no error, because the
+	// connection may have been blocked for too long. All events together would be tens of
+	// megabytes.
 	<-source.closed
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, err := io.Copy(io.Discard, conn)
@@ -213,10 +215,11 @@ func TestTheConnectionOfASlowReaderIsClosed(t *testing.T) {
 	}
 }
 
-// A reader that reads again soon after its stream has ended receives the error.
+// If a reader continues to read soon after the server has ended its stream, the reader
+// receives the error.
 func TestASlowReaderGetsAnError(t *testing.T) {
-	// The reader has the patience from then on. The machine may be busy for that long, so there
-	// are further tries with more.
+	// The client must read within the given patience after the server has ended the stream.
+	// The machine may be busy for that long, so the test retries with more patience.
 	for patience := 500 * time.Millisecond; ; patience *= 4 {
 		all, err := readLate(t, patience)
 		if err == nil && strings.Contains(string(all), string(fault.ReasonSlowReader)) {

@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Invalid values of segment keys are no error. If the newest segment cannot be decoded, the highest
-// mark is the newest segment.
+// Invalid values of segment keys cause no error. If the newest segment cannot be decoded,
+// the segment with the highest mark counts as the newest.
 func TestInvalidMarks(t *testing.T) {
 	keys := keyspace.New("test")
 	segment := func(n int64) []byte {

@@ -11,14 +11,15 @@ import (
 	"berth.dev/services/gateway/internal/stream"
 )
 
-// memory is a source whose events a test writes, one per revision.
+// memory is a source with the events that a test writes. Each event has a revision of its
+// own.
 type memory struct {
 	mu     sync.Mutex
 	events []*berthv1.Event
-	err    error // instead of what comes after the events
+	err    error // returned after the last event
 	open   error
 	moved  chan struct{}
-	closed chan struct{} // gets a value as a reader is closed
+	closed chan struct{} // receives a value when a reader is closed
 	paused atomic.Int64
 }
 
@@ -30,7 +31,7 @@ func newMemory(events int) *memory {
 	return m
 }
 
-// flood returns a source with far more events than a connection buffers.
+// flood returns a source with far more events than a connection can buffer.
 func flood() *memory {
 	m := newMemory(10_000)
 	text := strings.Repeat("x", 8<<10)

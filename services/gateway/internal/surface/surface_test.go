@@ -17,8 +17,8 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// declared lists the methods of every linked proto service of Berth, and of the services that
-// Berth's servers register.
+// declared returns the methods of all proto services of Berth that are linked, and of the
+// standard services that Berth's servers register.
 func declared() map[string]bool {
 	methods := map[string]bool{}
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
@@ -50,7 +50,7 @@ func TestEveryMethodOfEveryServiceHasAnEntry(t *testing.T) {
 			t.Errorf("%s is in the table and in no proto file", name)
 		}
 	}
-	// The table also contains the services that a server registers, such as health.
+	// The table also has the standard services that a server registers, such as health.
 	for service, info := range rpc.NewServer(rpc.ServerOptions{}).GetServiceInfo() {
 		for _, m := range info.Methods {
 			if _, has := served["/"+service+"/"+m.Name]; !has {
@@ -60,7 +60,8 @@ func TestEveryMethodOfEveryServiceHasAnEntry(t *testing.T) {
 	}
 }
 
-// Only the public API is public. The test also covers methods that are added later.
+// The public listener serves only the public API. The test also covers methods that are
+// added later.
 func TestOnlyThePublicAPIIsPublic(t *testing.T) {
 	_, served := surface.Methods()
 	for method, at := range served {
