@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// swift is shorter than any failover by the TTL: a leader renews its etcd lease in each
-	// sixth of the TTL, so that five sixths are left when it is killed, plus the election.
-	// A fast failover takes some tenths of a second, and several times as much on a slow
-	// machine.
+	// swift is shorter than any failover that waits for the TTL. A leader renews its etcd lease
+	// every sixth of the TTL, so when it is killed, at least five sixths of the TTL remain. The
+	// election takes additional time. A fast failover takes some tenths of a second, and several
+	// times as much on a slow machine.
 	swift = ttl * 5 / 6
-	// tries bounds the failovers of one service: each may coincide with other load of the
-	// machine, or with standbys that have used up their evictions.
+	// tries is the maximum number of failovers of one service. A failover may be slow because of
+	// other load on the machine, or because the standbys have used up their evictions.
 	tries = 5
-	// seen is how long standbys must have seen a leader before they evict it.
+	// seen is the time for which a standby must have seen a leader before it evicts the leader.
 	seen = time.Second
 )
 
 // jobAlone is the job of the batches that are requested when a leader is killed alone.
 const jobAlone = "alone"
 
-// takeovers kills the leader of each service once there is no other fault, which rarely
-// happens during the schedule, and measures how long a batch waits that is requested at
-// that moment. One fast failover of a service is enough. Afterwards everything is at rest
-// again.
+// takeovers kills the leader of each service while there is no other fault, which rarely happens
+// during the schedule. It measures how long a batch waits that is requested at that moment. One fast
+// failover of each service is enough. takeovers returns when nothing is in flight any more.
 func (r *run) takeovers(ctx context.Context) {
 	if len(r.report.Violations) > 0 {
-		return // another fault has failed
+		return // the cluster has not recovered, so the waits would prove nothing
 	}
 	defer func() {
 		if _, err := r.fleet.Client().CancelJob(ctx, jobAlone); err != nil {
@@ -58,7 +57,9 @@ func (r *run) takeovers(ctx context.Context) {
 			r.Log("%s was killed alone; a batch waited %v instead of %v", p.Name, wait.Round(time.Millisecond),
 				calm.Round(time.Millisecond))
 			if proxied(p.Name) || calm > swift/4 {
-				continue // a proxy refuses nothing for it, so that the probe does not find it dead, or the machine is slow
+				// The probe does not find a dead leader behind a proxy, because the proxy
+				// still accepts connections. A slow machine proves nothing either.
+				continue
 			}
 			r.report.Takeovers[service] = append(r.report.Takeovers[service], wait)
 			if wait < swift {
@@ -68,8 +69,8 @@ func (r *run) takeovers(ctx context.Context) {
 	}
 }
 
-// takeover kills the leader of a service, returns how long a batch waits until its worker
-// is assigned to an executor, and starts the process again.
+// takeover kills the leader of a service and starts the process again. It returns how long a batch
+// waits until its worker is assigned to an executor.
 func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
 	if err := until(ctx, func(ctx context.Context) string {
 		for _, replica := range r.fleet.Processes()[service] {
@@ -98,7 +99,7 @@ func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Pro
 func (r *run) batchAlone(ctx context.Context, stage string) (time.Duration, error) {
 	began := time.Now()
 	err := until(ctx, func(ctx context.Context) string {
-		// Repeating the request changes nothing and returns the state.
+		// A repeated request changes nothing and returns the current state.
 		batch, err := r.fleet.Client().Reserve(ctx, &berthv1.Reservation{
 			Job: jobAlone, Stage: stage, Count: 1, Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{},
 		})

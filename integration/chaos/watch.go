@@ -30,8 +30,9 @@ type reader struct {
 
 func newReader(job string) *reader { return &reader{job: job, moved: make(chan struct{})} }
 
-// run reads until ctx ends. If the gateway answers that the events after a cursor are
-// compacted, it starts again, as documented, and skips the events that it has.
+// run reads the stream until ctx ends. If the gateway answers that the events after a cursor are
+// compacted, run starts again from the oldest event, as documented, and skips the events that it
+// already has.
 func (r *reader) run(ctx context.Context, c *client.Client) {
 	for again := false; ctx.Err() == nil; again = true {
 		for event, err := range c.Events(ctx, r.job, "") {
@@ -47,8 +48,8 @@ func (r *reader) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// take records an event. An event that is not after the last one is correct only in a
-// stream that was started again.
+// take records an event. In a stream that was started again, an event may repeat an earlier event.
+// Otherwise it must come after the last event.
 func (r *reader) take(cursor string, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,8 +71,8 @@ func (r *reader) note(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// judge waits until the stream has reached the end of etcd's events, and returns how it
-// differs from etcd.
+// judge waits until the stream has reached the last event in etcd, and returns the differences
+// between the stream and etcd.
 func (r *reader) judge(ctx context.Context, held []string) []string {
 	for {
 		r.mu.Lock()
@@ -107,7 +108,7 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 			len(held), missing[0]))
 	}
 	for cursor := range seen {
-		// The stream continued while etcd was read.
+		// A later event is correct, because the stream continued while etcd was read.
 		if len(held) > 0 && compareCursors(cursor, held[len(held)-1]) < 0 {
 			found = append(found, fmt.Sprintf("the stream of %s delivered %s, which is not in etcd", r.job, cursor))
 		}
@@ -115,7 +116,7 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 	return found
 }
 
-// given returns the number of events of the stream.
+// given returns the number of events that the stream has delivered.
 func (r *reader) given() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,9 +126,10 @@ func (r *reader) given() int {
 // events are the events of a job in etcd.
 type events struct {
 	cursors []string // in order
-	// queued and requeued are the accepted versions, by uid.
+	// queued and requeued have the uids of the versions that events report as queued and
+	// requeued.
 	queued, requeued map[string]bool
-	// leased are the times of grants, by the clocks of the leaders that granted them.
+	// leased has the times of grants, by the clocks of the leaders that granted the leases.
 	leased []time.Time
 }
 

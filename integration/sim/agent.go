@@ -25,10 +25,10 @@ type Host struct {
 	ID, SKU    string
 	Attributes map[string]string
 	Resources  resource.Vector
-	// Reserved are the shares of Resources that it reserves, by role.
+	// Reserved has the shares of Resources that the executor reserves, by role.
 	Reserved   map[string]resource.Vector
 	Generation int64
-	// Allow lists the commands that its agent starts; default every command.
+	// Allow lists the commands that the agent starts; default every command.
 	Allow []string
 }
 
@@ -38,52 +38,55 @@ type agent struct {
 	id      string
 	address string
 	host    Host
-	// secret is on the host's disk. superseded is set if another agent has the ID, left if
-	// the process has exited because of that.
+	// secret is stored on the host's disk. superseded is set if another agent has taken over
+	// the ID. left is set if the process has exited for this reason.
 	secret           string
 	superseded, left bool
 	cut              bool
 
-	// Until refusing it starts nothing. It does not start again after rejected.
+	// refusing is the time until which the agent starts no worker. rejected has the workers
+	// that the agent never starts.
 	refusing time.Time
 	rejected map[instance]bool
 
-	// denying is set if its process rejects every leader of the assigner.
+	// denying is set if the agent's process rejects every leader of the assigner.
 	denying bool
 
 	down      bool
 	downUntil time.Time
-	// life changes with everything that ends its calls in flight; births counts its
-	// processes.
+	// life changes with every event that ends the agent's calls in flight. births counts the
+	// agent's processes.
 	life, births int
-	// registers counts its registration calls: only the answer to the newest one counts.
+	// registers counts the registration calls. The agent ignores the answers to all calls but
+	// the newest.
 	registers int
 
-	// owned is set once it has registered; confirmed if its last announcement since it was
-	// superseded said that none of its workers lives.
+	// owned is set after the agent has registered. confirmed is set if the agent was superseded
+	// and has since announced that none of its workers runs.
 	owned, confirmed bool
 
 	// The state of the process, which a crash loses.
 	incarnation int64
 	asking      bool      // a registration or announcement is in flight
-	again       time.Time // when it may register again after another agent with its ID
+	again       time.Time // when the agent may register again after a rejection
 	lease       int64
 	beaten      time.Time
 	reporting   bool
 	dirty       bool
 	complete    bool
 	sequence    int64
-	// judged is when a report was last answered, zero for never. strays are its orphaned
-	// workers according to the answer; stray is set if it was announced with any.
+	// judged is the time of the last answer to a report; zero if there was none. strays is the
+	// number of orphaned workers according to that answer. stray is set if the announced
+	// presence says that there are orphaned workers.
 	judged time.Time
 	strays int
 	// told is the term of the assigner's leader that answered the newest complete report.
 	told  int64
 	stray bool
-	// decisions are the decisions of a real agent.
+	// decisions is the real code with which an agent decides on start and stop requests.
 	decisions *agentlib.Decisions
 
-	// The state of the host, on its disk. The names are those of the workers, in order.
+	// The state of the host, on its disk. names has the keys of workers, in order.
 	workers map[instance]*worker
 	names   []instance
 	stopped map[instance]bool
@@ -106,9 +109,9 @@ type worker struct {
 	instance
 	uid   string
 	state model.WorkerState
-	stays bool // it ends only after its grace period
+	stays bool // the worker ends only after its grace period
 	exit  *int32
-	told  bool // its end is durable
+	told  bool // the assigner has confirmed that the end of the worker is durable
 	since time.Time
 }
 
@@ -124,14 +127,14 @@ func newAgent(w *World, host Host) *agent {
 
 func (a *agent) up() bool { return !a.left && (!a.down || !a.w.now.Before(a.downUntil)) }
 
-// crash ends the agent's process; its workers run on.
+// crash ends the agent's process. The agent's workers keep running.
 func (a *agent) crash() {
 	a.w.logf("%s: the agent crashes", a.id)
 	a.die()
 	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(11*int(a.w.pause.Milliseconds())))*time.Millisecond)
 }
 
-// die ends the process.
+// die ends the agent's process.
 func (a *agent) die() {
 	a.restart()
 	a.births++
@@ -140,7 +143,7 @@ func (a *agent) die() {
 	a.superseded = false
 }
 
-// restart drops the state of the process. The answers to calls in flight are ignored.
+// restart drops the state of the process. The agent ignores the answers to calls in flight.
 func (a *agent) restart() {
 	a.life++
 	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
@@ -148,7 +151,7 @@ func (a *agent) restart() {
 	a.judged, a.strays, a.stray, a.told = time.Time{}, 0, false, 0
 }
 
-// nonce returns the nonce of the registrations of the process.
+// nonce returns the nonce with which the process registers.
 func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
 
 // permit checks the nonce of a start or stop request.
@@ -159,7 +162,7 @@ func (a *agent) permit(nonce dispatch.Nonce) error {
 	return a.decisions.Permit(string(nonce))
 }
 
-// recover starts a process with the state of the host.
+// recover restores the state of a new process from the state of the host.
 func (a *agent) recover() {
 	a.decisions = agentlib.NewDecisions(a.id, a.nonce())
 	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
@@ -203,14 +206,14 @@ func (a *agent) turn() {
 	}
 	switch {
 	case a.superseded && a.incarnation == 0:
-		return // it has no name for reports and waits until its workers end
+		return // without an incarnation it cannot report, and waits until its workers end
 	case a.incarnation == 0:
 		a.register()
 	case a.w.now.Sub(a.beaten) >= presenceTTL/3, a.lease != 0 && a.stray != a.doubtful():
 		a.beat()
 	}
 	if a.strays > 0 && a.w.now.Sub(a.judged) > presenceTTL {
-		a.complete = true // a leader of the assigner since then may not know the workers
+		a.complete = true // a newer leader of the assigner may not know the workers
 	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting && !a.superseded {
 		a.report()
@@ -234,7 +237,7 @@ func (a *agent) busy() bool {
 	return (a.dirty || a.complete) && !a.reporting && !a.superseded
 }
 
-// telling reports whether something on the host is not reported yet.
+// telling reports whether the agent has not yet reported everything about its host.
 func (a *agent) telling() bool { return !a.superseded && (a.dirty || a.reporting) }
 
 // leaves reports whether a superseded agent has nothing left to stop or report.
@@ -242,8 +245,8 @@ func (a *agent) leaves() bool {
 	return a.superseded && a.living() == 0 && (a.confirmed || a.incarnation == 0)
 }
 
-// supersede makes the agent stop its workers after a while, because another agent has its
-// ID. It sends heartbeats until its end is reported.
+// supersede makes the agent stop its workers after a while, because another agent has taken over the
+// ID. The agent sends heartbeats until it has announced that no worker runs.
 func (a *agent) supersede() {
 	if a.superseded {
 		return
@@ -282,7 +285,7 @@ func (a *agent) register() {
 	number := a.registers
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
-			return // it was declared lost and another call began
+			return // the agent has sent another registration since
 		}
 		a.asking = false
 		switch {
@@ -306,10 +309,10 @@ func (a *agent) register() {
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-// againEvery is how often an agent tries to register while another one has its ID.
+// againEvery is the interval in which an agent tries to register while another agent has its ID.
 const againEvery = 30 * time.Second
 
-// stillAsking returns a function that drops a call without an answer.
+// stillAsking returns a function that gives up a call that got no answer.
 func (a *agent) stillAsking() func() {
 	life := a.life
 	return func() {
@@ -319,9 +322,9 @@ func (a *agent) stillAsking() func() {
 	}
 }
 
-// beat keeps the presence, as a replica of executor-state does for a heartbeat stream: it
-// puts the key if it is missing, if its etcd lease has no owner, or if what it says about
-// the workers has changed.
+// beat keeps the presence key alive, as a replica of executor-state does for a heartbeat stream. It
+// puts the key if the key is missing, if the key has another etcd lease, or if the state of the
+// workers in the key has changed.
 func (a *agent) beat() {
 	if a.asking {
 		return
@@ -358,7 +361,8 @@ func (a *agent) beat() {
 	a.announce(lease.ID)
 }
 
-// announce puts the presence on an etcd lease, with the state of the workers.
+// announce requests that the presence is attached to an etcd lease and contains the state of the
+// workers.
 func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
@@ -380,7 +384,7 @@ func (a *agent) announce(lease int64) {
 			a.lease, a.beaten, a.stray = lease, a.w.now, stray
 		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound ||
 			f.Reason == fault.ReasonOtherAgent:
-			a.restart() // it registers again
+			a.restart() // the next turn registers again
 		}
 	})
 	a.w.later(3*time.Second, a.stillAsking())
@@ -397,8 +401,8 @@ func (a *agent) living() int {
 	return n
 }
 
-// doubtful reports whether it has orphaned workers, or workers that no answer has confirmed
-// yet.
+// doubtful reports whether the agent has orphaned workers, or workers that no answer of the assigner
+// has confirmed yet.
 func (a *agent) doubtful() bool {
 	if a.judged.IsZero() {
 		return a.living() > 0
@@ -406,13 +410,13 @@ func (a *agent) doubtful() bool {
 	return a.strays > 0
 }
 
-// lacks reports whether the assigner's leader of a term needs a complete report, because
-// only another leader had one.
+// lacks reports whether the assigner's leader of a term needs a complete report, because the last
+// complete report went to an earlier leader.
 func (a *agent) lacks(term int64) bool {
 	return term > a.told && (a.living() > 0 || a.strays > 0)
 }
 
-// assigner returns the term of the assigner's leader, or zero without one.
+// assigner returns the term of the assigner's leader, or zero if there is no leader.
 func (a *agent) assigner() int64 {
 	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
 	if err != nil || !there {
@@ -421,7 +425,7 @@ func (a *agent) assigner() int64 {
 	return kv.Create
 }
 
-// record returns the executor record in the store, or nil.
+// record returns the executor record in the store, or nil if there is none.
 func (a *agent) record() *model.Executor {
 	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
 	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
@@ -493,8 +497,8 @@ func (a *agent) report() {
 	})
 }
 
-// order sends a start or stop request to the agent at an address. It calls done once, with
-// an Unknown if no answer comes in time.
+// order sends a start or stop request to the agent at an address. It calls done once with the answer,
+// or with an Unknown if no answer arrives in time.
 func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
 	var to *agent
 	for _, a := range w.agents {
@@ -532,8 +536,8 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 	w.later(timeout, func() { once(dispatch.Unknown{Message: "no answer"}) })
 }
 
-// submit handles a start request. A worker with a lower epoch of the same name must end
-// first; the request must be repeated then.
+// submit handles a start request. If a worker with the same name and a lower epoch runs, submit ends
+// that worker, and the assigner must repeat the request.
 func (a *agent) submit(s dispatch.Submit) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
@@ -566,9 +570,10 @@ func (a *agent) submit(s dispatch.Submit) any {
 		Sequence: a.sequence}
 }
 
-// refuses returns why a command is not started. The hosts of a Stage have only a shell.
+// refuses returns the reason why a command is not started, if there is one. The hosts of a Stage can
+// start only the command sh.
 func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
-	// On some hosts a worker never starts. Berth must come to rest nevertheless.
+	// Some workers never start on some hosts. Berth must come to rest nevertheless.
 	if !a.w.directed && a.w.rng.IntN(8) == 0 {
 		a.rejected[k] = true
 	}
@@ -581,7 +586,8 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	return dispatch.Refused{}, false
 }
 
-// stop handles a stop request. An answer with an end is a promise.
+// stop handles a stop request. If the answer is Ended, the host promises that it will never start the
+// worker again.
 func (a *agent) stop(s dispatch.Stop) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// schedule is the differences from the default order.
+// schedule has the differences of a run from the default order of events.
 type schedule struct {
 	moves      []move
 	deviations []deviation
@@ -19,13 +19,13 @@ type move struct {
 	at   int
 }
 
-// deviation is a step at which another event than the first is chosen.
+// deviation is a step at which not the first event happens but another choice.
 type deviation struct {
 	at, choice int
 }
 
-// actBlind makes the registry act before it reads its view, at the first possible step from
-// the given one on.
+// actBlind is the choice that the registry acts before it reads its view. The choice applies at the
+// first possible step that is not before the step of the deviation.
 const actBlind = -1
 
 // String returns the schedule in the format of parseSchedule: cancel@12 17:3.
@@ -60,7 +60,7 @@ func parseSchedule(text string) (schedule, error) {
 	return s, nil
 }
 
-// with returns the schedule with one more deviation.
+// with returns a copy of the schedule with one more deviation.
 func (s schedule) with(d deviation) schedule {
 	s.deviations = append(slices.Clip(s.deviations), d)
 	return s

@@ -24,7 +24,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// services in the order of their turns.
+// services lists the services in the order of their turns.
 var services = model.Services
 
 const (
@@ -47,41 +47,41 @@ type World struct {
 	audited int64
 	stored  stored
 
-	// calm is set once there are no more faults.
+	// calm is set when faults no longer happen.
 	calm bool
 	// directed is set if only a Stage causes events.
 	directed bool
-	// prompt is set if messages arrive as soon as they are chosen.
+	// prompt is set if messages have no delay.
 	prompt bool
-	// memory is how long ended versions are kept; default as in production. If it is short,
-	// names are used again and start and stop requests may arrive very late. No call is
-	// executed that much later than it was made, because the registry would not recognize a
-	// repeat.
+	// memory is how long the registry keeps ended versions. 0 means the default of the registry.
+	// If memory is short, clients use names again, and start and stop requests may arrive very
+	// late. No call is executed later than memory after it was made, because the registry would
+	// not recognize a repeat.
 	memory time.Duration
 	// lostAfter is how long an executor may be absent before it is LOST.
 	lostAfter time.Duration
-	// pause is the longest time without an event, trouble the percentage of steps with a
+	// pause is the longest time without an event. trouble is the percentage of steps with a
 	// fault.
 	pause   time.Duration
 	trouble int
 	full    full
 	// stranger sends invalid requests.
 	stranger stranger
-	// refusals counts registrations that were rejected because of their secret, exits the
-	// superseded agents that have exited.
+	// refusals counts the registrations that were rejected because of their secret. exits counts
+	// the superseded agents that have exited.
 	refusals, exits int
 	// submitting is called with every start request that is sent.
 	submitting func(dispatch.Submit)
 
 	replicas map[string][]replica
 	network  []*message
-	due      []int // used only by deliverOne
+	due      []int // buffer of deliverOne
 	sequence int
 	agents   []*agent
 	clients  *clients
 	starts   starts
 	promised map[promise]bool
-	// presences are the presences of executors, by ID.
+	// presences has the presences of executors, by ID.
 	presences map[string]*presence
 	failure   error
 }
@@ -94,7 +94,7 @@ type message struct {
 	deliver func()
 }
 
-// NewWorld returns the run of a seed. Its transcript goes to out.
+// NewWorld returns the world of a seed. The world writes its transcript to out.
 func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
@@ -103,8 +103,8 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	hosts := 4
 	w.pause, w.trouble = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
 	if w.rng.IntN(2) == 0 {
-		// Names are used again, as in months of production, and the few hosts get the same
-		// ones.
+		// Clients use names again, as in months of production. There are only a few hosts, so a
+		// host gets workers with the same names.
 		w.memory, hosts = time.Second, 2
 		w.pause, w.trouble = time.Second, 1
 	}
@@ -148,7 +148,7 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 	}
 }
 
-// Run plays steps with faults, then lets the world come to rest, and returns the first
+// Run plays a number of steps with faults and then waits until the world is at rest. It returns the first
 // violation.
 func (w *World) Run(steps int) error {
 	for range steps {
@@ -160,7 +160,7 @@ func (w *World) Run(steps int) error {
 	return w.settle()
 }
 
-// fault is true once in n times, and never in calm.
+// fault returns true with a probability of 1/n. If w.calm is set, it returns false.
 func (w *World) fault(n int) bool { return !w.calm && w.rng.IntN(n) == 0 }
 
 func (w *World) logf(format string, args ...any) {
@@ -179,7 +179,7 @@ func (w *World) fail(format string, args ...any) {
 	}
 }
 
-// step lets one thing happen.
+// step lets one random event happen.
 func (w *World) step() {
 	switch n := w.rng.IntN(100); {
 	case n < 45:
@@ -199,8 +199,8 @@ func (w *World) step() {
 	}
 }
 
-// someReplica returns a replica, mostly one that has something to do: otherwise most of a
-// run would be turns of standbys.
+// someReplica returns a random replica, usually a replica that has something to do. Otherwise most steps of
+// a run would be turns of standbys.
 func (w *World) someReplica() replica {
 	if w.rng.IntN(4) == 0 {
 		return w.anyReplica()
@@ -224,7 +224,7 @@ func (w *World) anyReplica() replica {
 	return list[w.rng.IntN(len(list))]
 }
 
-// mischief is a fault of the world itself.
+// mischief causes a random fault.
 func (w *World) mischief() {
 	switch w.rng.IntN(10) {
 	case 0, 1:
@@ -242,7 +242,7 @@ func (w *World) mischief() {
 		w.logf("%s: cut off: %v", a.id, a.cut)
 	case 5:
 		if w.isFull() {
-			break // they would be rejected
+			break // the store would reject the proposals
 		}
 		if n := w.store.ReleaseHeld(); n > 0 {
 			w.logf("store: %d late proposals are committed", n)
@@ -272,8 +272,8 @@ func (w *World) mischief() {
 	}
 }
 
-// intrude starts another agent with the ID of an existing one, on another host and with
-// another secret, while the first one is cut off: an operator took its host for dead.
+// intrude starts another agent with the ID of an existing agent, on another host and with another secret, and
+// cuts the first agent off. This happens if an operator mistakes the first host for dead.
 func (w *World) intrude() {
 	first := w.agents[w.rng.IntN(len(w.agents))]
 	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool {
@@ -315,7 +315,7 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// send puts a message on the network. Except in calm it may be lost or late.
+// send puts a message on the network. If w.calm is not set, the message may be lost or late.
 func (w *World) send(what string, deliver func()) {
 	if w.fault(12) {
 		w.logf("lost: %s", what)
@@ -332,9 +332,9 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
-// straggle delivers a message late, within a time. No promise may depend on messages that
-// arrive in order or soon: a call can arrive after later ones, and where names are used
-// again, a request of an old epoch after those of a new one.
+// straggle delivers a message late, but within a time. No promise of Berth may depend on messages that arrive
+// in order or soon. A call can arrive after later calls. If names are used again, a request of an old epoch
+// can arrive after requests of a new epoch.
 func (w *World) straggle(what string, within time.Duration, deliver func()) {
 	w.sequence++
 	at := w.now.Add(time.Duration(w.rng.IntN(int(within.Milliseconds()))) * time.Millisecond)
@@ -398,7 +398,7 @@ func (w *World) settle() error {
 				return w.failure
 			}
 			if !w.underWay() {
-				w.pass(rest.Sub(w.now)) // no replica or agent has anything to do before
+				w.pass(rest.Sub(w.now)) // no replica or agent has anything to do until then
 			}
 		}
 		if r := w.store.Revision(); r != last {
@@ -411,8 +411,8 @@ func (w *World) settle() error {
 	return w.failure
 }
 
-// underWay reports whether a replica or an agent has something to do now, or a message is
-// in transit. Timers do not count.
+// underWay reports whether a replica or an agent has something to do now, or a message is in transit. It
+// ignores timers.
 func (w *World) underWay() bool {
 	for _, service := range services {
 		if slices.ContainsFunc(w.replicas[service], func(r replica) bool { return r.behind() || r.asked() }) {
@@ -423,7 +423,7 @@ func (w *World) underWay() bool {
 		slices.ContainsFunc(w.agents, func(a *agent) bool { return a.busy() })
 }
 
-// round gives everyone a turn, delivers what is due, and lets a moment pass.
+// round gives each replica and agent a turn, delivers the messages that are due, and lets a moment pass.
 func (w *World) round() {
 	for _, service := range services {
 		for _, r := range w.replicas[service] {
