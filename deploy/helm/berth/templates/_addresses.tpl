@@ -1,16 +1,17 @@
 {{/*
-Addresses. Each replica is known by the name of its very pod. A standby proves
-its leader dead by what the leader's own address answers, and a gateway has to
-hold a connection to every replica to know who leads. A virtual address answers
-for whoever stands behind it, or refuses because nobody does: proof of nothing.
+Addresses. The address of a replica is the DNS name of its pod. In a liveness probe,
+a standby connects to the leader's own address, and only the leader's host must
+answer there. A gateway needs a connection to every replica to find the leader. A
+virtual address is not suitable: any pod of the service may answer it, and it
+refuses connections if no pod is ready.
 */}}
 
-{{/* One replica: a dict of root, name of the service, pod, port. */}}
+{{/* The address of one replica. The argument is a dict of root, name of the service, pod, port. */}}
 {{- define "berth.instance" -}}
 {{- printf "%s.%s-%s.%s.svc.%s:%v" .pod (include "berth.name" .root) .name .root.Release.Namespace .root.Values.clusterDomain .port -}}
 {{- end -}}
 
-{{/* All replicas: a dict of root, name, replicas, port. */}}
+{{/* The addresses of all replicas of a service. The argument is a dict of root, name, replicas, port. */}}
 {{- define "berth.instances" -}}
 {{- $list := list -}}
 {{- range $i := until (int .replicas) -}}
@@ -21,11 +22,11 @@ for whoever stands behind it, or refuses because nobody does: proof of nothing.
 {{- end -}}
 
 {{/*
-The gateways, by the virtual addresses of their services: one for job services and
-operators, one for agents, one for the services of the release. Nobody proves a
-gateway dead, none of them has anything that another has not, and whoever loses its
-connection is led to another one by dialling again. So gateways may come and go
-without anybody being told.
+The virtual addresses of the gateways: one for job services and operators, one for
+agents, and one for the services of the release. Virtual addresses are suitable here,
+because no process probes the liveness of a gateway and gateways have no state. A
+client that loses its connection dials again and reaches another gateway. So gateways
+can be added and removed without any change to their clients.
 */}}
 {{- define "berth.gateways" -}}
 {{- printf "%s-gateway.%s.svc.%s:8080" (include "berth.name" .) .Release.Namespace .Values.clusterDomain -}}

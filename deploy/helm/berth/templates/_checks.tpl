@@ -1,4 +1,4 @@
-{{/* What the schema cannot say in words that help. */}}
+{{/* Checks of the values for which the schema has no useful error message. */}}
 {{- define "berth.checks" -}}
 {{- $v := .Values -}}
 {{- if and (not $v.tls.secretName) (not $v.insecure) -}}

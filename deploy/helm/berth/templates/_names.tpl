@@ -1,4 +1,4 @@
-{{/* Names and labels. Everything of a release begins with berth.name. */}}
+{{/* Names and labels. The names of all objects of a release begin with berth.name. */}}
 
 {{- define "berth.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What a selector goes by: a dict of root and component. */}}
+{{/* The labels that selectors use. The argument is a dict of root and component. */}}
 {{- define "berth.selector" -}}
 app.kubernetes.io/name: {{ .root.Chart.Name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -22,7 +22,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
-{{/* Of pods: no version, or a new image of Berth would restart etcd too. */}}
+{{/* The metadata of pods. It has no version, so that a new image of Berth does not restart etcd. */}}
 {{- define "berth.podMetadata" -}}
 labels:
   {{- include "berth.selector" . | nindent 2 }}
@@ -39,7 +39,7 @@ annotations:
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{/* The three services: name, key of its values, ports of calls and of health. */}}
+{{/* The three services: the name, the key of the values, the port for calls and the port for health. */}}
 {{- define "berth.services" -}}
 - {name: registry, values: registry, calls: 7101, http: 7181}
 - {name: executor-state, values: executorState, calls: 7102, http: 7182}

@@ -1,19 +1,19 @@
-{{/* Parts that the pods share. */}}
+{{/* Parts that all pods use. */}}
 
-{{/* Options as flags: a dict, or several of which the last one wins. */}}
+{{/* Options as flags. The argument is a list of dicts; later dicts override earlier dicts. */}}
 {{- define "berth.flags" -}}
 {{- $all := dict -}}
 {{- range . -}}{{- $all = mergeOverwrite $all (deepCopy .) -}}{{- end -}}
 {{- range $name := keys $all | sortAlpha }}
 {{- $value := get $all $name }}
 {{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
-{{- /* Numbers of a values file are floats: 1048576 would be 1.048576e+06. */}}
+{{- /* Helm reads numbers as floats and would print 1048576 as 1.048576e+06. */}}
 {{- if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value = int64 $value }}{{ end }}{{ end }}
 - {{ printf "--%s=%v" $name $value | quote }}
 {{- end }}
 {{- end -}}
 
-{{/* The flags that every process but an agent has: a dict of root, name, http, stop. */}}
+{{/* The flags of every process except agents. The argument is a dict of root, calls, http, stop. */}}
 {{- define "berth.commonFlags" -}}
 - --cluster={{ .root.Values.cluster }}
 - --etcd-endpoints={{ include "berth.etcd" .root }}
@@ -26,7 +26,7 @@
 - --tls-key=/etc/berth/tls/tls.key
 - --tls-ca=/etc/berth/tls/ca.crt
 {{- end }}
-# Health and metrics have no TLS, and say so by this.
+# Health and metrics are served without TLS, which requires this flag.
 - --insecure
 {{- end -}}
 
@@ -34,7 +34,7 @@
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- if .Values.etcd.caSecretName }}
-# Beside the authorities that the image knows.
+# Additional certificate authorities; the authorities of the image remain valid.
 - name: SSL_CERT_DIR
   value: /etc/berth/etcd
 {{- end }}
@@ -61,7 +61,7 @@
 {{- end -}}
 
 {{- define "berth.probes" -}}
-# Never /leaderz: a standby is as healthy as its leader, and has to stay.
+# The probes must not use /leaderz: a standby is healthy too and must keep running.
 livenessProbe:
   httpGet: {path: /healthz, port: http}
   periodSeconds: 10
@@ -72,11 +72,11 @@ readinessProbe:
   timeoutSeconds: 2
 {{- end -}}
 
-{{/* Of the pod. What runs in it asks nothing of Kubernetes. */}}
+{{/* Security settings of pods. The processes do not call the API of Kubernetes. */}}
 {{- define "berth.podSecurity" -}}
 automountServiceAccountToken: false
-# Kubernetes would tell of a service berth-registry in variables BERTH_REGISTRY_…,
-# which look like options of Berth.
+# Otherwise Kubernetes sets variables BERTH_REGISTRY_… for the service
+# berth-registry, and Berth would read them as options.
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
@@ -93,7 +93,7 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Of each container. */}}
+{{/* Security settings of containers. */}}
 {{- define "berth.containerSecurity" -}}
 securityContext:
   allowPrivilegeEscalation: false
@@ -101,8 +101,8 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Where replicas run: a dict of root, component, and keys, which tell apart the
-     generations of a Deployment while one replaces the other. */}}
+{{/* The scheduling of replicas. The argument is a dict of root, component and keys. keys are
+     labels that distinguish the old from the new pods during an update of a Deployment. */}}
 {{- define "berth.scheduling" -}}
 {{- with .root.Values.scheduling.nodeSelector }}
 nodeSelector:
@@ -116,8 +116,8 @@ tolerations:
 priorityClassName: {{ . }}
 {{- end }}
 topologySpreadConstraints:
-  # One host lost is one replica lost. Hosts that take no pods do not count, or a
-  # replica could go nowhere while one of three hosts is drained.
+  # The failure of one host affects only one replica. Hosts that accept no pods do not
+  # count. Otherwise a replica could not be placed while one of three hosts is drained.
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: DoNotSchedule
@@ -140,7 +140,7 @@ topologySpreadConstraints:
     {{- end }}
 {{- end -}}
 
-{{/* A PodDisruptionBudget: a dict of root and component. */}}
+{{/* A PodDisruptionBudget. The argument is a dict of root and component. */}}
 {{- define "berth.budget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -150,7 +150,7 @@ metadata:
     {{- include "berth.labels" . | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # A replica that is not ready must not keep its host from being drained.
+  # A replica that is not ready must not prevent the drain of its host.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
