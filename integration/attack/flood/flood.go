@@ -122,7 +122,7 @@ func (f *Flood) Heads(n, size int) error {
 	return f.open(n, func(_ int, c net.Conn) { go write(c, head) })
 }
 
-// Streams opens n event streams, each of them on every connection, for events that never happen.
+// Streams opens n health watches, with each watches on a connection. They wait for changes that never happen.
 func (f *Flood) Streams(n, each int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		return append(headers(id, "/grpc.health.v1.Health/Watch", false),
@@ -130,8 +130,8 @@ func (f *Flood) Streams(n, each int) error {
 	})
 }
 
-// Watches opens event streams with a message of size bytes each. The listener may keep the message while the stream
-// is open. At most 60,000 bytes fit into the initial flow-control window.
+// Watches opens n health watches whose service names have size bytes. The listener may keep the name while the
+// watch is open. At most 60,000 bytes fit into the initial flow-control window.
 func (f *Flood) Watches(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		name := binary.AppendUvarint([]byte{0x0a}, uint64(size))
