@@ -7,7 +7,8 @@
 //	stranger ──▶ internal ┘                │
 //	                       lying agent ◀───┘
 //
-// After each attack the tests check the same promises: no process has restarted, the workers
-// of all other executors keep running, a new gang is leased and started, and the history in
-// etcd has no violation. docs/explanation/security.md lists the attacks with the same numbers.
+// After each attack the tests check the same promises: no process has restarted, the
+// workers of all other executors keep running, a new gang is leased and started, and the
+// history in etcd has no violation. docs/explanation/security.md lists the attacks with
+// the same numbers.
 package attack

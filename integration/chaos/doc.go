@@ -1,6 +1,7 @@
-// Package chaos proves with each run without violations that Berth keeps its promises while
-// faults hit real processes. It derives a schedule of faults from a seed, injects the faults
-// while clients use the cluster, and then checks the clients' answers and the history of etcd.
+// Package chaos proves with each run without violations that Berth keeps its promises
+// while faults hit real processes. It derives a schedule of faults from a seed, injects
+// the faults while clients use the cluster, and then checks the clients' answers and the
+// history of etcd.
 //
 //	seed ──Plan──▶ faults ──inject──▶ processes and the links between them
 //	clients ──calls──▶ gateways ──▶ services ──▶ etcd, three members

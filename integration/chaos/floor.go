@@ -23,8 +23,8 @@ const (
 	longParted = 30 * time.Second
 )
 
-// floors returns the reasons why a run proves nothing. For example, without answers and workers
-// no rule can be broken.
+// floors returns the reasons why a run proves nothing. For example, without answers and
+// workers no rule can be broken.
 func (r *Report) floors() []string {
 	var found []string
 	short := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }

@@ -90,8 +90,8 @@ func (h *history) record(who int, a ask, call func() told) told {
 	return t
 }
 
-// counts returns the number of calls of each verb, and the number of calls of each verb whose
-// outcome is unknown.
+// counts returns the number of calls of each verb, and the number of calls of each verb
+// whose outcome is unknown.
 func (h *history) counts() (n, unknown map[verb]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,8 +132,8 @@ func (h *history) gap() (longest, from time.Duration) {
 }
 
 // judge checks the histories of the chosen keys. It returns the keys whose history is not
-// linearizable, each with its calls, and the number of checked keys. open is the number of keys
-// whose check took too long and proves nothing.
+// linearizable, each with its calls, and the number of checked keys. open is the number
+// of keys whose check took too long and proves nothing.
 func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) (found []string, keys, open int) {
 	h.mu.Lock()
 	byKey := map[client.Key][]porcupine.Operation{}

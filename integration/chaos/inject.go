@@ -35,8 +35,8 @@ type Applied struct {
 
 // network is the network that faults change.
 type network interface {
-	// Set changes the condition of the chosen links and returns their number. chosen gets the
-	// names of both ends of a link.
+	// Set changes the condition of the chosen links and returns their number. chosen gets
+	// the names of both ends of a link.
 	Set(chosen func(from, to string) bool, c wiring.Condition) int
 	// Unplug disconnects a process from the network or connects it again. It returns false
 	// if the process has no link.
@@ -58,8 +58,8 @@ type injector struct {
 	applied []Applied
 }
 
-// run injects each fault at its time and returns when all faults have ended. It returns an error
-// if a process did not start again.
+// run injects each fault at its time and returns when all faults have ended. It returns
+// an error if a process did not start again.
 func (i *injector) run(ctx context.Context, faults []Fault) error {
 	var under sync.WaitGroup
 	var mu sync.Mutex
@@ -149,9 +149,9 @@ func (i *injector) process(ctx context.Context, a *Applied) error {
 	return i.restart(ctx, p)
 }
 
-// restart starts a process that has ended. A member of etcd exits if most of the other members
-// answer slowly, so restart repeats the start until it succeeds. A process of Berth must start
-// at the first attempt.
+// restart starts a process that has ended. A member of etcd exits if most of the other
+// members answer slowly, so restart repeats the start until it succeeds. A process of
+// Berth must start at the first attempt.
 func (i *injector) restart(ctx context.Context, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -190,9 +190,9 @@ func (i *injector) rolling(ctx context.Context) error {
 	return nil
 }
 
-// link changes the condition of links and restores the links after the time of the fault. If two
-// faults affect the same link, the condition of the later fault applies. The fault that ends
-// first restores the link, so links never stay broken.
+// link changes the condition of links and restores the links after the time of the fault.
+// If two faults affect the same link, the condition of the later fault applies. The fault
+// that ends first restores the link, so links never stay broken.
 func (i *injector) link(ctx context.Context, a *Applied) {
 	from, to, _ := strings.Cut(a.Target, "→")
 	var ends [2]func(string) bool
@@ -243,7 +243,8 @@ func (i *injector) name(ctx context.Context, target string) (string, error) {
 	return p.Name, nil
 }
 
-// claim returns the process of a target and reserves the process, so that no other fault uses it.
+// claim returns the process of a target and reserves the process, so that no other fault
+// uses it.
 func (i *injector) claim(ctx context.Context, target string) (*child.Process, error) {
 	name, err := i.name(ctx, target)
 	if err != nil {
@@ -279,8 +280,9 @@ func (i *injector) release(p *child.Process) {
 	delete(i.busy, exclusive(p))
 }
 
-// exclusive returns the name under which a process is reserved for a fault. All members of etcd
-// share one name, because a member may need longer to recover than its fault lasts.
+// exclusive returns the name under which a process is reserved for a fault. All members
+// of etcd share one name, because a member may need longer to recover than its fault
+// lasts.
 func exclusive(p *child.Process) string {
 	if strings.HasPrefix(p.Name, "etcd-") {
 		return "etcd"

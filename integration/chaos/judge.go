@@ -40,8 +40,8 @@ func (r *run) judge(ctx context.Context) {
 	r.report.wrongs(r.report.floors())
 }
 
-// expect waits until missing returns an empty string. If that does not happen in time, expect
-// adds a violation.
+// expect waits until missing returns an empty string. If that does not happen in time,
+// expect adds a violation.
 func (r *run) expect(ctx context.Context, what string, missing func(context.Context) string) {
 	if err := until(ctx, missing); err != nil {
 		r.report.wrong("%s: %v", what, err)
@@ -113,7 +113,8 @@ func unmatched(recorded, running []string) string {
 	return strings.Join(differ, "\n")
 }
 
-// environments returns the environments of the running workers that append their marks to a file.
+// environments returns the environments of the running workers that append their marks to
+// a file.
 func environments(marks string) []map[string]string {
 	var all []map[string]string
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -222,7 +223,8 @@ func (r *run) streams(ctx context.Context) {
 	}
 }
 
-// nothingHeld describes a worker or a used executor that remains after all jobs were cancelled.
+// nothingHeld describes a worker or a used executor that remains after all jobs were
+// cancelled.
 func (r *run) nothingHeld(ctx context.Context) string {
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 		if err != nil {

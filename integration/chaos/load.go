@@ -21,8 +21,8 @@ const (
 	deadline = 10 * time.Second
 	// pause is the longest time between two calls of a client.
 	pause = 40 * time.Millisecond
-	// rounds is the number of calls after which a client uses other shared keys. The check of
-	// a longer history would take too long.
+	// rounds is the number of calls after which a client uses other shared keys. The
+	// check of a longer history would take too long.
 	rounds = 20
 	// slots is the number of current shared keys of each kind.
 	slots = 3
@@ -49,15 +49,15 @@ type load struct {
 	unexpected []string
 }
 
-// acked is a version that an upsert returned. An upsert that queues nothing returns a requeue if
-// the key has no other version.
+// acked is a version that an upsert returned. An upsert that queues nothing returns a
+// requeue if the key has no other version.
 type acked struct {
 	key     client.Key
 	requeue bool
 }
 
-// unannounced returns the acknowledged versions for which no event reports that they were queued.
-// That event is RESERVATION_QUEUED, or RESERVATION_REQUEUED for a requeue.
+// unannounced returns the acknowledged versions for which no event reports that they were
+// queued. That event is RESERVATION_QUEUED, or RESERVATION_REQUEUED for a requeue.
 func (l *load) unannounced(queued, requeued map[string]bool) []string {
 	var found []string
 	for _, uid := range slices.Sorted(maps.Keys(l.acked)) {

@@ -8,8 +8,8 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 )
 
-// part is a part of chaos that runs only if a flag requests it and the machine permits it. The
-// tests report each part that does not run, because nothing else shows this.
+// part is a part of chaos that runs only if a flag requests it and the machine permits
+// it. The tests report each part that does not run, because nothing else shows this.
 type part struct {
 	name, flag string
 	// without names the faults that are not injected if the part does not run.
@@ -35,8 +35,8 @@ func newParts(namespaces, clock bool) *parts {
 	}
 }
 
-// try finds out which requested parts the machine permits. It does not try other parts, because a
-// trial changes the machine.
+// try finds out which requested parts the machine permits. It does not try other parts,
+// because a trial changes the machine.
 func (p *parts) try() {
 	for _, part := range []*part{&p.namespaces, &p.clock} {
 		part.refused = part.asked && part.permitted() != nil
@@ -45,8 +45,8 @@ func (p *parts) try() {
 
 func (p part) played() bool { return p.asked && !p.refused }
 
-// share returns the duration of each run. If there is a second run with namespaces, each run gets
-// half of the whole duration.
+// share returns the duration of each run. If there is a second run with namespaces, each
+// run gets half of the whole duration.
 func (p *parts) share(whole time.Duration) time.Duration {
 	if p.namespaces.played() {
 		return whole / 2

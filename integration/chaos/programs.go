@@ -14,14 +14,14 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// programs selects the program of each process. Each process has its own symbolic link to the new
-// or the old program.
+// programs selects the program of each process. Each process has its own symbolic link to
+// the new or the old program.
 type programs struct {
 	dir, new, old string
 }
 
-// of returns the program of a process. If there is an old program, half of the processes begin with
-// it.
+// of returns the program of a process. If there is an old program, half of the processes
+// begin with it.
 func (p programs) of(name string) string {
 	if p.old == "" {
 		return p.new
@@ -32,8 +32,8 @@ func (p programs) of(name string) string {
 	return p.link(name)
 }
 
-// beginsOld reports whether a process begins with the old program. That is every second process of
-// each kind, except members of etcd, which Berth does not upgrade.
+// beginsOld reports whether a process begins with the old program. That is every second
+// process of each kind, except members of etcd, which Berth does not upgrade.
 func beginsOld(name string) bool {
 	at := strings.LastIndex(name, "-")
 	n, err := strconv.Atoi(name[at+1:])
@@ -55,9 +55,9 @@ func (p programs) point(name string, old bool) error {
 	return os.Rename(fresh, p.link(name))
 }
 
-// replace restarts processes with another program, one after another, in the documented order:
-// the services, then the gateways, then the agents. Of each service, it restarts the standbys before
-// the leader. It waits until each process is ready.
+// replace restarts processes with another program, one after another, in the documented
+// order: the services, then the gateways, then the agents. Of each service, it restarts
+// the standbys before the leader. It waits until each process is ready.
 func (i *injector) replace(ctx context.Context, chosen func(name string) bool, old bool) error {
 	for _, kind := range slices.Concat(fleet.Services, []string{"gateway", "agents"}) {
 		for _, p := range i.inOrder(ctx, kind) {
@@ -112,8 +112,8 @@ func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) e
 	return until(ctx, func(ctx context.Context) string { return unready(ctx, p.Addresses().HTTP) })
 }
 
-// unready returns the reason why a replica or gateway is not ready, or an empty string if it is
-// ready.
+// unready returns the reason why a replica or gateway is not ready, or an empty string if
+// it is ready.
 func unready(ctx context.Context, address string) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {

@@ -9,12 +9,13 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// version is the uid of a version as a number. Every accepted version has a higher number than all
-// earlier versions. Epochs do not order versions, because versions that one transaction accepted have
-// the same epoch.
+// version is the uid of a version as a number. Every accepted version has a higher number
+// than all earlier versions. Epochs do not order versions, because versions that one
+// transaction accepted have the same epoch.
 type version int64
 
-// versionOf parses a uid, which consists of a term and a number within that term, both in base 36.
+// versionOf parses a uid, which consists of a term and a number within that term, both in
+// base 36.
 func versionOf(uid string) version {
 	high, low, _ := strings.Cut(uid, "-")
 	term, _ := strconv.ParseInt(high, 36, 31)
@@ -22,11 +23,11 @@ func versionOf(uid string) version {
 	return version(term<<32 | n)
 }
 
-// waiting is the state of a single copy of a reservation that fits on no executor. The reservation
-// is queued until a client cancels it, so the state determines every answer.
+// waiting is the state of a single copy of a reservation that fits on no executor. The
+// reservation is queued until a client cancels it, so the state determines every answer.
 type waiting struct {
-	// version is the newest version. It is 0 if there is no version, and unseen if the answer
-	// with the version was lost.
+	// version is the newest version. It is 0 if there is no version, and unseen if the
+	// answer with the version was lost.
 	version version
 	// newest is the highest version in any answer so far.
 	newest version
@@ -90,12 +91,13 @@ func (w waiting) seen(v version) waiting {
 	return w
 }
 
-// running is the state of a reservation that Berth starts. Such a reservation may end or get requeues
-// without a call, so the state does not determine every answer. But no answer may report a cancelled
-// version as unfinished, and no answer may have a version newer than the requested versions.
+// running is the state of a reservation that Berth starts. Such a reservation may end or
+// get requeues without a call, so the state does not determine every answer. But no
+// answer may report a cancelled version as unfinished, and no answer may have a version
+// newer than the requested versions.
 type running struct {
-	// newest is the highest requested version. cancelled is the value of newest when the last
-	// cancel took effect.
+	// newest is the highest requested version. cancelled is the value of newest when the
+	// last cancel took effect.
 	newest, cancelled version
 	// open is set if an upsert with an unknown outcome may have created a newer version.
 	open bool
@@ -143,8 +145,8 @@ func (r running) seen(t told) running {
 	return r
 }
 
-// queued reports whether the workers are queued. A scheduling cycle that contains them may be in
-// flight.
+// queued reports whether the workers are queued. A scheduling cycle that contains them
+// may be in flight.
 func queued(state berthv1.Reservation_State) bool {
 	return state == berthv1.Reservation_QUEUED || state == berthv1.Reservation_LEASING
 }

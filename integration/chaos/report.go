@@ -15,8 +15,8 @@ type Report struct {
 	Seed     uint64
 	Duration time.Duration
 	Faults   []Applied
-	// Calls is the number of calls by verb. Unknown is the number of calls by verb that had no
-	// definite outcome within their deadline.
+	// Calls is the number of calls by verb. Unknown is the number of calls by verb that
+	// had no definite outcome within their deadline.
 	Calls, Unknown map[verb]int
 	// Longest is the duration of the longest call. LongestCall describes that call.
 	Longest     time.Duration
@@ -30,17 +30,18 @@ type Report struct {
 	// Gap is the longest time without an acknowledged change, and GapAt is the time at which
 	// it began. GrantGap is the longest time without a grant.
 	Gap, GapAt, GrantGap time.Duration
-	// Takeovers has, by service, the times for which a batch waited for its executor after the
-	// leader of the service was killed without other faults.
+	// Takeovers has, by service, the times for which a batch waited for its executor
+	// after the leader of the service was killed without other faults.
 	Takeovers map[string][]time.Duration
-	// Parted is the total time for which a member of etcd was cut off from the other members.
-	// PartedAcks is the number of changes that were acknowledged during that time.
+	// Parted is the total time for which a member of etcd was cut off from the other
+	// members. PartedAcks is the number of changes that were acknowledged during that
+	// time.
 	Parted     time.Duration
 	PartedAcks int
 	// Rest is the time from the end of the faults until nothing was in flight.
 	Rest time.Duration
-	// Keys is the number of keys that were checked. Open is the number of keys whose check took
-	// too long.
+	// Keys is the number of keys that were checked. Open is the number of keys whose
+	// check took too long.
 	Keys, Open int
 	// Violations describes each broken promise.
 	Violations []string

@@ -50,8 +50,8 @@ type Options struct {
 	// Clock permits steps of the machine's time of day, which affect all processes of the
 	// machine. If the machine does not permit them, the run fails.
 	Clock bool
-	// Old, if set, is an older program `berth`. Half of the processes begin with it. They are
-	// upgraded during the faults, rolled back once, and upgraded again.
+	// Old, if set, is an older program `berth`. Half of the processes begin with it. They
+	// are upgraded during the faults, rolled back once, and upgraded again.
 	Old string
 	// Log prints progress.
 	Log func(format string, args ...any)
@@ -81,8 +81,8 @@ type run struct {
 	report   *Report
 }
 
-// Run injects faults into a cluster and checks the cluster. It returns an error if the run itself
-// failed. The report contains the violations.
+// Run injects faults into a cluster and checks the cluster. It returns an error if the
+// run itself failed. The report contains the violations.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: proxy.New(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	r.programs = programs{dir: o.Dir, new: o.Binary, old: o.Old}
@@ -152,14 +152,15 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return r.report, nil
 }
 
-// via returns the address of a proxy for a link that needs a proxy, and otherwise the address
-// itself.
+// via returns the address of a proxy for a link that needs a proxy, and otherwise the
+// address itself.
 //
-// With namespaces, half of the processes and agents are behind proxies, because only a proxy can make
-// a link slow or lossy, or refuse connections. The packets of the other processes take the direct
-// route. With and without namespaces, a standby probes some leaders through a proxy, which can make a
-// running leader look dead. It probes other leaders directly, because a proxy does not refuse
-// connections when the leader behind it is dead.
+// With namespaces, half of the processes and agents are behind proxies, because only a
+// proxy can make a link slow or lossy, or refuse connections. The packets of the other
+// processes take the direct route. With and without namespaces, a standby probes some
+// leaders through a proxy, which can make a running leader look dead. It probes other
+// leaders directly, because a proxy does not refuse connections when the leader behind it
+// is dead.
 func (r *run) via(from, to, address string) (string, error) {
 	one, other := from, to
 	if from == "orders" || from == "proof" {
@@ -171,7 +172,8 @@ func (r *run) via(from, to, address string) (string, error) {
 	return address, nil
 }
 
-// proxied reports whether all links to a process go through a proxy, including liveness probes.
+// proxied reports whether all links to a process go through a proxy, including liveness
+// probes.
 func proxied(name string) bool { return strings.HasSuffix(name, "-0") || name == simName }
 
 // populate starts the executors and waits until all are READY.
@@ -187,7 +189,8 @@ func (r *run) populate(ctx context.Context) error {
 	return until(ctx, r.ready)
 }
 
-// ready describes how many executors are not READY yet. It returns an empty string if all are READY.
+// ready describes how many executors are not READY yet. It returns an empty string if all
+// are READY.
 func (r *run) ready(ctx context.Context) string {
 	n := 0
 	for _, err := range r.fleet.Client().Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY,
@@ -258,8 +261,8 @@ func newInjector(r *run, broken network, begun time.Time) *injector {
 	}
 }
 
-// both is a network that consists of the namespaces of the processes, if there are any, and the
-// proxies.
+// both is a network that consists of the namespaces of the processes, if there are any,
+// and the proxies.
 type both struct {
 	hosts *wiring.Namespaces
 	links *proxy.Links
@@ -280,8 +283,9 @@ func (b both) Unplug(name string, unplugged bool) bool {
 // pollEvery is the interval of polls for conditions without a signal.
 const pollEvery = 20 * time.Millisecond
 
-// until polls a condition that gives no signal. what returns a description of what is missing, or an
-// empty string if the condition holds. After patience, until returns an error with the description.
+// until polls a condition that gives no signal. what returns a description of what is
+// missing, or an empty string if the condition holds. After patience, until returns an
+// error with the description.
 func until(ctx context.Context, what func(context.Context) string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 // Kind is the kind of a fault.
 type Kind string
 
-// The kinds. The target of a fault of a process is a process. The target of a fault of a link is a
-// pair of ends.
+// The kinds. The target of a fault of a process is a process. The target of a fault of a
+// link is a pair of ends.
 const (
 	Kill      Kind = "kill"      // kill -9, and a restart at the end
 	Terminate Kind = "terminate" // SIGTERM, and a restart at the end
@@ -43,9 +43,9 @@ type Fault struct {
 	At, For time.Duration
 	Kind    Kind
 	// Target is a process (registry-0, etcd-1, host-0), the leader of a service
-	// (registry/leader) or the leader of etcd (etcd/leader). The target of a link is two ends
-	// with an arrow between them. As an end of a link, a name without a number means all
-	// processes of that kind.
+	// (registry/leader) or the leader of etcd (etcd/leader). The target of a link is two
+	// ends with an arrow between them. As an end of a link, a name without a number means
+	// all processes of that kind.
 	Target string
 	// Condition is the condition of a link.
 	Condition wiring.Condition
@@ -84,10 +84,10 @@ type lane struct {
 	next  func(*rand.Rand, Shape) Fault
 }
 
-// Plan returns the schedule of a seed. No fault begins after the duration. Faults of different lanes
-// may coincide, but faults of the same lane do not. So at any time at most one fault affects etcd,
-// and two members keep working. In the same way, at most one fault affects a process of Berth, one a
-// link and one an agent.
+// Plan returns the schedule of a seed. No fault begins after the duration. Faults of
+// different lanes may coincide, but faults of the same lane do not. So at any time at
+// most one fault affects etcd, and two members keep working. In the same way, at most one
+// fault affects a process of Berth, one a link and one an agent.
 func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 	lanes := []lane{
 		{3 * time.Second, processFault},
@@ -231,8 +231,8 @@ func agentFault(r *rand.Rand, shape Shape) Fault {
 
 func rollingFault(_ *rand.Rand, _ Shape) Fault { return Fault{Kind: Rolling} }
 
-// clockFault returns a step of the time of day. The maximum of the step is either one second or more
-// than every timeout of the control plane, including lostAfter.
+// clockFault returns a step of the time of day. The maximum of the step is either one
+// second or more than every timeout of the control plane, including lostAfter.
 func clockFault(r *rand.Rand, _ Shape) Fault {
 	most := []time.Duration{time.Second, 2 * time.Minute}[r.IntN(2)]
 	return Fault{Kind: StepClock, By: between(r, -most, most), For: between(r, 50*time.Millisecond, 3*time.Second)}

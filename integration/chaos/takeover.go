@@ -12,24 +12,27 @@ import (
 )
 
 const (
-	// swift is shorter than any failover that waits for the TTL. A leader renews its etcd lease
-	// every sixth of the TTL, so when it is killed, at least five sixths of the TTL remain. The
-	// election takes additional time. A fast failover takes some tenths of a second, and several
-	// times as much on a slow machine.
+	// swift is shorter than any failover that waits for the TTL. A leader renews its etcd
+	// lease every sixth of the TTL, so when it is killed, at least five sixths of the TTL
+	// remain. The election takes additional time. A fast failover takes some tenths of a
+	// second, and several times as much on a slow machine.
 	swift = ttl * 5 / 6
-	// tries is the maximum number of failovers of one service. A failover may be slow because of
-	// other load on the machine, or because the standbys have used up their evictions.
+	// tries is the maximum number of failovers of one service. A failover may be slow
+	// because of other load on the machine, or because the standbys have used up their
+	// evictions.
 	tries = 5
-	// seen is the time for which a standby must have seen a leader before it evicts the leader.
+	// seen is the time for which a standby must have seen a leader before it evicts the
+	// leader.
 	seen = time.Second
 )
 
 // jobAlone is the job of the batches that are requested when a leader is killed alone.
 const jobAlone = "alone"
 
-// takeovers kills the leader of each service while there is no other fault, which rarely happens
-// during the schedule. It measures how long a batch waits that is requested at that moment. One fast
-// failover of each service is enough. takeovers returns when nothing is in flight any more.
+// takeovers kills the leader of each service while there is no other fault, which rarely
+// happens during the schedule. It measures how long a batch waits that is requested at
+// that moment. One fast failover of each service is enough. takeovers returns when
+// nothing is in flight any more.
 func (r *run) takeovers(ctx context.Context) {
 	if len(r.report.Violations) > 0 {
 		return // the cluster has not recovered, so the waits would prove nothing
@@ -69,8 +72,8 @@ func (r *run) takeovers(ctx context.Context) {
 	}
 }
 
-// takeover kills the leader of a service and starts the process again. It returns how long a batch
-// waits until its worker is assigned to an executor.
+// takeover kills the leader of a service and starts the process again. It returns how
+// long a batch waits until its worker is assigned to an executor.
 func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
 	if err := until(ctx, func(ctx context.Context) string {
 		for _, replica := range r.fleet.Processes()[service] {

@@ -30,9 +30,9 @@ type reader struct {
 
 func newReader(job string) *reader { return &reader{job: job, moved: make(chan struct{})} }
 
-// run reads the stream until ctx ends. If the gateway answers that the events after a cursor are
-// compacted, run starts again from the oldest event, as documented, and skips the events that it
-// already has.
+// run reads the stream until ctx ends. If the gateway answers that the events after a
+// cursor are compacted, run starts again from the oldest event, as documented, and skips
+// the events that it already has.
 func (r *reader) run(ctx context.Context, c *client.Client) {
 	for again := false; ctx.Err() == nil; again = true {
 		for event, err := range c.Events(ctx, r.job, "") {
@@ -48,8 +48,8 @@ func (r *reader) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// take records an event. In a stream that was started again, an event may repeat an earlier event.
-// Otherwise it must come after the last event.
+// take records an event. In a stream that was started again, an event may repeat an
+// earlier event. Otherwise it must come after the last event.
 func (r *reader) take(cursor string, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,8 +71,8 @@ func (r *reader) note(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// judge waits until the stream has reached the last event in etcd, and returns the differences
-// between the stream and etcd.
+// judge waits until the stream has reached the last event in etcd, and returns the
+// differences between the stream and etcd.
 func (r *reader) judge(ctx context.Context, held []string) []string {
 	for {
 		r.mu.Lock()

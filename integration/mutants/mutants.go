@@ -26,12 +26,14 @@ type Mutant struct {
 	Breaks string
 	Edits  []Edit
 	Hunter Hunter
-	// Expects lists rules of package audit or parts of messages. The hunter's message must contain
-	// one of them. So a mutant that merely does not work does not count as found.
+	// Expects lists rules of package audit or parts of messages. The hunter's message
+	// must contain one of them. So a mutant that merely does not work does not count as
+	// found.
 	Expects []string
 }
 
-// Edit replaces the text Old in a file with New. File is a path from the root of the repository.
+// Edit replaces the text Old in a file with New. File is a path from the root of the
+// repository.
 type Edit struct{ File, Old, New string }
 
 // apply returns the text with the edit. The old text must occur exactly once.

@@ -13,16 +13,16 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Cluster is the Berth cluster on which a file runs. It is a connection for calls to the public
-// services.
+// Cluster is the Berth cluster on which a file runs. It is a connection for calls to the
+// public services.
 type Cluster interface {
 	grpc.ClientConnInterface
 
-	// Follow calls enough with the events of a job, in the order of the stream from the first
-	// event on, until enough returns true.
+	// Follow calls enough with the events of a job, in the order of the stream from the
+	// first event on, until enough returns true.
 	Follow(job string, enough func(*berthv1.Event) bool) error
-	// Until runs the cluster until a condition holds. It returns an error if the condition does
-	// not hold within a reasonable time.
+	// Until runs the cluster until a condition holds. It returns an error if the
+	// condition does not hold within a reasonable time.
 	Until(holds func() bool) error
 	// Now returns the time of the cluster's clock.
 	Now() time.Time
@@ -38,8 +38,8 @@ type Cluster interface {
 	// running.
 	FreezeAgent(id string) error
 	ThawAgent(id string) error
-	// RestartAgentAs starts a killed agent with its old disk, a new description, and possibly
-	// another ID.
+	// RestartAgentAs starts a killed agent with its old disk, a new description, and
+	// possibly another ID.
 	RestartAgentAs(id string, now Executor) error
 	// StartCopy starts another agent with an existing ID on another host.
 	StartCopy(Executor) error
@@ -66,7 +66,8 @@ type Cluster interface {
 
 // Options configure the cluster of a file.
 type Options struct {
-	// Replicas is the number of replicas of each service. The default is 1, which starts fastest.
+	// Replicas is the number of replicas of each service. The default is 1, which starts
+	// fastest.
 	Replicas int
 	// Readiness is the readiness mode of the registry: auto (the default) or signal.
 	Readiness string
@@ -88,12 +89,13 @@ type Executor struct {
 	Allow []string
 }
 
-// program is the default program of workers: a shell that reads its exit code from a pipe. The pipe
-// is in the working directory and has the worker's name. The program first deletes a pipe that a lost
-// worker with the same name has left.
+// program is the default program of workers: a shell that reads its exit code from a
+// pipe. The pipe is in the working directory and has the worker's name. The program first
+// deletes a pipe that a lost worker with the same name has left.
 const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; read code <"$p"; exit "$code"`
 
-// stubborn is a program that ignores SIGTERM. The simulator recognizes the program by this text.
+// stubborn is a program that ignores SIGTERM. The simulator recognizes the program by
+// this text.
 const stubborn = sim.Stubborn + "; " + program
 
 func task(command string, stays bool) *berthv1.Task {

@@ -1,28 +1,29 @@
-// Package play shows with readable files that the simulator and real processes behave in the
-// same way: it runs each file in both worlds, and the output must be the same, word for word.
-// The simulated world has a simulated clock and a store in memory (package integration/sim). The
-// real world has real etcd, real agents and real programs (package cmd/berth/fleet).
+// Package play shows with readable files that the simulator and real processes behave in
+// the same way: it runs each file in both worlds, and the output must be the same, word
+// for word. The simulated world has a simulated clock and a store in memory (package
+// integration/sim). The real world has real etcd, real agents and real programs (package
+// cmd/berth/fleet).
 //
 //	testdata/registry/04_wakeups.txt ─▶ Play ─▶ Cluster ┬▶ Simulated ─▶ sim.Stage
 //	     (text, story in comments)      commands        └▶ Processes ─▶ fleet.Fleet
 //
 // # Files
 //
-// A file under testdata shows a promise of the product. Its folder names the service, and its
-// number is the number of the promise. Files of the gateway have no number. Lines with # explain
-// the file. Every other line is a command. The output of a command follows `----`, up to the next
-// empty line.
-// `go test -run TestSimulated -rewrite` writes the files; TestProcesses checks that real
-// processes have the same output.
+// A file under testdata shows a promise of the product. Its folder names the service, and
+// its number is the number of the promise. Files of the gateway have no number. Lines
+// with # explain the file. Every other line is a command. The output of a command follows
+// `----`, up to the next empty line. `go test -run TestSimulated -rewrite` writes the
+// files; TestProcesses checks that real processes have the same output.
 //
-// Each file runs on a separate cluster. At the end, the player waits until nothing is in flight
-// and audits the whole history.
+// Each file runs on a separate cluster. At the end, the player waits until nothing is in
+// flight and audits the whole history.
 //
 // # Commands
 //
-// A command is an action of a job service or an operator, or a fault. Actions use the public
-// API. Words are bare or NAME=VALUE. A reservation is named job/stage or job/stage/name. Workers
-// are named by ID: 0-7.1 means the indexes 0 to 7, each with the number 1.
+// A command is an action of a job service or an operator, or a fault. Actions use the
+// public API. Words are bare or NAME=VALUE. A reservation is named job/stage or
+// job/stage/name. Workers are named by ID: 0-7.1 means the indexes 0 to 7, each with the
+// number 1.
 //
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=...
@@ -54,10 +55,11 @@
 //
 // # The same output in both worlds
 //
-// The output contains nothing that differs between the worlds: no uid, epoch, time, address or
-// term. It also contains no transient state: while a reservation is a candidate in a cycle in
-// flight (LEASING), the player reads the reservation again. A command waits only for its own
-// answer, so a file must await the state that the next command needs. An awaited state must be
-// permanent. Use `wait` only for promises about time. Mark a file that takes many minutes with
-// `cluster long=yes`. Real processes play such a file only if BERTH_PLAY_LONG is set.
+// The output contains nothing that differs between the worlds: no uid, epoch, time,
+// address or term. It also contains no transient state: while a reservation is a
+// candidate in a cycle in flight (LEASING), the player reads the reservation again. A
+// command waits only for its own answer, so a file must await the state that the next
+// command needs. An awaited state must be permanent. Use `wait` only for promises about
+// time. Mark a file that takes many minutes with `cluster long=yes`. Real processes play
+// such a file only if BERTH_PLAY_LONG is set.
 package play

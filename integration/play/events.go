@@ -11,9 +11,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// events shows the stream of a job up to given events, grouped by reservation. It does not show how the
-// events of different reservations and workers interleave, or how many workers one event has, because
-// neither is deterministic.
+// events shows the stream of a job up to given events, grouped by reservation. It does
+// not show how the events of different reservations and workers interleave, or how many
+// workers one event has, because neither is deterministic.
 func (p *player) events(w *words) (string, error) {
 	job := w.next("job")
 	list, err := p.follow(job, w)
@@ -41,9 +41,9 @@ type until struct {
 	missing           int
 }
 
-// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`, that is, until each of these events has
-// occurred. N is a number of workers. The ASSIGNED events of running workers may come later, so follow
-// also waits for them.
+// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`, that is, until each of
+// these events has occurred. N is a number of workers. The ASSIGNED events of running
+// workers may come later, so follow also waits for them.
 func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 	w.expect("until")
 	var wanted []*until
@@ -103,8 +103,8 @@ func (u *until) told(e *berthv1.Event) {
 	}
 }
 
-// story has the events of one version of a reservation and of its workers. It also has the events that
-// report that executors of its workers were disabled.
+// story has the events of one version of a reservation and of its workers. It also has
+// the events that report that executors of its workers were disabled.
 type story struct {
 	title    string
 	words    []string
@@ -136,7 +136,8 @@ func stories(list []*berthv1.Event) string {
 	return b.String()
 }
 
-// passing has the kinds of events for states that a worker may skip or leave before an event is emitted.
+// passing has the kinds of events for states that a worker may skip or leave before an
+// event is emitted.
 var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED,
 	berthv1.Event_WORKER_EVICTING}
 
@@ -150,7 +151,8 @@ func (s *story) tell(e *berthv1.Event) {
 		return
 	}
 	if e.GetKind() == berthv1.Event_EXECUTOR_DISABLED {
-		// The order of these events relative to other events of workers is not deterministic.
+		// The order of these events relative to other events of workers is not
+		// deterministic.
 		for _, w := range e.GetWorkers() {
 			s.disabled = append(s.disabled, fmt.Sprintf("  %d.%d: %s%s of %s\n", w.GetIndex(), w.GetNumber(), kind,
 				because(e.GetReason(), kind), w.GetExecutor()))

@@ -41,8 +41,9 @@ func explanationText(e *berthv1.Explanation) string {
 	return b.String()
 }
 
-// findings shows all findings. If kinds are given, it waits until there is a finding of each kind and shows
-// these findings. With `no` before the kinds, it waits until there is no finding of these kinds.
+// findings shows all findings. If kinds are given, it waits until there is a finding of
+// each kind and shows these findings. With `no` before the kinds, it waits until there is
+// no finding of these kinds.
 func (p *player) findings(w *words) (string, error) {
 	gone := len(w.bare) > 0 && w.bare[0] == "no"
 	if gone {

@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// upsert requests a batch. ifEpoch=last uses the epoch of the current version. ifEpoch=old uses an epoch that
-// does not exist.
+// upsert requests a batch. ifEpoch=last uses the epoch of the current version.
+// ifEpoch=old uses an epoch that does not exist.
 func (p *player) upsert(w *words) (string, error) {
 	request := &berthv1.UpsertReservationRequest{Reservation: w.reservation(), RequestId: w.text("request")}
 	if request.RequestId == "" {
@@ -160,8 +160,8 @@ func (p *player) workers(w *words) (string, error) {
 	})), nil
 }
 
-// await waits until a reservation is in one of the named states, if any, and has the named values. If the
-// first word is an ID, await waits for an executor.
+// await waits until a reservation is in one of the named states, if any, and has the
+// named values. If the first word is an ID, await waits for an executor.
 func (p *player) await(w *words) (string, error) {
 	what := w.next("what to await")
 	if !strings.Contains(what, "/") {

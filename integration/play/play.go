@@ -75,8 +75,9 @@ func init() {
 	}
 }
 
-// Play runs a file on the cluster that start returns. It returns the file with the actual output. It returns
-// an error if the file has a mistake or the cluster leaves processes or records behind.
+// Play runs a file on the cluster that start returns. It returns the file with the actual
+// output. It returns an error if the file has a mistake or the cluster leaves processes
+// or records behind.
 func Play(start func(Options) (Cluster, error), text string) (after string, err error) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	p := &player{hosts: map[string]Executor{}}

@@ -45,8 +45,8 @@ type Processes struct {
 // place is the process and directory of an agent.
 type place struct{ process, dir string }
 
-// StartProcesses starts etcd and the services. binary is the program `berth`. dir is the directory for the
-// files of all processes.
+// StartProcesses starts etcd and the services. binary is the program `berth`. dir is the
+// directory for the files of all processes.
 func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -181,8 +181,8 @@ func (p *Processes) signal(id string, signal os.Signal) error {
 	return agent.Signal(signal)
 }
 
-// Wipe implements Cluster. It kills the programs of the workers, which outlive the agent because they are not
-// child processes of the agent.
+// Wipe implements Cluster. It kills the programs of the workers, which outlive the agent
+// because they are not child processes of the agent.
 func (p *Processes) Wipe(id string) error {
 	dir := p.agents[id].dir
 	if err := os.Rename(dir, dir+".wiped"); err != nil {
@@ -267,8 +267,8 @@ func (p *Processes) Programs() (int, error) {
 	return len(programs), err
 }
 
-// programs returns the processes of workers and the parent processes of workers. Only these processes have a
-// working directory below the fleet's directory.
+// programs returns the processes of workers and the parent processes of workers. Only
+// these processes have a working directory below the fleet's directory.
 func (p *Processes) programs() ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	var programs []int

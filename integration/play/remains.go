@@ -12,8 +12,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// gone waits until no worker program runs and no worker is leased or assigned. Then it shows the records of a
-// job that stay readable for a while.
+// gone waits until no worker program runs and no worker is leased or assigned. Then it
+// shows the records of a job that stay readable for a while.
 func (p *player) gone(w *words) (string, error) {
 	job := w.next("job")
 	if err := w.problem(); err != nil {
@@ -35,8 +35,8 @@ func (p *player) gone(w *words) (string, error) {
 	return lines(kept, func(line string) string { return line }), nil
 }
 
-// remains reads two kinds of records from the store: the records of a job that stay readable for a while, and
-// the records of all jobs that use executors.
+// remains reads two kinds of records from the store: the records of a job that stay
+// readable for a while, and the records of all jobs that use executors.
 func (p *player) remains(job string) (kept, held []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// words has the words of a command: bare words, then NAME=VALUE words. A word that the command does not read is
-// a mistake in the file.
+// words has the words of a command: bare words, then NAME=VALUE words. A word that the
+// command does not read is a mistake in the file.
 type words struct {
 	bare  []string
 	named map[string]string
@@ -184,7 +184,8 @@ func (w *words) key() model.Key {
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
 }
 
-// workers reads worker IDs in the form 0-7.1,9.2: indexes, or ranges of indexes, with a number.
+// workers reads worker IDs in the form 0-7.1,9.2: indexes, or ranges of indexes, with a
+// number.
 func (w *words) workers(text string) []*berthv1.WorkerID {
 	var workers []*berthv1.WorkerID
 	for part := range strings.SplitSeq(text, ",") {

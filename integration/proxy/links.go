@@ -30,8 +30,8 @@ func New() *Links { return NewOn("127.0.0.1") }
 // NewOn returns an empty set of links on another address of this machine.
 func NewOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
 
-// Via starts the proxy between two processes, if necessary, and returns the address of the proxy. Use it as the
-// Via of a fleet's configuration.
+// Via starts the proxy between two processes, if necessary, and returns the address of
+// the proxy. Use it as the Via of a fleet's configuration.
 func (l *Links) Via(from, to, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

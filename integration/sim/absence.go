@@ -18,8 +18,8 @@ type presence struct {
 	lost bool
 }
 
-// told processes a change of the store. It checks what an audit of the records alone cannot check:
-// whether the statements of the records about hosts are true.
+// told processes a change of the store. It checks what an audit of the records alone
+// cannot check: whether the statements of the records about hosts are true.
 func (w *World) told(c store.Change) {
 	ref, ok := w.space.Parse(c.Key)
 	if !ok {
@@ -62,8 +62,8 @@ func (w *World) decode(ref model.Ref, c store.Change) model.Record {
 	return record
 }
 
-// checkLost checks that an executor is declared LOST only while it is absent, and only after it has
-// been absent for the required time.
+// checkLost checks that an executor is declared LOST only while it is absent, and only
+// after it has been absent for the required time.
 func (w *World) checkLost(e *model.Executor) {
 	p := w.presence(e.ID)
 	newly := e.Lost && !p.lost
@@ -77,8 +77,8 @@ func (w *World) checkLost(e *model.Executor) {
 	}
 }
 
-// checkNotReported checks that no worker is declared LOST because a report does not contain it, while
-// the worker still runs on its executor.
+// checkNotReported checks that no worker is declared LOST because a report does not
+// contain it, while the worker still runs on its executor.
 func (w *World) checkNotReported(chunk *model.TaskChunk) {
 	for _, tw := range chunk.Workers {
 		if tw.State != model.WorkerLost || tw.Reason != fault.ReasonNotReported {

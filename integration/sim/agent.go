@@ -57,12 +57,12 @@ type agent struct {
 	// life changes with every event that ends the agent's calls in flight. births counts the
 	// agent's processes.
 	life, births int
-	// registers counts the registration calls. The agent ignores the answers to all calls but
-	// the newest.
+	// registers counts the registration calls. The agent ignores the answers to all calls
+	// but the newest.
 	registers int
 
-	// owned is set after the agent has registered. confirmed is set if the agent was superseded
-	// and has since announced that none of its workers runs.
+	// owned is set after the agent has registered. confirmed is set if the agent was
+	// superseded and has since announced that none of its workers runs.
 	owned, confirmed bool
 
 	// The state of the process, which a crash loses.
@@ -75,9 +75,9 @@ type agent struct {
 	dirty       bool
 	complete    bool
 	sequence    int64
-	// judged is the time of the last answer to a report; zero if there was none. strays is the
-	// number of orphaned workers according to that answer. stray is set if the announced
-	// presence says that there are orphaned workers.
+	// judged is the time of the last answer to a report; zero if there was none. strays
+	// is the number of orphaned workers according to that answer. stray is set if the
+	// announced presence says that there are orphaned workers.
 	judged time.Time
 	strays int
 	// told is the term of the assigner's leader that answered the newest complete report.
@@ -245,8 +245,9 @@ func (a *agent) leaves() bool {
 	return a.superseded && a.living() == 0 && (a.confirmed || a.incarnation == 0)
 }
 
-// supersede makes the agent stop its workers after a while, because another agent has taken over the
-// ID. The agent sends heartbeats until it has announced that no worker runs.
+// supersede makes the agent stop its workers after a while, because another agent has
+// taken over the ID. The agent sends heartbeats until it has announced that no worker
+// runs.
 func (a *agent) supersede() {
 	if a.superseded {
 		return
@@ -309,7 +310,8 @@ func (a *agent) register() {
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-// againEvery is the interval in which an agent tries to register while another agent has its ID.
+// againEvery is the interval in which an agent tries to register while another agent has
+// its ID.
 const againEvery = 30 * time.Second
 
 // stillAsking returns a function that gives up a call that got no answer.
@@ -322,9 +324,9 @@ func (a *agent) stillAsking() func() {
 	}
 }
 
-// beat keeps the presence key alive, as a replica of executor-state does for a heartbeat stream. It
-// puts the key if the key is missing, if the key has another etcd lease, or if the state of the
-// workers in the key has changed.
+// beat keeps the presence key alive, as a replica of executor-state does for a heartbeat
+// stream. It puts the key if the key is missing, if the key has another etcd lease, or if
+// the state of the workers in the key has changed.
 func (a *agent) beat() {
 	if a.asking {
 		return
@@ -361,8 +363,8 @@ func (a *agent) beat() {
 	a.announce(lease.ID)
 }
 
-// announce requests that the presence is attached to an etcd lease and contains the state of the
-// workers.
+// announce requests that the presence is attached to an etcd lease and contains the state
+// of the workers.
 func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
@@ -401,8 +403,8 @@ func (a *agent) living() int {
 	return n
 }
 
-// doubtful reports whether the agent has orphaned workers, or workers that no answer of the assigner
-// has confirmed yet.
+// doubtful reports whether the agent has orphaned workers, or workers that no answer of
+// the assigner has confirmed yet.
 func (a *agent) doubtful() bool {
 	if a.judged.IsZero() {
 		return a.living() > 0
@@ -410,8 +412,8 @@ func (a *agent) doubtful() bool {
 	return a.strays > 0
 }
 
-// lacks reports whether the assigner's leader of a term needs a complete report, because the last
-// complete report went to an earlier leader.
+// lacks reports whether the assigner's leader of a term needs a complete report, because
+// the last complete report went to an earlier leader.
 func (a *agent) lacks(term int64) bool {
 	return term > a.told && (a.living() > 0 || a.strays > 0)
 }
@@ -497,8 +499,8 @@ func (a *agent) report() {
 	})
 }
 
-// order sends a start or stop request to the agent at an address. It calls done once with the answer,
-// or with an Unknown if no answer arrives in time.
+// order sends a start or stop request to the agent at an address. It calls done once with
+// the answer, or with an Unknown if no answer arrives in time.
 func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
 	var to *agent
 	for _, a := range w.agents {
@@ -536,8 +538,8 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 	w.later(timeout, func() { once(dispatch.Unknown{Message: "no answer"}) })
 }
 
-// submit handles a start request. If a worker with the same name and a lower epoch runs, submit ends
-// that worker, and the assigner must repeat the request.
+// submit handles a start request. If a worker with the same name and a lower epoch runs,
+// submit ends that worker, and the assigner must repeat the request.
 func (a *agent) submit(s dispatch.Submit) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
@@ -570,8 +572,8 @@ func (a *agent) submit(s dispatch.Submit) any {
 		Sequence: a.sequence}
 }
 
-// refuses returns the reason why a command is not started, if there is one. The hosts of a Stage can
-// start only the command sh.
+// refuses returns the reason why a command is not started, if there is one. The hosts of
+// a Stage can start only the command sh.
 func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	// Some workers never start on some hosts. Berth must come to rest nevertheless.
 	if !a.w.directed && a.w.rng.IntN(8) == 0 {
@@ -586,8 +588,8 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	return dispatch.Refused{}, false
 }
 
-// stop handles a stop request. If the answer is Ended, the host promises that it will never start the
-// worker again.
+// stop handles a stop request. If the answer is Ended, the host promises that it will
+// never start the worker again.
 func (a *agent) stop(s dispatch.Stop) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}

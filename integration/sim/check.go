@@ -21,8 +21,8 @@ type promise struct {
 // promises records the confirmation of a stop by a host.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
-// supersedes checks that a host ends a worker only for a start request of the same worker with a higher
-// epoch.
+// supersedes checks that a host ends a worker only for a start request of the same worker
+// with a higher epoch.
 func (w *World) supersedes(a *agent, k instance, old int64) {
 	if old > k.epoch {
 		w.fail("%s at epoch %d is ended on %s for a request of epoch %d, which is over", k.worker, old, a.id, k.epoch)
@@ -126,9 +126,9 @@ func (w *World) checkRest() {
 	w.checkRequeues()
 }
 
-// checkRequeues checks that every worker that had to be requeued was requeued. The exceptions are
-// workers that are no longer wanted: they were cancelled, their index is above a lowered target, or
-// their reservation ended without completing.
+// checkRequeues checks that every worker that had to be requeued was requeued. The
+// exceptions are workers that are no longer wanted: they were cancelled, their index is
+// above a lowered target, or their reservation ended without completing.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
@@ -137,8 +137,8 @@ func (w *World) checkRequeues() {
 		workerID model.WorkerID
 	}
 	var wanted []again
-	// lowered has the workers whose index was above the target of the stage while their version
-	// was unfinished.
+	// lowered has the workers whose index was above the target of the stage while their
+	// version was unfinished.
 	lowered := map[again]bool{}
 	lower := func() {
 		for _, a := range wanted {
@@ -197,7 +197,8 @@ func (w *World) checkRequeues() {
 	}
 }
 
-// checkEnds checks that at rest no reservation is being cancelled, and that no ended task still exists.
+// checkEnds checks that at rest no reservation is being cancelled, and that no ended task
+// still exists.
 func (w *World) checkEnds() {
 	for _, record := range w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); r.State == model.Cancelling {

@@ -12,15 +12,15 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// clients simulates job services that request and cancel batches. It uses only a few names, so that
-// calls collide.
+// clients simulates job services that request and cancel batches. It uses only a few
+// names, so that calls collide.
 type clients struct {
 	w        *World
 	requests int
 	// acked has the keys of the acknowledged versions, by uid.
 	acked map[string]model.Key
-	// busy has the keys with a call in flight. There is only one call per key at a time, so that
-	// the order of the calls of a key is known.
+	// busy has the keys with a call in flight. There is only one call per key at a time,
+	// so that the order of the calls of a key is known.
 	busy map[model.Key]bool
 	// gone has the keys whose last acknowledged call was a cancel.
 	gone map[model.Key]bool
@@ -35,7 +35,8 @@ func (c *clients) act() {
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)),
 		Name: []string{"main", "extra"}[rng.IntN(2)]}
 	if rng.IntN(4) == 0 || c.w.memory > 0 && rng.IntN(8) > 0 {
-		// This job has only one reservation, so the registry soon deletes the job's last record.
+		// This job has only one reservation, so the registry soon deletes the job's last
+		// record.
 		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName}
 	}
 	cancels, most := rng.IntN(5) < 2, 6
@@ -111,11 +112,11 @@ func (c *clients) act() {
 	})
 }
 
-// call sends a request with a request ID until the outcome is known. The registry remembers the ID for
-// the time w.memory after the reservation has ended. So no copy of the call may be executed later than
-// w.memory after the call began. If the outcome is still unknown then, the client sends the request
-// with another ID. The client does not know whether the first request took effect: a flush may have
-// ended the reservation.
+// call sends a request with a request ID until the outcome is known. The registry
+// remembers the ID for the time w.memory after the reservation has ended. So no copy of
+// the call may be executed later than w.memory after the call began. If the outcome is
+// still unknown then, the client sends the request with another ID. The client does not
+// know whether the first request took effect: a flush may have ended the reservation.
 func (c *clients) call(what string, lives func() bool, request func(id string) any, done func(any, error)) {
 	c.requests++
 	id := fmt.Sprintf("request-%d", c.requests)
@@ -172,8 +173,8 @@ func (c *clients) flush(key model.Key, lives func() bool) {
 		})
 }
 
-// cancelled checks that after an acknowledged cancel no worker of the key can be started any more, and
-// that the assigner is stopping the running workers.
+// cancelled checks that after an acknowledged cancel no worker of the key can be started
+// any more, and that the assigner is stopping the running workers.
 func (c *clients) cancelled(key model.Key) {
 	for _, record := range c.w.records(model.KindTaskHeader) {
 		h := record.(*model.TaskHeader)
@@ -188,8 +189,8 @@ func (c *clients) cancelled(key model.Key) {
 	}
 }
 
-// checkRest checks that every acknowledged version was stored, that no version was deleted before it
-// had ended, and that acknowledged cancels have ended their keys.
+// checkRest checks that every acknowledged version was stored, that no version was
+// deleted before it had ended, and that acknowledged cancels have ended their keys.
 func (c *clients) checkRest() {
 	ended := map[string]bool{}
 	present := map[string]model.State{}

@@ -1,8 +1,8 @@
-// Package sim repeats every failure exactly: each failure is identified by its seed, and the
-// same seed always repeats the same run of a simulated Berth cluster. The cluster consists of
-// the real cores with the real loop driver, committer and view, on the fake store. The
-// network, the agents and the clients are simulated with one random sequence and a simulated
-// clock.
+// Package sim repeats every failure exactly: each failure is identified by its seed, and
+// the same seed always repeats the same run of a simulated Berth cluster. The cluster
+// consists of the real cores with the real loop driver, committer and view, on the fake
+// store. The network, the agents and the clients are simulated with one random sequence
+// and a simulated clock.
 //
 // At every step one event happens:
 //

@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/loop"
 )
 
-// face has the handlers of a node's shell by full method name. They are the handlers of the real
-// services, and the world calls them without a network.
+// face has the handlers of a node's shell by full method name. They are the handlers of
+// the real services, and the world calls them without a network.
 type face map[string]func(ctx context.Context, request proto.Message) (any, error)
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -78,8 +78,8 @@ func (w *World) within(d time.Duration, holds func() bool) bool {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface. It works like a gateway, which answers some calls itself
-// and forwards the others to the leader of a service.
+// Invoke implements grpc.ClientConnInterface. It works like a gateway, which answers some
+// calls itself and forwards the others to the leader of a service.
 func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, opts ...grpc.CallOption) error {
 	handler := s.composed[method]
 	if handler == nil {
@@ -98,9 +98,10 @@ func answered(answer, value any, err error) error {
 	return nil
 }
 
-// leaders is a connection to the leaders of the services. If the service has no leader, a call runs the
-// world until there is a leader, at most until the caller's deadline in simulated time. Concurrent
-// calls are answered one by one, because the world is single-threaded.
+// leaders is a connection to the leaders of the services. If the service has no leader, a
+// call runs the world until there is a leader, at most until the caller's deadline in
+// simulated time. Concurrent calls are answered one by one, because the world is
+// single-threaded.
 type leaders struct {
 	w  *World
 	mu sync.Mutex

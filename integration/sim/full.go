@@ -11,15 +11,15 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// full is the state of a store that has reached its quota. Until the given time, the store rejects
-// calls that add data and answers all other calls.
+// full is the state of a store that has reached its quota. Until the given time, the
+// store rejects calls that add data and answers all other calls.
 type full struct {
 	until time.Time
 	// fills is set if the next call fills the store: the store executes that call, but still
 	// answers it with the error of a full store.
 	fills bool
-	// refused counts the calls that the store rejected. told counts the requests whose error says
-	// that nothing changed.
+	// refused counts the calls that the store rejected. told counts the requests whose
+	// error says that nothing changed.
 	refused, told int
 }
 
@@ -42,9 +42,10 @@ func (w *World) refuse() store.Outcome {
 	return store.Full()
 }
 
-// checkFull checks a call whose error says that nothing changed because the store was full. No record
-// that is newer than the arrival of the call, at revision came, may stem from the call. An older record
-// may stem from it, because the call may repeat a call that was executed.
+// checkFull checks a call whose error says that nothing changed because the store was
+// full. No record that is newer than the arrival of the call, at revision came, may stem
+// from the call. An older record may stem from it, because the call may repeat a call
+// that was executed.
 func (w *World) checkFull(request any, came int64, err error) {
 	if !fault.Is(err, fault.ReasonStoreFull) {
 		return
@@ -63,8 +64,8 @@ func (w *World) checkFull(request any, came int64, err error) {
 	}
 }
 
-// grant grants an etcd lease, as a process does. It treats the error of a full store as definite,
-// because a lease that was granted nevertheless expires.
+// grant grants an etcd lease, as a process does. It treats the error of a full store as
+// definite, because a lease that was granted nevertheless expires.
 func (w *World) grant(ctx context.Context, ttl time.Duration) (int64, error) {
 	lease, err := w.store.Grant(ctx, ttl)
 	if errors.Is(err, store.ErrFull) {

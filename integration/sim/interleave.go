@@ -12,14 +12,15 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// interleaving is a world without chance or faults in which a schedule chooses the order of events. At
-// every step there is a list of possible events: a message arrives, or a node or an agent that has
-// something to do takes its turn. By default the first event of the list happens, as with a fast
-// network and idle machines. If the list is empty, time passes.
+// interleaving is a world without chance or faults in which a schedule chooses the order
+// of events. At every step there is a list of possible events: a message arrives, or a
+// node or an agent that has something to do takes its turn. By default the first event of
+// the list happens, as with a fast network and idle machines. If the list is empty, time
+// passes.
 //
-// A schedule contains only the differences from the default: the steps at which a client makes a call,
-// and the steps at which another event than the first happens. So a schedule is short and determines a
-// run.
+// A schedule contains only the differences from the default: the steps at which a client
+// makes a call, and the steps at which another event than the first happens. So a
+// schedule is short and determines a run.
 type interleaving struct {
 	w *World
 	// step counts the choices so far.
@@ -28,8 +29,8 @@ type interleaving struct {
 	before func()
 	// choices has the number of possible choices at each step.
 	choices []int
-	// turns has the steps after turns of the registry. Calls between two such steps meet the same
-	// state of the registry.
+	// turns has the steps after turns of the registry. Calls between two such steps meet
+	// the same state of the registry.
 	turns []int
 	// held has the sources whose events wait until there is no other event.
 	held map[string]bool
@@ -48,8 +49,8 @@ type event struct {
 	blind bool
 }
 
-// newInterleaving returns a world in which all services have leaders and all hosts are ready. Until
-// then, the default event happens at every step.
+// newInterleaving returns a world in which all services have leaders and all hosts are
+// ready. Until then, the default event happens at every step.
 func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
 	w := newWorld(1, out)
 	w.calm, w.directed, w.prompt = true, true, true
@@ -100,14 +101,15 @@ func (p *interleaving) play(s schedule, call func(name string)) {
 	}
 }
 
-// restAfter is the time without a change of the store after which a world is at rest. It is longer than
-// any request or pause.
+// restAfter is the time without a change of the store after which a world is at rest. It
+// is longer than any request or pause.
 const restAfter = 6 * time.Second
 
 // maxSteps is a limit that is higher than the number of steps of any schedule.
 const maxSteps = 4000
 
-// rest runs the world until there is no event and the store has not changed for the time after.
+// rest runs the world until there is no event and the store has not changed for the time
+// after.
 func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) {
 	p.moved = p.w.now
 	for n := 0; p.w.failure == nil; n++ {
@@ -130,8 +132,8 @@ func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) 
 	}
 }
 
-// take executes one of the events. There are two more choices: to hold the first event back until there
-// is no other event, and to let time pass.
+// take executes one of the events. There are two more choices: to hold the first event
+// back until there is no other event, and to let time pass.
 func (p *interleaving) take(list []event, choose func(n, blind int) int) {
 	if len(list) == 0 {
 		p.pass()
@@ -155,8 +157,9 @@ func (p *interleaving) take(list []event, choose func(n, blind int) int) {
 	}
 }
 
-// events returns the possible events in the default order: messages, the oldest first, then nodes, then
-// agents. It omits events that are held back while there are other events.
+// events returns the possible events in the default order: messages, the oldest first,
+// then nodes, then agents. It omits events that are held back while there are other
+// events.
 func (p *interleaving) events() []event {
 	all := p.enabled()
 	free := slices.DeleteFunc(slices.Clone(all), func(e event) bool { return p.held[e.of] })
@@ -167,8 +170,8 @@ func (p *interleaving) events() []event {
 	return all
 }
 
-// enabled returns all possible events. A node that has something to do and whose view is not current may
-// either read its view first or act without reading its view.
+// enabled returns all possible events. A node that has something to do and whose view is
+// not current may either read its view first or act without reading its view.
 func (p *interleaving) enabled() []event {
 	var list, blind []event
 	for _, m := range p.w.network {
@@ -206,8 +209,8 @@ func (p *interleaving) turn(service string, r replica, blind bool) func() {
 	}
 }
 
-// pass lets time pass until the next message, deadline or timer is due. It renews the etcd leases of the
-// leaders, because in an interleaving no node is late.
+// pass lets time pass until the next message, deadline or timer is due. It renews the
+// etcd leases of the leaders, because in an interleaving no node is late.
 func (p *interleaving) pass() {
 	next := p.w.now.Add(leaderTTL / 6)
 	sooner := func(at time.Time) {
@@ -244,8 +247,8 @@ func (w *World) deliver(m *message) {
 	m.deliver()
 }
 
-// history returns a hash of all records that were stored. Runs with the same history made the same
-// decisions, even if the order of messages and turns differed.
+// history returns a hash of all records that were stored. Runs with the same history made
+// the same decisions, even if the order of messages and turns differed.
 func (w *World) history(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

@@ -21,13 +21,13 @@ import (
 type replica interface {
 	turn()
 	crash()
-	// ask hands a request to the node. The node calls answer once. If the node crashes before, or
-	// handles the request after its deadline, it never calls answer. A node that does not lead
-	// answers NOT_LEADER immediately.
+	// ask hands a request to the node. The node calls answer once. If the node crashes
+	// before, or handles the request after its deadline, it never calls answer. A node
+	// that does not lead answers NOT_LEADER immediately.
 	ask(request any, until time.Time, answer func(any, error))
 	leads() bool
-	// behind, asked and due report what the node has to do. A blind round does not read the view.
-	// An interleaving chooses whether a round is blind.
+	// behind, asked and due report what the node has to do. A blind round does not read
+	// the view. An interleaving chooses whether a round is blind.
 	behind() bool
 	asked() bool
 	due() time.Time
@@ -40,8 +40,8 @@ type replica interface {
 	up()
 }
 
-// node is one replica. It has the real driver and core and its own view. Its election is simplified,
-// because the real election needs clocks and goroutines.
+// node is one replica. It has the real driver and core and its own view. Its election is
+// simplified, because the real election needs clocks and goroutines.
 type node[C model.Core] struct {
 	w       *World
 	name    string
@@ -159,7 +159,8 @@ func (n *node[C]) asked() bool {
 	return n.leads() && (len(n.inbox) > 0 || !d.IsZero() && !d.After(n.w.now))
 }
 
-// due returns the next deadline of the core, or zero if the node does not lead or has no deadline.
+// due returns the next deadline of the core, or zero if the node does not lead or has no
+// deadline.
 func (n *node[C]) due() time.Time {
 	if !n.leads() {
 		return time.Time{}
@@ -178,8 +179,8 @@ func (n *node[C]) round(blind bool) {
 	}
 	n.renew()
 	if _, leads := n.driver.Leader(n.service); n.w.calm && leads != n.term && !n.behind() {
-		// A real leader watches its key and resigns when the key changes. With faults, the watch may
-		// be delayed for any time, so the node resigns only without faults.
+		// A real leader watches its key and resigns when the key changes. With faults,
+		// the watch may be delayed for any time, so the node resigns only without faults.
 		n.end(leader.ErrDeposed)
 		return
 	}
@@ -289,7 +290,8 @@ func (n *node[C]) campaign() {
 	}
 	ctx := context.Background()
 	if kv, ok, _ := n.w.store.Get(ctx, n.key()); ok {
-		// If the answer to the winning transaction was lost, the key shows that the node has won.
+		// If the answer to the winning transaction was lost, the key shows that the node
+		// has won.
 		if kv.Lease == n.lease && n.lease != 0 {
 			n.won = kv.Create
 		}
@@ -342,8 +344,8 @@ func (n *node[C]) lead() {
 	}
 }
 
-// checkWin checks that a new leader knows the last writes of the previous leader. It checks nothing if
-// the new leader is already deposed.
+// checkWin checks that a new leader knows the last writes of the previous leader. It
+// checks nothing if the new leader is already deposed.
 func (n *node[C]) checkWin() {
 	ctx := context.Background()
 	key, _, _ := n.w.store.Get(ctx, n.key())
@@ -376,8 +378,8 @@ func (n *node[C]) confirm(ctx context.Context) error {
 	return nil
 }
 
-// renew renews the etcd lease. A node that has no round for a long time does not detect that its lease
-// has expired, and continues. Only the fence then rejects its writes.
+// renew renews the etcd lease. A node that has no round for a long time does not detect
+// that its lease has expired, and continues. Only the fence then rejects its writes.
 func (n *node[C]) renew() {
 	if n.w.now.Sub(n.renewed) < leaderTTL/6 || n.w.fault(3) {
 		return
@@ -404,8 +406,8 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 	w.callUntil(what, service, time.Time{}, lives, request, done)
 }
 
-// callUntil does the same as call, with a deadline for all copies of the call. If the deadline is zero
-// and the registry's memory is short, each attempt has its own deadline.
+// callUntil does the same as call, with a deadline for all copies of the call. If the
+// deadline is zero and the registry's memory is short, each attempt has its own deadline.
 func (w *World) callUntil(what, service string, deadline time.Time, lives func() bool, request any,
 	done func(any, error)) {
 	answered := false
@@ -440,8 +442,8 @@ func (w *World) callUntil(what, service string, deadline time.Time, lives func()
 		}
 		w.send(what, arrive)
 		if w.fault(12) {
-			// The gateway repeats calls, so a call may arrive twice. In contrast, the assigner
-			// sends a start or stop request once, over one connection.
+			// The gateway repeats calls, so a call may arrive twice. In contrast, the
+			// assigner sends a start or stop request once, over one connection.
 			w.straggle(what, 2*time.Second, arrive)
 		}
 		w.later(500*time.Millisecond, attempt)
@@ -458,7 +460,8 @@ func (w *World) later(d time.Duration, fn func()) {
 	w.network = append(w.network, &message{at: w.now.Add(d), seq: w.sequence, what: timer, deliver: fn})
 }
 
-// leader returns a random node of those that believe that they lead, or nil if there is none.
+// leader returns a random node of those that believe that they lead, or nil if there is
+// none.
 func (w *World) leader(service string) replica {
 	var leading []replica
 	for _, r := range w.replicas[service] {

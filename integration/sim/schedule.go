@@ -24,8 +24,8 @@ type deviation struct {
 	at, choice int
 }
 
-// actBlind is the choice that the registry acts before it reads its view. The choice applies at the
-// first possible step that is not before the step of the deviation.
+// actBlind is the choice that the registry acts before it reads its view. The choice
+// applies at the first possible step that is not before the step of the deviation.
 const actBlind = -1
 
 // String returns the schedule in the format of parseSchedule: cancel@12 17:3.

@@ -10,10 +10,10 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// stranger sends requests to the leaders that no registry and no agent sends: requests with terms,
-// numbers, revisions and sequences that do not exist. It has its own random numbers, and it calls a leader
-// only if the leader has another request. So a world that rejects the stranger's requests runs as if there
-// were no stranger.
+// stranger sends requests to the leaders that no registry and no agent sends: requests
+// with terms, numbers, revisions and sequences that do not exist. It has its own random
+// numbers, and it calls a leader only if the leader has another request. So a world that
+// rejects the stranger's requests runs as if there were no stranger.
 type stranger struct {
 	draws func(n int) int
 	// bold is set if the stranger also sends valid requests of the current term.
@@ -22,8 +22,8 @@ type stranger struct {
 	sent, refused int
 }
 
-// strange returns a request of the stranger to the leader of a service. It usually returns nil, which means
-// no request.
+// strange returns a request of the stranger to the leader of a service. It usually
+// returns nil, which means no request.
 func (w *World) strange(service string) any {
 	s := &w.stranger
 	if w.directed || w.calm || s.draws == nil || s.draws(16) > 0 {
@@ -67,8 +67,8 @@ func (w *World) strange(service string) any {
 	return nil
 }
 
-// lastWord makes a bold stranger use up cycle numbers after the faults have stopped, when leaders no longer
-// change. Berth must still grant leases after that.
+// lastWord makes a bold stranger use up cycle numbers after the faults have stopped, when
+// leaders no longer change. Berth must still grant leases after that.
 func (w *World) lastWord() {
 	if !w.stranger.bold {
 		return

@@ -53,10 +53,10 @@ type World struct {
 	directed bool
 	// prompt is set if messages have no delay.
 	prompt bool
-	// memory is how long the registry keeps ended versions. 0 means the default of the registry.
-	// If memory is short, clients use names again, and start and stop requests may arrive very
-	// late. No call is executed later than memory after it was made, because the registry would
-	// not recognize a repeat.
+	// memory is how long the registry keeps ended versions. 0 means the default of the
+	// registry. If memory is short, clients use names again, and start and stop requests
+	// may arrive very late. No call is executed later than memory after it was made,
+	// because the registry would not recognize a repeat.
 	memory time.Duration
 	// lostAfter is how long an executor may be absent before it is LOST.
 	lostAfter time.Duration
@@ -67,8 +67,8 @@ type World struct {
 	full    full
 	// stranger sends invalid requests.
 	stranger stranger
-	// refusals counts the registrations that were rejected because of their secret. exits counts
-	// the superseded agents that have exited.
+	// refusals counts the registrations that were rejected because of their secret. exits
+	// counts the superseded agents that have exited.
 	refusals, exits int
 	// submitting is called with every start request that is sent.
 	submitting func(dispatch.Submit)
@@ -103,8 +103,8 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	hosts := 4
 	w.pause, w.trouble = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
 	if w.rng.IntN(2) == 0 {
-		// Clients use names again, as in months of production. There are only a few hosts, so a
-		// host gets workers with the same names.
+		// Clients use names again, as in months of production. There are only a few
+		// hosts, so a host gets workers with the same names.
 		w.memory, hosts = time.Second, 2
 		w.pause, w.trouble = time.Second, 1
 	}
@@ -148,8 +148,8 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 	}
 }
 
-// Run plays a number of steps with faults and then waits until the world is at rest. It returns the first
-// violation.
+// Run plays a number of steps with faults and then waits until the world is at rest. It
+// returns the first violation.
 func (w *World) Run(steps int) error {
 	for range steps {
 		w.step()
@@ -199,8 +199,8 @@ func (w *World) step() {
 	}
 }
 
-// someReplica returns a random replica, usually a replica that has something to do. Otherwise most steps of
-// a run would be turns of standbys.
+// someReplica returns a random replica, usually a replica that has something to do.
+// Otherwise most steps of a run would be turns of standbys.
 func (w *World) someReplica() replica {
 	if w.rng.IntN(4) == 0 {
 		return w.anyReplica()
@@ -272,8 +272,9 @@ func (w *World) mischief() {
 	}
 }
 
-// intrude starts another agent with the ID of an existing agent, on another host and with another secret, and
-// cuts the first agent off. This happens if an operator mistakes the first host for dead.
+// intrude starts another agent with the ID of an existing agent, on another host and with
+// another secret, and cuts the first agent off. This happens if an operator mistakes the
+// first host for dead.
 func (w *World) intrude() {
 	first := w.agents[w.rng.IntN(len(w.agents))]
 	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool {
@@ -332,9 +333,9 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
-// straggle delivers a message late, but within a time. No promise of Berth may depend on messages that arrive
-// in order or soon. A call can arrive after later calls. If names are used again, a request of an old epoch
-// can arrive after requests of a new epoch.
+// straggle delivers a message late, but within a time. No promise of Berth may depend on
+// messages that arrive in order or soon. A call can arrive after later calls. If names
+// are used again, a request of an old epoch can arrive after requests of a new epoch.
 func (w *World) straggle(what string, within time.Duration, deliver func()) {
 	w.sequence++
 	at := w.now.Add(time.Duration(w.rng.IntN(int(within.Milliseconds()))) * time.Millisecond)
@@ -411,8 +412,8 @@ func (w *World) settle() error {
 	return w.failure
 }
 
-// underWay reports whether a replica or an agent has something to do now, or a message is in transit. It
-// ignores timers.
+// underWay reports whether a replica or an agent has something to do now, or a message is
+// in transit. It ignores timers.
 func (w *World) underWay() bool {
 	for _, service := range services {
 		if slices.ContainsFunc(w.replicas[service], func(r replica) bool { return r.behind() || r.asked() }) {
@@ -423,7 +424,8 @@ func (w *World) underWay() bool {
 		slices.ContainsFunc(w.agents, func(a *agent) bool { return a.busy() })
 }
 
-// round gives each replica and agent a turn, delivers the messages that are due, and lets a moment pass.
+// round gives each replica and agent a turn, delivers the messages that are due, and lets
+// a moment pass.
 func (w *World) round() {
 	for _, service := range services {
 		for _, r := range w.replicas[service] {

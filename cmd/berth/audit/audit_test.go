@@ -70,9 +70,10 @@ func TestCleanHistory(t *testing.T) {
 	}
 }
 
-// TestNumbersRestartInOneTransaction deletes the last record of a job and accepts a new reservation
-// of the same stage in one revision. That revision puts the stage record instead of deleting it, but
-// the worker numbers restart. If the job has another record, the numbers continue.
+// TestNumbersRestartInOneTransaction deletes the last record of a job and accepts a new
+// reservation of the same stage in one revision. That revision puts the stage record
+// instead of deleting it, but the worker numbers restart. If the job has another record,
+// the numbers continue.
 func TestNumbersRestartInOneTransaction(t *testing.T) {
 	for _, last := range []bool{true, false} {
 		w := newWorld(t)
@@ -491,8 +492,8 @@ func TestQuiesced(t *testing.T) {
 	}
 }
 
-// TestSnapshot checks an auditor that begins in the middle of the history and misses a part of it. It
-// must check the rules about states and skip the rules about steps.
+// TestSnapshot checks an auditor that begins in the middle of the history and misses a
+// part of it. It must check the rules about states and skip the rules about steps.
 func TestSnapshot(t *testing.T) {
 	w := newWorld(t)
 	r := reservation("r", 1, 2)
@@ -541,7 +542,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestBatches checks that the result does not depend on how a history is divided into batches.
+// TestBatches checks that the result does not depend on how a history is divided into
+// batches.
 func TestBatches(t *testing.T) {
 	w := newWorld(t)
 	r := reservation("r", 1, 3)

@@ -12,7 +12,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// play writes a world's history to a new store. The store then has the same revisions as the world.
+// play writes a world's history to a new store. The store then has the same revisions as
+// the world.
 func play(t *testing.T, s store.Store, history []store.Change) {
 	t.Helper()
 	for i := 0; i < len(history); {
@@ -114,7 +115,8 @@ func TestFollower(t *testing.T) {
 	w.run(r, 1)
 	w.put(deletion{r.Ref()})
 	play(t, s, w.history[begun:])
-	// CatchUp must return even if other clients have increased the revision outside the prefix.
+	// CatchUp must return even if other clients have increased the revision outside the
+	// prefix.
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put("/elsewhere", nil)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ func givenUp(c *model.TaskChunk, at int) *model.TaskChunk {
 	return &next
 }
 
-// requeue returns a requeue of the first worker of a reservation, with the next worker number.
+// requeue returns a requeue of the first worker of a reservation, with the next worker
+// number.
 func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
@@ -34,8 +35,8 @@ func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) 
 	return &p, &r
 }
 
-// partedTwo splits off the first two of three workers as a part. It also returns the smaller version that
-// replaces the part when its second worker is cancelled.
+// partedTwo splits off the first two of three workers as a part. It also returns the
+// smaller version that replaces the part when its second worker is cancelled.
 func partedTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.Reservation) {
 	part, rest = parted(of, epoch)
 	next := *part

@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// TestOrderAgainstModel plays random requests, reorderings, ends and grants. It compares the result with a
-// model that stores the queue of every revision.
+// TestOrderAgainstModel plays random requests, reorderings, ends and grants. It compares
+// the result with a model that stores the queue of every revision.
 func TestOrderAgainstModel(t *testing.T) {
 	broken := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -102,8 +102,8 @@ func TestOrderAgainstModel(t *testing.T) {
 	}
 }
 
-// passedOver reports whether a reservation that was before uid at the time then is still queued now. If uid
-// did not exist then, all reservations count as before it.
+// passedOver reports whether a reservation that was before uid at the time then is still
+// queued now. If uid did not exist then, all reservations count as before it.
 func passedOver(then, now map[string]*model.Reservation, uid string) bool {
 	mine := then[uid]
 	if mine == nil {

@@ -28,8 +28,9 @@ func reserveShares(shares map[string]int64) *model.Executor {
 	return e
 }
 
-// TestSharesAllow plays a history without a violation. Workers of the role use its share and more, even if
-// the case of the role's name differs. Some leases are older than a share.
+// TestSharesAllow plays a history without a violation. Workers of the role use its share
+// and more, even if the case of the role's name differs. Some leases are older than a
+// share.
 func TestSharesAllow(t *testing.T) {
 	w := newWorld(t)
 	w.put(reserveShares(map[string]int64{"Web": 2}))
@@ -56,8 +57,8 @@ func TestSharesAllow(t *testing.T) {
 	wantRules(t, a)
 }
 
-// TestSharesInSnapshot checks that a snapshot has a violation if the record with the shares is older than the
-// newest lease.
+// TestSharesInSnapshot checks that a snapshot has a violation if the record with the
+// shares is older than the newest lease.
 func TestSharesInSnapshot(t *testing.T) {
 	w := newWorld(t)
 	w.put(reserveShares(map[string]int64{"web": 2}))
@@ -71,8 +72,8 @@ func TestSharesInSnapshot(t *testing.T) {
 	wantRules(t, a)
 }
 
-// TestSharesAgainstModel plays random leases, ends and registrations. It compares the result with a model that
-// adds up all leases at each grant.
+// TestSharesAgainstModel plays random leases, ends and registrations. It compares the
+// result with a model that adds up all leases at each grant.
 func TestSharesAgainstModel(t *testing.T) {
 	broken := 0
 	rapid.Check(t, func(rt *rapid.T) {

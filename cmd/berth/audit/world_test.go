@@ -56,7 +56,8 @@ func (w *world) put(records ...model.Record) int64 {
 	return w.txn(keyspace.Writer(records[0].Ref().Kind), records...)
 }
 
-// txn writes one revision. It includes the chain of the service unless the name of the service is empty.
+// txn writes one revision. It includes the chain of the service unless the name of the
+// service is empty.
 func (w *world) txn(service string, records ...model.Record) int64 {
 	w.t.Helper()
 	w.revision++
@@ -141,8 +142,8 @@ func ordered(r *model.Reservation, order int64) *model.Reservation {
 	return &next
 }
 
-// lease returns a lease that places the workers of a reservation on the executors in turn. epoch is the epoch of
-// the reservation.
+// lease returns a lease that places the workers of a reservation on the executors in
+// turn. epoch is the epoch of the reservation.
 func lease(r *model.Reservation, epoch, cut int64, on ...uint32) *model.LeaseChunk {
 	workers := r.Workers.List()
 	l := &model.LeaseChunk{

@@ -37,7 +37,8 @@ type Config struct {
 	// Replicas is the number of replicas of each service, default 2. Gateways is the number
 	// of gateways, default 1.
 	Replicas, Gateways int
-	// TTL is the TTL of the leaders' etcd leases. The default is the default of the services.
+	// TTL is the TTL of the leaders' etcd leases. The default is the default of the
+	// services.
 	TTL time.Duration
 	// LogLevel is the log level of the processes; default info.
 	LogLevel string

@@ -40,9 +40,10 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *release)) {
 	}
 }
 
-// TestReplicaAddresses checks the addresses of replicas. The liveness probe of an old leader needs the replica's own
-// address. So gateways list every replica by the name of its pod, replicas advertise the same names, and the Service that
-// gives pods these names is headless.
+// TestReplicaAddresses checks the addresses of replicas. The liveness probe of an old
+// leader needs the replica's own address. So gateways list every replica by the name of
+// its pod, replicas advertise the same names, and the Service that gives pods these names
+// is headless.
 func TestReplicaAddresses(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		gateway := flags(t, get[*appsv1.Deployment](t, r, "berth-gateway").Spec.Template.Spec.Containers[0])
@@ -74,9 +75,9 @@ func TestReplicaAddresses(t *testing.T) {
 	})
 }
 
-// TestGatewayAddresses checks that services and agents call gateways at virtual addresses, which is safe because no peer
-// probes the liveness of gateways. The ports for agents and services have separate addresses, which no load balancer
-// exposes.
+// TestGatewayAddresses checks that services and agents call gateways at virtual
+// addresses, which is safe because no peer probes the liveness of gateways. The ports for
+// agents and services have separate addresses, which no load balancer exposes.
 func TestGatewayAddresses(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		gateway := r.pods()["berth-gateway"].Spec.Containers[0]
@@ -134,8 +135,8 @@ func TestEtcdEndpoints(t *testing.T) {
 	})
 }
 
-// trial checks the etcd for trials: its members find each other by address, keep their data when they restart, compact
-// their history, and have a quota above 2 GiB.
+// trial checks the etcd for trials: its members find each other by address, keep their
+// data when they restart, compact their history, and have a quota above 2 GiB.
 func trial(t *testing.T, r *release) {
 	t.Helper()
 	set := get[*appsv1.StatefulSet](t, r, "berth-etcd")
@@ -162,8 +163,9 @@ func trial(t *testing.T, r *release) {
 	}
 }
 
-// TestProbes checks that the liveness probe is /healthz and the readiness probe is /readyz. A probe for leadership would
-// restart standbys or remove them from their Service.
+// TestProbes checks that the liveness probe is /healthz and the readiness probe is
+// /readyz. A probe for leadership would restart standbys or remove them from their
+// Service.
 func TestProbes(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -216,8 +218,8 @@ func port(c corev1.Container, name string) string {
 
 func suffix(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// TestGracePeriods checks that the grace period of Kubernetes is longer than the pause before a stop plus the longest
-// stop.
+// TestGracePeriods checks that the grace period of Kubernetes is longer than the pause
+// before a stop plus the longest stop.
 func TestGracePeriods(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -248,8 +250,8 @@ func TestGracePeriods(t *testing.T) {
 	})
 }
 
-// TestReplicaSpread checks that at most one replica of a component is disrupted at a time, and that replicas are spread
-// over hosts.
+// TestReplicaSpread checks that at most one replica of a component is disrupted at a
+// time, and that replicas are spread over hosts.
 func TestReplicaSpread(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -306,8 +308,8 @@ func TestUpgradeKeepsEtcd(t *testing.T) {
 	}
 }
 
-// TestContainerSecurity checks that no container runs as root, writes to its image, or gets variables of Kubernetes
-// Services that look like options.
+// TestContainerSecurity checks that no container runs as root, writes to its image, or
+// gets variables of Kubernetes Services that look like options.
 func TestContainerSecurity(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -351,8 +353,8 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// TestEmptyPeerList checks that an empty list of peers in the values admits no pod. In Kubernetes a rule with an empty
-// list admits every pod, so there must be no rule.
+// TestEmptyPeerList checks that an empty list of peers in the values admits no pod. In
+// Kubernetes a rule with an empty list admits every pod, so there must be no rule.
 func TestEmptyPeerList(t *testing.T) {
 	values := readValues(t, "testdata/trial.yaml") // this release has no agents
 	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{}}
@@ -384,8 +386,8 @@ func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
 	}
 }
 
-// TestPublicNames checks that REST callers in the Kubernetes cluster may use the names of the gateways' Service in
-// addition to the names in the values.
+// TestPublicNames checks that REST callers in the Kubernetes cluster may use the names of
+// the gateways' Service in addition to the names in the values.
 func TestPublicNames(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		names := strings.Split(flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["public-names"], ",")

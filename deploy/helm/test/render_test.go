@@ -216,8 +216,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestObjects checks that every object is valid for Kubernetes, has no unknown field, and has the namespace and the name
-// prefix of the release.
+// TestObjects checks that every object is valid for Kubernetes, has no unknown field, and
+// has the namespace and the name prefix of the release.
 func TestObjects(t *testing.T) {
 	for _, name := range valueSets(t) {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +249,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestSelectors checks that every selector matches its pods, which the schema of Kubernetes cannot check.
+// TestSelectors checks that every selector matches its pods, which the schema of
+// Kubernetes cannot check.
 func TestSelectors(t *testing.T) {
 	for _, name := range valueSets(t) {
 		r := decoded(t, name)

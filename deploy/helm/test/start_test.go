@@ -21,8 +21,9 @@ import (
 // patience is the maximum duration of a test. It matters only on a machine that hangs.
 const patience = 2 * time.Minute
 
-// onHost changes a container's flags so that the container's process can run on this host. Every address is on loopback,
-// there is no etcd, and the files of a secret are in a directory.
+// onHost changes a container's flags so that the container's process can run on this
+// host. Every address is on loopback, there is no etcd, and the files of a secret are in
+// a directory.
 func onHost(c corev1.Container, secret, scratch string) []string {
 	variable := strings.NewReplacer("$(POD_NAME)", "pod-0", "$(NODE_NAME)", "node-0", "$(POD_IP)", "127.0.0.1")
 	address := regexp.MustCompile(`^--(http-|agents-|internal-)?listen=.*`)
@@ -41,8 +42,8 @@ func onHost(c corev1.Container, secret, scratch string) []string {
 	return args
 }
 
-// TestCommandsStart checks that the rendered commands start, are alive, are not ready without etcd, and stop in order on
-// SIGTERM.
+// TestCommandsStart checks that the rendered commands start, are alive, are not ready
+// without etcd, and stop in order on SIGTERM.
 func TestCommandsStart(t *testing.T) {
 	secret := t.TempDir()
 	writeSecret(t, secret)

@@ -2,8 +2,8 @@ package chart
 
 import "testing"
 
-// TestValuesMatchSchema checks that values.yaml has every value of the schema and no other value, because users read only
-// values.yaml.
+// TestValuesMatchSchema checks that values.yaml has every value of the schema and no
+// other value, because users read only values.yaml.
 func TestValuesMatchSchema(t *testing.T) {
 	root := readSchema(t)
 	delete(root.Properties, "global") // Helm itself defines this value

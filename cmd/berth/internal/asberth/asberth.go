@@ -17,8 +17,9 @@ import (
 
 const variable = "TEST_AS_BERTH"
 
-// Main is the TestMain of a package whose tests start Berth's processes. In a child process, Main
-// runs the program berth. Otherwise it runs the tests and then checks for leaked goroutines.
+// Main is the TestMain of a package whose tests start Berth's processes. In a child
+// process, Main runs the program berth. Otherwise it runs the tests and then checks for
+// leaked goroutines.
 func Main(m *testing.M) {
 	if os.Getenv(variable) == "" {
 		goleak.VerifyTestMain(m)
@@ -36,6 +37,6 @@ func Main(m *testing.M) {
 	os.Exit(0)
 }
 
-// Children sets an environment variable for child processes, so that the test binary runs the
-// program berth in them.
+// Children sets an environment variable for child processes, so that the test binary runs
+// the program berth in them.
 func Children(t testing.TB) { t.Setenv(variable, "1") }

@@ -20,7 +20,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// TestSmallWorkloads runs workloads with small sizes on real processes and checks their reports and audits.
+// TestSmallWorkloads runs workloads with small sizes on real processes and checks their
+// reports and audits.
 func TestSmallWorkloads(t *testing.T) {
 	asberth.Children(t)
 	dir := t.TempDir()
@@ -83,8 +84,9 @@ func TestSmallWorkloads(t *testing.T) {
 		f.Against != "memory of executor-state, 10 executors" {
 		t.Errorf("memory %+v", f)
 	}
-	// The registry writes each of the 20 reservations twice: when the batch is requested and after it is
-	// dispatched. The phase ends when the last worker is started, possibly before the second write.
+	// The registry writes each of the 20 reservations twice: when the batch is requested
+	// and after it is dispatched. The phase ends when the last worker is started,
+	// possibly before the second write.
 	for _, c := range r.Results[0].Costs {
 		if c.Phase == "batches of 8, 100/s" && (c.Writes[writesReservation] < 21 || c.Writes[writesReservation] > 40 ||
 			c.Writes[writesLease] != 20 || c.Bytes == 0) {
@@ -99,8 +101,8 @@ func TestSmallWorkloads(t *testing.T) {
 	t.Logf("%s%s", status.String(), out.String())
 }
 
-// TestRunningCluster runs a workload against a running cluster. After the workload, all its reservations must be
-// cancelled, and etcd must have no key of the baseline.
+// TestRunningCluster runs a workload against a running cluster. After the workload, all
+// its reservations must be cancelled, and etcd must have no key of the baseline.
 func TestRunningCluster(t *testing.T) {
 	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -176,7 +178,8 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestChoose checks which workloads run in a separate cluster and which run in a running cluster.
+// TestChoose checks which workloads run in a separate cluster and which run in a running
+// cluster.
 func TestChoose(t *testing.T) {
 	names := func(f flags) string {
 		chosen, err := f.choose()
@@ -203,7 +206,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestWorkloadDescriptions checks that names are unique and that the help text fits into 80 columns.
+// TestWorkloadDescriptions checks that names are unique and that the help text fits into
+// 80 columns.
 func TestWorkloadDescriptions(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads {

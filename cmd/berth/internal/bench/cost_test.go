@@ -35,8 +35,8 @@ func TestCostOfThisProcess(t *testing.T) {
 	}
 }
 
-// TestWritesOfAPhase checks that a phase counts the writes after its first revision, up to and including its last
-// revision.
+// TestWritesOfAPhase checks that a phase counts the writes after its first revision, up
+// to and including its last revision.
 func TestWritesOfAPhase(t *testing.T) {
 	space := keyspace.New("c")
 	phase := func(from, to int64) Cost { return Cost{from: from, to: to, Writes: map[string]int{}} }

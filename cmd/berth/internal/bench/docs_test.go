@@ -119,7 +119,8 @@ func TestDocsErrors(t *testing.T) {
 	}
 }
 
-// TestPlots draws each plot from figures that have the same names as the figures of the workloads.
+// TestPlots draws each plot from figures that have the same names as the figures of the
+// workloads.
 func TestPlots(t *testing.T) {
 	r := toyReport()
 	add := func(workload, unit string, names ...string) {

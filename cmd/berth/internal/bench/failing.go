@@ -24,8 +24,8 @@ const (
 	settle = 2 * time.Second
 	// runFor is how long a worker of the load runs.
 	runFor = 100 * time.Millisecond
-	// rawTimeout bounds one put to etcd. It must be short, because a member waits 7 s for the
-	// result of a put that it has forwarded to a dead leader.
+	// rawTimeout bounds one put to etcd. It must be short, because a member waits 7 s for
+	// the result of a put that it has forwarded to a dead leader.
 	rawTimeout = 300 * time.Millisecond
 )
 

@@ -28,8 +28,8 @@ const (
 	// failoverExecutors and failoverQueued are the numbers of simulated executors and of
 	// reservations that stay queued.
 	failoverExecutors, failoverQueued = 1000, 10_000
-	// killSpacing is the minimum time between two kills of the leader of one service, because
-	// the standbys of a service evict at most three leaders per minute.
+	// killSpacing is the minimum time between two kills of the leader of one service,
+	// because the standbys of a service evict at most three leaders per minute.
 	killSpacing = 20 * time.Second
 )
 

@@ -35,7 +35,8 @@ var freedToLeased = Workload{
 			return err
 		}
 		// Two puts are the lower bound of any implementation on etcd: the release must be
-		// durable before the grant, and the grant must be durable before a watch delivers it.
+		// durable before the grant, and the grant must be durable before a watch delivers
+		// it.
 		const puts = "2 puts in a row, seen"
 		floor, err := w.load(ctx, puts, 1, bounds{most: samples}, func(ctx context.Context, _, i int) error {
 			if err := w.put(ctx, 0, i); err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestLongestGap checks that the longest gap may begin before the outage. If nothing succeeds any more, the gap ends
-// with the interval.
+// TestLongestGap checks that the longest gap may begin before the outage. If nothing
+// succeeds any more, the gap ends with the interval.
 func TestLongestGap(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
@@ -30,8 +30,8 @@ func TestLongestGap(t *testing.T) {
 	}
 }
 
-// TestSlowestCall checks that the slowest call of an outage is a call that ended during the outage, and that over
-// reports whether calls hang.
+// TestSlowestCall checks that the slowest call of an outage is a call that ended during
+// the outage, and that over reports whether calls hang.
 func TestSlowestCall(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }

@@ -27,7 +27,8 @@ berth_executor_state_heartbeat_streams 9
 	}
 }
 
-// TestProcessors checks that processors subtracts the processor time that the services use without heartbeats.
+// TestProcessors checks that processors subtracts the processor time that the services
+// use without heartbeats.
 func TestProcessors(t *testing.T) {
 	idle := Cost{Seconds: 10, CPU: map[string]float64{"etcd": 1, "gateway": 1, kindLoad: 9}}
 	busy := Cost{Seconds: 20, CPU: map[string]float64{"etcd": 6, "gateway": 1, kindLoad: 9}}

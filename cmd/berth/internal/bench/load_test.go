@@ -28,7 +28,8 @@ func TestCallersWithBoundedOperations(t *testing.T) {
 		if err != nil || !slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) || len(l.Took) != 10 {
 			t.Errorf("%v, did %v, %+v", err, seen, l)
 		}
-		// Ten operations of four callers take three rounds. The last round has two operations.
+		// Ten operations of four callers take three rounds. The last round has two
+		// operations.
 		if l.Seconds != 3 || l.Took[0] != 1000 || l.Rate() != 10.0/3 {
 			t.Errorf("%+v", l)
 		}
@@ -89,8 +90,8 @@ func TestPacedPassesDueTime(t *testing.T) {
 	})
 }
 
-// TestStarts checks that a batch is started when all workers are acknowledged, and that each worker counts once,
-// whether or not events name the worker.
+// TestStarts checks that a batch is started when all workers are acknowledged, and that
+// each worker counts once, whether or not events name the worker.
 func TestStarts(t *testing.T) {
 	const started, running = berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING
 	type event struct {

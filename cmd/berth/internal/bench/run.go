@@ -150,8 +150,8 @@ func (r *Run) Note(format string, args ...any) {
 // Sized returns n multiplied by the scale, but not less than least.
 func (r *Run) Sized(n, least int) int { return max(least, int(float64(n)*r.Scale)) }
 
-// Add adds a figure. If the figure names a baseline, add the baseline before. Add removes the
-// target if the sizes of the workload are scaled.
+// Add adds a figure. If the figure names a baseline, add the baseline before. Add removes
+// the target if the sizes of the workload are scaled.
 func (r *Run) Add(f Figure) {
 	f.Summary = Summarize(f.Samples)
 	for _, base := range r.Figures {

@@ -32,8 +32,9 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestPercentiles compares percentiles with the definition of the nearest-rank method: the p-th percentile is the
-// smallest sample for which at least p percent of the samples are not larger.
+// TestPercentiles compares percentiles with the definition of the nearest-rank method:
+// the p-th percentile is the smallest sample for which at least p percent of the samples
+// are not larger.
 func TestPercentiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 200 {

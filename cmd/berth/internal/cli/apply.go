@@ -67,8 +67,8 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 	return jobfile.Parse(path, file)
 }
 
-// applyAll applies every document and prints the errors of rejected documents. It stops at any
-// other error, because the next document would fail in the same way.
+// applyAll applies every document and prints the errors of rejected documents. It stops
+// at any other error, because the next document would fail in the same way.
 func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
 	var first error
 	rejected := 0
@@ -122,9 +122,9 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	return a.print(show.Applied(answer))
 }
 
-// fillWorkers adds the workers to a document that Berth printed in a list, because lists omit
-// the workers. With only a count, the document would request the first worker indexes of the
-// stage, and these may be other workers.
+// fillWorkers adds the workers to a document that Berth printed in a list, because lists
+// omit the workers. With only a count, the document would request the first worker
+// indexes of the stage, and these may be other workers.
 func fillWorkers(ctx context.Context, c *client.Client, document jobfile.Document) error {
 	body := document.Reservation
 	now, err := c.Get(ctx, client.KeyOf(body))

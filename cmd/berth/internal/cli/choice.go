@@ -46,7 +46,8 @@ func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
 	flags.VarP(&choice{*output, formats, func(value string) { *output = value }}, "output", "o", usage)
 }
 
-// enumFlag adds a flag that sets an enum. The value of the flag is the name of an enum value.
+// enumFlag adds a flag that sets an enum. The value of the flag is the name of an enum
+// value.
 func enumFlag[E interface {
 	~int32
 	protoreflect.Enum

@@ -42,8 +42,8 @@ type app struct {
 	quiet func(job, cursor string) time.Duration
 }
 
-// New returns the root command with the commands that call a gateway. The caller adds the other
-// commands.
+// New returns the root command with the commands that call a gateway. The caller adds the
+// other commands.
 func New(s Streams) *cobra.Command {
 	return newRoot(&app{Streams: s, every: time.Second, quiet: func(string, string) time.Duration { return time.Second }})
 }
@@ -82,8 +82,8 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
 	return root
 }
 
-// Run runs a command line and returns the exit code of the process. When ctx ends, Run stops the
-// command.
+// Run runs a command line and returns the exit code of the process. When ctx ends, Run
+// stops the command.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	markFailures(root)
 	root.SetArgs(args)

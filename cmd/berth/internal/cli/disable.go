@@ -18,8 +18,8 @@ import (
 // attributesHelp is the help text of --attributes.
 const attributesHelp = "select executors with all of these attributes, KEY=VALUE[,KEY=VALUE…]"
 
-// selector returns a selector of executors by ID or by attributes. The command line must have
-// either IDs or attributes.
+// selector returns a selector of executors by ID or by attributes. The command line must
+// have either IDs or attributes.
 func selector(cmd *cobra.Command, ids []string, attributes map[string]string) (*berthv1.ExecutorSelector, error) {
 	if (len(ids) == 0) == (len(attributes) == 0) {
 		return nil, badUsage(cmd, "name executors by ID or with --attributes, not both")
@@ -75,8 +75,8 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 // maxListed is the number of unknown executors that an error names.
 const maxListed = 10
 
-// notRegistered returns an error that names unknown executors. It returns nil if all executors
-// are known.
+// notRegistered returns an error that names unknown executors. It returns nil if all
+// executors are known.
 func notRegistered(unknown []string) error {
 	if len(unknown) == 0 {
 		return nil
@@ -96,8 +96,8 @@ func holdFlags(cmd *cobra.Command, lasts *time.Duration, until, reason *string) 
 	cmd.Flags().StringVar(reason, "reason", "", "reason of the request, shown to other users")
 }
 
-// expiry returns the time at which a request expires. It returns the zero time if the request
-// does not expire.
+// expiry returns the time at which a request expires. It returns the zero time if the
+// request does not expire.
 func expiry(cmd *cobra.Command, now time.Time, lasts time.Duration, until string) (time.Time, error) {
 	switch {
 	case lasts != 0 && until != "":

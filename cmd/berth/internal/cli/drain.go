@@ -89,8 +89,8 @@ func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.Drai
 	return c.Drain(ctx, body)
 }
 
-// untilEmpty polls executors until no executor has workers, and prints each change. It starts no
-// poll after the deadline.
+// untilEmpty polls executors until no executor has workers, and prints each change. It
+// starts no poll after the deadline.
 func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor,
 	deadline time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, deadline)

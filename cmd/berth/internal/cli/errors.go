@@ -14,8 +14,8 @@ import (
 
 var errInterrupted = fault.New(fault.Precondition, "", "interrupted")
 
-// failure is an error of a command that ran. An error that is not a failure is an error of cobra
-// about the command line.
+// failure is an error of a command that ran. An error that is not a failure is an error
+// of cobra about the command line.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -132,8 +132,8 @@ func sentence(err error) string {
 // firstLine keeps an error on one line.
 func firstLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// dialled removes gRPC's prefix from a network error. If there is only one gateway, dialled also
-// removes the address.
+// dialled removes gRPC's prefix from a network error. If there is only one gateway,
+// dialled also removes the address.
 func dialled(gateways, message string) string {
 	if _, rest, found := strings.Cut(message, "dial tcp "); found {
 		message = strings.ReplaceAll(strings.TrimSuffix(rest, `"`), "connect: ", "")

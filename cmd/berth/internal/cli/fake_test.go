@@ -22,7 +22,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// fakePage is the page size of the fake. It is so small that a list of three items has two pages.
+// fakePage is the page size of the fake. It is so small that a list of three items has
+// two pages.
 const fakePage = 2
 
 // fake is a gateway with its state in memory, behind a real gRPC server on loopback. It implements
@@ -396,8 +397,8 @@ func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStre
 	}
 }
 
-// quiet returns a long time if the stream will return an event or an error after the cursor. Otherwise it returns a
-// short time.
+// quiet returns a long time if the stream will return an event or an error after the
+// cursor. Otherwise it returns a short time.
 func (f *fake) quiet(job, cursor string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -27,7 +27,8 @@ type gatewayFlags struct {
 
 // calls adds the flags of a command that calls a gateway.
 func (a *app) calls(cmd *cobra.Command) *cobra.Command {
-	return a.callsWithin(cmd, defaultTimeout, "maximum time of a call including retries; with -w and -f, of the first call")
+	return a.callsWithin(cmd, defaultTimeout,
+		"maximum time of a call including retries; with -w and -f, of the first call")
 }
 
 // callsWithin does the same as calls, with another default timeout and another help text of
@@ -50,8 +51,8 @@ func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage strin
 // noticeEvery is the minimum interval between two notices that no gateway answers.
 const noticeEvery = 10 * time.Second
 
-// dial returns a client. While no gateway answers, the client prints a notice at most once per
-// noticeEvery.
+// dial returns a client. While no gateway answers, the client prints a notice at most
+// once per noticeEvery.
 func (a *app) dial() (*client.Client, error) {
 	addresses, err := client.Addresses(strings.Split(a.flags.gateway, ","), nil)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// pageSize is the largest page size of the API. Commands read whole lists, so larger pages need
-// fewer calls.
+// pageSize is the largest page size of the API. Commands read whole lists, so larger
+// pages need fewer calls.
 const pageSize = 1000
 
 // view is a kind of object that get lists.
@@ -25,8 +25,8 @@ type view struct {
 	empty string
 }
 
-// viewOf returns a view. list takes the objects out of the answer of fetch, and table formats
-// them.
+// viewOf returns a view. list takes the objects out of the answer of fetch, and table
+// formats them.
 func viewOf[M proto.Message, L any](
 	empty string, fetch func(*client.Client, context.Context) (M, error), list func(M) L,
 	table func(L, time.Time, bool) *show.Table,

@@ -13,8 +13,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// quarantined is the kind of the finding about a worker whose stop the executor has not confirmed
-// in time.
+// quarantined is the kind of the finding about a worker whose stop the executor has not
+// confirmed in time.
 const quarantined = "QUARANTINED"
 
 func (a *app) clearQuarantine() *cobra.Command {
@@ -61,8 +61,9 @@ exited. Without --yes the command only lists the workers.`,
 }
 
 // overdue returns the workers on an executor whose stop was not confirmed in time. If the
-// assigner does not list all findings about them, overdue returns all workers on the executor
-// that are being stopped. The assigner then rejects the workers whose stop is not overdue.
+// assigner does not list all findings about them, overdue returns all workers on the
+// executor that are being stopped. The assigner then rejects the workers whose stop is
+// not overdue.
 func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1.Assignment, error) {
 	answer, err := c.Findings(ctx)
 	if err != nil {

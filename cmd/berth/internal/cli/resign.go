@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// successorPoll is the interval of the polls for the next leader. A standby usually becomes the
-// leader some tens of milliseconds after the old leader has resigned.
+// successorPoll is the interval of the polls for the next leader. A standby usually
+// becomes the leader some tens of milliseconds after the old leader has resigned.
 const successorPoll = 20 * time.Millisecond
 
 func (a *app) resign() *cobra.Command {
@@ -34,7 +34,8 @@ again.`,
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				if term == 0 {
-					// With the term, a retry of the call cannot end the term of the next leader.
+					// With the term, a retry of the call cannot end the term of the next
+					// leader.
 					now, err := leadership(ctx, c, args[0])
 					if err != nil {
 						return err
@@ -57,8 +58,8 @@ again.`,
 	return cmd
 }
 
-// leadership returns the leader of a service. For an unknown service it returns nil. The term of
-// nil is 0, with which the gateway rejects the call for the unknown service.
+// leadership returns the leader of a service. For an unknown service it returns nil. The
+// term of nil is 0, with which the gateway rejects the call for the unknown service.
 func leadership(ctx context.Context, c *client.Client, service string) (*berthv1.ServiceLeadership, error) {
 	answer, err := c.Leaders(ctx)
 	if err != nil {

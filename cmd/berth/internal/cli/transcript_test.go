@@ -19,9 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with `$` is a command line. In a
-// command line, `|` separates the commands of a pipe, and `<` precedes a file in testdata. A line that begins with `%`
-// changes the fake. The lines after a command line are its output. Lines of standard error have the prefix `! `. The
+// TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with
+// `$` is a command line. In a command line, `|` separates the commands of a pipe, and `<`
+// precedes a file in testdata. A line that begins with `%` changes the fake. The lines
+// after a command line are its output. Lines of standard error have the prefix `! `. The
 // last line is `exit N` unless the exit code N is 0.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string { return play(t, newFake(t), text) })

@@ -15,8 +15,8 @@ type paged interface {
 	GetNextPageToken() string
 }
 
-// whole returns a call that reads all pages of a list and merges them into one answer. The answer
-// has the revision of the last page.
+// whole returns a call that reads all pages of a list and merges them into one answer.
+// The answer has the revision of the last page.
 func whole[Q proto.Message, A paged](request Q, page func(*client.Client, context.Context, Q) (A,
 	error)) func(*client.Client, context.Context) (A, error) {
 	return func(c *client.Client, ctx context.Context) (A, error) {

@@ -1,6 +1,6 @@
-// Package cluster runs a whole cluster in this process, and stops all its parts when one fails: the
-// parts are embedded etcd, one replica of each service, and a gateway. They are connected by real
-// sockets.
+// Package cluster runs a whole cluster in this process, and stops all its parts when one
+// fails: the parts are embedded etcd, one replica of each service, and a gateway. They
+// are connected by real sockets.
 package cluster
 
 import (
@@ -34,8 +34,8 @@ type Config struct {
 	LogFormat, LogLevel string
 	// Tracing applies to all parts; by default nothing is traced.
 	Tracing tracing.Config
-	// Bounded limits the stored history, so that the used memory depends on the current state
-	// and not on the number of past requests. The constants below are the limits.
+	// Bounded limits the stored history, so that the used memory depends on the current
+	// state and not on the number of past requests. The constants below are the limits.
 	Bounded bool
 }
 
@@ -50,8 +50,8 @@ const (
 	// history is how long etcd keeps revisions. No part reads older revisions: streams of
 	// events resume from stored events.
 	history = "1m"
-	// raftEntries bounds the log that etcd keeps in memory for other members. It can be small,
-	// because there are no other members.
+	// raftEntries bounds the log that etcd keeps in memory for other members. It can be
+	// small, because there are no other members.
 	raftEntries = 1000
 )
 
@@ -68,8 +68,8 @@ type Cluster struct {
 // startTimeout is the time within which a part must listen.
 const startTimeout = 30 * time.Second
 
-// Start starts the cluster. It returns when all parts listen. /readyz of the gateway reports whether
-// the services have become leaders.
+// Start starts the cluster. It returns when all parts listen. /readyz of the gateway
+// reports whether the services have become leaders.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{group: process.NewGroup(ctx)}
 	dir := config.DataDir
@@ -183,8 +183,8 @@ func run[C any](c *Cluster, name string, part func(context.Context, C, func(proc
 	}
 }
 
-// choosePort replaces port 0 in an address with a free port and reserves the port, because the
-// services must know the gateway's address before the gateway runs.
+// choosePort replaces port 0 in an address with a free port and reserves the port,
+// because the services must know the gateway's address before the gateway runs.
 func (c *Cluster) choosePort(address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil || number != "0" {
@@ -222,7 +222,8 @@ func (c *Cluster) Etcd() []string { return []string{c.etcd.Endpoint()} }
 // Stopping returns a channel that is closed when a part has failed or the cluster must stop.
 func (c *Cluster) Stopping() <-chan struct{} { return c.group.Stopping() }
 
-// Close stops all parts, etcd last. If a part had failed, Close returns the error of that part.
+// Close stops all parts, etcd last. If a part had failed, Close returns the error of that
+// part.
 func (c *Cluster) Close() error {
 	c.group.Stop()
 	err := c.group.Wait()

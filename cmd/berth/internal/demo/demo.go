@@ -1,5 +1,6 @@
-// Package demo exits with 0 only if Berth kept its promises while the leaders of its services were
-// killed. It is `berth demo`, which runs a word count job on real processes.
+// Package demo exits with 0 only if Berth kept its promises while the leaders of its
+// services were killed. It is `berth demo`, which runs a word count job on real
+// processes.
 //
 // The exit code is 0 only if all of the following hold:
 //   - Every batch was granted as a whole.
@@ -181,8 +182,8 @@ func (d *demo) run(ctx context.Context) error {
 	return err
 }
 
-// countWords runs the two-stage job. In the first stage, each worker counts the words of one shard.
-// The worker of the second stage adds the counts.
+// countWords runs the two-stage job. In the first stage, each worker counts the words of
+// one shard. The worker of the second stage adds the counts.
 func (d *demo) countWords(ctx context.Context) error {
 	shards := min(8, len(d.files))
 	count := d.batch("words", "count", shards, countScript)
@@ -218,7 +219,8 @@ func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservati
 	}
 }
 
-// request requests a batch. If there are states, request waits until the batch has one of them.
+// request requests a batch. If there are states, request waits until the batch has one of
+// them.
 func (d *demo) request(ctx context.Context, r *berthv1.Reservation,
 	until ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
 	answer, err := d.client.Reserve(ctx, r)

@@ -64,11 +64,13 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	return err
 }
 
-// fastFailover is the time after which a failover of a new leader is fast. A standby replaces a dead
-// leader immediately only if the standby has known that leader for a second.
+// fastFailover is the time after which a failover of a new leader is fast. A standby
+// replaces a dead leader immediately only if the standby has known that leader for a
+// second.
 const fastFailover = 1250 * time.Millisecond
 
-// awaitFastFailover waits until fastFailover has passed since the leader of a service was elected.
+// awaitFastFailover waits until fastFailover has passed since the leader of a service was
+// elected.
 func (d *demo) awaitFastFailover(ctx context.Context, service string) error {
 	answer, err := d.client.Leaders(ctx)
 	if err != nil {

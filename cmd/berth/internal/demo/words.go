@@ -12,25 +12,25 @@ import (
 	"berth.dev/api/fault"
 )
 
-// startMark is a command with which each worker appends a mark to a file. Two equal marks show that a
-// worker was started twice. The shell appends a short line atomically.
+// startMark is a command with which each worker appends a mark to a file. Two equal marks
+// show that a worker was started twice. The shell appends a short line atomically.
 const startMark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$WORK/starts"
 `
 
-// A word is a sequence of bytes between spaces, tabs and newlines. The script does not use wc,
-// because wc depends on the locale and may count differently on another host.
+// A word is a sequence of bytes between spaces, tabs and newlines. The script does not
+// use wc, because wc depends on the locale and may count differently on another host.
 const (
 	blanks = " \t\n"
 	words  = `LC_ALL=C awk '{ n += NF } END { print n + 0 }'`
 )
 
-// countScript counts the words of the documents that belong to the worker's shard. The payload lists
-// all documents.
+// countScript counts the words of the documents that belong to the worker's shard. The
+// payload lists all documents.
 const countScript = `awk -v n="$SHARDS" -v i="$BERTH_WORKER_INDEX" 'NR % n == i' "$BERTH_PAYLOAD_FILE" |
   tr '\n' '\0' | xargs -0 cat | ` + words + ` > "$WORK/count-$BERTH_WORKER_INDEX"`
 
-// sumScript adds the counts of all shards. It fails if the sum differs from the number of words in
-// all documents.
+// sumScript adds the counts of all shards. It fails if the sum differs from the number of
+// words in all documents.
 const sumScript = `sum=$(cat "$WORK"/count-* | awk '{ s += $1 } END { print s }')
 all=$(tr '\n' '\0' < "$BERTH_PAYLOAD_FILE" | xargs -0 cat | ` + words + `)
 echo "$sum" > "$WORK/total"
@@ -79,8 +79,8 @@ func (d *demo) total() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// startedTwice returns the number of workers that were started more than once, and the number of
-// workers that were started.
+// startedTwice returns the number of workers that were started more than once, and the
+// number of workers that were started.
 func (d *demo) startedTwice() (twice, started int, err error) {
 	text, err := os.ReadFile(filepath.Join(d.work, "starts"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package dev runs a whole cluster in one process that needs no other program: embedded etcd, the
-// services, a gateway and executors. It is `berth dev`. When it prints that Berth is running, all
-// executors are ready.
+// Package dev runs a whole cluster in one process that needs no other program: embedded
+// etcd, the services, a gateway and executors. It is `berth dev`. When it prints that
+// Berth is running, all executors are ready.
 package dev
 
 import (
@@ -132,8 +132,8 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 			return err
 		}
 		detected[resource.Slots] = int64(config.Slots)
-		// `berth dev` serves one developer on loopback, so its agents allow every command and
-		// every environment variable.
+		// `berth dev` serves one developer on loopback, so its agents allow every command
+		// and every environment variable.
 		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll},
 			AllowEnv: []string{agent.AllowAll}})
 		if err != nil {
@@ -147,8 +147,8 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 	return nil
 }
 
-// awaitExecutors waits until all executors are ready. After that, Berth grants a reservation that
-// fits immediately.
+// awaitExecutors waits until all executors are ready. After that, Berth grants a
+// reservation that fits immediately.
 func awaitExecutors(ctx context.Context, gateway string, n int) error {
 	c, err := client.Dial([]string{gateway})
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Verdict is the result of a check. Warning means that something may fail or is not as recommended.
-// Failure means that something does not work. Skipped means that the options which the check needs
-// are not set.
+// Verdict is the result of a check. Warning means that something may fail or is not as
+// recommended. Failure means that something does not work. Skipped means that the options
+// which the check needs are not set.
 type Verdict string
 
 // The verdicts.
@@ -20,8 +20,8 @@ const (
 	Skipped Verdict = "SKIP"
 )
 
-// Check is the result of one check. Seen is the observation. Do suggests a fix unless the check is
-// OK.
+// Check is the result of one check. Seen is the observation. Do suggests a fix unless the
+// check is OK.
 type Check struct {
 	Name    string  `json:"check"`
 	Verdict Verdict `json:"verdict"`

@@ -16,20 +16,21 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Patience is the default of the maximum time for the answer of each gateway, etcd member and
-// listener. It must be longer than a second: a gateway needs that time to detect that a replica has
-// exited.
+// Patience is the default of the maximum time for the answer of each gateway, etcd member
+// and listener. It must be longer than a second: a gateway needs that time to detect that
+// a replica has exited.
 const Patience = 3 * time.Second
 
-// Gateways has the addresses of the gateways' listeners. The defaults of Agents and Internal are the
-// hosts of Public with the default ports.
+// Gateways has the addresses of the gateways' listeners. The defaults of Agents and
+// Internal are the hosts of Public with the default ports.
 type Gateways struct {
 	Public, Agents, Internal []string
 }
 
-// Collect collects the facts from the gateways, from etcd if config contains its endpoints, and from
-// TLS servers if config contains a certificate. patience is the maximum time for each answer. Collect
-// returns an error only if the configuration is invalid.
+// Collect collects the facts from the gateways, from etcd if config contains its
+// endpoints, and from TLS servers if config contains a certificate. patience is the
+// maximum time for each answer. Collect returns an error only if the configuration is
+// invalid.
 func Collect(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
 	_, security, err := config.TLS()
 	if err != nil {
@@ -64,8 +65,8 @@ func Collect(ctx context.Context, gateways Gateways, config process.Common, pati
 	return f, nil
 }
 
-// askGateways requests the leaders from each gateway. It requests all other facts from the first
-// gateway that answers.
+// askGateways requests the leaders from each gateway. It requests all other facts from
+// the first gateway that answers.
 func (f *Facts) askGateways(ctx context.Context, addresses []string, security *tls.Config) error {
 	for _, address := range addresses {
 		c, err := client.Dial([]string{address}, client.WithTLS(security))

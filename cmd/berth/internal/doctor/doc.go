@@ -1,5 +1,6 @@
-// Package doctor checks a whole cluster without changing anything, and suggests a fix for every check
-// that is not OK. It checks gateways, services, etcd, clocks and certificates.
+// Package doctor checks a whole cluster without changing anything, and suggests a fix for
+// every check that is not OK. It checks gateways, services, etcd, clocks and
+// certificates.
 //
 //	Collect: gateways, etcd, TLS listeners ▶ Facts ── Evaluate ▶ Checks
 //

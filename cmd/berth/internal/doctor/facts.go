@@ -44,9 +44,9 @@ type Gateway struct {
 	Error, Called string
 	// Unreachable reports whether the gateway could not be called or did not answer in time.
 	Unreachable bool
-	// Asked and Answered are the times before and after the call, by the clock of this host.
-	// Now is the time of the gateway during the call. It is zero if the gateway is too old to
-	// report its time.
+	// Asked and Answered are the times before and after the call, by the clock of this
+	// host. Now is the time of the gateway during the call. It is zero if the gateway is
+	// too old to report its time.
 	Asked, Answered, Now time.Time
 }
 

@@ -25,8 +25,9 @@ const (
 // callers names the callers of each listener.
 var callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
 
-// listeners returns the checks of the gateways' listeners for agents and services. For a listener at
-// a default address, listeners only checks whether the listener is open to unknown callers.
+// listeners returns the checks of the gateways' listeners for agents and services. For a
+// listener at a default address, listeners only checks whether the listener is open to
+// unknown callers.
 func listeners(list []Listener) []Check {
 	const name = "listeners"
 	var checks []Check
@@ -90,9 +91,9 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	f.Listeners = slices.DeleteFunc(list, func(l Listener) bool { return l.Want == "" && l.Serves == "" })
 }
 
-// withPort returns the addresses of gateways with their port replaced by a default port. If an
-// address is on loopback, withPort adds the other addresses of this host, because the gateway may
-// also listen there.
+// withPort returns the addresses of gateways with their port replaced by a default port.
+// If an address is on loopback, withPort adds the other addresses of this host, because
+// the gateway may also listen there.
 func withPort(gateways []string, standard string) []string {
 	_, port, _ := net.SplitHostPort(standard) // standard is valid
 	var addresses []string
@@ -115,8 +116,8 @@ func withPort(gateways []string, standard string) []string {
 	return distinct(addresses)
 }
 
-// ask finds out which listener answers at the address. It calls without TLS first, then with TLS but
-// without a certificate, and then with this command's certificate.
+// ask finds out which listener answers at the address. It calls without TLS first, then
+// with TLS but without a certificate, and then with this command's certificate.
 func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
 	if l.Serves, l.Error = serves(ctx, patience, l.Address, nil); l.Serves != "" {
 		l.Clear = true
@@ -134,9 +135,9 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 	l.Serves, l.Error = serves(ctx, patience, l.Address, security)
 }
 
-// serves returns the option of the gateway's listener at an address, or the reason why no listener
-// answers. It calls a public method. Listeners that do not serve this method reject the call with an
-// error that names their option.
+// serves returns the option of the gateway's listener at an address, or the reason why no
+// listener answers. It calls a public method. Listeners that do not serve this method
+// reject the call with an error that names their option.
 func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option,
 	failure string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -93,8 +93,9 @@ func TestListenersAreDistinguished(t *testing.T) {
 	}
 }
 
-// TestAnOpenListenerIsFound checks that doctor, on the host of the gateway, finds a listener that is open beyond
-// loopback. A listener that requires a client certificate is not open.
+// TestAnOpenListenerIsFound checks that doctor, on the host of the gateway, finds a
+// listener that is open beyond loopback. A listener that requires a client certificate is
+// not open.
 func TestAnOpenListenerIsFound(t *testing.T) {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -146,7 +147,8 @@ func TestAnOpenListenerIsFound(t *testing.T) {
 	}
 }
 
-// TestDefaultListeners checks that doctor expects the listeners at their default ports if no options are set.
+// TestDefaultListeners checks that doctor expects the listeners at their default ports if
+// no options are set.
 func TestDefaultListeners(t *testing.T) {
 	for _, c := range []struct{ gateway, want string }{
 		{"gateway-0:8080", "gateway-0:8082"},

@@ -17,10 +17,10 @@ import (
 
 var errInUse = errors.New("another process uses the database")
 
-// verify returns an error for damage to the data in dir that etcd does not report. If the database is
-// truncated, etcd reads past its end and the kernel kills the process. If the log ends before the
-// last entry that the database has applied, etcd acknowledges new writes without applying them. If
-// the directory has no data, verify returns nil.
+// verify returns an error for damage to the data in dir that etcd does not report. If the
+// database is truncated, etcd reads past its end and the kernel kills the process. If the
+// log ends before the last entry that the database has applied, etcd acknowledges new
+// writes without applying them. If the directory has no data, verify returns nil.
 func verify(dir string) error {
 	database, log := datadir.ToBackendFileName(dir), datadir.ToWALDir(dir)
 	applied, err := guarded(func() (uint64, error) { return appliedIndex(database, wal.Exist(log)) })
@@ -74,8 +74,8 @@ func appliedIndex(file string, hasLog bool) (index uint64, err error) {
 	return index, err
 }
 
-// loggedIndex returns the index of the last entry in the log. If the log has no entries, it returns
-// the index of the log's last snapshot.
+// loggedIndex returns the index of the last entry in the log. If the log has no entries,
+// it returns the index of the log's last snapshot.
 func loggedIndex(dir string) (uint64, error) {
 	if !wal.Exist(dir) {
 		return 0, nil
@@ -103,8 +103,8 @@ func loggedIndex(dir string) (uint64, error) {
 	return from.GetIndex(), nil
 }
 
-// guarded returns the result of fn. If fn panics, guarded returns the panic as an error. This includes
-// the fault of reading mapped memory beyond the end of the file.
+// guarded returns the result of fn. If fn panics, guarded returns the panic as an error.
+// This includes the fault of reading mapped memory beyond the end of the file.
 func guarded[T any](fn func() (T, error)) (result T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -142,8 +142,8 @@ func Broken(n int) error {
 	return fault.New(fault.Internal, fault.ReasonInternal, "the audit found %d violations", n)
 }
 
-// replay registers the nodes as executors of a cluster and runs the plan. If the cluster was already
-// running, replay cancels the jobs at the end.
+// replay registers the nodes as executors of a cluster and runs the plan. If the cluster
+// was already running, replay cancels the jobs at the end.
 func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, target running.Cluster,
 	status io.Writer) (*Report, error) {
 	c, err := client.Dial(target.Gateways)

@@ -1,5 +1,5 @@
-// Package replay plays a trace of real batches against a Berth cluster, counts the outcome of
-// every batch exactly once, and audits the history. It is `berth replay`.
+// Package replay plays a trace of real batches against a Berth cluster, counts the
+// outcome of every batch exactly once, and audits the history. It is `berth replay`.
 //
 //	DIR/instances.csv ─▶ plan ─▶ runner ──upsert, cancel──▶ gateway
 //	DIR/nodes.csv ─────▶ simulated agents ◀──start, stop──────┘

@@ -108,8 +108,8 @@ func (one *outcome) version(uid string) *version {
 	return v
 }
 
-// current returns the last version since the batch was accepted. It returns an empty version until
-// an event names the uid.
+// current returns the last version since the batch was accepted. It returns an empty
+// version until an event names the uid.
 func (one *outcome) current() *version {
 	for _, v := range one.versions {
 		if v.uid == one.uid {
@@ -134,8 +134,8 @@ func (one *outcome) standing() Standing {
 	return Waiting
 }
 
-// settled reports whether the batch has ended. A batch that runs is settled too, unless the runner
-// has cancelled the batch.
+// settled reports whether the batch has ended. A batch that runs is settled too, unless
+// the runner has cancelled the batch.
 func (one *outcome) settled() bool {
 	v := one.current()
 	return v.ended || !one.cancel && one.standing() == Granted && v.running >= int(one.batch.Workers)
@@ -144,9 +144,9 @@ func (one *outcome) settled() bool {
 // tally has the number of batches with each outcome.
 type tally struct {
 	count [standings]int
-	// cancelled is the number of batches that the runner has cancelled. running is the number
-	// of workers that events have reported as running. unsettled is the number of batches that
-	// are not settled.
+	// cancelled is the number of batches that the runner has cancelled. running is the
+	// number of workers that events have reported as running. unsettled is the number of
+	// batches that are not settled.
 	cancelled, running, unsettled int
 	// waits has the wait of each granted batch: the time from the acknowledgement of its
 	// request until the event of its lease.

@@ -48,8 +48,9 @@ type Plan struct {
 	Actions []Action
 }
 
-// NewPlan returns a plan with the first limit batches of the instances in order of creation, or with
-// all batches if limit is 0. The name of each job begins with the prefix.
+// NewPlan returns a plan with the first limit batches of the instances in order of
+// creation, or with all batches if limit is 0. The name of each job begins with the
+// prefix.
 func NewPlan(instances []Instance, prefix string, limit int) *Plan {
 	p := &Plan{}
 	byKey := map[client.Key]*Batch{}
@@ -100,8 +101,8 @@ func (p *Plan) number() {
 	}
 }
 
-// schedule orders the actions. Within a second, cancels come before requests, to free capacity. The
-// cancel of a batch that is requested in the same second comes last.
+// schedule orders the actions. Within a second, cancels come before requests, to free
+// capacity. The cancel of a batch that is requested in the same second comes last.
 func (p *Plan) schedule() {
 	for _, b := range p.Batches {
 		p.Actions = append(p.Actions, Action{At: b.Created, Batch: b})

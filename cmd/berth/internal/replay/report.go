@@ -24,9 +24,9 @@ type Report struct {
 	// Batches and Workers are the numbers of batches and workers in the plan.
 	Batches int `json:"batches"`
 	Workers int `json:"workers"`
-	// Granted batches got a lease, Waiting batches did not. Withdrawn batches were cancelled
-	// before they were granted, because the trace deletes them. Ended batches ended without a
-	// lease for another reason.
+	// Granted batches got a lease, Waiting batches did not. Withdrawn batches were
+	// cancelled before they were granted, because the trace deletes them. Ended batches
+	// ended without a lease for another reason.
 	Granted   int `json:"granted"`
 	Waiting   int `json:"waiting"`
 	Withdrawn int `json:"withdrawn"`
@@ -68,8 +68,8 @@ type Percentiles struct {
 	Max float64 `json:"max"`
 }
 
-// percentiles returns percentiles by the nearest-rank method. For an empty list it returns the zero
-// value.
+// percentiles returns percentiles by the nearest-rank method. For an empty list it
+// returns the zero value.
 func percentiles(list []time.Duration) Percentiles {
 	if len(list) == 0 {
 		return Percentiles{}

@@ -31,8 +31,8 @@ type Auditor interface {
 
 // Options are the options of a run.
 type Options struct {
-	// Speedup is the number of seconds of the trace per second. If it is 0, the run is as fast
-	// as possible.
+	// Speedup is the number of seconds of the trace per second. If it is 0, the run is as
+	// fast as possible.
 	Speedup float64
 	// Concurrency is the maximum number of concurrent calls.
 	Concurrency int
@@ -50,8 +50,8 @@ type Progress struct {
 	Running, Violations         int
 }
 
-// lookEvery is the interval between two calls of Progress, and between two checks whether the run has
-// settled.
+// lookEvery is the interval between two calls of Progress, and between two checks whether
+// the run has settled.
 const lookEvery = 100 * time.Millisecond
 
 // runner is a run in progress.
@@ -65,8 +65,8 @@ type runner struct {
 	done     atomic.Int64 // actions
 }
 
-// Run executes a plan and waits until the outcomes no longer change. It returns the error of the first
-// call that failed, or of ctx.
+// Run executes a plan and waits until the outcomes no longer change. It returns the error
+// of the first call that failed, or of ctx.
 func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Options) (*Report, error) {
 	r := &runner{
 		api: api, auditor: auditor, plan: plan, options: options,
@@ -120,8 +120,8 @@ func (r *runner) progress() Progress {
 	return p
 }
 
-// act begins the actions in their order. The actions of one job run one after another. The actions of
-// different jobs run concurrently.
+// act begins the actions in their order. The actions of one job run one after another.
+// The actions of different jobs run concurrently.
 func (r *runner) act(ctx context.Context, fail context.CancelCauseFunc) error {
 	jobs := map[string]int{}
 	for _, action := range r.plan.Actions {
@@ -197,7 +197,8 @@ func about(action Action, err error) error {
 	return &f
 }
 
-// settle waits until every batch is settled, or until nothing has changed for options.Settle.
+// settle waits until every batch is settled, or until nothing has changed for
+// options.Settle.
 func (r *runner) settle(ctx context.Context) error {
 	var last [4]int
 	changed := time.Now()

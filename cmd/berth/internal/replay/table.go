@@ -26,9 +26,9 @@ type table struct {
 	err error
 }
 
-// readTable calls take for each row of a file. The header must have the required columns and may have
-// the optional columns, in any order. readTable rejects unknown columns, because they may change the
-// meaning of other columns.
+// readTable calls take for each row of a file. The header must have the required columns
+// and may have the optional columns, in any order. readTable rejects unknown columns,
+// because they may change the meaning of other columns.
 func readTable(dir, file string, required, optional []string, take func(*table)) error {
 	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
@@ -87,8 +87,8 @@ func (t *table) broken(err error) error {
 	return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s", t.file).Because(err)
 }
 
-// text returns the value of a column in the current row. It returns an empty string if the file does
-// not have the column.
+// text returns the value of a column in the current row. It returns an empty string if
+// the file does not have the column.
 func (t *table) text(column string) string {
 	at, there := t.columns[column]
 	if !there {
@@ -109,8 +109,8 @@ func (t *table) name(column string) string {
 	return s
 }
 
-// amount returns the value of a column multiplied by a unit, or missing if the value is empty. If
-// whole is set, a fraction is an error. Otherwise amount rounds the result.
+// amount returns the value of a column multiplied by a unit, or missing if the value is
+// empty. If whole is set, a fraction is an error. Otherwise amount rounds the result.
 func (t *table) amount(column string, unit float64, missing int64, whole bool) int64 {
 	s := t.text(column)
 	if s == "" {

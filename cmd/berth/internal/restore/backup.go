@@ -13,9 +13,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Backup writes the data of etcd as of one revision to a new file and returns the size of the file in
-// bytes. If Backup fails, there is no file. etcd keeps working during the backup. The error is
-// Unavailable if etcd sends no data for the time silence.
+// Backup writes the data of etcd as of one revision to a new file and returns the size of
+// the file in bytes. If Backup fails, there is no file. etcd keeps working during the
+// backup. The error is Unavailable if etcd sends no data for the time silence.
 func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Duration) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s already exists", file)
@@ -71,8 +71,8 @@ func (h *activity) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cannot returns the error of an operation that the host does not permit, for example because a file
-// is missing or a disk is full.
+// cannot returns the error of an operation that the host does not permit, for example
+// because a file is missing or a disk is full.
 func cannot(cause error, verb, object string) error {
 	return fault.New(fault.Precondition, fault.ReasonInvalid, "cannot %s %s: %v", verb, object, cause).Because(cause)
 }

@@ -19,8 +19,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// verified copies a snapshot without the checksum at its end. It returns an error if the checksum does
-// not match.
+// verified copies a snapshot without the checksum at its end. It returns an error if the
+// checksum does not match.
 func verified(file, to string) error {
 	from, err := os.Open(file)
 	if err != nil {
@@ -59,10 +59,11 @@ func verified(file, to string) error {
 	return nil
 }
 
-// edit deletes the records that are wrong after a restore, and returns the names of the clusters in the
-// database. It deletes the leaders, the mark that the registry is ready, and the presence of executors.
-// So an executor becomes READY only after its agent has reported its workers since the restore. edit
-// deletes through etcd's own storage and in the order of the keys, so that equal databases stay equal.
+// edit deletes the records that are wrong after a restore, and returns the names of the
+// clusters in the database. It deletes the leaders, the mark that the registry is ready,
+// and the presence of executors. So an executor becomes READY only after its agent has
+// reported its workers since the restore. edit deletes through etcd's own storage and in
+// the order of the keys, so that equal databases stay equal.
 func edit(ctx context.Context, database string) (clusters []string, err error) {
 	// backend.NewDefaultBackend panics if the file is not a database.
 	defer func() {

@@ -32,8 +32,8 @@ type Restored struct {
 	Revision int64
 }
 
-// Restore creates the data directory of a member from a snapshot, with raised revisions. If Restore
-// fails, it leaves no data directory from which etcd would start.
+// Restore creates the data directory of a member from a snapshot, with raised revisions.
+// If Restore fails, it leaves no data directory from which etcd would start.
 func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored, error) {
 	urls, members := peers(m)
 	if len(urls) == 0 {
@@ -42,8 +42,8 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	if entries, err := os.ReadDir(m.DataDir); err == nil && len(entries) > 0 {
 		return nil, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is not empty: move it away first", m.DataDir)
 	}
-	// Work in the parent directory: it is on the file system of the data directory, so that the
-	// rename at the end works.
+	// Work in the parent directory: it is on the file system of the data directory, so
+	// that the rename at the end works.
 	if err := os.MkdirAll(filepath.Dir(m.DataDir), 0o700); err != nil {
 		return nil, cannot(err, "create", m.DataDir)
 	}

@@ -22,8 +22,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestRepeatedRestores checks that every restored history begins above all revisions that earlier histories can have
-// written. The earlier histories come from the same snapshot, a newer snapshot or an older snapshot.
+// TestRepeatedRestores checks that every restored history begins above all revisions that
+// earlier histories can have written. The earlier histories come from the same snapshot,
+// a newer snapshot or an older snapshot.
 func TestRepeatedRestores(t *testing.T) {
 	const perSecond = 100_000 // more than etcd writes on any disk
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
@@ -86,8 +87,8 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// TestClusterIDs checks that members with the same --at belong to one cluster, and a member with another --at to another
-// cluster.
+// TestClusterIDs checks that members with the same --at belong to one cluster, and a
+// member with another --at to another cluster.
 func TestClusterIDs(t *testing.T) {
 	dir := t.TempDir()
 	file := written(t, dir)
@@ -115,7 +116,8 @@ func TestClusterIDs(t *testing.T) {
 	}
 }
 
-// written writes a snapshot in the format of etcd, a database and its checksum, and returns the file.
+// written writes a snapshot in the format of etcd, a database and its checksum, and
+// returns the file.
 func written(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "snapshot")
@@ -146,8 +148,9 @@ func written(t *testing.T, dir string) string {
 	return file
 }
 
-// TestRestoreDeletesVolatileRecords checks that a restored cluster has no leader, is not marked ready, and has no present
-// executor. So an executor becomes READY only after its agent has reported its workers.
+// TestRestoreDeletesVolatileRecords checks that a restored cluster has no leader, is not
+// marked ready, and has no present executor. So an executor becomes READY only after its
+// agent has reported its workers.
 func TestRestoreDeletesVolatileRecords(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")

@@ -1,5 +1,6 @@
-// Package running lets a command fail with a clear error before it starts its work on a cluster that
-// runs elsewhere: it checks the flags and waits until gateways, etcd and executors are ready.
+// Package running lets a command fail with a clear error before it starts its work on a
+// cluster that runs elsewhere: it checks the flags and waits until gateways, etcd and
+// executors are ready.
 package running
 
 import (
@@ -52,8 +53,8 @@ func (r *Cluster) Check() error {
 	return process.CheckCluster(r.Name)
 }
 
-// Reach waits until a gateway and etcd have answered. It converts the addresses of the gateways to
-// host:port.
+// Reach waits until a gateway and etcd have answered. It converts the addresses of the
+// gateways to host:port.
 func (r *Cluster) Reach(ctx context.Context) error {
 	addresses, err := client.Addresses(r.Gateways, nil)
 	if err != nil {
@@ -82,9 +83,9 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	return nil
 }
 
-// AwaitReady waits until n executors of an SKU, by default of any SKU, are READY. After that, Berth
-// grants a reservation that fits immediately. AwaitReady retries if a service is overloaded because
-// all executors register at the same time.
+// AwaitReady waits until n executors of an SKU, by default of any SKU, are READY. After
+// that, Berth grants a reservation that fits immediately. AwaitReady retries if a service
+// is overloaded because all executors register at the same time.
 func AwaitReady(ctx context.Context, c *client.Client, sku string, n int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

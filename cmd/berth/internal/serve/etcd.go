@@ -22,9 +22,9 @@ type etcdConfig struct {
 	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 }
 
-// etcd returns the command that runs an etcd server, alone or as a member of a cluster. Benchmarks use
-// the command to measure etcd's processor time separately, and tests use it to kill a member. The
-// command is hidden because it is not for production.
+// etcd returns the command that runs an etcd server, alone or as a member of a cluster.
+// Benchmarks use the command to measure etcd's processor time separately, and tests use
+// it to kill a member. The command is hidden because it is not for production.
 func etcd() *cobra.Command {
 	cmd := process.Command("etcd", "Run an etcd server, for benchmarks and tests", etcdConfig{Dir: "."}, runEtcd)
 	cmd.Hidden = true

@@ -1,5 +1,6 @@
-// Package serve runs each process of Berth with the same flags and defaults as the separate binary of
-// that process. It contains the commands of `berth` that run the services, gateways and agents.
+// Package serve runs each process of Berth with the same flags and defaults as the
+// separate binary of that process. It contains the commands of `berth` that run the
+// services, gateways and agents.
 package serve
 
 import (

@@ -19,8 +19,9 @@ type Point struct{ X, Y float64 }
 type Line struct {
 	Name   string
 	Points []Point
-	// Baseline marks the line as the baseline of the line before it. A baseline is dashed and
-	// has the color of the line before it. If the first line is a baseline, it is gray.
+	// Baseline marks the line as the baseline of the line before it. A baseline is dashed
+	// and has the color of the line before it. If the first line is a baseline, it is
+	// gray.
 	Baseline bool
 	// Marked draws a circle at each point.
 	Marked bool

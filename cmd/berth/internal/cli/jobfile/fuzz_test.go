@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// FuzzParse checks that Parse reads any file or returns an error that contains the name of the file. Amounts must be
-// within the bounds of quantities.
+// FuzzParse checks that Parse reads any file or returns an error that contains the name
+// of the file. Amounts must be within the bounds of quantities.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "*.yaml"))
 	if err != nil || len(files) == 0 {

@@ -17,8 +17,8 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// Document is one document of a job file without output fields. Exactly one of Reservation, SKU
-// and Pool is not nil.
+// Document is one document of a job file without output fields. Exactly one of
+// Reservation, SKU and Pool is not nil.
 type Document struct {
 	// Place is the position of the document for messages: `jobs.yaml, document 2`.
 	Place       string
@@ -36,8 +36,9 @@ type Document struct {
 // output fields.
 const firstOutput protoreflect.FieldNumber = 50
 
-// Parse reads all documents of a file. Its errors are faults of kind Invalid and contain the name
-// of the file and the place in it. Parse returns an error if all documents are empty.
+// Parse reads all documents of a file. Its errors are faults of kind Invalid and contain
+// the name of the file and the place in it. Parse returns an error if all documents are
+// empty.
 func Parse(name string, file io.Reader) ([]Document, error) {
 	var documents []Document
 	decoder := yaml.NewDecoder(file)
@@ -77,8 +78,8 @@ func Parse(name string, file io.Reader) ([]Document, error) {
 	return documents, nil
 }
 
-// listOf returns the items of a list from `berth get` and their kind. It returns no items for any
-// other document.
+// listOf returns the items of a list from `berth get` and their kind. It returns no items
+// for any other document.
 func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		return "", nil
@@ -141,9 +142,9 @@ func (d *Document) warn(field string, resources map[string]int64) {
 	}
 }
 
-// strip removes the output fields from the document's message. From a reservation that Berth
-// printed, strip also removes the request ID, which would turn an edit into a retry. It removes
-// the count if the reservation lists workers.
+// strip removes the output fields from the document's message. From a reservation that
+// Berth printed, strip also removes the request ID, which would turn an edit into a
+// retry. It removes the count if the reservation lists workers.
 func (d *Document) strip(m protoreflect.Message) {
 	r := d.Reservation
 	d.UID = r.GetUid()

@@ -99,7 +99,8 @@ revision: "9"
 	}
 }
 
-// TestResourcesAreQuantities checks that resources are quantities and that durations have the format of Go.
+// TestResourcesAreQuantities checks that resources are quantities and that durations have
+// the format of Go.
 func TestResourcesAreQuantities(t *testing.T) {
 	const file = `
 job: a
@@ -154,8 +155,9 @@ lostAfter: 2m
 	}
 }
 
-// TestPrintedBaseUnitsKeepTheirMeaning checks that base units, which REST returns as strings, keep their meaning in a
-// file, even if an edit adds plain numbers to the same document.
+// TestPrintedBaseUnitsKeepTheirMeaning checks that base units, which REST returns as
+// strings, keep their meaning in a file, even if an edit adds plain numbers to the same
+// document.
 func TestPrintedBaseUnitsKeepTheirMeaning(t *testing.T) {
 	for text, want := range map[string]int64{
 		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2000"}},"uid":"1-1","updatedAt":"2026-01-02T03:04:05Z"}`: 2000,
@@ -319,7 +321,8 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
-// TestAMappingOfManyKeysTakesLinearTime checks that the time for a mapping is linear in the number of its keys.
+// TestAMappingOfManyKeysTakesLinearTime checks that the time for a mapping is linear in
+// the number of its keys.
 func TestAMappingOfManyKeysTakesLinearTime(t *testing.T) {
 	var file strings.Builder
 	file.WriteString("job: a\nstage: b\nlabels:\n")

@@ -19,8 +19,8 @@ const (
 
 var kinds = []string{kindReservation, kindSKU, kindPool}
 
-// kind removes `kind` from a resolved document and returns its value. The argument kind is the
-// default.
+// kind removes `kind` from a resolved document and returns its value. The argument kind
+// is the default.
 func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
 	i := find(root, "kind")
 	if i < 0 {

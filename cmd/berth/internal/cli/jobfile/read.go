@@ -20,15 +20,15 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// Bounds on a document, so that resolve ends if aliases are recursive. The largest reservation has
-// 50,000 workers of five nodes each.
+// Bounds on a document, so that resolve ends if aliases are recursive. The largest
+// reservation has 50,000 workers of five nodes each.
 const (
 	maxDepth = 64
 	maxNodes = 1_000_000
 )
 
-// reader converts YAML to proto3 JSON. It follows the descriptor of the message, so that an error
-// can name the line and the field.
+// reader converts YAML to proto3 JSON. It follows the descriptor of the message, so that
+// an error can name the line and the field.
 type reader struct {
 	place string
 	// printed is set if Berth printed the document.
@@ -36,9 +36,10 @@ type reader struct {
 	nodes   int
 }
 
-// resolve returns a copy of a node without aliases and merges (`<<`). A key of the mapping itself
-// overrides the same key of a merged mapping. Keys become strings. Scalars other than numbers,
-// booleans and null also become strings, because Berth does not use YAML's dates.
+// resolve returns a copy of a node without aliases and merges (`<<`). A key of the
+// mapping itself overrides the same key of a merged mapping. Keys become strings. Scalars
+// other than numbers, booleans and null also become strings, because Berth does not use
+// YAML's dates.
 func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, error) {
 	r.nodes++
 	if depth >= maxDepth || r.nodes > maxNodes {
@@ -144,8 +145,8 @@ func (r *reader) message(node *yaml.Node, md protoreflect.MessageDescriptor, pat
 	return fields, nil
 }
 
-// field returns the JSON value of a field. If the value is not a message of Berth, field decodes
-// the value separately, so that an error can name the field.
+// field returns the JSON value of a field. If the value is not a message of Berth, field
+// decodes the value separately, so that an error can name the field.
 func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) (value any, err error) {
 	switch {
 	case isNull(node):
@@ -181,8 +182,8 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 	return value, nil
 }
 
-// plain returns the JSON value of a resolved node. It does not use Decode for mappings, because
-// Decode compares each key with all other keys.
+// plain returns the JSON value of a resolved node. It does not use Decode for mappings,
+// because Decode compares each key with all other keys.
 func plain(node *yaml.Node) (value any) {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -202,8 +203,8 @@ func plain(node *yaml.Node) (value any) {
 	return value
 }
 
-// resources returns the amounts of a mapping of resources in base units. Each value of the mapping
-// is a quantity.
+// resources returns the amounts of a mapping of resources in base units. Each value of
+// the mapping is a quantity.
 func (r *reader) resources(node *yaml.Node, path string) (any, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, r.refuse(node, path, "must be a mapping of keys to values")

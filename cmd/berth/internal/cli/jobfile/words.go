@@ -16,8 +16,8 @@ func field(md protoreflect.MessageDescriptor, key string) protoreflect.FieldDesc
 	return md.Fields().ByTextName(key)
 }
 
-// nested reports whether the field is a message of Berth or a list of such messages. Durations and
-// times are messages of another package and count as single values.
+// nested reports whether the field is a message of Berth or a list of such messages.
+// Durations and times are messages of another package and count as single values.
 func nested(fd protoreflect.FieldDescriptor) bool {
 	return !fd.IsMap() && fd.Message() != nil && fd.Message().ParentFile().Package() == "berth.v1"
 }

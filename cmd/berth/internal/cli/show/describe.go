@@ -58,8 +58,8 @@ func field(b *strings.Builder, name, value string) {
 	}
 }
 
-// parent describes the origin of a reservation that Berth created from another: the uid of its
-// parent, and how often its workers were requeued.
+// parent describes the origin of a reservation that Berth created from another: the uid
+// of its parent, and how often its workers were requeued.
 func parent(r *berthv1.Reservation) string {
 	var parts []string
 	if r.GetParent() != "" {

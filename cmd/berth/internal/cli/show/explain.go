@@ -12,8 +12,8 @@ import (
 // textWidth is the maximum width of lines.
 const textWidth = 80
 
-// Explain returns a text that explains why a reservation is pending. A table at the end lists the
-// checks that unsuitable executors fail.
+// Explain returns a text that explains why a reservation is pending. A table at the end
+// lists the checks that unsuitable executors fail.
 func Explain(e *berthv1.Explanation, now time.Time) string {
 	if r := e.GetReservation(); e.GetPosition() == 0 {
 		return paragraph(fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()),

@@ -35,8 +35,8 @@ func (t *Table) more(wide bool, head ...string) *Table {
 	return t
 }
 
-// add adds a row. It drops cells for which the table has no column. If the row has fewer cells than
-// the table has columns, the remaining columns stay empty.
+// add adds a row. It drops cells for which the table has no column. If the row has fewer
+// cells than the table has columns, the remaining columns stay empty.
 func (t *Table) add(cells ...string) {
 	row := make([]string, len(t.head))
 	copy(row, cells)
@@ -60,8 +60,8 @@ func (t *Table) above(title string, below *Table) *Table {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// String returns the lines of the table without trailing spaces. It returns an empty string if the
-// table has no rows.
+// String returns the lines of the table without trailing spaces. It returns an empty
+// string if the table has no rows.
 func (t *Table) String() string {
 	text := t.text("")
 	if t.below != nil && !t.below.Empty() {
