@@ -126,9 +126,10 @@ func (w *World) checkRest() {
 	w.checkRequeues()
 }
 
-// checkRequeues checks that every worker that had to be requeued was requeued. The
-// exceptions are workers that are no longer wanted: they were cancelled, their index is
-// above a lowered target, or their reservation ended without completing.
+// checkRequeues checks that every worker that had to be requeued was requeued, or that
+// another request uses the next worker number of its index. The exceptions are workers that
+// are no longer wanted: they were cancelled, their index is above a lowered target, or their
+// reservation ended without completing.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}

@@ -1,5 +1,6 @@
-// Package command runs agents until the process receives a signal, and then stops them in
-// order. By default the workers keep running, and the next agent of the host adopts them.
+// Package command runs agents until the process receives a signal, and then shuts them down
+// gracefully: by default the workers keep running, and the next agent of the host adopts
+// them.
 //
 // The programs berth-agent and berth share the command [Agent], which runs the agent of a
 // host. The program berth also has [Sim], which runs simulated agents.

@@ -13,8 +13,8 @@ type Batch struct {
 	Job, Stage string
 	Workers    int
 	SKU        string
-	// CPU is the amount of cpu that each worker requests. Batches with different values
-	// belong to different groups.
+	// CPU is the amount of cpu that each worker requests. If it is 0, the workers request no
+	// cpu. Batches with different values belong to different groups.
 	CPU int64
 	// Spread places each worker on a different executor. The default packs a batch onto as
 	// few executors as possible.

@@ -44,10 +44,11 @@ The timeout of each call is 10 s.
 At the moment of an outage the bench sends a probe: one more upsert and one
 more batch. A figure is the duration of a step of the probe. Its baseline is
 the duration of the same step of a probe shortly before the outage. If an
-outage lasts longer than a moment, or if the leader keeps working for a while,
-the figure is instead the longest time in which no step of the load succeeded.
-For kills the bench reports both. It also reports the slowest call, the number
-of failed calls, and the time until a restarted process has read all records.
+outage affects all services, or if the leader keeps working for a while, the
+figure is instead the longest time in which that step of the load did not
+succeed. For kills the bench reports both. It also reports the slowest call, the
+number of failed calls, and the time until a restarted process has read all
+records.
 
 Outages that disconnect hosts need root and network namespaces.`
 

@@ -31,8 +31,8 @@ type outage struct {
 	// The leader may then still answer the probe.
 	lingers bool
 	// restarts is set if a process is restarted to end the outage. The time in which the new
-	// process reads all records is not part of the outage, because in production the other
-	// replicas have already read the records. The outage "rolling" measures that time.
+	// process reads all records is not part of the outage, because in production that process
+	// reads them on another host. The outage "rolling" measures that time.
 	restarts bool
 	// strike causes the outage in the leader of a service. heal ends the outage; call it
 	// after the service has another leader. strike is nil for outages of all services at

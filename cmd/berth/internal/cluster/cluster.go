@@ -41,9 +41,9 @@ type Config struct {
 
 // The limits of a bounded cluster.
 const (
-	// maxEnded is the maximum number of ended reservations that the registry keeps, each for
-	// at most ten minutes. An ended reservation with a few workers uses about 10 KiB in all
-	// parts together.
+	// maxEnded is the maximum number of ended versions of reservations that the registry
+	// keeps, each for at most ten minutes. A version with a few workers uses about 10 KiB in
+	// all parts together.
 	maxEnded = 10_000
 	// maxEventBytes is the maximum size of the job events in etcd.
 	maxEventBytes = 32 << 20

@@ -31,8 +31,8 @@ type Facts struct {
 	// TLS reports whether the certificates of servers were checked.
 	TLS          bool
 	Certificates []Certificate
-	// Clock is the time at which the facts were complete, by the clock of this host. It is
-	// compared with the expiry of certificates.
+	// Clock is the time of the check of certificates, by the clock of this host. It is compared
+	// with the expiry of the certificates.
 	Clock time.Time
 }
 

@@ -42,8 +42,8 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	if entries, err := os.ReadDir(m.DataDir); err == nil && len(entries) > 0 {
 		return nil, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is not empty: move it away first", m.DataDir)
 	}
-	// Work in the parent directory: it is on the file system of the data directory, so
-	// that the rename at the end works.
+	// Work in the parent directory. It is on the file system of the data directory, which
+	// must have the space. The rename at the end works only within one file system.
 	if err := os.MkdirAll(filepath.Dir(m.DataDir), 0o700); err != nil {
 		return nil, cannot(err, "create", m.DataDir)
 	}
