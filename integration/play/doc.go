@@ -1,6 +1,6 @@
-// Package play shows with readable files that the simulator and real processes behave in
-// the same way: it runs each file in both worlds, and the output must be the same, word
-// for word. The simulated world has a simulated clock and a store in memory (package
+// Package play proves that the simulator and real processes behave in the same way. It
+// runs each file of commands in both worlds, and the output must be the same, word for
+// word. The simulated world has a simulated clock and a store in memory (package
 // integration/sim). The real world has real etcd, real agents and real programs (package
 // cmd/berth/fleet).
 //

@@ -1,5 +1,5 @@
-// Package proxy lets tests cut, delay and refuse the connections between the processes of a
-// fleet, and a cut link is silent like a broken cable: no connection ends, and the data in
+// Package proxy cuts, delays and refuses the connections between the processes of a fleet
+// for tests. A cut link is silent, like a broken cable: no connection ends, and the data in
 // transit arrives once the link works again.
 package proxy
 

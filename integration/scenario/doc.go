@@ -1,6 +1,6 @@
-// Package scenario proves that situations of users and operators work on real processes
-// of the binary `berth`, with real sockets, real etcd and real workers, and that no
-// process is left over.
+// Package scenario proves that the situations of users and operators work on real
+// processes. The processes run the binary `berth`, with real sockets, real etcd and real
+// workers.
 //
 // Every test ends with an audit of the whole history of etcd and a check for leftover
 // processes. The tests wait for conditions instead of a fixed time. A timeout is a

@@ -1,5 +1,5 @@
-// Package asberth guarantees that the processes which a test starts run the code under test:
-// the test binary runs the program berth if the test starts the binary as a child process.
+// Package asberth guarantees that the processes of a test run the code under test. If a test
+// starts its own binary as a child process, the binary runs the program berth.
 package asberth
 
 import (

@@ -1,7 +1,6 @@
-// Package restore creates data directories of etcd from a backup so that nothing written
-// before the restore is mistaken for newer: revisions after a restore are above all
-// revisions before it, unless a clock was set back. It is `berth backup` and `berth
-// restore`.
+// Package restore creates data directories of etcd from a backup in which new revisions are
+// above all revisions that agents have seen, unless a clock was set back. It is
+// `berth backup` and `berth restore`.
 //
 //	backup:   etcd ── snapshot with its checksum ▶ FILE
 //	restore:  FILE ▶ copy ── edit: no leader, not ready ▶ etcd's own restore,

@@ -1,6 +1,6 @@
-// Package running lets a command fail with a clear error before it starts its work on a
-// cluster that runs elsewhere: it checks the flags and waits until gateways, etcd and
-// executors are ready.
+// Package running makes sure that a cluster that runs elsewhere is reachable before a
+// command starts its work on the cluster. It checks the flags for the cluster, and waits
+// until a gateway and etcd answer and executors are ready.
 package running
 
 import (
