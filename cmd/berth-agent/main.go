@@ -1,5 +1,6 @@
-// Command berth-agent is `berth agent` as a program of its own, for hosts that run no
-// other part of Berth.
+// Command berth-agent runs the executor agent of a host, which starts and stops the host's
+// workers. It is `berth agent` as a separate program, for hosts that run no other part of
+// Berth.
 package main
 
 import (
@@ -9,7 +10,7 @@ import (
 )
 
 func main() {
-	agent.ShimMain() // the keepers of workers run this binary too
+	agent.ShimMain() // this binary is also the parent process of workers
 
 	cmd := command.Agent()
 	cmd.Use = "berth-agent"

@@ -1,5 +1,5 @@
-// Command berth is Berth in one binary: the command line for people and scripts, every process
-// of a cluster, and a whole cluster on one machine.
+// Command berth controls Berth from the command line, runs each process of a cluster, and
+// runs a whole cluster on one machine (`berth dev`).
 package main
 
 import (

@@ -10,8 +10,9 @@ import (
 	"berth.dev/cmd/berth/internal/cli"
 )
 
-// Every command that waits for a gateway or etcd has a --timeout. The others run until they are
-// stopped, or call only processes that they have started.
+// TestEveryCommandThatWaitsHasATimeout checks that every command that waits for a gateway
+// or etcd has a --timeout. The other commands run until they are stopped, or call only
+// processes that they have started.
 func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 	without := map[string]bool{
 		"berth dev": true, "berth demo": true, "berth registry": true, "berth executor-state": true, "berth assigner": true,

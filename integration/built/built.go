@@ -1,5 +1,6 @@
-// Package built provides the program `berth` for tests on real processes: the one that
-// BERTH_BINARY names, or one that is built for the run and deleted after it.
+// Package built guarantees that tests on real processes run the program `berth` of the
+// current source, unless BERTH_BINARY names another program. It builds the program for
+// the run and deletes the program after the run.
 package built
 
 import (
@@ -9,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Run runs the tests of a package with the path of the program and returns their exit code,
-// or 1 if there is no program.
+// Run runs the tests of a package with the path of the program and returns their exit
+// code. It returns 1 if the program cannot be built.
 func Run(tests func(path string) int) int {
 	if path := os.Getenv("BERTH_BINARY"); path != "" {
 		return tests(path)

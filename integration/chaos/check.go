@@ -70,7 +70,7 @@ func (r *run) settle(ctx context.Context, when string) {
 	})
 }
 
-// matching returns how the processes on the hosts differ from the records.
+// matching describes how the worker processes on the hosts differ from the records.
 func (r *run) matching(ctx context.Context) string {
 	var recorded, running []string
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
@@ -92,8 +92,8 @@ func (r *run) matching(ctx context.Context) string {
 	return unmatched(recorded, running)
 }
 
-// unmatched returns the workers whose number of processes differs from the number of
-// records: a worker with two processes was started twice, whatever names it has.
+// unmatched returns the workers whose number of processes differs from the number of their
+// records. A worker with two processes was started twice.
 func unmatched(recorded, running []string) string {
 	count := map[string][2]int{}
 	for n, workers := range [][]string{recorded, running} {
@@ -112,14 +112,15 @@ func unmatched(recorded, running []string) string {
 	return strings.Join(differ, "\n")
 }
 
-// environments returns the environments of the running workers whose marks are in a file.
+// environments returns the environments of the running workers that append their marks to
+// a file.
 func environments(marks string) []map[string]string {
 	var all []map[string]string
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, entry := range entries {
 		text, err := os.ReadFile(entry)
 		if err != nil || !strings.Contains(string(text), marks) {
-			continue // it has exited, or its PID belongs to another process
+			continue // the process has exited, or it is not a worker of this run
 		}
 		environment := map[string]string{}
 		for pair := range strings.SplitSeq(string(text), "\x00") {
@@ -134,7 +135,7 @@ func environments(marks string) []map[string]string {
 	return all
 }
 
-// startedOnce checks the marks that workers left.
+// startedOnce checks that no worker has left the same mark twice.
 func (r *run) startedOnce() {
 	text, err := os.ReadFile(r.load.marks)
 	if err != nil {
@@ -151,7 +152,7 @@ func (r *run) startedOnce() {
 	r.report.Started = len(seen)
 }
 
-// terms records the terms once every service has a leader.
+// terms waits until every service has a leader and adds the terms to the report.
 func (r *run) terms(ctx context.Context) {
 	r.expect(ctx, "leaders", func(ctx context.Context) string {
 		answer, err := r.fleet.Client().Leaders(ctx)
@@ -190,7 +191,8 @@ func (r *run) histories() {
 	r.report.addViolations(r.load.unexpected)
 }
 
-// streams compares the event streams with etcd, and the acknowledged versions with both.
+// streams compares the event streams with the events in etcd. It also checks that each
+// acknowledged version has an event.
 func (r *run) streams(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -241,7 +243,7 @@ func (r *run) nothingLeased(ctx context.Context) string {
 	return ""
 }
 
-// audit audits etcd at every revision.
+// audit adds the result of the audit of every revision of etcd to the report.
 func (r *run) audit(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// stepped changes the time of day of this machine for some time and sets it right again by
-// the monotonic clock, so that no offset is left. All processes of the machine see it.
+// stepped changes the time of day of this machine for some time. Then it sets the right
+// time again, which it takes from the monotonic clock so that no offset remains. The
+// change affects all processes of the machine.
 func stepped(ctx context.Context, by, last time.Duration) error {
 	begun := time.Now()
 	if err := setClock(begun.Add(by)); err != nil {
@@ -21,7 +22,8 @@ func stepped(ctx context.Context, by, last time.Duration) error {
 	return setClock(begun.Add(time.Since(begun)))
 }
 
-// clockPermitted sets the clock to its own time.
+// clockPermitted returns an error if this process may not set the clock. It sets the
+// clock to the current time.
 func clockPermitted() error { return setClock(time.Now()) }
 
 func setClock(now time.Time) error {

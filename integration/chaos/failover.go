@@ -33,7 +33,7 @@ const jobAlone = "alone"
 // again.
 func (r *run) failovers(ctx context.Context) {
 	if len(r.report.Violations) > 0 {
-		return // another fault has failed
+		return // the cluster has not recovered, so the waits would prove nothing
 	}
 	defer func() {
 		if _, err := r.fleet.Client().CancelJob(ctx, jobAlone); err != nil {
@@ -98,7 +98,7 @@ func (r *run) failover(ctx context.Context, service, stage string) (p *child.Pro
 func (r *run) batchAlone(ctx context.Context, stage string) (time.Duration, error) {
 	began := time.Now()
 	err := until(ctx, func(ctx context.Context) string {
-		// Repeating the request changes nothing and returns the state.
+		// A repeated request changes nothing and returns the current state.
 		batch, err := r.fleet.Client().Reserve(ctx, &berthv1.Reservation{
 			Job: jobAlone, Stage: stage, Count: 1, Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{},
 		})

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// many calls of a verb are enough to check how many of them were answered. On a slow
-	// machine that is all but a few percent.
+	// many is the number of calls of a verb from which floors checks the share of answered
+	// calls. Even on a slow machine, all but a few percent of the calls are answered.
 	many = 10
-	// grace is what a call may take beyond its deadline, because the client needs the
-	// processor to notice it.
+	// grace is the time that a call may take beyond its deadline, because the client needs
+	// processor time to detect the deadline.
 	grace = 5 * time.Second
-	// longRun is the duration from which a run plays every kind of fault of its schedule
+	// longRun is the duration from which a run injects every kind of fault of its schedule
 	// several times.
 	longRun = 5 * time.Minute
 	// longPartition is the duration of etcd partitions, in all faults together, from which
@@ -23,8 +23,8 @@ const (
 	longPartition = 30 * time.Second
 )
 
-// floors returns why a run proves nothing: without answers and without workers, no rule is
-// ever broken.
+// floors returns the reasons why a run proves nothing. For example, without answers and
+// workers no rule can be broken.
 func (r *Report) floors() []string {
 	var found []string
 	short := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }

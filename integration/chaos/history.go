@@ -30,14 +30,14 @@ const (
 type request struct {
 	key  client.Key
 	verb verb
-	// shape distinguishes bodies of different requests.
+	// shape is different for requests with different bodies.
 	shape string
 }
 
 // outcome is the outcome of a call. Known is false if the outcome is unknown.
 type outcome struct {
 	known bool
-	// version and state are those of the answer; 0 for NOT_FOUND.
+	// version and state are the version and the state in the answer; 0 for NOT_FOUND.
 	version version
 	state   berthv1.Reservation_State
 	// part is set if the version is a requeue.
@@ -62,7 +62,7 @@ type history struct {
 
 	mu    sync.Mutex
 	calls []porcupine.Operation
-	acks  []time.Duration // of calls that changed something
+	acks  []time.Duration // times of the answers to upserts and cancels
 	// longest is the duration of the slowest call.
 	longest time.Duration
 	slowest request
@@ -75,7 +75,7 @@ func (h *history) record(who int, a request, call func() outcome) outcome {
 	ended := time.Since(h.begun)
 	op := porcupine.Operation{ClientId: who, Input: a, Call: int64(begun), Output: t, Return: int64(ended)}
 	if !t.known {
-		op.Return = math.MaxInt64 // it may take effect at any time
+		op.Return = math.MaxInt64 // the call may take effect at any later time
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,8 +89,8 @@ func (h *history) record(who int, a request, call func() outcome) outcome {
 	return t
 }
 
-// counts returns the number of calls of each verb, and how many of them have an unknown
-// outcome.
+// counts returns the number of calls of each verb, and the number of calls of each verb
+// whose outcome is unknown.
 func (h *history) counts() (n, unknown map[verb]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,7 +117,7 @@ func (h *history) changes(from, to time.Duration) int {
 	return n
 }
 
-// gap returns the longest time without an acknowledged change, and its begin.
+// gap returns the longest time without an acknowledged change, and the begin of that time.
 func (h *history) gap() (longest, from time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,25 +17,26 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// patience bounds recovery after a fault. It is much longer than that takes, so that a slow
-// machine is not a violation.
+// patience is the maximum time for recovery after a fault. It is much longer than a recovery
+// takes, so that a slow machine does not cause a violation.
 const patience = 2 * time.Minute
 
 // Applied is a fault that was injected.
 type Applied struct {
 	Fault
-	// Victim is the process that the target named.
+	// Victim is the process that the target named when the fault was injected.
 	Victim string
-	// Begun and Ended are since the start of the run.
+	// Begun and Ended are times since the start of the run.
 	Begun, Ended time.Duration
-	// Skipped is why the fault was not injected.
+	// Skipped is the reason why the fault was not injected. It is empty if the fault was
+	// injected.
 	Skipped string
 }
 
 // network is the network that faults change.
 type network interface {
-	// Set changes the condition of the links that are chosen by the names of both ends, and
-	// returns their number.
+	// Set changes the condition of the chosen links and returns their number. chosen gets
+	// the names of both ends of a link.
 	Set(chosen func(from, to string) bool, c wiring.Condition) int
 	// Unplug disconnects a process from the network or connects it again. It returns false
 	// if the process has no link.
@@ -48,7 +49,7 @@ type injector struct {
 	links    network
 	etcd     *store.Etcd
 	programs programs
-	// audited is the revision up to which the history is no longer needed.
+	// audited returns the revision up to which the history is no longer needed.
 	audited func() int64
 	begun   time.Time
 
@@ -57,8 +58,8 @@ type injector struct {
 	applied []Applied
 }
 
-// run injects each fault at its time and returns when all are over. The error is that of a
-// process that did not start again.
+// run injects each fault at its time and returns when all faults have ended. It returns
+// an error if a process did not start again.
 func (i *injector) run(ctx context.Context, faults []Fault) error {
 	var under sync.WaitGroup
 	var mu sync.Mutex
@@ -97,7 +98,7 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 	case MoveEtcd:
 		to, _ := strconv.Atoi(strings.TrimPrefix(a.Target, "etcd-"))
 		if err := i.fleet.MoveEtcdLeader(ctx, to); err != nil {
-			a.Skipped = err.Error() // etcd has no leader to move, or the member is down
+			a.Skipped = err.Error() // etcd has no leader, or the member is down
 		}
 	case CutMember, CutMemberSend, CutMemberReceive:
 		i.partition(ctx, a)
@@ -119,7 +120,7 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 	return nil
 }
 
-// process injects a fault into a process and waits until it runs again.
+// process injects a fault into a process and waits until the process runs again.
 func (i *injector) process(ctx context.Context, a *Applied) error {
 	p, err := i.claim(ctx, a.Target)
 	if err != nil {
@@ -148,9 +149,9 @@ func (i *injector) process(ctx context.Context, a *Applied) error {
 	return i.restart(ctx, p)
 }
 
-// restart starts a process that has ended. A member of etcd exits if most of the others are
-// slow to answer, so that it is started until it stays. A process of Berth must start at
-// the first attempt.
+// restart starts a process that has ended. A member of etcd exits if most of the other
+// members answer slowly, so restart repeats the start until it succeeds. A process of
+// Berth must start at the first attempt.
 func (i *injector) restart(ctx context.Context, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -189,9 +190,9 @@ func (i *injector) rolling(ctx context.Context) error {
 	return nil
 }
 
-// link changes the condition of links and restores them when the time is over. If two
-// faults have the same link, the later one counts, and the first to end restores it: links
-// never stay broken.
+// link changes the condition of links and restores the links after the time of the fault.
+// If two faults affect the same link, the condition of the later fault applies. The fault
+// that ends first restores the link, so links never stay broken.
 func (i *injector) link(ctx context.Context, a *Applied) {
 	from, to, _ := strings.Cut(a.Target, "→")
 	var ends [2]func(string) bool
@@ -223,7 +224,7 @@ func (i *injector) link(ctx context.Context, a *Applied) {
 	i.links.Set(chosen, wiring.Condition{})
 }
 
-// name returns the process that a target names now.
+// name returns the name of the process that a target currently denotes.
 func (i *injector) name(ctx context.Context, target string) (string, error) {
 	name, leads := strings.CutSuffix(target, "/leader")
 	if !leads {
@@ -242,7 +243,8 @@ func (i *injector) name(ctx context.Context, target string) (string, error) {
 	return p.Name, nil
 }
 
-// claim returns the process of a target and keeps other faults away from it.
+// claim returns the process of a target and reserves the process, so that no other fault
+// uses it.
 func (i *injector) claim(ctx context.Context, target string) (*child.Process, error) {
 	name, err := i.name(ctx, target)
 	if err != nil {
@@ -278,8 +280,9 @@ func (i *injector) release(p *child.Process) {
 	delete(i.busy, exclusive(p))
 }
 
-// exclusive names what may have only one fault at a time: a process, or etcd as a whole,
-// because a member may take longer to recover than its fault lasts.
+// exclusive returns the name under which a process is reserved for a fault. All members
+// of etcd share one name, because a member may need longer to recover than its fault
+// lasts.
 func exclusive(p *child.Process) string {
 	if strings.HasPrefix(p.Name, "etcd-") {
 		return "etcd"
@@ -287,7 +290,7 @@ func exclusive(p *child.Process) string {
 	return p.Name
 }
 
-// faults returns the injected faults in order of their beginnings.
+// faults returns the injected faults in the order in which they began.
 func (i *injector) faults() []Applied {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// deadline of each call. If a fault lasts longer, the outcome may stay unknown.
+	// deadline is the deadline of each call. If a fault lasts longer, the outcome may stay
+	// unknown.
 	deadline = 10 * time.Second
 	// pause is the longest time between two calls of a client.
 	pause = 40 * time.Millisecond
-	// rounds is the number of calls for which a client uses the same shared keys: a longer
-	// history takes too long to check.
+	// rounds is the number of calls after which a client uses other shared keys. The
+	// check of a longer history would take too long.
 	rounds = 20
 	// slots is the number of current shared keys of each kind.
 	slots = 3
-	// held is the number of batches that a client has on hosts at a time.
+	// held is the maximum number of batches that a client has on hosts at the same time.
 	held = 3
 )
 
-// The jobs of the shared keys. In addition each client has a job on the hosts.
+// The jobs of the shared keys. In addition, each client has its own job on the hosts.
 const (
 	jobWaiting = "waiting"
 	jobRunning = "running"
@@ -37,7 +38,7 @@ const (
 
 func hostJob(who int) string { return fmt.Sprintf("hosts-%d", who) }
 
-// load is the clients' calls and their outcomes.
+// load makes the clients' calls and records their outcomes.
 type load struct {
 	history *history
 	// marks is the file to which workers on hosts append a line at their start.
@@ -49,14 +50,14 @@ type load struct {
 }
 
 // acked is a version that an upsert returned. An upsert that queues nothing returns a
-// requeue if that is all that is left of the key.
+// requeue if the key has no other version.
 type acked struct {
 	key     client.Key
 	requeue bool
 }
 
-// unannounced returns the acknowledged versions without an event that they were queued. For
-// a version of a request that is RESERVATION_QUEUED.
+// unannounced returns the acknowledged versions for which no event reports that they were
+// queued. That event is RESERVATION_QUEUED, or RESERVATION_REQUEUED for a requeue.
 func (l *load) unannounced(queued, requeued map[string]bool) []string {
 	var found []string
 	for _, uid := range slices.Sorted(maps.Keys(l.acked)) {
@@ -74,13 +75,13 @@ func newLoad(h *history, dir string) *load {
 	return &load{history: h, marks: filepath.Join(dir, "starts"), acked: map[string]acked{}}
 }
 
-// run makes calls of one client until ctx ends. Calls in flight finish.
+// run makes the calls of one client until ctx ends. It completes a call in flight.
 func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand) {
 	var own []client.Key
 	for round := 0; ctx.Err() == nil; round++ {
 		generation := round / rounds
 		if round%rounds == 0 && generation > 1 {
-			// One of the clients cancels the shared jobs.
+			// Each client cancels shared keys of an old generation.
 			for _, job := range []string{jobWaiting, jobRunning} {
 				l.call(c, who, request{key: shared(job, who%slots, generation-2), verb: cancel}, nil)
 			}

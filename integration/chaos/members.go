@@ -9,8 +9,8 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 )
 
-// The kinds of faults between the members of etcd. The services reach all members
-// meanwhile, including the one that is cut off: it answers, but its data is old.
+// The kinds of faults between the members of etcd. During such a fault, the services
+// still reach all members. The member that is cut off answers, but its data is stale.
 const (
 	CutMember        Kind = "cut-member"         // a member and the others, in both directions
 	CutMemberSend    Kind = "cut-member-send"    // from a member to the others
@@ -22,9 +22,10 @@ func (k Kind) partitioned() bool {
 	return k == CutMember || k == CutMemberSend || k == CutMemberReceive
 }
 
-// memberFault cuts a member of etcd from the others, mostly the leader: it continues as
-// leader until it notices, while the others elect another. The longest fault outlasts the
-// timeouts of members and of calls.
+// memberFault returns a fault that cuts a member of etcd off from the other members. The
+// member is usually the leader. It continues as leader until it detects the fault, while
+// the other members elect a new leader. The longest fault is longer than the timeouts of
+// members and of calls.
 func memberFault(r *rand.Rand, shape Shape) Fault {
 	f := Fault{Target: "etcd/leader", For: between(r, 100*time.Millisecond, 12*time.Second)}
 	if r.IntN(4) == 0 {

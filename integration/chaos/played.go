@@ -8,18 +8,18 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 )
 
-// part is a part of chaos that runs only if a flag requests it and the machine permits it.
-// A part that was left out is reported, because nothing else shows it.
+// part is a part of chaos that runs only if a flag requests it and the machine permits
+// it. The tests report each part that does not run, because nothing else shows this.
 type part struct {
 	name, flag string
-	// without are the faults that are left out with it.
+	// without names the faults that are not injected if the part does not run.
 	without string
 	// permitted tries the part and returns why it is not permitted.
 	permitted               func() error
 	requestedParts, refused bool
 }
 
-// parts are all parts, in the order in which they are reported.
+// parts has all parts.
 type parts struct{ namespaces, clock part }
 
 func newParts(namespaces, clock bool) *parts {
@@ -35,8 +35,8 @@ func newParts(namespaces, clock bool) *parts {
 	}
 }
 
-// try finds out what is permitted. It does not try parts that no flag requests, because a
-// trial changes the machine.
+// try finds out which requested parts the machine permits. It does not try other parts,
+// because a trial changes the machine.
 func (p *parts) try() {
 	for _, part := range []*part{&p.namespaces, &p.clock} {
 		part.refused = part.requestedParts && part.permitted() != nil
@@ -45,7 +45,8 @@ func (p *parts) try() {
 
 func (p part) played() bool { return p.requestedParts && !p.refused }
 
-// share returns the duration of each run: half of the whole if there are two.
+// share returns the duration of each run. If there is a second run with namespaces, each
+// run gets half of the whole duration.
 func (p *parts) share(whole time.Duration) time.Duration {
 	if p.namespaces.played() {
 		return whole / 2
@@ -67,7 +68,8 @@ func (p *parts) left() []string {
 	return lines
 }
 
-// namespacesPermitted creates a bridge and deletes it.
+// namespacesPermitted returns an error if this process may not create network namespaces. It
+// creates a bridge and deletes it.
 func namespacesPermitted() error {
 	hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
 	if err == nil {

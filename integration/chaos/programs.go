@@ -14,26 +14,26 @@ import (
 	"berth.dev/pkg/process/child"
 )
 
-// programs are the programs of the processes: each process starts from a symbolic link of
-// its own, to the new or to the old program.
+// programs selects the program of each process. Each process has its own symbolic link to
+// the new or the old program.
 type programs struct {
 	dir, new, old string
 }
 
 // of returns the program of a process. If there is an old program, half of the processes
-// have it.
+// begin with it.
 func (p programs) of(name string) string {
 	if p.old == "" {
 		return p.new
 	}
 	if err := p.point(name, beginsOld(name)); err != nil {
-		return err.Error() // the path does not exist, so that the start fails with this text
+		return err.Error() // not an existing path: the start fails with an error that contains this text
 	}
 	return p.link(name)
 }
 
-// beginsOld reports whether a process begins with the old program: every other of each
-// kind, except members of etcd, which Berth does not upgrade.
+// beginsOld reports whether a process begins with the old program. That is every second
+// process of each kind, except members of etcd, which Berth does not upgrade.
 func beginsOld(name string) bool {
 	at := strings.LastIndex(name, "-")
 	n, err := strconv.Atoi(name[at+1:])
@@ -55,8 +55,9 @@ func (p programs) point(name string, old bool) error {
 	return os.Rename(fresh, p.link(name))
 }
 
-// replace replaces processes one after another in the documented order: of each service the
-// standbys before the leader, then gateways, then agents. It waits until each is ready.
+// replace restarts processes with another program, one after another, in the documented
+// order: the services, then the gateways, then the agents. Of each service, it restarts
+// the standbys before the leader. It waits until each process is ready.
 func (i *injector) replace(ctx context.Context, chosen func(name string) bool, old bool) error {
 	for _, kind := range slices.Concat(fleet.Services, []string{"gateway", "agents"}) {
 		for _, p := range i.inOrder(ctx, kind) {
@@ -71,7 +72,7 @@ func (i *injector) replace(ctx context.Context, chosen func(name string) bool, o
 	return nil
 }
 
-// inOrder returns the processes of a kind, the leader last if it is known.
+// inOrder returns the processes of a kind. The leader, if it is known, is the last.
 func (i *injector) inOrder(ctx context.Context, kind string) []*child.Process {
 	processes := slices.Clone(i.fleet.Processes()[kind])
 	leader, _ := i.name(ctx, kind+"/leader")
@@ -111,7 +112,8 @@ func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) e
 	return until(ctx, func(ctx context.Context) string { return unready(ctx, p.Addresses().HTTP) })
 }
 
-// unready returns why a replica or gateway is not ready.
+// unready returns the reason why a replica or gateway is not ready, or an empty string if
+// it is ready.
 func unready(ctx context.Context, address string) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {

@@ -9,12 +9,13 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// version is the rank of a version among all: its uid as a number, which rises with every
-// accepted version. Epochs do not rank them, because versions that one transaction accepted
-// have the same epoch.
+// version is the uid of a version as a number. Every accepted version has a higher number
+// than all earlier versions. Epochs do not order versions, because versions that one
+// transaction accepted have the same epoch.
 type version int64
 
-// versionOf parses a uid, which is a term and a number in it, both in base 36.
+// versionOf parses a uid, which consists of a term and a number within that term, both in
+// base 36.
 func versionOf(uid string) version {
 	high, low, _ := strings.Cut(uid, "-")
 	term, _ := strconv.ParseInt(high, 36, 31)
@@ -22,12 +23,13 @@ func versionOf(uid string) version {
 	return version(term<<32 | n)
 }
 
-// waiting is the state of a single copy of a reservation that fits on no executor: it is
-// queued until a client cancels it, so that every answer is determined.
+// waiting is the state of a single copy of a reservation that fits on no executor. The
+// reservation is queued until a client cancels it, so the state determines every answer.
 type waiting struct {
-	// version is the newest one: 0 for none, and unseen if the answer with it was lost.
+	// version is the newest version. It is 0 if there is no version, and unseen if the
+	// answer with the version was lost.
 	version version
-	// newest is the highest version of any answer.
+	// newest is the highest version in any answer so far.
 	newest version
 	shape  string
 	lives  bool
@@ -35,7 +37,7 @@ type waiting struct {
 
 const unseen = -1
 
-// waitingModel is the model of keys that stay queued.
+// waitingModel is the model of keys whose reservations stay queued.
 var waitingModel = porcupine.Model{
 	Init: func() any { return waiting{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -89,18 +91,19 @@ func (w waiting) seen(v version) waiting {
 	return w
 }
 
-// running is the state of a reservation that is started, and so may end or have requeues
-// without a call: no answer has a version that was cancelled before, and none a version
-// newer than the requests.
+// running is the state of a reservation that Berth starts. Such a reservation may end or
+// get requeues without a call, so the state does not determine every answer. But no
+// answer may report a cancelled version as unfinished, and no answer may have a version
+// newer than the requested versions.
 type running struct {
-	// newest is the highest requested version, cancelled the highest of them when a cancel
-	// took effect.
+	// newest is the highest requested version. cancelled is the value of newest when the
+	// last cancel took effect.
 	newest, cancelled version
-	// open is set if a version may be newer than those of the answers.
+	// open is set if an upsert with an unknown outcome may have created a newer version.
 	open bool
 }
 
-// runningModel is the model of keys that are started.
+// runningModel is the model of keys whose reservations are started.
 var runningModel = porcupine.Model{
 	Init: func() any { return running{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -115,7 +118,7 @@ func (r running) step(a request, t outcome) (bool, any) {
 			r.open = true
 			return true, r
 		}
-		// An upsert of a running version returns it if no new one is needed.
+		// If no new version is needed, an upsert returns the running version.
 		fresh := t.change != berthv1.UpsertReservationRequest_CREATED || t.version > r.newest
 		return fresh && t.version > r.cancelled, r.seen(t)
 	case cancel:
@@ -142,7 +145,8 @@ func (r running) seen(t outcome) running {
 	return r
 }
 
-// queued reports whether workers are queued. A cycle with them may be in flight.
+// queued reports whether the workers are queued. A scheduling cycle that contains them
+// may be in flight.
 func queued(state berthv1.Reservation_State) bool {
 	return state == berthv1.Reservation_QUEUED || state == berthv1.Reservation_LEASING
 }

@@ -15,19 +15,20 @@ type Report struct {
 	Seed     uint64
 	Duration time.Duration
 	Faults   []Applied
-	// Calls by verb, and how many of them had no definite outcome within their deadline.
+	// Calls is the number of calls by verb. Unknown is the number of calls by verb that
+	// had no definite outcome within their deadline.
 	Calls, Unknown map[verb]int
-	// Longest is the duration of the longest call, which is LongestCall.
+	// Longest is the duration of the longest call. LongestCall describes that call.
 	Longest     time.Duration
 	LongestCall string
 	// Terms are the terms at the end, by service.
 	Terms map[string]int64
-	// Started counts the processes of workers, Events the events in etcd and Streamed those
-	// of the streams.
+	// Started is the number of worker processes. Events is the number of events in etcd.
+	// Streamed is the number of events that the streams delivered.
 	Started, Events, Streamed int
 	Audited                   audit.Stats
-	// Gap is the longest time without an acknowledged change, which began at GapAt, and
-	// GrantGap the longest time without a grant.
+	// Gap is the longest time without an acknowledged change, and GapAt is the time at which
+	// it began. GrantGap is the longest time without a grant.
 	Gap, GapAt, GrantGap time.Duration
 	// Failovers are how long a batch waited for its executor when the leader of a service
 	// was killed without other faults, by service.
@@ -38,9 +39,10 @@ type Report struct {
 	PartitionAcks int
 	// Rest is the time until everything was at rest.
 	Rest time.Duration
-	// Keys is the number of keys that were checked, Open how many of them took too long.
+	// Keys is the number of keys that were checked. Open is the number of keys whose
+	// check took too long.
 	Keys, Open int
-	// Violations are what must not be.
+	// Violations describes each broken promise.
 	Violations []string
 }
 

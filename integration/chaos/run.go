@@ -37,23 +37,23 @@ const (
 	ttl       = 2 * time.Second // the shortest valid TTL, for as many changes of leader as possible
 )
 
-// Options of a run.
+// Options are the options of a run.
 type Options struct {
-	// Binary is the program `berth`; Dir is the directory for data and logs.
+	// Binary is the program `berth`. Dir is the directory for data and logs.
 	Binary, Dir string
 	Seed        uint64
-	// Duration is how long faults are injected. The checks come after it.
+	// Duration is the time for which faults are injected. The checks run after this time.
 	Duration time.Duration
-	// Namespaces gives each process a network namespace, so that every packet can be cut.
-	// The error of a run wraps wiring.ErrNoNamespaces if that is not permitted; see part.
+	// Namespaces gives each process a network namespace, so that every link can be cut. The
+	// error of a run wraps wiring.ErrNoNamespaces if namespaces are not permitted; see part.
 	Namespaces bool
 	// Clock permits steps of the machine's time of day, which affect all processes of the
 	// machine. If the machine does not permit them, the run fails.
 	Clock bool
-	// Old, if set, is an older program `berth`: half of the processes begin with it, are
-	// upgraded during the faults, rolled back once, and upgraded again.
+	// Old, if set, is an older program `berth`. Half of the processes begin with it. They
+	// are upgraded during the faults, rolled back once, and upgraded again.
 	Old string
-	// Log gets the progress.
+	// Log prints progress.
 	Log func(format string, args ...any)
 }
 
@@ -81,8 +81,8 @@ type run struct {
 	report   *Report
 }
 
-// Run injects faults into a cluster and checks it. The error means that the run failed;
-// violations are in the report.
+// Run injects faults into a cluster and checks the cluster. It returns an error if the
+// run itself failed. The report contains the violations.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: proxy.New(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	r.programs = programs{dir: o.Dir, new: o.Binary, old: o.Old}
@@ -152,13 +152,15 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return r.report, nil
 }
 
-// via puts a proxy into a link, if it needs one.
+// via returns the address of a proxy for a link that needs a proxy, and otherwise the
+// address itself.
 //
-// With namespaces, half of the processes and agents are behind proxies, because only these
-// can be slow, lossy or refuse. All packets of the others take the direct route. In both
-// cases a standby that probes the old leader reaches some leaders through a proxy, which
-// can make a running leader look dead, and others directly, because a proxy never refuses
-// connections for a dead leader behind it.
+// With namespaces, half of the processes and agents are behind proxies, because only a
+// proxy can make a link slow or lossy, or refuse connections. The packets of the other
+// processes take the direct route. With and without namespaces, a standby probes some
+// leaders through a proxy, which can make a running leader look dead. It probes other
+// leaders directly, because a proxy does not refuse connections when the leader behind it
+// is dead.
 func (r *run) via(from, to, address string) (string, error) {
 	one, other := from, to
 	if from == "orders" || from == "proof" {
@@ -170,7 +172,7 @@ func (r *run) via(from, to, address string) (string, error) {
 	return address, nil
 }
 
-// proxied reports whether a process is behind a proxy in any case, including for liveness
+// proxied reports whether all links to a process go through a proxy, including liveness
 // probes.
 func proxied(name string) bool { return strings.HasSuffix(name, "-0") || name == simName }
 
@@ -187,7 +189,8 @@ func (r *run) populate(ctx context.Context) error {
 	return until(ctx, r.ready)
 }
 
-// ready returns which executors are missing.
+// ready describes how many executors are not READY yet. It returns an empty string if all
+// are READY.
 func (r *run) ready(ctx context.Context) string {
 	n := 0
 	for _, err := range r.fleet.Client().Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY,
@@ -203,7 +206,7 @@ func (r *run) ready(ctx context.Context) string {
 	return ""
 }
 
-// connect creates the clients, each with links of its own.
+// connect creates the clients. Each client has its own links.
 func (r *run) connect(ctx context.Context) error {
 	for who := range clients {
 		var addresses []string
@@ -225,7 +228,7 @@ func (r *run) connect(ctx context.Context) error {
 
 func (r *run) disconnect() {
 	for _, c := range r.clients {
-		c.Close() // all its calls have ended
+		c.Close() // all calls of the client have ended
 	}
 }
 
@@ -238,7 +241,7 @@ func jobs() []string {
 	return all
 }
 
-// follow reads the events of every job, each through the links of one client.
+// follow reads the events of every job. The stream of each job uses the links of one client.
 func (r *run) follow(ctx context.Context, running *sync.WaitGroup) {
 	for i, job := range jobs() {
 		reader := newReader(job)
@@ -258,7 +261,8 @@ func newInjector(r *run, broken network, begun time.Time) *injector {
 	}
 }
 
-// both are the namespaces of the processes, if they have any, and the proxies.
+// both is a network that consists of the namespaces of the processes, if there are any,
+// and the proxies.
 type both struct {
 	hosts *wiring.Namespaces
 	links *proxy.Links
@@ -293,7 +297,7 @@ func until(ctx context.Context, check func(context.Context) string) error {
 			return nil
 		}
 		if ctx.Err() == nil {
-			missing = now // an answer that ctx cut short is less useful than the previous one
+			missing = now // if ctx has ended, the previous description is more useful
 		}
 		select {
 		case <-tick.C:

@@ -12,11 +12,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Kind of a fault.
+// Kind is the kind of a fault.
 type Kind string
 
-// The kinds. Faults of processes have a process as their target, faults of links a pair of
-// ends.
+// The kinds. The target of a fault of a process is a process. The target of a fault of a
+// link is a pair of ends.
 const (
 	Kill      Kind = "kill"      // kill -9, and a restart at the end
 	Terminate Kind = "terminate" // SIGTERM, and a restart at the end
@@ -31,20 +31,21 @@ const (
 	MoveEtcd  Kind = "move-etcd-leader"
 	Compact   Kind = "compact"
 	Rolling   Kind = "rolling-restart" // SIGTERM to every replica, one after another
-	StepClock Kind = "step-clock"      // the time of day is changed, and set right at the end
+	StepClock Kind = "step-clock"      // the time of day is changed, and corrected at the end
 	Upgrade   Kind = "upgrade"         // every process gets the new program
 	Rollback  Kind = "roll-back"       // half of the processes get the old program again
 )
 
-// Fault is a fault or an operation, and its time.
+// Fault is a fault or an operation at a time of the schedule.
 type Fault struct {
-	// At is when it begins and For how long it lasts; an instantaneous fault has a For of
-	// 0.
+	// At is the time at which the fault begins. For is its duration, which is 0 for an
+	// instantaneous fault.
 	At, For time.Duration
 	Kind    Kind
 	// Target is a process (registry-0, etcd-1, host-0), the leader of a service
-	// (registry/leader) or of etcd (etcd/leader), or, for links, two of them with an arrow
-	// between them; there, a name without a number means all processes of that kind.
+	// (registry/leader) or the leader of etcd (etcd/leader). The target of a link is two
+	// ends with an arrow between them. As an end of a link, a name without a number means
+	// all processes of that kind.
 	Target string
 	// Condition is the condition of a link.
 	Condition wiring.Condition
@@ -66,26 +67,27 @@ func (f Fault) String() string {
 	return s
 }
 
-// Shape is the cluster of a schedule.
+// Shape describes the cluster for which a schedule is planned.
 type Shape struct {
 	Replicas, Gateways, Members, Clients int
-	// Agents are names, including simulated executors, which get start and stop requests
-	// directly.
+	// Agents has the names of the agents. Sims has the names of the processes of simulated
+	// executors.
 	Agents, Sims []string
-	// Hosts is set if each process has a namespace, Clock if the time of day may be
-	// stepped, Upgrade if half of the processes begin with an old program.
+	// Hosts is set if each process has a namespace. Clock is set if the time of day may be
+	// stepped. Upgrade is set if half of the processes begin with an old program.
 	Hosts, Clock, Upgrade bool
 }
 
 // lane is a sequence of faults that do not overlap.
 type lane struct {
-	quiet time.Duration // maximum between two of them
+	quiet time.Duration // maximum time between two faults
 	next  func(*rand.Rand, Shape) Fault
 }
 
-// Plan returns the schedule of a seed. No fault begins after the duration. At any time at
-// most one fault is about etcd, so that it keeps two members, one about a process of Berth,
-// one about a link and one about an agent: faults of different lanes coincide.
+// Plan returns the schedule of a seed. No fault begins after the duration. Faults of
+// different lanes may coincide, but faults of the same lane do not. So at any time at
+// most one fault affects etcd, and two members keep working. In the same way, at most one
+// fault affects a process of Berth, one a link and one an agent.
 func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 	lanes := []lane{
 		{3 * time.Second, processFault},
@@ -121,7 +123,7 @@ func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 
 var services = model.Services
 
-// replica returns one of Berth's processes, mostly a leader.
+// replica returns a random replica or, in half of the cases, the leader of a service.
 func replica(r *rand.Rand, shape Shape) string {
 	service := services[r.IntN(len(services))]
 	if r.IntN(2) == 0 {
@@ -175,7 +177,7 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 		numbered(r, "client", shape.Clients) + "→" + numbered(r, model.ServiceGateway, shape.Gateways),
 	}
 	if r.IntN(8) == 0 {
-		// A running leader looks dead to a liveness probe.
+		// This fault makes a running leader look dead to a liveness probe.
 		return Fault{
 			Kind: Refuse, Target: "proof→" + numbered(r, services[r.IntN(len(services))], 1),
 			For:       between(r, 50*time.Millisecond, time.Second),
@@ -229,8 +231,8 @@ func agentFault(r *rand.Rand, shape Shape) Fault {
 
 func rollingFault(_ *rand.Rand, _ Shape) Fault { return Fault{Kind: Rolling} }
 
-// clockFault steps the time of day by more than every timeout of the control plane
-// including lostAfter, or by less.
+// clockFault returns a step of the time of day. The maximum of the step is either one
+// second or more than every timeout of the control plane, including lostAfter.
 func clockFault(r *rand.Rand, _ Shape) Fault {
 	most := []time.Duration{time.Second, 2 * time.Minute}[r.IntN(2)]
 	return Fault{Kind: StepClock, By: between(r, -most, most), For: between(r, 50*time.Millisecond, 3*time.Second)}
@@ -240,7 +242,7 @@ func numbered(r *rand.Rand, name string, n int) string {
 	return fmt.Sprintf("%s-%d", name, r.IntN(n))
 }
 
-// between returns a random time in whole milliseconds, so that it can be printed.
+// between returns a random duration in whole milliseconds, which is short to print.
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
 	return (least + time.Duration(r.Int64N(int64(most-least)))).Truncate(time.Millisecond)
 }

@@ -30,8 +30,9 @@ type reader struct {
 
 func newReader(job string) *reader { return &reader{job: job, moved: make(chan struct{})} }
 
-// run reads until ctx ends. If the gateway answers that the events after a cursor are
-// compacted, it starts again, as documented, and skips the events that it has.
+// run reads the stream until ctx ends. If the gateway answers that the events after a
+// cursor are compacted, run starts again from the oldest event, as documented, and skips
+// the events that it already has.
 func (r *reader) run(ctx context.Context, c *client.Client) {
 	for again := false; ctx.Err() == nil; again = true {
 		for event, err := range c.Events(ctx, r.job, "") {
@@ -47,8 +48,8 @@ func (r *reader) run(ctx context.Context, c *client.Client) {
 	}
 }
 
-// take records an event. An event that is not after the last one is correct only in a
-// stream that was started again.
+// take records an event. In a stream that was started again, an event may repeat an
+// earlier event. Otherwise it must come after the last event.
 func (r *reader) take(cursor string, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,9 +127,10 @@ func (r *reader) delivered() int {
 // events are the events of a job in etcd.
 type events struct {
 	cursors []string // in order
-	// queued and requeued are the accepted versions, by uid.
+	// queued and requeued have the uids of the versions that events report as queued and
+	// requeued.
 	queued, requeued map[string]bool
-	// leased are the times of grants, by the clocks of the leaders that granted them.
+	// leased has the times of grants, by the clocks of the leaders that granted the leases.
 	leased []time.Time
 }
 

@@ -19,20 +19,21 @@ const (
 	Chaos Hunter = "chaos"
 )
 
-// Mutant is Berth with one rule broken.
+// Mutant is a Berth with one broken rule.
 type Mutant struct {
 	Name string
-	// Breaks is the rule.
+	// Breaks describes the broken rule.
 	Breaks string
 	Edits  []Edit
 	Hunter Hunter
-	// Expects are parts of the hunter's message, one of which must occur: a rule of package
-	// audit or a part of a message. So a mutant that merely does not work does not count as
+	// Expects lists rules of package audit or parts of messages. The hunter's message
+	// must contain one of them. So a mutant that merely does not work does not count as
 	// found.
 	Expects []string
 }
 
-// Edit replaces a text in a file, named from the top of the repository.
+// Edit replaces the text Old in a file with New. File is a path from the root of the
+// repository.
 type Edit struct{ File, Old, New string }
 
 // apply returns the text with the edit. The old text must occur exactly once.
@@ -52,7 +53,7 @@ func (m Mutant) Overlay(root, dir string) (string, error) {
 		original := filepath.Join(root, e.File)
 		from := original
 		if done := overlay.Replace[original]; done != "" {
-			from = done // a second edit of one file
+			from = done // an earlier edit has already changed the file
 		}
 		text, err := os.ReadFile(from)
 		if err != nil {

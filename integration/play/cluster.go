@@ -13,16 +13,16 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Cluster is a Berth that a file runs on. It is a connection for calls of the public
-// services.
+// Cluster is the Berth cluster on which a file runs. It is a connection for calls to the
+// public services.
 type Cluster interface {
 	grpc.ClientConnInterface
 
-	// Follow calls enough with the events of a job in the order of their stream, from the
-	// first one, until it returns true.
+	// Follow calls enough with the events of a job, in the order of the stream from the
+	// first event on, until enough returns true.
 	Follow(job string, enough func(*berthv1.Event) bool) error
-	// Until runs the cluster until a condition holds. The error means that it does not
-	// within a reasonable time.
+	// Until runs the cluster until a condition holds. It returns an error if the
+	// condition does not hold within a reasonable time.
 	Until(holds func() bool) error
 	// Now returns the time of the cluster's clock.
 	Now() time.Time
@@ -31,22 +31,22 @@ type Cluster interface {
 
 	// StartExecutor starts a host's agent.
 	StartExecutor(Executor) error
-	// KillAgent ends an agent like kill -9; its workers keep running.
+	// KillAgent ends an agent, as kill -9 does. The agent's workers keep running.
 	KillAgent(id string) error
 	RestartAgent(id string) error
-	// FreezeAgent stops an agent without an end until it is thawed; its workers keep
+	// FreezeAgent suspends an agent until ThawAgent is called. The agent's workers keep
 	// running.
 	FreezeAgent(id string) error
 	ThawAgent(id string) error
-	// RestartAgentAs starts a killed agent with a new description, and possibly another ID,
-	// on its old disk.
+	// RestartAgentAs starts a killed agent with its old disk, a new description, and
+	// possibly another ID.
 	RestartAgentAs(id string, now Executor) error
-	// StartCopy starts another agent with an existing ID, on a host of its own.
+	// StartCopy starts another agent with an existing ID on another host.
 	StartCopy(Executor) error
 	// Wipe ends all workers on the host of a killed agent and deletes its disk, except for
 	// the agent's secret.
 	Wipe(id string) error
-	// KillLeader ends the process of a service's leader like kill -9.
+	// KillLeader ends the process of a service's leader, as kill -9 does.
 	KillLeader(service string) error
 	// Restart starts the killed process of a service.
 	Restart(service string) error
@@ -60,17 +60,18 @@ type Cluster interface {
 
 	// Rest waits until nothing is in flight and audits the whole history.
 	Rest() error
-	// Close ends everything. Leftover processes are an error.
+	// Close stops all processes. It returns an error if processes are left over.
 	Close() error
 }
 
 // Options configure the cluster of a file.
 type Options struct {
-	// Replicas of each service; default 1, which starts faster.
+	// Replicas is the number of replicas of each service. The default is 1, which starts
+	// fastest.
 	Replicas int
-	// Readiness of the registry: auto (the default) or signal.
+	// Readiness is the readiness mode of the registry: auto (the default) or signal.
 	Readiness string
-	// Legacy mode: batches of requests without a start mode start as they fit.
+	// Legacy is set if batches without a start mode start worker by worker, as they fit.
 	Legacy bool
 	// Long is set if the file takes many minutes.
 	Long bool
@@ -80,20 +81,21 @@ type Options struct {
 type Executor struct {
 	ID, SKU   string
 	Resources resource.Vector
-	// Reserved are shares of the resources, by role.
+	// Reserved has the shares of the resources that are reserved, by role.
 	Reserved   map[string]resource.Vector
 	Attributes map[string]string
 	Generation int64
-	// Allow lists the commands that its agent starts; default every command.
+	// Allow lists the commands that the agent starts; default every command.
 	Allow []string
 }
 
-// program is the default program of workers: a shell that reads its exit code from a pipe
-// with the worker's name in its directory. A lost worker with the same name may have left
-// its pipe.
+// program is the default program of workers: a shell that reads its exit code from a
+// pipe. The pipe is in the working directory and has the worker's name. The program first
+// deletes a pipe that a lost worker with the same name has left.
 const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; read code <"$p"; exit "$code"`
 
-// stubborn ignores SIGTERM. The simulator recognizes it by this text.
+// stubborn is a program that ignores SIGTERM. The simulator recognizes the program by
+// this text.
 const stubborn = sim.Stubborn + "; " + program
 
 func task(command string, stays bool) *berthv1.Task {

@@ -1,62 +1,65 @@
-// Package play runs played files in two worlds: in the simulator with a simulated clock and
-// a store in memory (package integration/sim), and on real processes with real etcd, real
-// agents and real programs (package cmd/berth/fleet). The output must be the same, word for
-// word.
+// Package play proves that the simulator and real processes behave in the same way. It
+// runs each file of commands in both worlds, and the output must be the same, word for
+// word. The simulated world has a simulated clock and a store in memory (package
+// integration/sim). The real world has real etcd, real agents and real programs (package
+// cmd/berth/fleet).
 //
 //	testdata/registry/04_wakeups.txt ─▶ Play ─▶ Cluster ┬▶ Simulated ─▶ sim.Stage
 //	     (text, story in comments)      commands        └▶ Processes ─▶ fleet.Fleet
 //
 // # Files
 //
-// A file under testdata shows a promise of the product: its folder is the service, its
-// number that of the promise. Files of the gateway have no number. Lines with # explain the
-// file. Any other line is a command; its output follows `----`, up to the next empty line.
-// `go test -run TestSimulated -rewrite` writes the files; TestProcesses checks that real
-// processes have the same output.
+// A file under testdata shows a promise of the product. Its folder names the service, and
+// its number is the number of the promise. Files of the gateway have no number. Lines
+// with # explain the file. Every other line is a command. The output of a command follows
+// `----`, up to the next empty line. `go test -run TestSimulated -rewrite` writes the
+// files; TestProcesses checks that real processes have the same output.
 //
-// Each file has a cluster of its own. It ends with a wait until nothing is in flight, and
-// with an audit of the whole history.
+// Each file runs on a separate cluster. At the end, the player waits until nothing is in
+// flight and audits the whole history.
 //
 // # Commands
 //
-// A command is an action of a job service or an operator, or a fault. Everything uses the
-// public API. Words are bare or NAME=VALUE. Reservations are named job/stage or
-// job/stage/name, workers by ID: 0-7.1 is the indexes 0 to 7, each with number 1.
+// A command is an action of a job service or an operator, or a fault. Actions use the
+// public API. Words are bare or NAME=VALUE. A reservation is named job/stage or
+// job/stage/name. Workers are named by ID: 0-7.1 means the indexes 0 to 7, each with the
+// number 1.
 //
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=...
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
-//	            stubborn=yes                      they ignore SIGTERM
+//	            stubborn=yes                      the workers ignore SIGTERM
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
 //	flush JOB, flush group of KEY, mark-ready
 //	get KEY, list JOB, pending, hosts, workers JOB, explain KEY
-//	findings [[no] KIND...]                       waits until there is each of them, or none
-//	usage [SKU] NAME=...                          waits until it has these values
-//	unmapped [NAME=...]                           waits until it has all of these
+//	findings [[no] KIND...]                       waits until there is a finding of each kind, or of none
+//	usage [SKU] NAME=...                          waits until the usage has these values
+//	unmapped [NAME=...]                           waits until a line has all these values
 //	idle SKU
 //	await KEY  STATE... | reason= position= RUNNING= ...
 //	await ID STATE  workers= slots=2/4 ...        an executor
-//	finish JOB/STAGE WORKERS exit=                  the workers' programs end
-//	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
-//	order KIND JOB until ...                      the same, one kind in its order
+//	finish JOB/STAGE WORKERS exit=                the workers' programs end
+//	events JOB until STAGE KIND STAGE/NAME KIND:N the stream until all these events occurred
+//	order KIND JOB until ...                      the events of one kind, in the order of the stream
 //	disable ID... | zone=  for= request=, enable REQUEST, drain ID
-//	clear ID                                      confirms that its quarantined workers have ended
-//	remaining JOB                                 waits until only kept records are left, and shows them
+//	clear ID                                      declares the quarantined workers of an executor dead
+//	gone JOB                                      waits until only readable records are left
 //	claim SKU max= request=
 //	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
 //	kill leader SERVICE, restart SERVICE
 //	kill agent ID..., wipe ID, restart agent ID
-//	freeze agent ID, thaw agent ID                its process is stopped meanwhile
-//	restart agent ID as ID  slots= zone= sku= ... its host with another description and its old disk
-//	copy ID                                       another agent with the ID, which is rejected
+//	freeze agent ID, thaw agent ID                suspends and resumes the agent's process
+//	restart agent ID as ID  slots= zone= sku= ... the host has a new description and its old disk
+//	copy ID                                       starts another agent with the ID, which is rejected
 //	wait DURATION
 //
-// # The same in both worlds
+// # The same output in both worlds
 //
-// The output has nothing that differs between the worlds: no uid, epoch, time, address or
-// term, and no transient state: a candidate of a cycle in flight (LEASING) is read again. A
-// command waits only for its own answer, so that a file must await what the next line
-// needs. An awaited state must be permanent. `wait` is only for promises about time. A file
-// that takes many minutes says so (`cluster long=yes`): real processes play it only if
-// BERTH_PLAY_LONG is set.
+// The output contains nothing that differs between the worlds: no uid, epoch, time,
+// address or term. It also contains no transient state: while a reservation is a
+// candidate in a cycle in flight (LEASING), the player reads the reservation again. A
+// command waits only for its own answer, so a file must await the state that the next
+// command needs. An awaited state must be permanent. Use `wait` only for promises about
+// time. Mark a file that takes many minutes with `cluster long=yes`. Real processes play
+// such a file only if BERTH_PLAY_LONG is set.
 package play

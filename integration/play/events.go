@@ -11,8 +11,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// events shows a job's stream up to an event: the events of each reservation and of its
-// workers. Their interleaving and the number of workers of one event are not deterministic.
+// events shows the stream of a job up to given events, grouped by reservation. It does
+// not show how the events of different reservations and workers interleave, or how many
+// workers one event has, because neither is deterministic.
 func (p *player) events(w *words) (string, error) {
 	job := w.next("job")
 	list, err := p.follow(job, w)
@@ -34,15 +35,15 @@ func (p *player) order(w *words) (string, error) {
 	return lines(list, func(e *berthv1.Event) string { return keyText(e.GetJob(), e.GetStage(), e.GetReservation()) }), nil
 }
 
-// until is the end of a stream: the n-th event of a kind.
+// until is a condition for the end of a stream: the n-th event of a kind.
 type until struct {
 	stage, name, kind string
 	missing           int
 }
 
-// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`: until each of them has
-// occurred, where N counts workers. The ASSIGNED events of running workers may come later,
-// so that it waits for them too.
+// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`, that is, until each of
+// these events has occurred. N is a number of workers. The ASSIGNED events of running
+// workers may come later, so follow also waits for them.
 func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 	w.expect("until")
 	var wanted []*until
@@ -135,7 +136,8 @@ func versionsText(list []*berthv1.Event) string {
 	return b.String()
 }
 
-// passing are kinds that a worker may skip or pass too quickly for an event.
+// passing has the kinds of events for states that a worker may skip or leave before an
+// event is emitted.
 var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED,
 	berthv1.Event_WORKER_EVICTING}
 
@@ -149,7 +151,8 @@ func (s *versionEvents) add(e *berthv1.Event) {
 		return
 	}
 	if e.GetKind() == berthv1.Event_EXECUTOR_DISABLED {
-		// Their order among the events of workers is not deterministic.
+		// The order of these events relative to other events of workers is not
+		// deterministic.
 		for _, w := range e.GetWorkers() {
 			s.disabled = append(s.disabled, fmt.Sprintf("  %d.%d: %s%s of %s\n", w.GetIndex(), w.GetNumber(), kind,
 				because(e.GetReason(), kind), w.GetExecutor()))

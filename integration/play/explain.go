@@ -8,7 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// explain shows why a reservation is pending, and how many of its workers would fit.
+// explain shows why a reservation is queued and how many of its workers would fit.
 func (p *player) explain(w *words) (string, error) {
 	key := w.key()
 	e, refused := call(p, p.explanations.ExplainReservation,
@@ -41,8 +41,9 @@ func explanationText(e *berthv1.Explanation) string {
 	return b.String()
 }
 
-// findings shows all findings. With kinds it waits until there is a finding of each kind and
-// shows these; with `no` before them it waits until there is none.
+// findings shows all findings. If kinds are given, it waits until there is a finding of
+// each kind and shows these findings. With `no` before the kinds, it waits until there is
+// no finding of these kinds.
 func (p *player) findings(w *words) (string, error) {
 	none := len(w.bare) > 0 && w.bare[0] == "no"
 	if none {

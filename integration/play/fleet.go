@@ -79,7 +79,8 @@ func (p *player) awaitExecutor(id string, w *words) (string, error) {
 	return p.awaitState(id, berthv1.Executor_State(state), w.equations()...), nil
 }
 
-// awaitState waits until an executor has a state and its line has these words.
+// awaitState waits until an executor has a state and the line about the executor contains
+// the given words.
 func (p *player) awaitState(id string, state berthv1.Executor_State, words ...string) string {
 	var last string
 	err := p.Until(func() bool {
@@ -127,7 +128,7 @@ func (p *player) thaw(w *words) (string, error) {
 }
 
 // restart restarts a killed process. `restart agent ID as ID` starts a host with a new ID
-// on its old disk. Other words change its description.
+// and its old disk. Other words change the description of the host.
 func (p *player) restart(w *words) (string, error) {
 	if target := w.next("service or agent"); target != "agent" {
 		return "ok", p.Restart(target)
@@ -157,8 +158,8 @@ func (p *player) restart(w *words) (string, error) {
 	return "ok", p.RestartAgentAs(id, now)
 }
 
-// copyAgent starts another agent with an executor's ID, and waits for the finding that it
-// is rejected.
+// copyAgent starts another agent with an executor's ID and waits for the finding that
+// reports the rejection of that agent.
 func (p *player) copyAgent(w *words) (string, error) {
 	id := w.next("id")
 	if err := w.problem(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// upsert requests a batch. ifEpoch=last names the current version, ifEpoch=old one that
-// does not exist.
+// upsert requests a batch. ifEpoch=last uses the epoch of the current version.
+// ifEpoch=old uses an epoch that does not exist.
 func (p *player) upsert(w *words) (string, error) {
 	request := &berthv1.UpsertReservationRequest{Reservation: w.reservation(), RequestId: w.text("request")}
 	if request.RequestId == "" {
@@ -111,7 +111,7 @@ func (p *player) list(w *words) (text string, err error) {
 // state after every change.
 func leasing(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
 
-// lines returns a list, one line for each element.
+// lines formats a list with one line for each element.
 func lines[T any](list []T, text func(T) string) string {
 	if len(list) == 0 {
 		return "nothing"
@@ -137,7 +137,7 @@ func (p *player) pending(*words) (string, error) {
 	})), nil
 }
 
-// sorted sorts the lines of a list that the API returns without an order.
+// sorted sorts the lines of a list for which the API guarantees no order.
 func sorted(text string) string {
 	list := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	slices.Sort(list)
@@ -160,8 +160,8 @@ func (p *player) workers(w *words) (string, error) {
 	})), nil
 }
 
-// await waits until a reservation is in one of the named states, if any, and has the named
-// values. An executor is named by its ID.
+// await waits until a reservation is in one of the named states, if any, and has the
+// named values. If the first word is an ID, await waits for an executor.
 func (p *player) await(w *words) (string, error) {
 	target := w.next("job/stage or executor")
 	if !strings.Contains(target, "/") {

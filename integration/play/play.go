@@ -28,7 +28,7 @@ type player struct {
 	requests       int
 }
 
-// command is a command of the language. It returns its output, or an error for wrong words.
+// command is a command of a file. It returns its output, or an error if its words are wrong.
 type command func(*player, *words) (string, error)
 
 var commands map[string]command
@@ -75,8 +75,9 @@ func init() {
 	}
 }
 
-// Play runs a file on the cluster that start returns, and returns the file with the current
-// output. The error is about a mistake in the file or about leftovers of the cluster.
+// Play runs a file on the cluster that start returns. It returns the file with the actual
+// output. It returns an error if the file has a mistake or the cluster leaves processes
+// or records behind.
 func Play(start func(Options) (Cluster, error), text string) (after string, err error) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	p := &player{hosts: map[string]Executor{}}
@@ -93,7 +94,7 @@ func Play(start func(Options) (Cluster, error), text string) (after string, err 
 			continue
 		}
 		for i+1 < len(lines) && lines[i+1] != "" {
-			i++ // the old output
+			i++ // skip the old output
 		}
 		name, words := parse(line)
 		if p.Cluster == nil {
@@ -162,7 +163,7 @@ func call[Q, A any](p *player, method func(context.Context, Q, ...grpc.CallOptio
 	return answer, refused
 }
 
-// refusal returns an error as callers see it.
+// refusal formats an error as callers see it.
 func refusal(f *fault.Error) string {
 	fields := make([]string, len(f.Fields))
 	for i, field := range f.Fields {

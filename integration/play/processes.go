@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// patience bounds every wait on real processes.
+	// patience is the maximum duration of every wait on real processes.
 	patience = time.Minute
-	// lookEvery is the interval of polls for conditions without a signal.
+	// lookEvery is the interval of polls for conditions that give no signal.
 	lookEvery = 5 * time.Millisecond
 )
 
@@ -45,8 +45,8 @@ type Processes struct {
 // place is the process and directory of an agent.
 type place struct{ process, dir string }
 
-// StartProcesses starts etcd and the services. binary is `berth`, dir the directory for
-// their files.
+// StartProcesses starts etcd and the services. binary is the program `berth`. dir is the
+// directory for the files of all processes.
 func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -181,8 +181,8 @@ func (p *Processes) signal(id string, signal os.Signal) error {
 	return agent.Signal(signal)
 }
 
-// Wipe implements Cluster. The keepers of the workers are not child processes of the agent
-// any more, so that their programs are killed.
+// Wipe implements Cluster. It kills the programs of the workers, which outlive the agent
+// because they are not child processes of the agent.
 func (p *Processes) Wipe(id string) error {
 	dir := p.agents[id].dir
 	if err := os.Rename(dir, dir+".wiped"); err != nil {
@@ -267,8 +267,8 @@ func (p *Processes) Programs() (int, error) {
 	return len(programs), err
 }
 
-// programs returns the processes of workers and their keepers: only they have working
-// directories in the fleet's directory.
+// programs returns the processes of workers and the parent processes of workers. Only
+// these processes have a working directory below the fleet's directory.
 func (p *Processes) programs() ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	var programs []int
@@ -316,13 +316,13 @@ func (p *Processes) Rest() error {
 	return err
 }
 
-// Close implements Cluster. It kills the processes that killed agents have left.
+// Close implements Cluster. It also kills the processes that killed agents have left.
 func (p *Processes) Close() error {
 	err := errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
 	over := p.Until(func() bool {
 		programs, listed := p.programs()
 		for _, pid := range programs {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // or it has exited already
+			_ = syscall.Kill(pid, syscall.SIGKILL) // fails if the process has exited
 		}
 		return listed == nil && len(programs) == 0
 	})

@@ -62,8 +62,7 @@ func (p *player) records(job string) (kept, active []string, err error) {
 	return slices.Sorted(maps.Keys(found)), active, nil
 }
 
-// clearQuarantine confirms that all workers of an executor that are being stopped have
-// ended.
+// clearQuarantine declares all workers of an executor that are being stopped dead.
 func (p *player) clearQuarantine(w *words) (string, error) {
 	request := &berthv1.ClearQuarantineRequest{Executor: w.next("id"), RequestId: p.requestID()}
 	if err := w.problem(); err != nil {

@@ -17,7 +17,7 @@ type Simulated struct {
 	killed map[string]func()
 }
 
-// NewSimulated returns a simulated cluster. The simulator's transcript goes to out.
+// NewSimulated returns a simulated cluster. The simulator writes its transcript to out.
 func NewSimulated(o Options, out io.Writer) *Simulated {
 	registry := queue.Config{BestEffort: o.Legacy}
 	if o.Readiness == "signal" {

@@ -30,8 +30,8 @@ func (p *player) sku(w *words) (string, error) {
 	return "ok", nil
 }
 
-// usage shows the usage of one SKU or of all. With NAME=VALUE it waits until one SKU has
-// these values, because the data of other services arrives later.
+// usage shows the usage of one SKU or of all SKUs. If NAME=VALUE words are given, it
+// waits until one SKU has these values, because data from other services arrives later.
 func (p *player) usage(w *words) (string, error) {
 	request := &berthv1.GetUsageRequest{}
 	if len(w.bare) > 0 {
@@ -82,8 +82,8 @@ func usageText(u *berthv1.SkuUsage) string {
 	return strings.Join(words, " ")
 }
 
-// unmapped shows the pending requests that fit no SKU. With NAME=VALUE it waits until it
-// has all of these.
+// unmapped shows the pending requests that fit no SKU. If NAME=VALUE words are given, it
+// waits until the output has all these values.
 func (p *player) unmapped(w *words) (string, error) {
 	wanted := w.equations()
 	var last string
@@ -105,7 +105,8 @@ func (p *player) unmapped(w *words) (string, error) {
 	return last, nil
 }
 
-// idle shows the executors of a SKU without workers, and why each is idle.
+// idle shows the executors of a SKU that have no workers, and the reason why each
+// executor is idle.
 func (p *player) idle(w *words) (string, error) {
 	answer, refused := call(p, p.executors.ListIdleExecutors,
 		&berthv1.ListIdleExecutorsRequest{Sku: w.next("SKU"), Max: 1000})

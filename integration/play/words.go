@@ -15,8 +15,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// words are the words of a command: bare words, then NAME=VALUE. A word that no code reads
-// is a mistake in the file.
+// words has the words of a command: bare words, then NAME=VALUE words. A word that the
+// command does not read is a mistake in the file.
 type words struct {
 	bare  []string
 	named map[string]string
@@ -37,7 +37,7 @@ func parse(line string) (name string, w *words) {
 	return all[0], w
 }
 
-// problem returns the mistake in the words.
+// problem returns an error about a mistake in the words, or nil.
 func (w *words) problem() error {
 	if w.first != nil {
 		return w.first
@@ -70,7 +70,7 @@ func (w *words) next(what string) string {
 	return word
 }
 
-// expect reads a bare word that must be there.
+// expect reads a bare word that must equal word.
 func (w *words) expect(word string) {
 	if got := w.next(word); got != word {
 		w.wrong("got %q, want %q", got, word)
@@ -93,7 +93,7 @@ func (w *words) equations() []string {
 	return list
 }
 
-// hasAll reports whether a line has all of these words.
+// hasAll reports whether a line contains all given words.
 func hasAll(line string, words []string) bool {
 	has := strings.Fields(line)
 	return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(has, word) })
@@ -153,7 +153,7 @@ func (w *words) attributes() map[string]string {
 	return m
 }
 
-// shares reads the shares of a host: web:slots=1,cpu=1000;db:slots=1.
+// shares reads the reserved shares of a host: web:slots=1,cpu=1000;db:slots=1.
 func (w *words) shares() map[string]resource.Vector {
 	shares := map[string]resource.Vector{}
 	for text := range strings.FieldsFuncSeq(w.text("reserved"), func(r rune) bool { return r == ';' }) {
@@ -184,7 +184,8 @@ func (w *words) key() model.Key {
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
 }
 
-// workers reads 0-7.1,9.2: indexes and their number.
+// workers reads worker IDs in the form 0-7.1,9.2: indexes, or ranges of indexes, with a
+// number.
 func (w *words) workers(text string) []*berthv1.WorkerID {
 	var workers []*berthv1.WorkerID
 	for part := range strings.SplitSeq(text, ",") {
@@ -207,7 +208,7 @@ func (w *words) workers(text string) []*berthv1.WorkerID {
 	return workers
 }
 
-// enum reads the name of a value of an enum; the empty name is its zero value.
+// enum reads the name of an enum value. An empty name means the zero value.
 func enum[E ~int32](w *words, name string, values map[string]int32) E {
 	text := w.text(name)
 	value, ok := values[text]

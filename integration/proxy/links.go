@@ -1,5 +1,6 @@
-// Package proxy has the proxies between the processes of a fleet, with which tests cut,
-// delay and refuse connections.
+// Package proxy cuts, delays and refuses the connections between the processes of a fleet
+// for tests. A cut link is silent, like a broken cable: no connection ends, and the data in
+// transit arrives once the link works again.
 package proxy
 
 import (
@@ -26,11 +27,11 @@ type Links struct {
 // New returns an empty set of links on loopback.
 func New() *Links { return NewOn("127.0.0.1") }
 
-// NewOn is New on another address of this machine.
+// NewOn returns an empty set of links on another address of this machine.
 func NewOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
 
-// Via returns the address of the proxy between two processes, which it starts. It is the
-// Via of a fleet.
+// Via starts the proxy between two processes, if necessary, and returns the address of
+// the proxy. Use it as the Via of a fleet's configuration.
 func (l *Links) Via(from, to, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +116,7 @@ func (l *link) set(c wiring.Condition) {
 	l.changed = make(chan struct{})
 	switch {
 	case c.Refused && l.listener != nil:
-		l.listener.Close() // its error does not matter
+		l.listener.Close() // an error does not matter
 		l.listener = nil
 	case !c.Refused && l.listener == nil:
 		if err := l.listen(); err != nil {
@@ -136,7 +137,7 @@ func (l *link) serve(listener net.Listener) {
 	for {
 		c, err := listener.Accept()
 		if err != nil {
-			return // it was closed
+			return // the listener was closed
 		}
 		connections.Go(func() { l.carry(c.(*net.TCPConn)) })
 	}
@@ -151,7 +152,7 @@ func (l *link) carry(from *net.TCPConn) {
 	}
 	c, err := net.DialTimeout("tcp", l.target, time.Second)
 	if err != nil {
-		reset(from) // the connection is accepted already and cannot be refused
+		reset(from) // the connection has already been accepted, so it cannot be refused
 		return
 	}
 	to := c.(*net.TCPConn)
@@ -207,7 +208,7 @@ func (l *link) pump(to, from *net.TCPConn, cut func(wiring.Condition) bool) {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
-			to.CloseWrite() //nolint:errcheck // an error says that it is closed already
+			to.CloseWrite() //nolint:errcheck // an error means that the connection is already closed
 			return
 		default:
 			reset(to)
@@ -232,6 +233,6 @@ func (l *link) pass(cut func(wiring.Condition) bool) bool {
 
 // reset ends a connection with an error at the other end.
 func reset(c *net.TCPConn) {
-	c.SetLinger(0) //nolint:errcheck // an error says that it has ended
+	c.SetLinger(0) //nolint:errcheck // an error means that the connection has ended
 	c.Close()
 }

@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// presence is the presence of an executor as the store has reported it.
+// presence is the presence of an executor according to the changes of the store.
 type presence struct {
 	present bool
 	// deletedAt is when it was deleted last.
@@ -62,8 +62,8 @@ func (w *World) decode(ref model.Ref, c store.Change) model.Record {
 	return record
 }
 
-// checkLost checks that an executor is declared lost only while it is absent, and after the
-// required time.
+// checkLost checks that an executor is declared LOST only while it is absent, and only
+// after it has been absent for the required time.
 func (w *World) checkLost(e *model.Executor) {
 	p := w.presence(e.ID)
 	newly := e.Lost && !p.lost
@@ -77,8 +77,8 @@ func (w *World) checkLost(e *model.Executor) {
 	}
 }
 
-// checkNotReported checks that no worker is declared lost for a report without it while its
-// executor has it.
+// checkNotReported checks that no worker is declared LOST because a report does not
+// contain it, while the worker still runs on its executor.
 func (w *World) checkNotReported(chunk *model.TaskChunk) {
 	for _, tw := range chunk.Workers {
 		if tw.State != model.WorkerLost || tw.Reason != fault.ReasonNotReported {

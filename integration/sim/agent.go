@@ -25,10 +25,10 @@ type Host struct {
 	ID, SKU    string
 	Attributes map[string]string
 	Resources  resource.Vector
-	// Reserved are the shares of Resources that it reserves, by role.
+	// Reserved has the shares of Resources that the executor reserves, by role.
 	Reserved   map[string]resource.Vector
 	Generation int64
-	// Allow lists the commands that its agent starts; default every command.
+	// Allow lists the commands that the agent starts; default every command.
 	Allow []string
 }
 
@@ -59,8 +59,8 @@ type agent struct {
 	// registers counts its registration calls: only the answer to the newest one counts.
 	registers int
 
-	// owned is set once it has registered; confirmed if its last announcement since it was
-	// superseded said that none of its workers lives.
+	// owned is set after the agent has registered. confirmed is set if the agent was
+	// superseded and has since announced that none of its workers runs.
 	owned, confirmed bool
 
 	// The state of the process, which a crash loses.
@@ -83,7 +83,7 @@ type agent struct {
 	// decisions are the decisions of a real agent.
 	decisions *agentlib.Decisions
 
-	// The state of the host, on its disk. The names are those of the workers, in order.
+	// The state of the host, on its disk. names has the keys of workers, in order.
 	workers map[instance]*worker
 	names   []instance
 	stopped map[instance]bool
@@ -124,14 +124,14 @@ func newAgent(w *World, host Host) *agent {
 
 func (a *agent) up() bool { return !a.exited && (!a.down || !a.w.now.Before(a.downUntil)) }
 
-// crash ends the agent's process; its workers run on.
+// crash ends the agent's process. The agent's workers keep running.
 func (a *agent) crash() {
 	a.w.logf("%s: the agent crashes", a.id)
 	a.die()
 	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(11*int(a.w.pause.Milliseconds())))*time.Millisecond)
 }
 
-// die ends the process.
+// die ends the agent's process.
 func (a *agent) die() {
 	a.restart()
 	a.processCount++
@@ -140,7 +140,7 @@ func (a *agent) die() {
 	a.superseded = false
 }
 
-// restart drops the state of the process. The answers to calls in flight are ignored.
+// restart drops the state of the process. The agent ignores the answers to calls in flight.
 func (a *agent) restart() {
 	a.callGeneration++
 	a.incarnation, a.calling, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
@@ -159,7 +159,7 @@ func (a *agent) permit(nonce dispatch.Nonce) error {
 	return a.decisions.Permit(string(nonce))
 }
 
-// recover starts a process with the state of the host.
+// recover restores the state of a new process from the state of the host.
 func (a *agent) recover() {
 	a.decisions = agentlib.NewDecisions(a.id, a.nonce())
 	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
@@ -204,7 +204,7 @@ func (a *agent) turn() {
 	}
 	switch {
 	case a.superseded && a.incarnation == 0:
-		return // it has no name for reports and waits until its workers end
+		return // without an incarnation it cannot report, and waits until its workers end
 	case a.incarnation == 0:
 		a.register()
 	case a.w.now.Sub(a.lastHeartbeat) >= presenceTTL/3, a.lease != 0 && a.announcedOrphans != a.doubtful():
@@ -244,8 +244,9 @@ func (a *agent) mayExit() bool {
 	return a.superseded && a.living() == 0 && (a.confirmed || a.incarnation == 0)
 }
 
-// supersede makes the agent stop its workers after a while, because another agent has its
-// ID. It sends heartbeats until its end is reported.
+// supersede makes the agent stop its workers after a while, because another agent has
+// taken over the ID. The agent sends heartbeats until it has announced that no worker
+// runs.
 func (a *agent) supersede() {
 	if a.superseded {
 		return
@@ -284,7 +285,7 @@ func (a *agent) register() {
 	number := a.registers
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		if number != a.registers {
-			return // it was declared lost and another call began
+			return // the agent has sent another registration since
 		}
 		a.calling = false
 		switch {
@@ -360,7 +361,8 @@ func (a *agent) heartbeat() {
 	a.announce(lease.ID)
 }
 
-// announce puts the presence on an etcd lease, with the state of the workers.
+// announce requests that the presence is attached to an etcd lease and contains the state
+// of the workers.
 func (a *agent) announce(lease int64) {
 	a.calling = true
 	announcedOrphans := a.doubtful()
@@ -382,7 +384,7 @@ func (a *agent) announce(lease int64) {
 			a.lease, a.lastHeartbeat, a.announcedOrphans = lease, a.w.now, announcedOrphans
 		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound ||
 			f.Reason == fault.ReasonOtherAgent:
-			a.restart() // it registers again
+			a.restart() // the next turn registers again
 		}
 	})
 	a.w.later(3*time.Second, a.callInFlight())
@@ -399,8 +401,8 @@ func (a *agent) living() int {
 	return n
 }
 
-// doubtful reports whether it has orphaned workers, or workers that no answer has confirmed
-// yet.
+// doubtful reports whether the agent has orphaned workers, or workers that no answer of
+// the assigner has confirmed yet.
 func (a *agent) doubtful() bool {
 	if a.lastReport.IsZero() {
 		return a.living() > 0
@@ -409,12 +411,12 @@ func (a *agent) doubtful() bool {
 }
 
 // lacks reports whether the assigner's leader of a term needs a complete report, because
-// only another leader had one.
+// the last complete report went to an earlier leader.
 func (a *agent) lacks(term int64) bool {
 	return term > a.acknowledgedTerm && (a.living() > 0 || a.orphans > 0)
 }
 
-// assigner returns the term of the assigner's leader, or zero without one.
+// assigner returns the term of the assigner's leader, or zero if there is no leader.
 func (a *agent) assigner() int64 {
 	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
 	if err != nil || !present {
@@ -423,7 +425,7 @@ func (a *agent) assigner() int64 {
 	return kv.Create
 }
 
-// record returns the executor record in the store, or nil.
+// record returns the executor record in the store, or nil if there is none.
 func (a *agent) record() *model.Executor {
 	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
 	kv, present, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
@@ -495,8 +497,8 @@ func (a *agent) report() {
 	})
 }
 
-// order sends a start or stop request to the agent at an address. It calls done once, with
-// an Unknown if no answer comes in time.
+// order sends a start or stop request to the agent at an address. It calls done once with
+// the answer, or with an Unknown if no answer arrives in time.
 func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
 	var to *agent
 	for _, a := range w.agents {
@@ -534,8 +536,8 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 	w.later(timeout, func() { once(dispatch.Unknown{Message: "no answer"}) })
 }
 
-// submit handles a start request. A worker with a lower epoch of the same name must end
-// first; the request must be repeated then.
+// submit handles a start request. If a worker with the same name and a lower epoch runs,
+// submit ends that worker, and the assigner must repeat the request.
 func (a *agent) submit(s dispatch.Submit) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}
@@ -568,9 +570,10 @@ func (a *agent) submit(s dispatch.Submit) any {
 		Sequence: a.sequence}
 }
 
-// refuses returns why a command is not started. The hosts of a Stage have only a shell.
+// refuses returns the reason why a command is not started, if there is one. The hosts of
+// a Stage can start only the command sh.
 func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
-	// On some hosts a worker never starts. Berth must come to rest nevertheless.
+	// Some workers never start on some hosts. Berth must come to rest nevertheless.
 	if !a.w.directed && a.w.rng.IntN(8) == 0 {
 		a.rejected[k] = true
 	}
@@ -583,7 +586,8 @@ func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	return dispatch.Refused{}, false
 }
 
-// stop handles a stop request. An answer with an end is a promise.
+// stop handles a stop request. If the answer is Ended, the host promises that it will
+// never start the worker again.
 func (a *agent) stop(s dispatch.Stop) any {
 	if err := a.permit(s.Nonce); err != nil {
 		return dispatch.Refused{Reason: fault.Of(err).Reason}

@@ -10,7 +10,8 @@ import (
 	"berth.dev/services/registry/scheduler"
 )
 
-// performRegistry sends the queue's calls to the other services, like the registry's shell.
+// performRegistry sends the calls of the queue to the other services, as the registry's
+// shell does.
 func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
@@ -71,8 +72,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	}
 }
 
-// performAssigner sends start and stop requests to agents, each once, like the assigner's
-// shell: an answer that does not come in time is an Unknown.
+// performAssigner sends each start and stop request to its agent once, as the assigner's
+// shell does. If no answer arrives in time, the outcome is an Unknown.
 func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action) {
 	switch a := action.(type) {
 	case dispatch.Submit:

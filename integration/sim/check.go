@@ -9,10 +9,10 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// starts maps each (worker, epoch) to where it was started.
+// starts maps each started (worker, epoch) to its host.
 type starts map[instance]string
 
-// promise is a stop that a host has confirmed.
+// promise is the confirmation of a host that it has stopped a worker and will not start it.
 type promise struct {
 	host string
 	instance
@@ -21,15 +21,15 @@ type promise struct {
 // promises records the confirmation of a stop by a host.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
-// supersedes records that a host ends a worker because of a start request for another one
-// with its name.
+// supersedes checks that a host ends a worker only for a start request of the same worker
+// with a higher epoch.
 func (w *World) supersedes(a *agent, k instance, old int64) {
 	if old > k.epoch {
 		w.fail("%s at epoch %d is ended on %s for a request of epoch %d, which is over", k.worker, old, a.id, k.epoch)
 	}
 }
 
-// started records the start of a process on a host.
+// started records and checks the start of a worker on a host.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
 		w.fail("%s at epoch %d is started on %s, but was started on %s already", k.worker, k.epoch, a.id, first)
@@ -56,10 +56,10 @@ type storedValue struct {
 	kv  store.KV
 }
 
-// since returns the revisions of the store after one.
+// since returns the revisions of the store after the given revision.
 func (w *World) since(revision int64) []store.Revision {
 	history := w.store.History()
-	// Revisions are consecutive, so that the number of revisions gives the index.
+	// The history is sorted by revision, and the wanted revisions are at its end.
 	at := len(history)
 	for at > 0 && history[at-1].Revision > revision {
 		at--
@@ -67,7 +67,7 @@ func (w *World) since(revision int64) []store.Revision {
 	return history[at:]
 }
 
-// read updates stored.
+// read updates w.stored to the current revision of the store.
 func (w *World) read() {
 	for _, r := range w.since(w.stored.revision) {
 		w.stored.revision = r.Revision
@@ -113,7 +113,7 @@ func (w *World) records(kind model.Kind) []model.Record {
 	return records
 }
 
-// checkRest checks a world at rest.
+// checkRest runs the checks that apply to a world at rest.
 func (w *World) checkRest() {
 	if v := w.audit.Quiesced(); len(v) > 0 {
 		w.fail("at rest: %+v", v[0])
@@ -126,8 +126,10 @@ func (w *World) checkRest() {
 	w.checkRequeues()
 }
 
-// checkRequeues checks every worker that was to be requeued: it was, or another worker has
-// its index, or it is not wanted any more.
+// checkRequeues checks that every worker that had to be requeued was requeued, or that
+// another request uses the next worker number of its index. The exceptions are workers that
+// are no longer wanted: they were cancelled, their index is above a lowered target, or their
+// reservation ended without completing.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
@@ -195,8 +197,8 @@ func (w *World) checkRequeues() {
 	}
 }
 
-// checkEnds checks that at rest nothing is being cancelled, and that no task has only ended
-// workers.
+// checkEnds checks that at rest no reservation is being cancelled, and that no ended task
+// still exists.
 func (w *World) checkEnds() {
 	for _, record := range w.records(model.KindReservation) {
 		if r := record.(*model.Reservation); r.State == model.Cancelling {
@@ -284,7 +286,7 @@ func (w *World) registeredAgents() map[*agent]bool {
 	return registeredAgents
 }
 
-// checkHeads checks that at rest no head of a queue fits on free capacity.
+// checkHeads checks that at rest no head of a queue fits on the free capacity.
 func (w *World) checkHeads() {
 	used := 0
 	for _, record := range w.records(model.KindLeaseChunk) {

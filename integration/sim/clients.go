@@ -12,15 +12,15 @@ import (
 	"berth.dev/services/registry/request"
 )
 
-// clients are job services: they request and cancel batches, over a few names so that calls
-// collide.
+// clients simulates job services that request and cancel batches. It uses only a few
+// names, so that calls collide.
 type clients struct {
 	w        *World
 	requests int
-	// acked are the acknowledged versions, by uid.
+	// acked has the keys of the acknowledged versions, by uid.
 	acked map[string]model.Key
-	// busy are the keys with a call in flight: one client for each key keeps the order of
-	// its calls.
+	// busy has the keys with a call in flight. There is only one call per key at a time,
+	// so that the order of the calls of a key is known.
 	busy map[model.Key]bool
 	// cancelledKeys are the keys whose last acknowledged call was a cancel.
 	cancelledKeys map[model.Key]bool
@@ -110,11 +110,11 @@ func (c *clients) act() {
 	})
 }
 
-// call sends a request of a client under a request ID until the outcome is known. The
-// registry remembers the ID for a time after the reservation has ended, so that no copy of
-// the call is executed more than that time after the call began. If the outcome is still
-// unknown then, the client sends the request under another ID. It does not know whether
-// there is anything to repeat: a flush may have ended the reservation.
+// call sends a request with a request ID until the outcome is known. The registry
+// remembers the ID for the time w.memory after the reservation has ended. So no copy of
+// the call may be executed later than w.memory after the call began. If the outcome is
+// still unknown then, the client sends the request with another ID. The client does not
+// know whether the first request took effect: a flush may have ended the reservation.
 func (c *clients) call(what string, lives func() bool, request func(id string) any, done func(any, error)) {
 	c.requests++
 	id := fmt.Sprintf("request-%d", c.requests)
@@ -171,8 +171,8 @@ func (c *clients) flush(key model.Key, lives func() bool) {
 		})
 }
 
-// cancelled checks that after an acknowledged cancel no worker of the key is started, and
-// that the assigner is stopping the others.
+// cancelled checks that after an acknowledged cancel no worker of the key can be started
+// any more, and that the assigner is stopping the running workers.
 func (c *clients) cancelled(key model.Key) {
 	for _, record := range c.w.records(model.KindTaskHeader) {
 		h := record.(*model.TaskHeader)
@@ -187,8 +187,8 @@ func (c *clients) cancelled(key model.Key) {
 	}
 }
 
-// checkRest checks that everything acknowledged exists, or has ended so long ago that it
-// was deleted.
+// checkRest checks that every acknowledged version was stored, that no version was
+// deleted before it had ended, and that acknowledged cancels have ended their keys.
 func (c *clients) checkRest() {
 	ended := map[string]bool{}
 	present := map[string]model.State{}

@@ -30,7 +30,7 @@ func (f endpoint) RegisterService(desc *grpc.ServiceDesc, handlers any) {
 	}
 }
 
-// Do implements loop.Owner. The world runs until there is a reply.
+// Do implements loop.Owner. It runs the world until there is a reply.
 func (n *node[C]) Do(_ context.Context, request any) (value any, err error) {
 	answered := false
 	n.ask(request, time.Time{}, func(v any, e error) { value, err, answered = v, e, true })
@@ -59,13 +59,14 @@ func (n *node[C]) Status() loop.Status {
 	return loop.Status{Current: n.driver.Revision() > 0, Serving: n.leads(), Term: n.term, Revision: n.driver.Revision()}
 }
 
-// patience bounds a wait in simulated time.
+// patience is the maximum duration of a wait, in simulated time.
 const patience = 10 * time.Minute
 
-// until runs the world until a condition holds, and reports whether it does.
+// until runs the world until a condition holds, for at most patience. It reports whether the
+// condition holds.
 func (w *World) until(holds func() bool) bool { return w.within(patience, holds) }
 
-// within is until with a limit.
+// within does the same as until, with another limit.
 func (w *World) within(d time.Duration, holds func() bool) bool {
 	for end := w.now.Add(d); ; w.round() {
 		if holds() {
@@ -77,8 +78,8 @@ func (w *World) within(d time.Duration, holds func() bool) bool {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface like a gateway: it answers itself, or the
-// leader does.
+// Invoke implements grpc.ClientConnInterface. It works like a gateway, which answers some
+// calls itself and forwards the others to the leader of a service.
 func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, opts ...grpc.CallOption) error {
 	handler := s.composed[method]
 	if handler == nil {
@@ -88,7 +89,7 @@ func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, 
 	return answered(answer, value, err)
 }
 
-// answered completes a call.
+// answered copies the value or the error of a handler to the answer of a call.
 func answered(answer, value any, err error) error {
 	if err != nil {
 		return rpc.ToStatus(err)
@@ -97,9 +98,10 @@ func answered(answer, value any, err error) error {
 	return nil
 }
 
-// leaders is a connection to the leaders of the services. Without a leader a call waits
-// while the world runs, up to the caller's deadline in simulated time. Concurrent calls are
-// answered one by one, because the world is single-threaded.
+// leaders is a connection to the leaders of the services. If the service has no leader, a
+// call runs the world until there is a leader, at most until the caller's deadline in
+// simulated time. Concurrent calls are answered one by one, because the world is
+// single-threaded.
 type leaders struct {
 	w  *World
 	mu sync.Mutex

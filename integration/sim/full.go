@@ -11,12 +11,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// full is a store that has reached its quota: it rejects everything that adds data and
-// answers everything else, until data is deleted.
+// full is the state of a store that has reached its quota. Until the given time, the
+// store rejects calls that add data and answers all other calls.
 type full struct {
 	until time.Time
-	// fills is set if the next call fills the store: the call is executed, but its answer
-	// is the same error.
+	// fills is set if the next call fills the store: the store executes that call, but still
+	// answers it with the error of a full store.
 	fills bool
 	// refused counts the calls that were rejected, reported the calls whose error says that
 	// nothing changed.
@@ -42,8 +42,9 @@ func (w *World) refuse() store.Outcome {
 	return store.Full()
 }
 
-// checkFull checks a call whose error says that nothing changed because the store was full:
-// nothing of it was stored since it arrived at a revision. It may be the repeat of a call
+// checkFull checks a call whose error says that nothing changed because the store was
+// full. No record that is newer than the arrival of the call, at revision came, may stem
+// from the call. An older record may stem from it, because the call may repeat a call
 // that was executed.
 func (w *World) checkFull(request any, came int64, err error) {
 	if !fault.Is(err, fault.ReasonStoreFull) {
@@ -63,8 +64,8 @@ func (w *World) checkFull(request any, came int64, err error) {
 	}
 }
 
-// grant grants an etcd lease like a process: the error of a full store is definite, because
-// a lease that was granted nevertheless expires.
+// grant grants an etcd lease, as a process does. It treats the error of a full store as
+// definite, because a lease that was granted nevertheless expires.
 func (w *World) grant(ctx context.Context, ttl time.Duration) (int64, error) {
 	lease, err := w.store.Grant(ctx, ttl)
 	if errors.Is(err, store.ErrFull) {

@@ -12,28 +12,29 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// An interleaving is a world without chance or faults in which the order of events is
-// chosen. At every step there is a list of possible events: a message arrives, or a node or
-// an agent with something to do takes its turn. The default is the first of the list, as
-// with a fast network and idle machines. Time passes when there is no event.
+// interleaving is a world without chance or faults in which a schedule chooses the order
+// of events. At every step there is a list of possible events: a message arrives, or a
+// node or an agent that has something to do takes its turn. By default the first event of
+// the list happens, as with a fast network and idle machines. If the list is empty, time
+// passes.
 //
-// A schedule has the differences from that: the steps at which a client makes a call, and
-// the steps at which another event than the first happens. So a schedule determines a run,
-// and is short.
+// A schedule contains only the differences from the default: the steps at which a client
+// makes a call, and the steps at which another event than the first happens. So a
+// schedule is short and determines a run.
 type interleaving struct {
 	w *World
 	// step counts the choices so far.
 	step int
 	// before is called before every step.
 	before func()
-	// choices are the numbers of events at each step.
+	// choices has the number of possible choices at each step.
 	choices []int
-	// turns are the steps after turns of the registry: calls between two of them meet the
-	// same state.
+	// turns has the steps after turns of the registry. Calls between two such steps meet
+	// the same state of the registry.
 	turns []int
-	// held are the sources of events that wait until there is no other event.
+	// held has the sources whose events wait until there is no other event.
 	held map[string]bool
-	// moved is when the store changed last.
+	// moved is the time at which the store last changed.
 	moved    time.Time
 	revision int64
 }
@@ -41,7 +42,7 @@ type interleaving struct {
 // event is a possible next event.
 type event struct {
 	name string
-	// of is the source that waits if the event is held back.
+	// of is the source of the event. If the event is held back, its source waits.
 	of  string
 	run func()
 	// onOldView is set if the registry acts before it reads its view.
@@ -49,7 +50,7 @@ type event struct {
 }
 
 // newInterleaving returns a world in which all services have leaders and all hosts are
-// ready. Nothing is chosen up to there.
+// ready. Until then, the default event happens at every step.
 func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
 	w := newWorld(1, out)
 	w.faultsStopped, w.directed, w.immediate = true, true, true
@@ -80,7 +81,7 @@ func (p *interleaving) play(s schedule, call func(name string)) {
 			choice = onOldView
 		}
 		if choice < 0 {
-			return 0 // too early
+			return 0 // the registry cannot act without its view yet
 		}
 		deviations = deviations[1:]
 		return min(choice, n-1)
@@ -94,16 +95,17 @@ func (p *interleaving) play(s schedule, call func(name string)) {
 	}
 	p.rest(restAfter, choose)
 	for len(moves) > 0 && p.w.failure == nil {
-		// The run is shorter than the schedule.
+		// The world is at rest before the step of the next call.
 		p.step = max(p.step, moves[0].at)
 		p.rest(restAfter, choose)
 	}
 }
 
-// restAfter is how long the store must not change. It is longer than any request or pause.
+// restAfter is the time without a change of the store after which a world is at rest. It
+// is longer than any request or pause.
 const restAfter = 6 * time.Second
 
-// maxSteps is more than any schedule needs.
+// maxSteps is a limit that is higher than the number of steps of any schedule.
 const maxSteps = 4000
 
 // rest runs until nothing is left to do and the store has not changed for a while.
@@ -154,8 +156,9 @@ func (p *interleaving) take(list []event, choose func(n, onOldView int) int) {
 	}
 }
 
-// events returns the possible events in the default order: messages, the oldest first, then
-// nodes, then agents. Held events are left out while there are others.
+// events returns the possible events in the default order: messages, the oldest first,
+// then nodes, then agents. It omits events that are held back while there are other
+// events.
 func (p *interleaving) events() []event {
 	all := p.enabled()
 	free := slices.DeleteFunc(slices.Clone(all), func(e event) bool { return p.held[e.of] })
@@ -166,8 +169,8 @@ func (p *interleaving) events() []event {
 	return all
 }
 
-// enabled returns all possible events. A node that has something to do and a view that is
-// not current may do it first and read its view later.
+// enabled returns all possible events. A node that has something to do and whose view is
+// not current may either read its view first or act without reading its view.
 func (p *interleaving) enabled() []event {
 	var list, onOldView []event
 	for _, m := range p.w.network {
@@ -206,8 +209,8 @@ func (p *interleaving) turn(service string, r replica, onOldView bool) func() {
 	}
 }
 
-// pass lets time pass until something is due, including timers. Etcd leases are renewed
-// meanwhile, because no node is late here.
+// pass lets time pass until the next message, deadline or timer is due. It renews the
+// etcd leases of the leaders, because in an interleaving no node is late.
 func (p *interleaving) pass() {
 	next := p.w.now.Add(leaderTTL / 6)
 	sooner := func(at time.Time) {
@@ -244,8 +247,8 @@ func (w *World) deliver(m *message) {
 	m.deliver()
 }
 
-// history returns a hash of everything that was stored: runs with the same history made the
-// same decisions, whatever the order of messages and turns.
+// history returns a hash of all records that were stored. Runs with the same history made
+// the same decisions, even if the order of messages and turns differed.
 func (w *World) history(seed maphash.Seed) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

@@ -21,12 +21,13 @@ import (
 type replica interface {
 	turn()
 	crash()
-	// ask brings a request. It calls answer once, or never if the node crashes first or
-	// handles the request after its deadline. The answer NOT_LEADER is immediate.
+	// ask hands a request to the node. The node calls answer once. If the node crashes
+	// before, or handles the request after its deadline, it never calls answer. A node
+	// that does not lead answers NOT_LEADER immediately.
 	ask(request any, until time.Time, answer func(any, error))
 	leads() bool
-	// behind, asked and due report what there is to do. A round on an old view does not
-	// read new revisions. An interleaving chooses between them.
+	// behind, asked and due report what the node has to do. A blind round does not read
+	// the view. An interleaving chooses whether a round is blind.
 	behind() bool
 	asked() bool
 	due() time.Time
@@ -39,8 +40,8 @@ type replica interface {
 	up()
 }
 
-// node is one replica: the real driver and core, a view of its own, and a simple election,
-// because the real one needs clocks and goroutines.
+// node is one replica. It has the real driver and core and its own view. Its election is
+// simplified, because the real election needs clocks and goroutines.
 type node[C model.Core] struct {
 	w        *World
 	name     string
@@ -56,8 +57,8 @@ type node[C model.Core] struct {
 	renewed   time.Time
 	// term is set while the node believes that it leads.
 	term    int64
-	won     int64 // a term that the node has won and its view has not reached
-	born    int   // counts processes, so that calls of an earlier one are dropped
+	won     int64 // the term that the node has won but whose revision its view has not reached
+	born    int   // counts processes, so that events for an earlier process are dropped
 	waiting map[uint64]func(any, error)
 	token   uint64
 	inbox   []item
@@ -69,7 +70,7 @@ type item struct {
 	until time.Time
 }
 
-// term is one term of one process of a node, for its calls.
+// term is one term of one process of a node. perform uses it to post the outcomes of calls.
 type term struct {
 	number int64
 	post   func(event model.Event)
@@ -96,14 +97,14 @@ func (n *node[C]) start() {
 	n.term, n.won, n.lease, n.inbox, n.waiting = 0, 0, 0, nil, map[uint64]func(any, error){}
 }
 
-// crash ends the process. It restarts some time later.
+// crash ends the process. The process restarts some time later.
 func (n *node[C]) crash() {
 	n.w.logf("%s: crashes (term %d)", n.name, n.term)
 	n.start()
 	n.downUntil = n.w.now.Add(time.Duration(n.w.rng.IntN(2*int(n.w.pause.Milliseconds()))) * time.Millisecond)
 }
 
-// never is after the end of any run.
+// never is longer than any run.
 const never = 1000 * time.Hour
 
 func (n *node[C]) down() {
@@ -152,13 +153,14 @@ func (n *node[C]) turn() { n.round(false) }
 // behind reports whether the store has revisions after the node's view.
 func (n *node[C]) behind() bool { return n.driver.Revision() < n.w.store.Revision() }
 
-// asked reports whether the node has more to do than to follow its view.
+// asked reports whether the node leads and has a request or a deadline to handle.
 func (n *node[C]) asked() bool {
 	d := n.due()
 	return n.leads() && (len(n.inbox) > 0 || !d.IsZero() && !d.After(n.w.now))
 }
 
-// due returns the next deadline of a leader's core, or zero.
+// due returns the next deadline of the core, or zero if the node does not lead or has no
+// deadline.
 func (n *node[C]) due() time.Time {
 	if !n.leads() {
 		return time.Time{}
@@ -222,7 +224,7 @@ func (n *node[C]) end(err error) {
 	waiting, lease := n.waiting, n.lease
 	n.start()
 	if lease != 0 {
-		n.w.store.Revoke(context.Background(), lease) //nolint:errcheck // otherwise the lease expires
+		n.w.store.Revoke(context.Background(), lease) //nolint:errcheck // after an error the lease expires
 	}
 	for token := uint64(1); token <= n.token; token++ {
 		if answer, ok := waiting[token]; ok {
@@ -287,7 +289,8 @@ func (n *node[C]) campaign() {
 	}
 	ctx := context.Background()
 	if kv, ok, _ := n.w.store.Get(ctx, n.key()); ok {
-		// A win whose answer was lost is a win.
+		// If the answer to the winning transaction was lost, the key shows that the node
+		// has won.
 		if kv.Lease == n.lease && n.lease != 0 {
 			n.won = kv.Create
 		}
@@ -340,8 +343,8 @@ func (n *node[C]) lead() {
 	}
 }
 
-// checkWin checks that a new leader knows the last writes of the leader before it, unless
-// it is deposed already.
+// checkWin checks that a new leader knows the last writes of the previous leader. It
+// checks nothing if the new leader is already deposed.
 func (n *node[C]) checkWin() {
 	ctx := context.Background()
 	key, _, _ := n.w.store.Get(ctx, n.key())
@@ -374,8 +377,8 @@ func (n *node[C]) confirm(ctx context.Context) error {
 	return nil
 }
 
-// renew renews the etcd lease. A node that has no round for a long time does not notice
-// that its lease has expired and continues: only the fence stops it.
+// renew renews the etcd lease. A node that has no round for a long time does not detect
+// that its lease has expired, and continues. Only the fence then rejects its writes.
 func (n *node[C]) renew() {
 	if n.w.now.Sub(n.renewed) < leaderTTL/6 || n.w.fault(3) {
 		return
@@ -402,8 +405,8 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 	w.callUntil(what, service, time.Time{}, lives, request, done)
 }
 
-// callUntil is call with a deadline for all copies of the call. Without one, each attempt
-// has a deadline of its own if the registry's memory is short.
+// callUntil does the same as call, with a deadline for all copies of the call. If the
+// deadline is zero and the registry's memory is short, each attempt has its own deadline.
 func (w *World) callUntil(what, service string, deadline time.Time, lives func() bool, request any,
 	done func(any, error)) {
 	answered := false
@@ -447,16 +450,17 @@ func (w *World) callUntil(what, service string, deadline time.Time, lives func()
 	attempt()
 }
 
-// timer is the kind of the messages of later.
+// timer is the description of the messages that later sends.
 const timer = "timer"
 
-// later calls fn after a while. It is never lost.
+// later calls fn after a while. Unlike other messages, this message is never lost.
 func (w *World) later(d time.Duration, fn func()) {
 	w.sequence++
 	w.network = append(w.network, &message{at: w.now.Add(d), seq: w.sequence, what: timer, deliver: fn})
 }
 
-// leader returns a node that believes that it leads.
+// leader returns a random node of those that believe that they lead, or nil if there is
+// none.
 func (w *World) leader(service string) replica {
 	var leading []replica
 	for _, r := range w.replicas[service] {

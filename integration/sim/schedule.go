@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// schedule is the differences from the default order.
+// schedule has the differences of a run from the default order of events.
 type schedule struct {
 	moves      []move
 	deviations []deviation
@@ -19,7 +19,7 @@ type move struct {
 	at   int
 }
 
-// deviation is a step at which another event than the first is chosen.
+// deviation is a step at which not the first event happens but another choice.
 type deviation struct {
 	at, choice int
 }
@@ -60,7 +60,7 @@ func parseSchedule(text string) (schedule, error) {
 	return s, nil
 }
 
-// with returns the schedule with one more deviation.
+// with returns a copy of the schedule with one more deviation.
 func (s schedule) with(d deviation) schedule {
 	s.deviations = append(slices.Clip(s.deviations), d)
 	return s

@@ -18,10 +18,10 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Stage is a world without faults other than those that its caller requests: no message is
-// lost, no worker ends by itself, and time passes only while the caller waits. It
-// implements a connection to a gateway, so that the generated clients of the public
-// services work on it.
+// Stage is a world in which only the faults happen that its caller requests: no message
+// is lost, no worker ends by itself, and time passes only while the caller waits. A Stage
+// implements a connection to a gateway, so the generated clients of the public services
+// can use it.
 type Stage struct {
 	*leaders
 	// composed has the handlers of the gateway itself.
@@ -30,13 +30,13 @@ type Stage struct {
 
 // Config configures the cluster of a Stage.
 type Config struct {
-	// Replicas of each service.
+	// Replicas is the number of replicas of each service.
 	Replicas  int
 	Queue     queue.Config
 	Inventory inventory.Config
 }
 
-// NewStage returns a world without executors. Its transcript goes to out.
+// NewStage returns a world without executors. The world writes its transcript to out.
 func NewStage(config Config, out io.Writer) *Stage {
 	w := newWorld(1, out)
 	w.faultsStopped, w.directed = true, true
@@ -46,7 +46,8 @@ func NewStage(config Config, out io.Writer) *Stage {
 	return s
 }
 
-// Until runs the world until a condition holds. The error is a violation or a timeout.
+// Until runs the world until a condition holds. It returns an error after a violation or
+// a timeout.
 func (s *Stage) Until(holds func() bool) error {
 	if !s.w.until(holds) && s.w.failure == nil {
 		return fmt.Errorf("condition not met within %v of simulated time", patience)
@@ -63,7 +64,8 @@ func (s *Stage) Wait(d time.Duration) error {
 	return s.Until(func() bool { return !s.w.now.Before(end) })
 }
 
-// StartHost starts a host with its agent, or a stopped host with a new description.
+// StartHost starts a new host and its agent. If the host exists and is stopped, StartHost
+// starts it with a new description.
 func (s *Stage) StartHost(h Host) {
 	if a := s.agent(h.ID); a != nil {
 		a.host, a.down = h, false
@@ -85,7 +87,8 @@ func (s *Stage) CopyHost(h Host) error {
 	return nil
 }
 
-// RestartHost restarts the killed agent of a host with a new description and its old disk.
+// RestartHost restarts the killed agent of a host. The host has a new description and its
+// old disk.
 func (s *Stage) RestartHost(id string, now Host) error {
 	if err := s.RestartAgent(id); err != nil {
 		return err
@@ -105,8 +108,8 @@ func (s *Stage) agent(id string) *agent {
 	return nil
 }
 
-// KillAgent ends an agent's process; its workers keep running. Its host refuses
-// connections, which proves the end to the control plane.
+// KillAgent ends an agent's process. The agent's workers keep running. The host refuses
+// connections, which proves to the control plane that the agent has ended.
 func (s *Stage) KillAgent(id string) error {
 	a := s.agent(id)
 	if a == nil {
@@ -175,7 +178,7 @@ func (s *Stage) Exit(w model.Worker, code int32) bool {
 }
 
 // KillLeader ends the process of a service's leader and returns a function that restarts
-// it, or nil without a leader.
+// the process. It returns nil if the service has no leader.
 func (s *Stage) KillLeader(service string) (restart func()) {
 	for _, r := range s.w.replicas[service] {
 		if r.leads() {
@@ -207,7 +210,7 @@ func (s *Stage) Events(job string) ([]*berthv1.Event, error) {
 	return events, nil
 }
 
-// index returns the index of an event in its transaction, as it is stored.
+// index returns the index of an event in its transaction, which is the stored cursor.
 func index(e *berthv1.Event) int {
 	n, _ := strconv.Atoi(e.GetCursor())
 	return n
@@ -225,7 +228,8 @@ func (s *Stage) Programs() (int, error) {
 	return programs, nil
 }
 
-// Rest waits until nothing is in flight and checks the result.
+// Rest waits until nothing is in flight. It returns an error if that does not happen in
+// time or the world has found a violation.
 func (s *Stage) Rest() error {
 	if err := s.Until(func() bool { return len(s.w.audit.Quiesced()) == 0 }); err != nil {
 		left := s.w.audit.Quiesced()

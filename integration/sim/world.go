@@ -24,7 +24,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// services in the order of their turns.
+// services lists the services in the order of their turns.
 var services = model.Services
 
 const (
@@ -75,13 +75,13 @@ type World struct {
 
 	replicas map[string][]replica
 	network  []*message
-	due      []int // used only by deliverOne
+	due      []int // buffer of deliverOne
 	sequence int
 	agents   []*agent
 	clients  *clients
 	starts   starts
 	promised map[promise]bool
-	// presences are the presences of executors, by ID.
+	// presences has the presences of executors, by ID.
 	presences map[string]*presence
 	failure   error
 }
@@ -94,7 +94,7 @@ type message struct {
 	deliver func()
 }
 
-// NewWorld returns the run of a seed. Its transcript goes to out.
+// NewWorld returns the world of a seed. The world writes its transcript to out.
 func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
@@ -148,8 +148,8 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 	}
 }
 
-// Run plays steps with faults, then lets the world come to rest, and returns the first
-// violation.
+// Run plays a number of steps with faults and then waits until the world is at rest. It
+// returns the first violation.
 func (w *World) Run(steps int) error {
 	for range steps {
 		w.step()
@@ -179,7 +179,7 @@ func (w *World) fail(format string, args ...any) {
 	}
 }
 
-// step lets one thing happen.
+// step lets one random event happen.
 func (w *World) step() {
 	switch n := w.rng.IntN(100); {
 	case n < 45:
@@ -199,8 +199,8 @@ func (w *World) step() {
 	}
 }
 
-// someReplica returns a replica, mostly one that has something to do: otherwise most of a
-// run would be turns of standbys.
+// someReplica returns a random replica, usually a replica that has something to do.
+// Otherwise most steps of a run would be turns of standbys.
 func (w *World) someReplica() replica {
 	if w.rng.IntN(4) == 0 {
 		return w.anyReplica()
@@ -242,7 +242,7 @@ func (w *World) injectFault() {
 		w.logf("%s: cut off: %v", a.id, a.partitioned)
 	case 5:
 		if w.isFull() {
-			break // they would be rejected
+			break // the store would reject the proposals
 		}
 		if n := w.store.ReleaseHeld(); n > 0 {
 			w.logf("store: %d late proposals are committed", n)
@@ -315,7 +315,7 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// send puts a message on the network. Until the faults stop it may be lost or late.
+// send puts a message on the network. If w.calm is not set, the message may be lost or late.
 func (w *World) send(what string, deliver func()) {
 	if w.fault(12) {
 		w.logf("lost: %s", what)
@@ -423,7 +423,8 @@ func (w *World) inFlight() bool {
 		slices.ContainsFunc(w.agents, func(a *agent) bool { return a.busy() })
 }
 
-// round gives every node a turn, delivers due messages, and advances the time a little.
+// round gives each replica and agent a turn, delivers the messages that are due, and lets
+// a moment pass.
 func (w *World) round() {
 	for _, service := range services {
 		for _, r := range w.replicas[service] {

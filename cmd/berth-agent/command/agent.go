@@ -1,5 +1,9 @@
-// Package command has the commands that run agents: the agent of a host, for berth-agent
-// and berth, and simulated agents, for berth.
+// Package command runs agents until the process receives a signal, and then shuts them down
+// gracefully: by default the workers keep running, and the next agent of the host adopts
+// them.
+//
+// The programs berth-agent and berth share the command [Agent], which runs the agent of a
+// host. The program berth also has [Sim], which runs simulated agents.
 package command
 
 import (
@@ -125,5 +129,5 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	})
 }
 
-// warning logs a probable mistake in an option.
+// warning returns a function that logs a probable mistake in an option.
 func warning(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }

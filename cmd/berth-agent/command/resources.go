@@ -11,7 +11,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// executorResources returns the configured resources, or by default those of the host.
+// executorResources returns the configured resources, or by default the resources that it
+// detects on the host.
 func executorResources(config AgentConfig, warn func(string)) (resource.Vector, error) {
 	configured, err := pairs("--resources", config.Resources)
 	if err != nil {
@@ -31,7 +32,7 @@ func executorResources(config AgentConfig, warn func(string)) (resource.Vector, 
 	return resources.WithSlots(), nil
 }
 
-// pairs parses a list of name=value.
+// pairs parses a list of name=value elements. Each name must occur only once.
 func pairs(flag string, list []string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, text := range list {
@@ -44,16 +45,18 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return m, nil
 }
 
-// parseReserved parses the shares of the resources for roles: role:name=amount, and after
-// a comma another amount of the same role, or the next role. All shares together must
-// not be more than the resources.
+// parseReserved parses the shares of the resources that are reserved for roles. An element
+// has the form role:name=amount. The element after a comma is another amount of the same
+// role (name=amount) or starts the next role. The sum of all shares must not exceed the
+// resources.
 func parseReserved(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
 	wrong := func(format string, args ...any) (map[string]resource.Vector, error) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--reserved", format, args...)
 	}
 	shares, spelled := map[string]resource.Vector{}, map[string]string{}
 	left, role := resources, ""
-	// An element of a list from a file may have separators that a command line splits at.
+	// In a configuration file, one element of the list may contain several shares. On a
+	// command line the flag parser has already split the list at these separators.
 	for text := range strings.FieldsFuncSeq(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ';' }) {
 		share := text
 		if before, rest, named := strings.Cut(text, ":"); named {

@@ -15,8 +15,8 @@ func TestParseReserved(t *testing.T) {
 	both := map[string]resource.Vector{"web": {"cpu": 1000, "slots": 1}, "batch": {"cpu": 3000}}
 	for text, want := range map[string]map[string]resource.Vector{
 		"":                                  {},
-		"web:cpu=1 slots=1":                 web, // as a command line splits it
-		"web:cpu=1,slots=1":                 web, // as a file may have it
+		"web:cpu=1 slots=1":                 web, // elements as a command line splits them
+		"web:cpu=1,slots=1":                 web, // one element, as a configuration file may contain it
 		"web:cpu=1 web:slots=1":             web,
 		"web:cpu=1,slots=1;batch:cpu=3000m": both,
 		"web:cpu=1 slots=1 batch:cpu=3000m": both,
@@ -34,7 +34,7 @@ func TestParseReservedRefuses(t *testing.T) {
 		"cpu=1", ":cpu=1", "web", "web:", "web:cpu", "web:=1", // not role:name=amount
 		"web:cpu=-1", "web:slots=1.5", "web:cpu=", "web:cpu=5000", // not an amount
 		"web:cpu=1 cpu=2", "web:cpu=1 Web:slots=1", // twice
-		"web:cpu=4001m", "web:gpu=1", "web:cpu=2 batch:cpu=2001m", // more than there is
+		"web:cpu=4001m", "web:gpu=1", "web:cpu=2 batch:cpu=2001m", // more than the capacity
 	} {
 		got, err := parseReserved(strings.Fields(text), has, ignore)
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != "--reserved" {

@@ -9,8 +9,9 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// serve runs the agents that add adds to a host on the address bound, until the process
-// is stopped or an agent fails. The name is for traces.
+// serve opens a host and runs the agents that add adds to the host. add gets the address to
+// which the host is bound. serve returns after the process is stopped or an agent fails.
+// The name identifies the process in traces.
 func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool,
 	log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
 	traces, err := common.Trace(ctx, "agent", name, nil, log, nil)

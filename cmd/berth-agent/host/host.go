@@ -1,5 +1,6 @@
-// Package host runs executor agents in this process, one or thousands, on one port. It
-// is shared by `berth agent`, `berth dev`, `berth sim` and `berth replay`.
+// Package host runs one or thousands of executor agents in this process on one port, and
+// stops all of them when one fails. `berth agent`, `berth dev`, `berth sim` and `berth
+// replay` use it.
 package host
 
 import (
@@ -25,7 +26,7 @@ import (
 // agentsPerConn is the number of agents that share a connection to the gateway.
 const agentsPerConn = 500
 
-// Host has agents that share a port.
+// Host runs agents that share a port.
 type Host struct {
 	listener net.Listener
 	server   *rpc.Server
@@ -40,7 +41,8 @@ type Host struct {
 	running []*agent.Agent
 }
 
-// Open returns a host that serves on a listener. traces may be nil. Close closes both.
+// Open returns a host that serves on a listener. traces may be nil. Close closes the
+// listener and traces.
 func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing,
 	log *slog.Logger) *Host {
 	h := &Host{
@@ -61,7 +63,8 @@ func Open(ctx context.Context, listener net.Listener, gateways []string, traces 
 // Address returns the address at which the agents serve requests.
 func (h *Host) Address() string { return h.listener.Addr().String() }
 
-// Add creates an agent and runs it. The host sets Conn, Log, and Address by default.
+// Add creates an agent and runs it. Add sets the Conn and Log of the configuration, and the
+// Address if it is empty.
 func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +89,7 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	h.group.Go("agent "+config.ID, func(ctx context.Context) error {
 		err := a.Run(ctx)
 		if simulated && errors.Is(err, agent.ErrSuperseded) {
-			return nil // the agent has logged it; the other agents keep running
+			return nil // the agent has logged the error; the other agents keep running
 		}
 		return err
 	})
@@ -108,8 +111,9 @@ func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vec
 // Stopping returns a channel that is closed when an agent fails or the process is stopped.
 func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
 
-// Close stops the agents. With stopWorkers it stops their workers too, each within its
-// grace; otherwise they keep running for the next agent to adopt.
+// Close stops the agents. If stopWorkers is set, Close also stops their workers, each
+// within its grace period. Otherwise the workers keep running, and the next agent adopts
+// them.
 func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

@@ -31,7 +31,7 @@ func TestCleanHistory(t *testing.T) {
 	l1 := w.run(a1, 1, 2)
 	w.lead(model.ServiceRegistry)
 	l2 := w.run(a2, 1)
-	w.put(host(1, 1)) // less than its use
+	w.put(host(1, 1)) // the capacity shrinks below the use
 	if over := w.audit().Stats().OverCommitted; over != 1 {
 		t.Errorf("%d executors are over-committed, want 1", over)
 	}
@@ -44,7 +44,7 @@ func TestCleanHistory(t *testing.T) {
 	w.lead(model.ServiceAssigner)
 	w.put(in(successor, model.Expired))
 
-	// The numbers restart with the last record of a job.
+	// The worker numbers restart after the last record of a job is deleted.
 	w.put(host(2, 8))
 	w.put(&model.Stage{Job: "job", Stage: "stage"})
 	w.stop(a2, l2)
@@ -71,8 +71,9 @@ func TestCleanHistory(t *testing.T) {
 }
 
 // TestNumbersRestartInOneTransaction deletes the last record of a job and accepts a new
-// reservation of the same stage in one revision, which puts the stage record and does not
-// delete it. If the job has another record, the numbers continue.
+// reservation of the same stage in one revision. That revision puts the stage record
+// instead of deleting it, but the worker numbers restart. If the job has another record,
+// the numbers continue.
 func TestNumbersRestartInOneTransaction(t *testing.T) {
 	for _, last := range []bool{true, false} {
 		w := newWorld(t)
@@ -102,10 +103,10 @@ func TestNumbersRestartInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestRules breaks each rule by a history that breaks no other rule.
+// TestRules breaks each rule with a history that breaks no other rule.
 func TestRules(t *testing.T) {
 	r, other := reservation("r", 1, 2), reservation("s", 2, 2)
-	number2 := func(r *model.Reservation) *model.Reservation { // the same worker indexes, refilled
+	number2 := func(r *model.Reservation) *model.Reservation { // a requeue for the same worker indexes
 		next := reservation("again", 3, 2)
 		next.Workers = model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].Last, Number: 2}}
 		return next
@@ -395,7 +396,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestOrderAllows plays grants out of order that are permitted.
+// TestOrderAllows checks that permitted grants out of the current order are no violations.
 func TestOrderAllows(t *testing.T) {
 	first, second := reservation("first", 1, 2), reservation("second", 2, 2)
 	tests := []struct {
@@ -491,8 +492,8 @@ func TestQuiesced(t *testing.T) {
 	}
 }
 
-// TestSnapshot begins in the middle and loses a part of the history: the rules about
-// states are still checked, those about steps are not.
+// TestSnapshot checks an auditor that begins in the middle of the history and misses a
+// part of it. It must check the rules about states and skip the rules about steps.
 func TestSnapshot(t *testing.T) {
 	w := newWorld(t)
 	r := reservation("r", 1, 2)
@@ -541,7 +542,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestBatches checks that the result does not depend on the batches of a history.
+// TestBatches checks that the result does not depend on how a history is divided into
+// batches.
 func TestBatches(t *testing.T) {
 	w := newWorld(t)
 	r := reservation("r", 1, 3)

@@ -51,7 +51,8 @@ func (v Violation) String() string {
 	return fmt.Sprintf("revision %d: %s: %s", v.Revision, v.Rule, v.Message)
 }
 
-// MaxViolations is how many violations an auditor keeps. It counts all.
+// MaxViolations is the maximum number of violations that an auditor stores. Count includes
+// the others too.
 const MaxViolations = 100
 
 // Auditor audits a history. Unlike a Follower, it is not safe for concurrent use.
@@ -65,8 +66,10 @@ type Auditor struct {
 	stages    map[model.Key]stage
 	groups    map[string]*group
 	terms     map[string]int64 // highest, by service
-	leads     map[string]int64 // the leader's, by service; 0 without a leader
-	cut       int64            // the latest revision of a cycle that the current leader of executor-state granted
+	leads     map[string]int64 // term of the current leader, by service; 0 without a leader
+	// cut is the latest start revision of the cycles whose grants the current leader of
+	// executor-state wrote.
+	cut int64
 
 	violations []Violation
 	count      int
@@ -75,10 +78,10 @@ type Auditor struct {
 	step step
 }
 
-// step is what one revision changed, for the checks after all its changes.
+// step collects the changes of one revision. The checks run after all changes are applied.
 type step struct {
 	revision int64
-	// jump is set for a snapshot, which hides the revisions before it.
+	// jump is set for a snapshot. The auditor has not seen the revisions right before it.
 	jump      bool
 	touched   []*version
 	accepted  []*version       // reservations that were accepted
@@ -90,10 +93,10 @@ type step struct {
 	used      map[uint32]usage // use of the changed executors before this revision
 	begun     []*workerIndex   // worker indexes that got an assignment
 	writers   map[string]bool  // services whose records changed
-	chained   map[string]int64 // term in the chain, by service
+	chained   map[string]int64 // term that the revision wrote to the chain, by service
 }
 
-// New returns the auditor of one cluster without any history.
+// New returns an auditor that has not seen any history of its cluster yet.
 func New(space keyspace.Space) *Auditor {
 	return &Auditor{
 		space:     space,
@@ -125,8 +128,8 @@ func (a *Auditor) Apply(batch store.Batch) {
 	a.stats.Revision = max(a.stats.Revision, batch.Revision)
 }
 
-// reset jumps to a snapshot: it applies all differences as if one revision had made
-// them.
+// reset applies a snapshot: all differences from the current state count as the changes of
+// one revision.
 func (a *Auditor) reset(batch store.Batch) {
 	a.stats.Snapshots++
 	present := make(map[string]bool, len(batch.Changes))
@@ -185,8 +188,8 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	}
 }
 
-// decode returns the records among the changes in order of kind: a record comes after
-// those that it refers to.
+// decode returns the records among the changes in order of kind, so that a record comes
+// after the records to which it refers.
 func (a *Auditor) decode(raw []store.Change) []change {
 	changes := make([]change, 0, len(raw))
 	for _, c := range raw {
@@ -215,7 +218,9 @@ func (a *Auditor) decode(raw []store.Change) []change {
 
 // set applies the change of one record.
 func (a *Auditor) set(c change) {
-	if c.ref.Kind != model.KindLive || c.record != nil { // etcd deletes a presence with its lease
+	// The deletion of a presence is not a write of a service: etcd deletes the key with its
+	// etcd lease.
+	if c.ref.Kind != model.KindLive || c.record != nil {
 		a.step.writers[keyspace.Writer(c.ref.Kind)] = true
 	}
 	switch c.ref.Kind {

@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// BenchmarkApply audits one worker after another, ten revisions each, while 100,000
-// reservations are queued.
+// BenchmarkApply audits one worker after another while 100,000 reservations are queued.
+// Each worker has ten revisions.
 func BenchmarkApply(b *testing.B) {
 	w := newWorld(b)
 	for i := range int32(100_000) {

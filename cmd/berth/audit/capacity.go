@@ -8,11 +8,11 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// executor is the executor of an ordinal and the use of it by leases.
+// executor is the executor with an ordinal, and the amounts that leases use of it.
 type executor struct {
 	record *model.Executor
-	// recorded is the revision of the record, granted the revision of the newest lease
-	// on it.
+	// recorded is the revision of the record. granted is the revision of the newest lease
+	// on the executor.
 	recorded, granted int64
 	usage
 }
@@ -52,7 +52,8 @@ func (a *Auditor) executor(ordinal uint32) *executor {
 	return e
 }
 
-// use adds n workers of a lease to the use of an executor.
+// use adds n workers of a lease to the use of an executor, or subtracts them if n is
+// negative.
 func (a *Auditor) use(ordinal uint32, n int64, chunk *model.LeaseChunk) {
 	e := a.executor(ordinal)
 	if _, saved := a.step.used[ordinal]; !saved {
@@ -62,8 +63,8 @@ func (a *Auditor) use(ordinal uint32, n int64, chunk *model.LeaseChunk) {
 	e.granted = max(e.granted, chunk.Create)
 }
 
-// checkCapacity checks the executors whose leases this revision changed. The use may
-// exceed the capacity because a record shrank earlier; it must not grow then.
+// checkCapacity checks the executors whose leases this revision changed. The use may exceed
+// the capacity if the executor's record shrank earlier. In that case the use must not grow.
 func (a *Auditor) checkCapacity() {
 	for _, ordinal := range slices.Sorted(maps.Keys(a.step.used)) {
 		before, e := a.step.used[ordinal], a.executors[ordinal]

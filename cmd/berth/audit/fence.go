@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// setLeader applies a change of leader. The term is the key's create revision.
+// setLeader applies a change of leader. The term is the create revision of the leader's key.
 func (a *Auditor) setLeader(c change) {
 	service := c.ref.ID
 	if c.record == nil {
@@ -25,7 +25,7 @@ func (a *Auditor) setLeader(c change) {
 		}
 		a.leads[service] = c.Create
 		if service == model.ServiceExecutorState {
-			a.cut = 0 // the cycles of a leader are not stored and end with it
+			a.cut = 0 // cycles are not stored, so a leader's cycles end with its term
 		}
 		a.terms[service] = max(a.terms[service], c.Create)
 	}
@@ -41,13 +41,13 @@ func (a *Auditor) setChain(c change) {
 	name, _, _ := strings.Cut(chain.GetBatch(), "-")
 	term, err := strconv.ParseInt(name, 10, 64)
 	if err != nil {
-		term = -1 // no leader has it
+		term = -1 // no leader has this term
 	}
 	a.step.chained[c.ref.ID] = term
 }
 
-// checkFence checks that every write changed the chain of its service, and that the term
-// in the chain is the leader's: only a fenced transaction does both.
+// checkFence checks that every write changed the chain of its service, and that the chain
+// has the term of the current leader. Only a fenced transaction fulfills both conditions.
 func (a *Auditor) checkFence() {
 	for _, service := range slices.Sorted(maps.Keys(a.step.writers)) {
 		term, chained := a.step.chained[service]

@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Follower audits a cluster while it runs. The methods are safe for concurrent use; only
-// one goroutine may call Run.
+// Follower audits a cluster while the cluster runs. The methods are safe for concurrent use,
+// except that only one goroutine may call Run.
 type Follower struct {
 	store store.Store
 	view  *store.View
@@ -21,7 +21,7 @@ type Follower struct {
 	moved   chan struct{} // closed and replaced when a batch was audited
 }
 
-// Follow returns the follower of a cluster. It reads nothing before Run.
+// Follow returns the follower of a cluster. The follower reads nothing before Run.
 func Follow(s store.Store, space keyspace.Space) *Follower {
 	return &Follower{
 		store:   s,
@@ -47,15 +47,15 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// Look calls fn with the auditor, which does not change meanwhile.
+// Look calls fn with the auditor, which does not change until fn returns.
 func (f *Follower) Look(fn func(*Auditor)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn(f.auditor)
 }
 
-// CatchUp waits until Run has audited everything that was written before the call. The
-// error is that of ctx or of the store.
+// CatchUp waits until Run has audited everything that was written before the call. It
+// returns an error if ctx ends or the store fails.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	revision, err := present(ctx, f.store)
 	if err != nil {
@@ -83,8 +83,8 @@ func present(ctx context.Context, s store.Store) (int64, error) {
 	return page.Revision, err
 }
 
-// maxReads bounds the reads of one page. An audit may follow hours of work and must not
-// fail because the store does not answer for a moment.
+// maxReads is the maximum number of attempts to read one page. An audit may run after hours
+// of work and must not fail because the store is briefly unavailable.
 const maxReads = 10
 
 func read(ctx context.Context, s store.Store, request store.PageRequest) (store.Page, error) {
@@ -96,10 +96,10 @@ func read(ctx context.Context, s store.Store, request store.PageRequest) (store.
 	}
 }
 
-// Check audits the history of a cluster from a revision to the present: the state at
-// that revision, and then every change. From 0 it begins with the first change. It calls
-// observe with every change. The error wraps store.ErrCompacted if etcd has compacted the
-// history.
+// Check audits the history of a cluster from a revision to the present: first the state at
+// that revision, then every later change. If from is 0, Check starts with the first change.
+// Check calls each observe function with every change. The error wraps store.ErrCompacted
+// if etcd has compacted the history.
 func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64,
 	observe ...func(store.Change)) (*Auditor, error) {
 	a := New(space)
@@ -157,5 +157,5 @@ func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revisi
 	}
 }
 
-// prefixEnd returns the first key after those with a prefix, which ends in '/'.
+// prefixEnd returns the first key after all keys with a prefix. The prefix must end in '/'.
 func prefixEnd(prefix string) string { return prefix[:len(prefix)-1] + "0" }

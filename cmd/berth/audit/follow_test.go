@@ -12,7 +12,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// play writes a world's history into a new store, whose revisions are those of the world.
+// play writes a world's history to a new store. The store then has the same revisions as
+// the world.
 func play(t *testing.T, s store.Store, history []store.Change) {
 	t.Helper()
 	for i := 0; i < len(history); {
@@ -41,7 +42,7 @@ func (s *silent) Page(ctx context.Context, request store.PageRequest) (store.Pag
 	return s.Store.Page(ctx, request)
 }
 
-// Check retries a read that fails, but not forever.
+// TestCheckRetries checks that Check repeats a failed read a limited number of times.
 func TestCheckRetries(t *testing.T) {
 	w := newWorld(t)
 	w.run(reservation("r", 1, 3), 1)
@@ -114,7 +115,8 @@ func TestFollower(t *testing.T) {
 	w.run(r, 1)
 	w.put(deletion{r.Ref()})
 	play(t, s, w.history[begun:])
-	// CatchUp returns although writes of other clients have increased the revision.
+	// CatchUp must return even if other clients have increased the revision outside the
+	// prefix.
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put("/elsewhere", nil)}}); err != nil {
 		t.Fatal(err)
 	}

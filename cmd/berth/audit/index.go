@@ -6,15 +6,15 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stage is the worker indexes of one stage that have or had workers.
+// stage has the worker indexes of one stage that have or had workers.
 type stage map[int32]*workerIndex
 
 // workerIndex is one worker index of a stage.
 type workerIndex struct {
 	holders []holder // assignments that have not ended; more than one is a violation
-	// requeued is the highest number that was requeued.
+	// requeued is the highest worker number that was requeued.
 	requeued int32
-	// started is the last worker that was started. It may have ended.
+	// started is the last worker that was started. That worker may have ended.
 	started holder
 }
 
@@ -55,8 +55,8 @@ func (a *Auditor) end(v *version, w *model.TaskWorker) {
 	s.holders = slices.DeleteFunc(s.holders, func(h holder) bool { return h == holder{v, w.ID} })
 }
 
-// started records that an executor has started a worker, which no other lease may have
-// started before.
+// started records that an executor has started a worker. If another lease started the same
+// worker before, started adds a violation.
 func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker) {
 	if w.State == model.WorkerRunning {
 		a.stats.WorkersRunning++
@@ -72,8 +72,8 @@ func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker
 	s.started = holder{v, w.ID}
 }
 
-// forgetStage resets the numbers of a stage, as the registry does when a job's last
-// record is deleted.
+// forgetStage resets the worker numbers of a stage. The registry resets them when the job's
+// last record is deleted.
 func (a *Auditor) forgetStage(key model.Key) {
 	s := a.stages[key]
 	for index, at := range s {
@@ -87,10 +87,10 @@ func (a *Auditor) forgetStage(key model.Key) {
 	}
 }
 
-// lastRecordDeleted reports whether this revision deletes every reservation of the
-// job that was there before. The registry then deletes the job's stages. If the same
-// transaction accepts a new reservation of a stage, the store shows only one put of
-// the stage record, but its numbers restart as well.
+// lastRecordDeleted reports whether this revision deletes every reservation of the job that
+// existed before it. The registry then deletes the job's stages. If the same transaction
+// accepts a new reservation of a stage, the store shows only one put of the stage record.
+// The worker numbers of that stage restart as well.
 func (a *Auditor) lastRecordDeleted(job string) bool {
 	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool {
 		return v.key.Job == job && v.was != nil && v.r == nil
@@ -106,9 +106,10 @@ func (a *Auditor) lastRecordDeleted(job string) bool {
 	return true
 }
 
-// checkIndexes checks the worker indexes that got an assignment: it must be the only
-// unfinished one of its worker and of its index. A job service may use an index under two
-// names, and may request a new worker while the one that it cancelled is being stopped.
+// checkIndexes checks the worker indexes that got an assignment. The assignment must be the
+// only unfinished assignment of its worker and of its index. There are two exceptions: a job
+// service may use an index under two reservation names, and it may request a new worker
+// while the worker that it cancelled is being stopped.
 func (a *Auditor) checkIndexes() {
 	for _, s := range a.step.begun {
 		if len(s.holders) < 2 {

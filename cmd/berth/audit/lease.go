@@ -33,8 +33,8 @@ func (a *Auditor) setLease(ref model.Ref, next *model.LeaseChunk) {
 	a.moveUse(v, prev, next)
 }
 
-// grant records a new chunk. One revision creates all chunks of a lease, and a uid gets
-// only one lease.
+// grant records a new chunk. It adds a violation unless one revision created all chunks of
+// the lease: a uid gets only one lease.
 func (a *Auditor) grant(v *version, chunk *model.LeaseChunk) {
 	first := v.leased == 0
 	if first {
@@ -51,8 +51,8 @@ func (a *Auditor) grant(v *version, chunk *model.LeaseChunk) {
 	}
 }
 
-// moveUse replaces the use of prev by that of next. A rewritten chunk has the same workers
-// in the same order, except for those that were released.
+// moveUse subtracts the use of the old chunk and adds the use of the new chunk. A rewritten
+// chunk must have the same workers in the same order, without the released workers.
 func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	var before, after model.LeaseChunk
 	if prev != nil {
@@ -105,8 +105,9 @@ func (a *Auditor) checkLeases() {
 	}
 }
 
-// checkAvoid checks that a new lease has no executor that the reservation avoids. The
-// executors that Berth itself avoids because workers failed there are only a preference.
+// checkAvoid checks that a new lease has no executor that the reservation avoids. Berth
+// itself also avoids executors on which workers failed. That is only a preference, which
+// checkAvoid ignores.
 func (a *Auditor) checkAvoid(v *version) {
 	avoid := v.r.Spec.Constraints.Avoid
 	if len(avoid) == 0 {
@@ -129,7 +130,8 @@ func (v *version) state() string {
 	return v.r.State.String()
 }
 
-// leaseFlaw returns how a new lease differs from the request, or an empty string.
+// leaseFlaw describes how a new lease differs from the request. It returns an empty string
+// if the lease matches.
 func (v *version) leaseFlaw() string {
 	placements := v.placements()
 	if len(placements) != v.r.Workers.Len() {
@@ -159,8 +161,9 @@ func (v *version) leaseFlaw() string {
 	return ""
 }
 
-// checkReleases checks every worker that was removed from its lease: its task must say
-// that it has ended, unless the lease never got a task.
+// checkReleases checks every worker that was removed from its lease. The worker must have
+// ended according to its task. If the lease has no task, the reservation must have
+// ended or been deleted.
 func (a *Auditor) checkReleases() {
 	for _, r := range a.step.removed {
 		v := r.v

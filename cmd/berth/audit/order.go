@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// position is the rank of a version from a revision on.
+// position is the rank that a version has from a revision on.
 type position struct {
 	mod int64
 	rank
@@ -15,8 +15,8 @@ type position struct {
 // group is the queue of a group.
 type group struct {
 	queued []*version // by rank
-	// moved are the changes of rank, oldest first. Those of versions that have left the
-	// queue are deleted occasionally.
+	// moved has the changes of rank, oldest first. enterQueue occasionally deletes the
+	// changes of versions that have left the queue.
 	moved []move
 }
 
@@ -25,7 +25,7 @@ type move struct {
 	mod int64
 }
 
-// setPosition records the rank of a queued record.
+// setPosition records the rank of a queued reservation.
 func (v *version) setPosition(r *model.Reservation) {
 	next := position{r.Mod, rankOf(r)}
 	if n := len(v.positions); n > 0 && v.positions[n-1].rank == next.rank {
@@ -37,7 +37,7 @@ func (v *version) setPosition(r *model.Reservation) {
 // rank returns the current rank.
 func (v *version) rank() rank { return v.positions[len(v.positions)-1].rank }
 
-// rankAt returns the rank at a revision, or false if the version did not exist then.
+// rankAt returns the rank at a revision, or false if the version was not queued by then.
 func (v *version) rankAt(revision int64) (rank, bool) {
 	for _, at := range slices.Backward(v.positions) {
 		if at.mod <= revision {
@@ -49,7 +49,7 @@ func (v *version) rankAt(revision int64) (rank, bool) {
 
 func byRank(v *version, at rank) int { return v.rank().compare(at) }
 
-// leaveQueue removes a version from its queue, if it is in one.
+// leaveQueue removes a version from its queue. It does nothing if the version is not queued.
 func (a *Auditor) leaveQueue(v *version) {
 	g := a.groups[v.group]
 	if g == nil || len(v.positions) == 0 {
@@ -59,7 +59,7 @@ func (a *Auditor) leaveQueue(v *version) {
 	switch {
 	case !found:
 		return
-	case at == 0: // the usual case, in which slices.Delete would move all others
+	case at == 0: // the usual case: avoid that slices.Delete moves all other elements
 		g.queued[0] = nil
 		g.queued = g.queued[1:]
 	default:
@@ -90,8 +90,9 @@ func (a *Auditor) enterQueue(v *version) {
 	}
 }
 
-// checkOrder compares every grant with the queue at the start of its cycle: it overtook
-// the versions that were before it then and are still queued.
+// checkOrder compares every grant with the queue at the start of its cycle. A grant must not
+// overtake: every version that was before the granted version at that time must have left
+// the queue.
 func (a *Auditor) checkOrder() {
 	for _, v := range a.step.granted {
 		a.checkGrant(v)

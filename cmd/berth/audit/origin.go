@@ -13,10 +13,10 @@ type split struct {
 	before model.WorkerSet
 }
 
-// checkSplits checks that workers leave a reservation only as a part of it that is
-// accepted in the same revision, before the reservation is leased. A cancel of single
-// workers in that revision replaces the part by a smaller one, which does not count as a
-// second part.
+// checkSplits checks that workers leave a reservation only before the reservation is leased,
+// and only as a part that the same revision accepts. If that revision also cancels single
+// workers, it replaces the part with a smaller version. The smaller version does not count
+// as a second part.
 func (a *Auditor) checkSplits() {
 	for _, s := range a.step.split {
 		if s.v.r == nil {
@@ -36,7 +36,8 @@ func (a *Auditor) checkSplits() {
 	}
 }
 
-// checkOrigins checks reservations with a parent against the parent before this revision.
+// checkOrigins checks each accepted reservation that has a parent against the state of the
+// parent before this revision.
 func (a *Auditor) checkOrigins() {
 	for _, v := range a.step.accepted {
 		if v.r == nil || v.r.State != model.Queued || v.r.Parent == "" {
@@ -47,7 +48,8 @@ func (a *Auditor) checkOrigins() {
 		case parent == nil || parent.r == nil || parent.key != v.key:
 			a.violate(RuleOrigin, "%s has parent %s, which is not a version of it", v, v.r.Parent)
 		case a.continues(v, parent):
-			// The same workers again: the version that it replaces was checked.
+			// checkOrigins already checked the version that v replaces, and v has no
+			// other workers.
 		case v.r.Origin == model.OriginRequeue:
 			a.checkRequeue(v, parent)
 		case v.r.Origin == model.OriginPart && v.r.Round == parent.r.Round:
@@ -60,8 +62,8 @@ func (a *Auditor) checkOrigins() {
 	}
 }
 
-// continues reports whether a version replaces one with the same parent that ended in
-// this revision, with the same workers or fewer.
+// continues reports whether v replaces another version of the same parent: this revision
+// ended the other version, and v has the same workers or fewer.
 func (a *Auditor) continues(v, parent *version) bool {
 	return slices.ContainsFunc(a.step.touched, func(old *version) bool {
 		return old != v && old.r != nil && old.r.State == model.Replaced && old.r.Parent == parent.uid &&
@@ -69,8 +71,8 @@ func (a *Auditor) continues(v, parent *version) bool {
 	})
 }
 
-// checkRequeue checks that the parent has not ended and gave up every worker of the
-// requeue, and that none of them was requeued before.
+// checkRequeue checks that the parent has not ended, that it gave up every worker of the
+// requeue, and that no worker was requeued before.
 func (a *Auditor) checkRequeue(v, parent *version) {
 	was := parent.before()
 	if was == nil || was.State.Terminal() || was.State == model.Cancelling || v.r.Round != was.Round+1 {
@@ -92,8 +94,8 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 	}
 }
 
-// checkRound checks that a batch gets another round only after every worker of it has
-// ended and its lease is released.
+// checkRound checks that a batch starts another round only after every worker of the
+// previous round has ended and its lease is released.
 func (a *Auditor) checkRound(v, parent *version) {
 	was := parent.before()
 	ended := was != nil && !was.State.Terminal() && parent.r.State == model.Replaced &&

@@ -14,7 +14,8 @@ func lostWorker(c *model.TaskChunk, at int) *model.TaskChunk {
 	return &next
 }
 
-// requeue returns a requeue of the first worker of a reservation, with its next number.
+// requeue returns a requeue of the first worker of a reservation, with the next worker
+// number.
 func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1

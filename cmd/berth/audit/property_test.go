@@ -10,14 +10,14 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// TestOrderAgainstModel plays random requests, reorderings, ends and grants, and compares
-// the result with a model that keeps the state of every revision.
+// TestOrderAgainstModel plays random requests, reorderings, ends and grants. It compares
+// the result with a model that stores the queue of every revision.
 func TestOrderAgainstModel(t *testing.T) {
 	broken := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
 		states := map[int64]map[string]*model.Reservation{}
-		queue := map[string]*model.Reservation{} // current, without granted ones
+		queue := map[string]*model.Reservation{} // the current queue without granted reservations
 		epochs := map[string]int64{}
 		want, late, latest := 0, 0, int64(0)
 		remember := func() {
@@ -31,7 +31,7 @@ func TestOrderAgainstModel(t *testing.T) {
 		}
 		remember()
 		first := w.revision
-		priority := rapid.SampledFrom([]int64{-1, -1, -1, 0, 2, 1_000_000}) // -1 for none
+		priority := rapid.SampledFrom([]int64{-1, -1, -1, 0, 2, 1_000_000}) // -1 means no order
 		change := func(r *model.Reservation, order int64) *model.Reservation {
 			next := *r
 			next.Spec.Priority.Order = nil
@@ -50,7 +50,7 @@ func TestOrderAgainstModel(t *testing.T) {
 			act := rapid.IntRange(0, 4).Draw(rt, "act")
 			if len(uids) == 0 || act < 2 {
 				r := reservation(fmt.Sprint("r", place), int64(place+1), 1)
-				r.Spec.Constraints.Resources = resource.Vector{"slots": 0} // fits every time
+				r.Spec.Constraints.Resources = resource.Vector{"slots": 0} // always fits
 				r = change(r, priority.Draw(rt, "order"))
 				epochs[r.UID] = w.put(r)
 				queue[r.UID] = r

@@ -8,9 +8,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Quiesced returns the violations of the rules that hold once nothing is in flight. It
-// does not add them to Violations: while something is in flight, they are temporary.
-// The use of an executor is the sum of its leases, so that it needs no check of its own.
+// Quiesced returns the violations of the rules that hold once nothing is in flight. It does
+// not add them to Violations, because these violations are temporary while something is in
+// flight. No rule compares the use of an executor with its leases: the auditor computes the
+// use from the leases.
 func (a *Auditor) Quiesced() []Violation {
 	var found []Violation
 	add := func(rule Rule, format string, args ...any) {

@@ -7,13 +7,14 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// usage is the use of an executor by leases, in total and by folded role. It does not change.
+// usage has the amounts that leases use of an executor, in total and by role. The keys of
+// byRole are case-folded. A usage is immutable.
 type usage struct {
 	used   resource.Vector
 	byRole map[string]resource.Vector
 }
 
-// plus returns the use with n more workers of a role.
+// plus returns the usage after n more workers of a role.
 func (u usage) plus(n int64, role string, each resource.Vector) usage {
 	next := usage{u.used.Plus(n, each), maps.Clone(u.byRole)}
 	if role != "" {
@@ -23,8 +24,8 @@ func (u usage) plus(n int64, role string, each resource.Vector) usage {
 	return next
 }
 
-// claimed returns the use plus the unused part of each share: everything that is not free
-// for a lease without a role.
+// claimed returns the use plus the unused part of each share. A lease without a role cannot
+// use the claimed amounts.
 func (u usage) claimed(shares map[string]resource.Vector) resource.Vector {
 	claimed := u.used.Clone()
 	for role, share := range shares {
@@ -36,9 +37,9 @@ func (u usage) claimed(shares map[string]resource.Vector) resource.Vector {
 	return claimed
 }
 
-// checkShares checks an executor whose leases this revision changed. Earlier leases did
-// not know the shares of a later registration: only grants that are newer than the record
-// count, and only if the claim grew.
+// checkShares checks the reserved shares of an executor whose leases this revision changed.
+// When an executor registers with new shares, older leases may already use them. So
+// checkShares requires a grant that is newer than the record and a claim that grew.
 func (a *Auditor) checkShares(ordinal uint32, e *executor, before usage) {
 	if e.record == nil || len(e.record.Reserved) == 0 || e.granted <= e.recorded {
 		return

@@ -28,8 +28,9 @@ func reserveShares(shares map[string]int64) *model.Executor {
 	return e
 }
 
-// TestSharesAllow plays a history without a violation: workers of the role use its share
-// and more, whatever the case of its name, and leases are older than a share.
+// TestSharesAllow plays a history without a violation. Workers of the role use its share
+// and more, even if the case of the role's name differs. Some leases are older than a
+// share.
 func TestSharesAllow(t *testing.T) {
 	w := newWorld(t)
 	w.put(reserveShares(map[string]int64{"Web": 2}))
@@ -46,7 +47,7 @@ func TestSharesAllow(t *testing.T) {
 	w.run(ofRole("batch", 3, 4, "BATCH"), 1)
 	wantRules(t, w.audit())
 
-	// Shares and a lease of one revision have no order.
+	// The revision that writes the shares also writes a lease, so neither is newer.
 	w = newWorld(t)
 	r := reservation("r", 1, 3)
 	w.txn(model.ServiceExecutorState, reserveShares(map[string]int64{"web": 2}), lease(r, w.put(r), w.revision, 1))
@@ -56,8 +57,8 @@ func TestSharesAllow(t *testing.T) {
 	wantRules(t, a)
 }
 
-// TestSharesInSnapshot finds a violation in a snapshot if the record is older than the
-// newest lease.
+// TestSharesInSnapshot checks that a snapshot has a violation if the record with the
+// shares is older than the newest lease.
 func TestSharesInSnapshot(t *testing.T) {
 	w := newWorld(t)
 	w.put(reserveShares(map[string]int64{"web": 2}))
@@ -71,7 +72,7 @@ func TestSharesInSnapshot(t *testing.T) {
 	wantRules(t, a)
 }
 
-// TestSharesAgainstModel plays random leases, ends and registrations, and compares the
+// TestSharesAgainstModel plays random leases, ends and registrations. It compares the
 // result with a model that adds up all leases at each grant.
 func TestSharesAgainstModel(t *testing.T) {
 	broken := 0

@@ -7,7 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// setHeader applies the change of a task's header. A version with a header is not queued.
+// setHeader applies the change of a task's header. A version that has a task header is not
+// queued.
 func (a *Auditor) setHeader(ref model.Ref, next *model.TaskHeader) {
 	v := a.touch(ref.ID)
 	prev := v.header
@@ -73,8 +74,8 @@ func sameWorkers(x, y *model.TaskChunk) bool {
 	})
 }
 
-// assign records and checks a new assignment: it must be on the leased executor and not
-// have started.
+// assign records and checks a new assignment. The assignment must be on the leased executor,
+// and its worker must not have started.
 func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	a.begin(v, w)
 	if w.State >= model.WorkerStarting {
@@ -121,8 +122,8 @@ func (a *Auditor) move(v *version, prev, next *model.TaskWorker) {
 	}
 }
 
-// deleted applies the deletion of a chunk. Workers that have not ended may be deleted only
-// if the task was never complete, so that no agent got a start request.
+// deleted applies the deletion of a chunk. Unfinished workers may be deleted only if the
+// task was never complete: before that, no agent gets a start request.
 func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 	left := 0
 	for i := range chunk.Workers {

@@ -9,13 +9,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// version is everything about one uid.
+// version has all records of one uid.
 type version struct {
 	uid string
 	key model.Key
 	r   *model.Reservation
-	// group is the ID of its queue. While it is queued, positions are its ranks since it
-	// was accepted.
+	// group is the ID of the version's queue. While the version is queued, positions has
+	// all its ranks since it was accepted.
 	group     string
 	positions []position
 
@@ -28,12 +28,13 @@ type version struct {
 	// complete stays set after the header is deleted.
 	complete bool
 
-	// was is the record before this revision if touched is set.
+	// touched is set if this revision changes a record of the uid. was is then the
+	// reservation before this revision.
 	was     *model.Reservation
 	touched bool
 }
 
-// touch returns the version of a uid, which this revision changes.
+// touch returns the version of a uid and marks it as changed by this revision.
 func (a *Auditor) touch(uid string) *version {
 	v := a.versions[uid]
 	if v == nil {
@@ -76,7 +77,7 @@ func (v *version) stopping(workerID model.WorkerID) bool {
 
 func (v *version) String() string { return v.key.String() + " (uid " + v.uid + ")" }
 
-// placements returns the lease's workers in order of chunk.
+// placements returns the workers of the lease in the order of its chunks.
 func (v *version) placements() []model.Placement {
 	var all []model.Placement
 	for _, n := range slices.Sorted(maps.Keys(v.lease)) {
@@ -85,7 +86,8 @@ func (v *version) placements() []model.Placement {
 	return all
 }
 
-// placed returns the executor of a worker in the lease. Each chunk is sorted by worker ID.
+// placed returns the ordinal of the executor on which the lease places a worker. The workers
+// of each chunk are sorted by ID.
 func (v *version) placed(workerID model.WorkerID) (ordinal uint32, ok bool) {
 	for _, chunk := range v.lease {
 		at, found := slices.BinarySearchFunc(chunk.Workers, workerID, func(p model.Placement, workerID model.WorkerID) int {
@@ -98,7 +100,8 @@ func (v *version) placed(workerID model.WorkerID) (ordinal uint32, ok bool) {
 	return 0, false
 }
 
-// assignment returns a worker of the task. Each chunk is sorted by worker ID.
+// assignment returns the task's record of a worker. The workers of each chunk are sorted by
+// ID.
 func (v *version) assignment(workerID model.WorkerID) (model.TaskWorker, bool) {
 	for _, chunk := range v.tasks {
 		at, found := slices.BinarySearchFunc(chunk.Workers, workerID, func(w model.TaskWorker, workerID model.WorkerID) int {
@@ -175,8 +178,8 @@ func progress(s model.State) int {
 	return -1
 }
 
-// rank is the position of a reservation in its queue. Requeues come first, in order of
-// place. Parts share a place and are in order of their first index.
+// rank is the position of a reservation in its queue. Requeues come first, in the order of
+// their place. Parts have the same place and are in the order of their first worker index.
 type rank struct {
 	order, place int64
 	index        int32

@@ -18,7 +18,7 @@ import (
 
 var space = keyspace.New("test")
 
-// world writes a history, one revision at a time, as the services would.
+// world writes a history one revision at a time, in the same way as the services.
 type world struct {
 	t        testing.TB
 	revision int64
@@ -51,12 +51,13 @@ type deletion struct{ ref model.Ref }
 
 func (d deletion) Ref() model.Ref { return d.ref }
 
-// put writes records as the service that owns them.
+// put writes records in a transaction of the service that owns them.
 func (w *world) put(records ...model.Record) int64 {
 	return w.txn(keyspace.Writer(records[0].Ref().Kind), records...)
 }
 
-// txn writes one revision, with the chain of the service unless its name is empty.
+// txn writes one revision. It includes the chain of the service unless the name of the
+// service is empty.
 func (w *world) txn(service string, records ...model.Record) int64 {
 	w.t.Helper()
 	w.revision++
@@ -141,7 +142,8 @@ func ordered(r *model.Reservation, order int64) *model.Reservation {
 	return &next
 }
 
-// lease places the workers of a reservation, accepted at epoch, on the executors in turn.
+// lease returns a lease that places the workers of a reservation on the executors in
+// turn. epoch is the epoch of the reservation.
 func lease(r *model.Reservation, epoch, cut int64, on ...uint32) *model.LeaseChunk {
 	workers := r.Workers.List()
 	l := &model.LeaseChunk{
@@ -176,7 +178,7 @@ func task(l *model.LeaseChunk, state model.WorkerState) *model.TaskChunk {
 	return c
 }
 
-// run writes a reservation from the upsert until its workers run.
+// run writes the history of a reservation from the upsert until its workers run.
 func (w *world) run(r *model.Reservation, on ...uint32) *model.LeaseChunk {
 	epoch := w.put(r)
 	l := lease(r, epoch, w.revision, on...)
@@ -188,7 +190,7 @@ func (w *world) run(r *model.Reservation, on ...uint32) *model.LeaseChunk {
 	return l
 }
 
-// stop writes the end of its workers and deletes its records.
+// stop writes the end of the workers of a reservation and deletes its records.
 func (w *world) stop(r *model.Reservation, l *model.LeaseChunk) {
 	w.put(in(r, model.Cancelling))
 	w.put(task(l, model.WorkerEvict))

@@ -15,22 +15,21 @@ import (
 type Agent struct {
 	ID    string
 	Slots int
-	// Resources in addition to slots, as name=quantity. By default the agent detects those
-	// of the host.
+	// Resources has the resources in addition to slots, as name=quantity.
 	Resources []string
-	// Reserved are shares of the resources for workers of a role, as
+	// Reserved has the shares of the resources that are reserved for workers of a role, as
 	// role:name=quantity,name=quantity.
 	Reserved []string
-	// Attributes as name=value.
+	// Attributes has the attributes of the executor, as name=value.
 	Attributes []string
 	SKU        string
 	Generation int
-	// Name is the name of its process; default ID. Dir is the directory for the records of
-	// its workers; default a directory with the name of the process.
+	// Name is the name of the agent's process; default ID. Dir is the directory for workers
+	// and their output; default a directory with the name of the process.
 	Name, Dir string
-	// Allow lists the commands that it may run; default "*", every command.
+	// Allow lists the commands that workers may run; default "*", every command.
 	Allow []string
-	// WorkDir is the working directory of its workers. By default each has its own.
+	// WorkDir is the working directory of the workers. By default each worker has its own.
 	WorkDir string
 }
 
@@ -46,7 +45,8 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if err != nil {
 		return err
 	}
-	// Start and stop requests go to the address that it advertises, which must be known.
+	// The assigner sends start and stop requests to the advertised address. Via needs the
+	// listen address to return the advertised address before the agent runs.
 	listen, err := f.address(a.Name, 0)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// ErrNoEtcdLeader means that no member of etcd knows a leader.
+// ErrNoEtcdLeader means that no reachable member of etcd is the leader.
 var ErrNoEtcdLeader = errors.New("no member of etcd leads")
 
 func (f *Fleet) startEtcd(ctx context.Context) (err error) {
@@ -24,7 +24,8 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		f.etcds = []string{f.etcd.Endpoint()}
 		return nil
 	}
-	// Each member gets the addresses of all others before any of them runs.
+	// The arguments of each member contain the addresses of all members, so all addresses
+	// must be chosen before the first member starts.
 	var peers, cluster []string
 	for i := range f.config.Etcd {
 		name := fmt.Sprintf("etcd-%d", i)
@@ -48,7 +49,7 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	return f.StartMembers(ctx)
 }
 
-// member adds the process of a member of etcd to the fleet and does not start it.
+// member adds the process of a member of etcd to the fleet without starting the process.
 func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error {
 	dir := filepath.Join(f.config.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -62,7 +63,8 @@ func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error
 	return err
 }
 
-// memberAddresses returns the addresses of a member for clients and for other members.
+// memberAddresses returns two addresses of a member: listen for clients and peer for the
+// other members.
 func (f *Fleet) memberAddresses(name string) (listen, peer string, err error) {
 	if listen, err = f.address(name, 0); err == nil {
 		peer, err = f.address(name, 1)
@@ -70,8 +72,8 @@ func (f *Fleet) memberAddresses(name string) (listen, peer string, err error) {
 	return listen, peer, err
 }
 
-// AddMember starts one more member of etcd once join has added its peer URL to the cluster.
-// The services continue with the endpoints that they were started with.
+// AddMember starts another member of etcd after join has added the member's peer URL to the
+// cluster. The services keep the endpoints with which they were started.
 func (f *Fleet) AddMember(ctx context.Context, join func(peerURL string) error) error {
 	name := fmt.Sprintf("etcd-%d", len(f.members))
 	listen, peer, err := f.memberAddresses(name)
@@ -89,8 +91,8 @@ func (f *Fleet) AddMember(ctx context.Context, join func(peerURL string) error) 
 	return f.members[len(f.members)-1].Start(ctx)
 }
 
-// StartMembers starts all members of etcd concurrently, because none is ready before a
-// majority runs. None of them may run.
+// StartMembers starts all members of etcd concurrently, because no member is ready before a
+// majority runs. It must be called while no member runs.
 func (f *Fleet) StartMembers(ctx context.Context) error {
 	return each(f.members, func(p *child.Process) error { return p.Start(ctx) })
 }
@@ -106,12 +108,12 @@ func (f *Fleet) MemberData(i int) string {
 // Etcd returns etcd's endpoints, one for each member.
 func (f *Fleet) Etcd() []string { return f.etcds }
 
-// Member returns the process of the i-th member of etcd, which keeps its data when it is
-// restarted.
+// Member returns the process of the i-th member of etcd. The member keeps its data when the
+// process is restarted.
 func (f *Fleet) Member(i int) *child.Process { return f.members[i] }
 
-// EtcdLeader returns the index of etcd's leader, or -1 and ErrNoEtcdLeader if no member
-// knows one.
+// EtcdLeader returns the index of etcd's leader, or -1 and ErrNoEtcdLeader if no reachable
+// member is the leader.
 func (f *Fleet) EtcdLeader(ctx context.Context) (int, error) {
 	for i := range f.etcds {
 		if id, leader, err := f.memberStatus(ctx, i); err == nil && id == leader {
@@ -140,7 +142,8 @@ func (f *Fleet) MoveEtcdLeader(ctx context.Context, to int) error {
 	return err
 }
 
-// memberStatus returns the IDs of a member and of its leader, which is 0 without one.
+// memberStatus returns the ID of a member and the ID of the leader that it knows, or 0 if
+// the member knows no leader.
 func (f *Fleet) memberStatus(ctx context.Context, i int) (id, leader uint64, err error) {
 	s, err := store.Dial(store.DialConfig{Endpoints: []string{f.etcds[i]}})
 	if err != nil {

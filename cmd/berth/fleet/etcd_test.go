@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// The leadership of etcd moves, and members are killed and restarted, while the fleet runs.
-// No data is lost.
+// TestMembersOfEtcd moves the leadership of etcd, and kills and restarts members, while
+// the fleet runs. No data may be lost.
 func TestMembersOfEtcd(t *testing.T) {
 	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -46,7 +46,8 @@ func TestMembersOfEtcd(t *testing.T) {
 	put := func(key string) {
 		t.Helper()
 		for {
-			// A member keeps a write that it has forwarded to a dead leader for 7 s.
+			// A member waits 7 s for the result of a write that it has forwarded to a
+			// dead leader.
 			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 			_, err := s.Txn(attempt, store.Txn{Then: []store.Op{store.Put(key, []byte(key))}})
 			cancel()
@@ -72,8 +73,8 @@ func TestMembersOfEtcd(t *testing.T) {
 	}
 
 	var to int
-	// On a slow machine the members may elect another leader meanwhile; the next one is
-	// tried then.
+	// On a slow machine the members may elect another leader at the same time. The loop
+	// then tries the next member.
 	for tries := 5; ; tries-- {
 		to = (leads() + 1) % 3
 		err := f.MoveEtcdLeader(ctx, to)

@@ -1,9 +1,9 @@
-// Package fleet runs a Berth as real processes on this machine: replicas of every
-// service, gateways and agents are child processes, and etcd runs in this process or as
-// child processes too. The demo, the benchmarks and the tests on real processes use it.
+// Package fleet runs a Berth cluster as real processes on this machine. Each process can be
+// killed, stopped and restarted at the same address, and Close stops all processes.
 //
-// It promises that each process can be killed, stopped and restarted at the same address,
-// and that no process is left after Close.
+// The replicas of every service, the gateways and the agents are child processes. etcd runs
+// in this process or as child processes. The demo, the benchmarks and the tests on real
+// processes use the package.
 package fleet
 
 import (
@@ -26,7 +26,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Config of a fleet.
+// Config is the configuration of a fleet.
 type Config struct {
 	// Binary is the program `berth`. Program, if set, returns the program of a process by
 	// its name.
@@ -34,47 +34,53 @@ type Config struct {
 	Program func(name string) string
 	// Dir is the directory for data, logs and workers. It must exist.
 	Dir string
-	// Replicas is the number of replicas of each service, default 2; Gateways the number
+	// Replicas is the number of replicas of each service, default 2. Gateways is the number
 	// of gateways, default 1.
 	Replicas, Gateways int
-	// TTL of the leaders' etcd leases; default that of the services.
+	// TTL is the TTL of the leaders' etcd leases. The default is the default of the
+	// services.
 	TTL time.Duration
-	// LogLevel of the processes; default info.
+	// LogLevel is the log level of the processes; default info.
 	LogLevel string
-	// Etcd is the number of members of etcd, each a process of its own, which can be killed
-	// and whose costs can be measured. 0 runs one member in this process.
+	// Etcd is the number of members of etcd. Each member is a separate process, which can be
+	// killed and whose cost can be measured. 0 runs one member in this process.
 	Etcd int
-	// Seed writes to etcd before anything else runs; default nothing.
+	// Seed writes to etcd before any other process runs. nil writes nothing.
 	Seed func(ctx context.Context, etcd []string) error
-	// Via returns the address at which one process reaches the address that another
-	// listens on, so that a proxy in between can cut the link; default the address itself.
-	// from and to are names of processes: etcd-0, registry-0, gateway-0, an agent's ID.
-	// For start and stop requests to an agent, from is "orders". For addresses that a
-	// replica reads from the records, as in the liveness probe of an old leader, from is
-	// "proof". All members of etcd reach a member at the same address, so that from is
-	// "peers" there.
+	// Via returns the address at which the process from reaches the process to, which
+	// listens on address. A proxy at the returned address can cut the link between them. The
+	// default returns address. from and to are names of processes: etcd-0, registry-0,
+	// gateway-0, an agent's ID. from has other values in three cases:
+	//
+	//   - "orders" for start and stop requests to an agent
+	//   - "proof" for an address that replicas read from the records, such as the address for
+	//     the liveness probe of an old leader
+	//   - "peers" for links between members of etcd: all members reach a member at the same
+	//     address
 	Via func(from, to, address string) (string, error)
-	// Place returns where a process runs, by its name; default on loopback.
+	// Place returns the place of the process with a name. By default processes listen on
+	// loopback.
 	Place func(name string) (Place, error)
-	// Flags are additional flags of replicas and gateways, by service. The flags of "" are
-	// for all of them, those of "agent" for agents and simulated executors, and those of
-	// "etcd" for the members of etcd.
+	// Flags has additional flags of replicas and gateways, by service. Every replica and
+	// gateway gets the flags of "". Agents and simulated executors get the flags of "agent",
+	// and the members of etcd get the flags of "etcd".
 	Flags map[string][]string
 }
 
-// Place is where a process runs.
+// Place is the network address and the command with which a process runs.
 type Place struct {
-	// Host is the address that it listens on, which no other process uses. The default is
-	// loopback, on reserved ports.
+	// Host is the IP address on which the process listens. No other process uses it. The
+	// default is loopback with reserved ports.
 	Host string
-	// Command runs the program and arguments that are appended to it.
+	// Command is the start of a command line, such as "ip netns exec NAME". The fleet
+	// appends the program and its arguments.
 	Command []string
 }
 
-// Services in the order in which they start.
+// Services lists the services in the order in which they start.
 var Services = model.Services
 
-// Fleet is a running Berth.
+// Fleet is a running Berth cluster.
 type Fleet struct {
 	config           Config
 	etcd             *embedded.Etcd   // nil if its members are child processes
@@ -91,9 +97,9 @@ type Fleet struct {
 }
 
 const (
-	// stopTimeout bounds how long the processes of one kind take to stop.
+	// stopTimeout bounds the time in which the processes of one kind stop.
 	stopTimeout = 15 * time.Second
-	// pollEvery is the interval between two requests for the leader.
+	// pollEvery is the interval between two requests for the current leader.
 	pollEvery = 50 * time.Millisecond
 )
 
@@ -127,7 +133,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	// The services need the addresses of the gateways, which start last.
+	// The services need the addresses of the gateways, although the gateways start last.
 	for i := range f.config.Gateways {
 		var addresses process.Addresses
 		for n, address := range []*string{&addresses.Listen, &addresses.Agents, &addresses.Internal} {
@@ -230,7 +236,8 @@ func (f *Fleet) addresses(service string) []string {
 	return list
 }
 
-// Agent returns the process of an agent, or of the simulated executors with a prefix.
+// Agent returns the process of the agent with an ID, or of the simulated executors with a
+// prefix.
 func (f *Fleet) Agent(id string) *child.Process { return f.agents[id] }
 
 // GatewayProcess returns the process of the i-th gateway.
@@ -263,8 +270,8 @@ func (f *Fleet) Leader(ctx context.Context, service string) (*child.Process, int
 		if p != nil {
 			return p, term, nil
 		}
-		// After an answer without a leader, the error of a request that ctx ended is less
-		// useful than "no leader".
+		// If an earlier request returned no leader and ctx ended this request, the error "no
+		// leader" is more useful than the error of this request.
 		if err != nil && (!answered || ctx.Err() == nil) {
 			return nil, 0, err
 		}
@@ -352,9 +359,9 @@ func (f *Fleet) Close() error {
 	if f.etcd != nil {
 		f.etcd.Close()
 	}
-	// A leader of etcd that gets SIGTERM waits until another member leads. All of them stop
-	// here, so that this would take its full time limit. The data on disk is consistent
-	// after a kill too.
+	// On SIGTERM an etcd leader waits until another member becomes the leader. Because all
+	// members stop here, the leader would wait until its time limit. The data on disk is
+	// also consistent after a kill.
 	for _, p := range f.members {
 		p.Kill()
 	}

@@ -9,11 +9,11 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// firstPort is the first port of a process that has a host of its own.
+// firstPort is the first port of a process that has its own host address.
 const firstPort = 7100
 
-// address returns the n-th address that a process listens on. Other processes may get it
-// before the process runs.
+// address returns the n-th listen address of a process. The address is reserved, so other
+// processes may get it before the process runs.
 func (f *Fleet) address(name string, n int) (string, error) {
 	place, err := f.config.Place(name)
 	if err != nil {
@@ -30,8 +30,8 @@ func (f *Fleet) address(name string, n int) (string, error) {
 	return held.Address(), nil
 }
 
-// process returns a process with its arguments, at its place. The values of flags are
-// further addresses that it listens on.
+// process returns a process with its arguments, at its place. Each flag sets another address
+// on which the process listens.
 func (f *Fleet) process(name string, args []string, flags ...string) (*child.Process, error) {
 	place, err := f.config.Place(name)
 	if err != nil {
@@ -39,14 +39,14 @@ func (f *Fleet) process(name string, args []string, flags ...string) (*child.Pro
 	}
 	if place.Host != "" {
 		for n, flag := range flags {
-			address, err := f.address(name, n+1) // the first may be known already
+			address, err := f.address(name, n+1) // args may already contain address 0
 			if err != nil {
 				return nil, err
 			}
 			args = append(args, flag, address)
 		}
 		flags = nil
-		if args[0] != "etcd" { // which has no TLS at all
+		if args[0] != "etcd" { // the etcd command has no TLS and no --insecure
 			args = append(args, "--insecure")
 		}
 	}

@@ -1,7 +1,8 @@
-// Package chart tests the Helm chart: it renders to valid Kubernetes objects, the objects
-// keep the promises of the services (instance addresses, probes, orderly stops), wrong
-// values fail with a useful message, and the binary accepts every flag of the chart.
+// Package chart proves that the Helm chart fits the binary and the services. The chart
+// renders to valid Kubernetes objects, which satisfy what the services require: addresses
+// of replicas, probes and orderly stops. Wrong values fail with a useful message. The
+// binary accepts every flag of the chart.
 //
-// It is a module outside the workspace, so that the libraries of Helm and Kubernetes do not
-// raise the versions of the services' dependencies.
+// The package is in a module outside the workspace, so that the libraries of Helm and
+// Kubernetes do not raise the versions of the services' dependencies.
 package chart

@@ -7,8 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The files that flags and variables name exist: below a mount, from the secret of the
-// values, and readable only by the group of the process.
+// TestSecretMounts checks that the files that flags and variables name exist below a
+// mount, come from the secret of the values, and are readable only by the group of the
+// process.
 func TestSecretMounts(t *testing.T) {
 	for _, c := range []struct{ set, secret, dir string }{
 		{"testdata/external-tls.yaml", "berth-tls", "/etc/berth/tls"},

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// owned are the flags that the chart sets and values cannot, of the processes with a replica
-// ID and of an agent.
+// owned has the flags that the chart itself sets for every process with a replica ID. own
+// has all flags that the chart sets, by process. Values cannot set these flags.
 var (
 	owned = strings.Fields("cluster etcd-endpoints replica listen http-listen stop-timeout tls-cert tls-key tls-ca insecure")
 	own   = map[string][]string{
@@ -24,7 +24,7 @@ var (
 	}
 )
 
-// unused are the flags that a pod does not need, because its flags are its configuration
+// unused has the flags that a pod does not need, because the pod is configured with flags
 // and its addresses are known.
 var unused = strings.Fields("config address-file help")
 
@@ -78,8 +78,9 @@ func settable(t *testing.T, key string) map[string]schema {
 	return root.Properties[key].Properties["options"].Properties
 }
 
-// The chart sets each flag of a process, or values may set it, or a pod does not need it:
-// the schema has exactly the options of the binary, with their types.
+// TestSchemaMatchesFlags checks that each flag of a process is set by the chart, can be
+// set in the values, or is not needed in a pod. The options in the schema must have the
+// same types as the flags of the binary.
 func TestSchemaMatchesFlags(t *testing.T) {
 	for process, key := range map[string]string{
 		"registry": "registry", "executor-state": "executorState", "assigner": "assigner", "gateway": "gateway",
@@ -117,7 +118,8 @@ func TestSchemaMatchesFlags(t *testing.T) {
 	}
 }
 
-// The binary accepts the flags of every value set and the form of their numbers.
+// TestBinaryAcceptsFlags checks that the binary accepts the flags of every value set and
+// the format of their numbers.
 func TestBinaryAcceptsFlags(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -138,7 +140,8 @@ func TestBinaryAcceptsFlags(t *testing.T) {
 	})
 }
 
-// The options of a process override those of its kind, which override those of all.
+// TestOptionPrecedence checks that the options of a process override the options of its
+// kind, and these override the options of all processes.
 func TestOptionPrecedence(t *testing.T) {
 	r := decodedValues(t, "options", map[string]any{
 		"insecure":      true,

@@ -14,7 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// services are the ports and the key of the values of each service.
+// services has the ports and the key of the values of each service.
 var services = []struct {
 	name, values string
 	calls, http  int32
@@ -40,9 +40,10 @@ func eachRelease(t *testing.T, test func(t *testing.T, r *release)) {
 	}
 }
 
-// The liveness probe of an old leader uses the replica's own address. So gateways list every
-// replica by the name of its pod, replicas advertise the same names, and the service that
-// gives pods these names is headless.
+// TestReplicaAddresses checks the addresses of replicas. The liveness probe of an old
+// leader needs the replica's own address. So gateways list every replica by the name of
+// its pod, replicas advertise the same names, and the Service that gives pods these names
+// is headless.
 func TestReplicaAddresses(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		gateway := flags(t, get[*appsv1.Deployment](t, r, "berth-gateway").Spec.Template.Spec.Containers[0])
@@ -74,8 +75,9 @@ func TestReplicaAddresses(t *testing.T) {
 	})
 }
 
-// Services and agents call gateways by virtual addresses, because gateways have no liveness
-// probe by peers. Each surface has an address of its own, which no load balancer exposes.
+// TestGatewayAddresses checks that services and agents call gateways at virtual
+// addresses, which is safe because no peer probes the liveness of gateways. The ports for
+// agents and services have separate addresses, which no load balancer exposes.
 func TestGatewayAddresses(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		gateway := r.pods()["berth-gateway"].Spec.Containers[0]
@@ -133,8 +135,8 @@ func TestEtcdEndpoints(t *testing.T) {
 	})
 }
 
-// trial checks the trial etcd: its members find each other by address, keep their data over
-// restarts, are compacted, and have a quota above 2 GiB.
+// trial checks the etcd for trials: its members find each other by address, keep their
+// data when they restart, compact their history, and have a quota above 2 GiB.
 func trial(t *testing.T, r *release) {
 	t.Helper()
 	set := get[*appsv1.StatefulSet](t, r, "berth-etcd")
@@ -161,8 +163,9 @@ func trial(t *testing.T, r *release) {
 	}
 }
 
-// Liveness is /healthz, readiness is /readyz. A probe for leadership would restart standbys
-// or remove them from their service.
+// TestProbes checks that the liveness probe is /healthz and the readiness probe is
+// /readyz. A probe for leadership would restart standbys or remove them from their
+// Service.
 func TestProbes(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -215,8 +218,8 @@ func port(c corev1.Container, name string) string {
 
 func suffix(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// The grace period of Kubernetes is longer than the pause before a stop plus the longest
-// stop.
+// TestGracePeriods checks that the grace period of Kubernetes is longer than the pause
+// before a stop plus the longest stop.
 func TestGracePeriods(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -247,8 +250,8 @@ func TestGracePeriods(t *testing.T) {
 	})
 }
 
-// At most one replica of a component is disrupted at a time, and replicas prefer different
-// hosts.
+// TestReplicaSpread checks that at most one replica of a component is disrupted at a
+// time, and that replicas are spread over hosts.
 func TestReplicaSpread(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -292,7 +295,7 @@ func TestReplicaSpread(t *testing.T) {
 	})
 }
 
-// A new image of Berth does not restart etcd.
+// TestUpgradeKeepsEtcd checks that a new image of Berth does not restart etcd.
 func TestUpgradeKeepsEtcd(t *testing.T) {
 	values := readValues(t, "testdata/trial.yaml")
 	before := decodedValues(t, "before", values).pods()
@@ -305,8 +308,8 @@ func TestUpgradeKeepsEtcd(t *testing.T) {
 	}
 }
 
-// No container runs as root, writes to its image, or gets service variables that look like
-// options.
+// TestContainerSecurity checks that no container runs as root, writes to its image, or
+// gets variables of Kubernetes Services that look like options.
 func TestContainerSecurity(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -333,7 +336,7 @@ func TestContainerSecurity(t *testing.T) {
 	})
 }
 
-// Only the peers that need a port reach it.
+// TestNetworkPolicies checks that only the peers that need a port can reach the port.
 func TestNetworkPolicies(t *testing.T) {
 	reachable(t, decoded(t, "testdata/agents.yaml"), map[string]map[string]string{
 		"berth-registry":       {"calls": "berth-gateway berth-registry", "http": "*"},
@@ -350,10 +353,10 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// An empty list of peers admits no pod. In Kubernetes a rule with an empty list admits every
-// pod, so there must be no rule.
+// TestEmptyPeerList checks that an empty list of peers in the values admits no pod. In
+// Kubernetes a rule with an empty list admits every pod, so there must be no rule.
 func TestEmptyPeerList(t *testing.T) {
-	values := readValues(t, "testdata/trial.yaml") // which has no agents
+	values := readValues(t, "testdata/trial.yaml") // this release has no agents
 	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{}}
 	reachable(t, decodedValues(t, "closed", values), map[string]map[string]string{
 		"berth-gateway": {"internal": "berth-assigner berth-executor-state berth-registry"},
@@ -383,8 +386,8 @@ func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
 	}
 }
 
-// REST callers in the cluster may use the names of the gateway's service in addition to the
-// names in the values.
+// TestPublicNames checks that REST callers in the Kubernetes cluster may use the names of
+// the gateways' Service in addition to the names in the values.
 func TestPublicNames(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		names := strings.Split(flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["public-names"], ",")

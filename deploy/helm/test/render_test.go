@@ -134,7 +134,7 @@ func decodedValues(t *testing.T, called string, values map[string]any) *release 
 				t.Fatalf("%s: %v\n%s", name, err, document)
 			}
 			if meta.Kind == "" {
-				continue // nothing but comments
+				continue // the document has only comments
 			}
 			o := object(meta.APIVersion, meta.Kind)
 			if o == nil {
@@ -208,7 +208,7 @@ func flags(t *testing.T, c corev1.Container) map[string]string {
 func TestLint(t *testing.T) {
 	for _, name := range append(valueSets(t), chartDir+"/values.yaml") {
 		for _, m := range lint.RunAll(chartDir, readValues(t, name), namespace).Messages {
-			// A missing icon is accepted.
+			// The chart has no icon on purpose.
 			if !strings.Contains(m.Error(), "icon is recommended") {
 				t.Errorf("%s: %v", name, m)
 			}
@@ -216,8 +216,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Every object is valid for Kubernetes, has no unknown field, and has the namespace and the
-// name prefix of the release.
+// TestObjects checks that every object is valid for Kubernetes, has no unknown field, and
+// has the namespace and the name prefix of the release.
 func TestObjects(t *testing.T) {
 	for _, name := range valueSets(t) {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +249,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// A selector that misses its pods is not a schema error.
+// TestSelectors checks that every selector matches its pods, which the schema of
+// Kubernetes cannot check.
 func TestSelectors(t *testing.T) {
 	for _, name := range valueSets(t) {
 		r := decoded(t, name)
@@ -273,7 +274,7 @@ func TestSelectors(t *testing.T) {
 		for _, o := range r.objects {
 			switch o := o.(type) {
 			case *corev1.Service:
-				check(o, o.Spec.Selector, "-agents", "-internal") // further services of the gateways
+				check(o, o.Spec.Selector, "-agents", "-internal") // the other Services of the gateways
 			case *policyv1.PodDisruptionBudget:
 				check(o, o.Spec.Selector.MatchLabels)
 			case *networkingv1.NetworkPolicy:

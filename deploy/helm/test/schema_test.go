@@ -7,7 +7,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Wrong values fail before anything changes, with a message that names them.
+// TestWrongValues checks that wrong values fail before anything changes, with a message
+// that names the values.
 func TestWrongValues(t *testing.T) {
 	const good = "insecure: true\netcd: {endpoints: ['etcd:2379']}\n"
 	for _, c := range []struct{ values, want string }{

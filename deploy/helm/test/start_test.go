@@ -18,11 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// patience only bounds a test on a machine that hangs.
+// patience is the maximum duration of a test. It matters only on a machine that hangs.
 const patience = 2 * time.Minute
 
-// onHost returns a container's flags for this host: loopback for every address, no etcd, and
-// a directory for the files of a secret.
+// onHost changes a container's flags so that the container's process can run on this
+// host. Every address is on loopback, there is no etcd, and the files of a secret are in
+// a directory.
 func onHost(c corev1.Container, secret, scratch string) []string {
 	variable := strings.NewReplacer("$(POD_NAME)", "pod-0", "$(NODE_NAME)", "node-0", "$(POD_IP)", "127.0.0.1")
 	address := regexp.MustCompile(`^--(http-|agents-|internal-)?listen=.*`)
@@ -41,8 +42,8 @@ func onHost(c corev1.Container, secret, scratch string) []string {
 	return args
 }
 
-// The rendered commands start, are alive, are not ready without etcd, and stop orderly on
-// SIGTERM.
+// TestCommandsStart checks that the rendered commands start, are alive, are not ready
+// without etcd, and stop in order on SIGTERM.
 func TestCommandsStart(t *testing.T) {
 	secret := t.TempDir()
 	writeSecret(t, secret)
@@ -56,7 +57,7 @@ func TestCommandsStart(t *testing.T) {
 				c := template.Spec.Containers[0]
 				http := start(t, onHost(c, secret, t.TempDir()))
 				if c.LivenessProbe == nil {
-					return // an agent serves no health
+					return // an agent has no health endpoint
 				}
 				ready := 503
 				if name == "berth-gateway" {
@@ -79,7 +80,7 @@ func start(t *testing.T, args []string) (url string) {
 	// The context of the test ends before its cleanups, which stop the process.
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	cmd := exec.CommandContext(ctx, berth, args...)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"} // and nothing that this test runs with
+	cmd.Env = []string{"PATH=/usr/bin:/bin"} // no variable of the test's own environment
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,11 @@ package chart
 
 import "testing"
 
-// values.yaml has every value of the schema and no other, because users read only
-// values.yaml.
+// TestValuesMatchSchema checks that values.yaml has every value of the schema and no
+// other value, because users read only values.yaml.
 func TestValuesMatchSchema(t *testing.T) {
 	root := readSchema(t)
-	delete(root.Properties, "global") // Helm's own
+	delete(root.Properties, "global") // Helm itself defines this value
 	compare(t, "", root.Properties, readValues(t, chartDir+"/values.yaml"))
 }
 

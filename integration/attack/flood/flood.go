@@ -1,7 +1,7 @@
-// Package flood loads a listener like a rogue client that tries to stop its service: with
-// connections, requests and streams that never end.
+// Package flood opens connections, requests and streams that never end until the listener
+// closes them, as an attacker does who wants to stop the listener from serving others.
 //
-// Floods use raw HTTP/1 and HTTP/2, because client libraries respect limits.
+// Floods use raw HTTP/1 and HTTP/2, because client libraries respect the listener's limits.
 package flood
 
 import (
@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// dialers is how many connections are opened at a time.
+// dialers is the number of connections that are opened at the same time.
 const dialers = 64
 
-// Flood keeps what it has opened at one address until the listener closes it.
+// Flood is a set of connections to one address. It keeps each connection open until the
+// listener closes it.
 type Flood struct {
 	address string
 
@@ -33,8 +34,8 @@ func New(address string) *Flood { return &Flood{address: address} }
 // Wait waits until the listener has closed all connections.
 func (f *Flood) Wait() { f.readers.Wait() }
 
-// open opens n connections and sends on each. A connection that the listener closes is not
-// an error but the purpose of its limits.
+// open opens n connections and calls send for each connection. It is not an error if the
+// listener closes a connection, because that is the purpose of the listener's limits.
 func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 	numbers := make(chan int)
 	errs := make(chan error, dialers)
@@ -68,7 +69,7 @@ func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 	}
 }
 
-// read reads the answers of the listener until it closes the connection.
+// read reads the answers of the listener until the listener closes the connection.
 func read(c net.Conn) {
 	defer c.Close()
 	var answer [512]byte
@@ -87,8 +88,8 @@ func write(c net.Conn, text ...[]byte) {
 	}
 }
 
-// Idle opens connections that do nothing: a third sends nothing, a third has made a request
-// of HTTP/1, and a third has begun HTTP/2.
+// Idle opens n connections that stay idle. A third of them sends nothing, a third makes
+// one HTTP/1 request first, and a third begins HTTP/2 first.
 func (f *Flood) Idle(n int) error {
 	return f.open(n, func(i int, c net.Conn) {
 		switch i % 3 {
@@ -100,8 +101,8 @@ func (f *Flood) Idle(n int) error {
 	})
 }
 
-// Bodies opens connections with a REST call each, whose body stays one byte short
-// of its size.
+// Bodies opens n connections and sends a REST call on each. The body of the call is one
+// byte shorter than its announced size.
 func (f *Flood) Bodies(n, size int) error {
 	body := make([]byte, size-1)
 	for i := range body {
@@ -113,7 +114,8 @@ func (f *Flood) Bodies(n, size int) error {
 	})
 }
 
-// Heads opens connections with a head of so many bytes each, which never ends.
+// Heads opens n connections and sends size bytes of a request head on each. The head
+// never ends.
 func (f *Flood) Heads(n, size int) error {
 	head := []byte("GET / HTTP/1.1\r\nHost: localhost\r\nX-Flood: ")
 	for len(head) < size {
@@ -122,7 +124,8 @@ func (f *Flood) Heads(n, size int) error {
 	return f.open(n, func(_ int, c net.Conn) { go write(c, head) })
 }
 
-// Streams opens streams that wait for events that never happen, so many on each connection.
+// Streams opens n health watches, with each watches on a connection. They wait for
+// changes that never happen.
 func (f *Flood) Streams(n, each int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		return append(headers(id, "/grpc.health.v1.Health/Watch", false),
@@ -130,8 +133,9 @@ func (f *Flood) Streams(n, each int) error {
 	})
 }
 
-// Watches opens streams with a message of so many bytes each, which the listener may keep
-// while they are open. At most 60,000 bytes fit into the initial flow-control window.
+// Watches opens n health watches whose service names have size bytes. The listener may
+// keep the name while the watch is open. At most 60,000 bytes fit into the initial
+// flow-control window.
 func (f *Flood) Watches(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		name := binary.AppendUvarint([]byte{0x0a}, uint64(size))
@@ -140,10 +144,11 @@ func (f *Flood) Watches(n, each, size int) error {
 	})
 }
 
-// Headers opens streams with so many bytes of headers each, which take few bytes to send:
-// they refer to a field that the first stream of the connection has defined.
+// Headers opens streams with size bytes of decoded headers each. The headers take only a
+// few bytes to send, because they refer to a field that the first stream of the
+// connection has defined.
 func (f *Flood) Headers(n, each, size int) error {
-	const value = 3900 // as much as a listener keeps
+	const value = 3900 // the largest field that fits into a listener's header table
 	field := []byte("\x40\x05x-bin\x7f")
 	field = append(binary.AppendUvarint(field, value-0x7f), bytes.Repeat([]byte("A"), value)...)
 	references := bytes.Repeat([]byte{0x80 | 62}, size/value)
@@ -157,8 +162,8 @@ func (f *Flood) Headers(n, each, size int) error {
 	})
 }
 
-// Unfinished opens streams with a message each that stays one byte short. At most 60,000
-// bytes fit into the initial flow-control window.
+// Unfinished opens streams with a message of size bytes each, whose last byte is never
+// sent. At most 60,000 bytes fit into the initial flow-control window.
 func (f *Flood) Unfinished(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		text := headers(id, "/berth.v1.Reservations/UpsertReservation", false)
@@ -166,8 +171,8 @@ func (f *Flood) Unfinished(n, each, size int) error {
 	})
 }
 
-// Compressed opens streams with a message each that has so many bytes once it is
-// decompressed.
+// Compressed opens streams with a compressed message each, which has size bytes after
+// decompression.
 func (f *Flood) Compressed(n, each, size int) error {
 	var small bytes.Buffer
 	z := gzip.NewWriter(&small)
@@ -185,9 +190,9 @@ func (f *Flood) Compressed(n, each, size int) error {
 	})
 }
 
-// Resets begins so many streams on a number of connections, resets each immediately, and
-// waits until the listener has read them. A connection that the listener has closed is
-// replaced while streams are left.
+// Resets begins n streams on a number of connections, resets each stream immediately, and
+// waits until the listener has read them. If the listener closes a connection while
+// streams are left, Resets opens another connection.
 func (f *Flood) Resets(n, conns int) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -247,32 +252,34 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
 }
 
-// headers returns the HEADERS frame of a call, with more of an encoded block.
+// headers returns the HEADERS frame of a call. It appends more, which is already encoded,
+// to the header block.
 func headers(stream uint32, method string, end bool, more ...byte) []byte {
 	var block []byte
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "localhost"},
 		{"content-type", "application/grpc"}, {"te", "trailers"},
 	} {
-		// A literal with a new name that is not indexed.
+		// Encode a literal field with a new name, without indexing.
 		block = append(block, 0, byte(len(h[0])))
 		block = append(block, h[0]...)
 		block = append(block, byte(len(h[1])))
 		block = append(block, h[1]...)
 	}
-	flags := byte(4) // all headers
+	flags := byte(4) // END_HEADERS
 	if end {
 		flags |= 1
 	}
 	return frame(1, flags, stream, append(block, more...))
 }
 
-// message returns a gRPC message that lacks so many bytes.
+// message returns a gRPC message whose announced length exceeds the text by the missing
+// bytes.
 func message(text []byte, missing int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)+missing)), text...)
 }
 
-// pieces returns the frames of a message that does not end its stream.
+// pieces returns the DATA frames of a message. The last frame does not end the stream.
 func pieces(stream uint32, message []byte) []byte {
 	var text []byte
 	for piece := range slices.Chunk(message, 16_000) {

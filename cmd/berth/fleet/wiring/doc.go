@@ -1,6 +1,6 @@
-// Package wiring gives each process of a fleet a network namespace, so that every link
-// between two of them can be cut ([Namespaces]), and describes the [Condition] of a link.
+// Package wiring cuts any link between two processes of a fleet so that the link is silent,
+// like a broken cable. No connection ends, and the data in transit arrives once the link
+// works again.
 //
-// It promises that a cut link is silent, like a broken cable: no connection ends, and the
-// data in transit arrives once the link works again.
+// [Namespaces] gives each process a network namespace. A [Condition] describes a link.
 package wiring

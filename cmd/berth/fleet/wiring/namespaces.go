@@ -11,13 +11,14 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Namespaces gives each process a network namespace with an address of its own and a veth
-// pair to a common bridge. Every link can be cut, including those without a proxy: between
-// the members of etcd, and from a standby to the leader's own address.
+// Namespaces gives each process a network namespace with its own address and a veth pair to
+// a common bridge. Every link can be cut, including the links that have no proxy: the links
+// between members of etcd, and the link from a standby to the leader's own address.
 //
-// A cut is a blackhole route at the receiver: it drops the packets that it would send
-// back, acknowledgements included. On an existing connection one or two packets of a cut
-// direction still arrive before the sender waits for acknowledgements.
+// To cut a direction, Namespaces adds a blackhole route at the receiver. The receiver then
+// drops the packets that it would send back, including acknowledgements. On an existing
+// connection, one or two packets of the cut direction still arrive before the sender waits
+// for acknowledgements.
 type Namespaces struct {
 	tag uint16 // distinguishes concurrent runs
 
@@ -35,8 +36,8 @@ type host struct {
 // ErrNoNamespaces means that this process cannot create network namespaces.
 var ErrNoNamespaces = errors.New("cannot create network namespaces: run as root on a kernel with bridge and veth")
 
-// NewNamespaces creates the bridge. The error wraps ErrNoNamespaces if that is not
-// permitted.
+// NewNamespaces creates the bridge. The error wraps ErrNoNamespaces if this process may not
+// create a bridge or a network namespace.
 func NewNamespaces(tag uint16) (*Namespaces, error) {
 	n := &Namespaces{tag: tag, hosts: map[string]*host{}, holes: map[[2]*host]bool{}}
 	err := errors.Join(
@@ -55,13 +56,14 @@ func NewNamespaces(tag uint16) (*Namespaces, error) {
 
 func (n *Namespaces) bridge() string { return fmt.Sprintf("berth%04x", n.tag) }
 
-// subnet returns the k-th address. If two concurrent runs have the same tag, the second one
-// fails to create its bridge.
+// subnet returns the k-th address of the network. If two concurrent runs have the same tag,
+// the second run fails to create its bridge.
 func (n *Namespaces) subnet(k int) string {
 	return fmt.Sprintf("10.%d.%d.%d", 64+(n.tag>>8)%64, n.tag&0xff, k)
 }
 
-// Place returns the host of a process, which it creates. It is the Place of a fleet.
+// Place returns the place of a process and creates the network namespace if necessary. Use
+// it as the Place of a fleet's configuration.
 func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,11 +91,12 @@ func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	return fleet.Place{Host: h.address, Command: []string{"ip", "netns", "exec", h.namespace}}, nil
 }
 
-// Here returns the address of this machine in the network.
+// Here returns the address of this machine on the bridge.
 func (n *Namespaces) Here() string { return n.subnet(1) }
 
-// Set changes the condition of the chosen links and returns their number. It does not
-// support delay, loss and refusals, and returns 0 for them.
+// Set changes the condition of the chosen links and returns their number. If the condition
+// has a delay, loss or refusals, which Set does not support, Set returns 0 and changes
+// nothing.
 func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +118,8 @@ func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	return set
 }
 
-// blackhole drops everything that one host sends to another, or stops dropping it.
+// blackhole adds or deletes a route at a host that drops everything that the host sends to
+// another host.
 func (n *Namespaces) blackhole(at, to *host, drop bool) {
 	hole := [2]*host{at, to}
 	if n.holes[hole] == drop {
@@ -131,7 +135,7 @@ func (n *Namespaces) blackhole(at, to *host, drop bool) {
 }
 
 // Unplug disconnects a host from the network or connects it again. It returns false if
-// there is no such host.
+// there is no such host or the change fails.
 func (n *Namespaces) Unplug(name string, unplugged bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -146,7 +150,8 @@ func (n *Namespaces) Unplug(name string, unplugged bool) bool {
 	return ip("link", "set", h.cable, state) == nil
 }
 
-// Close deletes the namespaces and the bridge. No process may run there.
+// Close deletes the namespaces and the bridge. It must be called after all processes in the
+// namespaces have exited.
 func (n *Namespaces) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

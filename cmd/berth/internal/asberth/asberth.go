@@ -1,5 +1,5 @@
-// Package asberth makes the binary of a test run the program berth if the test starts it as a
-// child. So the processes of a test run the code under test.
+// Package asberth guarantees that the processes of a test run the code under test. If a test
+// starts its own binary as a child process, the binary runs the program berth.
 package asberth
 
 import (
@@ -17,8 +17,9 @@ import (
 
 const variable = "TEST_AS_BERTH"
 
-// Main is the TestMain of a package whose tests start Berth's processes. It runs the program, or
-// the tests and a check for leaked goroutines.
+// Main is the TestMain of a package whose tests start Berth's processes. In a child
+// process, Main runs the program berth. Otherwise it runs the tests and then checks for
+// leaked goroutines.
 func Main(m *testing.M) {
 	if os.Getenv(variable) == "" {
 		goleak.VerifyTestMain(m)
@@ -36,5 +37,6 @@ func Main(m *testing.M) {
 	os.Exit(0)
 }
 
-// Children makes the test's binary run the program in child processes.
+// Children sets an environment variable for child processes, so that the test binary runs
+// the program berth in them.
 func Children(t testing.TB) { t.Setenv(variable, "1") }

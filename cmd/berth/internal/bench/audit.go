@@ -23,7 +23,7 @@ type Audit struct {
 	First          []string `json:"first,omitempty"`
 }
 
-// audit audits every revision since the world began and counts, for each phase, the
+// audit audits every revision since the world began. It also counts, for each phase, the
 // keys that Berth wrote.
 func (w *World) audit(ctx context.Context) error {
 	w.Say("auditing")
@@ -57,15 +57,16 @@ const (
 	writesOther       = "others"
 )
 
-// kindsOfRecords maps kinds of records to the kinds of keys in the table. Every transaction of a service
-// changes its chain, so the number of chain writes is the number of transactions.
+// kindsOfRecords maps kinds of records to the kinds of keys in the table. Every transaction
+// of a service changes the chain of that service, so the number of chain writes is the
+// number of transactions.
 var kindsOfRecords = map[model.Kind]string{
 	model.KindChain: writesTxn, model.KindReservation: writesReservation, model.KindStage: writesStage,
 	model.KindLeaseChunk: writesLease, model.KindTaskHeader: writesTask, model.KindTaskChunk: writesTask,
 }
 
-// countWrite counts a change for the phase that wrote it. The phases are in order of
-// revision.
+// countWrite counts a change for the phase in which it was written. The phases must be in
+// order of revision.
 func countWrite(space keyspace.Space, phases []Cost, change store.Change) {
 	i := sort.Search(len(phases), func(i int) bool { return phases[i].to >= change.Mod })
 	if i == len(phases) || change.Mod <= phases[i].from {

@@ -13,13 +13,13 @@ type Batch struct {
 	Job, Stage string
 	Workers    int
 	SKU        string
-	// CPU is the request of each worker; 0 requests none. Batches with different
-	// values belong to different groups.
+	// CPU is the amount of cpu that each worker requests. If it is 0, the workers request no
+	// cpu. Batches with different values belong to different groups.
 	CPU int64
-	// Spread places each worker on an executor of its own. The default packs a batch
-	// onto as few executors as possible.
+	// Spread places each worker on a different executor. The default packs a batch onto as
+	// few executors as possible.
 	Spread bool
-	// RunFor is how long each worker runs. 0 lets it run until it is stopped.
+	// RunFor is how long each worker runs. If it is 0, a worker runs until it is stopped.
 	RunFor time.Duration
 }
 
@@ -45,7 +45,7 @@ func (b Batch) Request() *berthv1.Reservation {
 // Key returns the key of the reservation.
 func (b Batch) Key() client.Key { return client.Key{Job: b.Job, Stage: b.Stage, Name: "main"} }
 
-// keyOf returns the key of the reservation that an event is about.
+// keyOf returns the key of the reservation that an event names.
 func keyOf(e *berthv1.Event) client.Key {
 	return client.Key{Job: e.GetJob(), Stage: e.GetStage(), Name: e.GetReservation()}
 }

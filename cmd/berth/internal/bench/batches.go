@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// idleSeconds is how long a fleet without work is measured.
+	// idleSeconds is the duration of the measurement of a fleet without work.
 	idleSeconds = 3
 	// batchCallers is the number of callers that request batches.
 	batchCallers = 64
@@ -29,7 +29,7 @@ var batches = Workload{
 	},
 }
 
-// The names of figures that are baselines or parts of other names.
+// Names of figures, or parts of them, that are used more than once.
 const (
 	ofEight     = "batches of 8"
 	aloneSuffix = ", alone"
@@ -40,7 +40,8 @@ func onOneMember(ctx context.Context, w *World) error {
 	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
 	}
-	// Heartbeats and renewals alone: their cost is not part of a batch.
+	// This phase measures the cost of heartbeats and renewals, which is not part of the cost
+	// of a batch.
 	if _, err := w.Measure(ctx, "idle, a second", func() (int, error) {
 		return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second)
 	}); err != nil {
@@ -68,7 +69,7 @@ func onOneMember(ctx context.Context, w *World) error {
 }
 
 // onThreeMembers measures batches of 8 with three members of etcd on this machine. etcd
-// acknowledges a write once two of them have it on disk.
+// acknowledges a write after two members have written it to disk.
 func onThreeMembers(ctx context.Context, w *World) error {
 	if err := w.freeFleet(ctx, w.Sized(2000, 10), "slots=150"); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (w *World) batchesOf8(name, against string) series {
 }
 
 // startSizes measures the number of workers that start per second, by the size of batches.
-// Larger batches must start more.
+// The target is that larger batches start at least as many workers per second.
 func (w *World) startSizes(ctx context.Context, against string) error {
 	// The number of workers of one repeat is bounded so that capacity stays free.
 	workers := w.Sized(8000, 64)
@@ -117,8 +118,8 @@ func (w *World) startSizes(ctx context.Context, against string) error {
 	return nil
 }
 
-// addTxns adds the number of transactions of each batch that was started alone, which
-// the audit has counted.
+// addTxns adds a figure for each size of batches that were started one at a time: the number
+// of transactions of a batch, as counted by the audit.
 func (r *Run) addTxns() {
 	smallest := ""
 	for _, c := range r.Costs {

@@ -20,8 +20,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// TestSmallWorkloads runs scaled workloads on real processes and checks the report and
-// the audit.
+// TestSmallWorkloads runs workloads with small sizes on real processes and checks their
+// reports and audits.
 func TestSmallWorkloads(t *testing.T) {
 	asberth.Children(t)
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestSmallWorkloads(t *testing.T) {
 		for _, c := range result.Costs {
 			kinds := len(costKinds)
 			if result.Workload == "fleet" {
-				kinds-- // its executors have no process
+				kinds-- // the executors of this workload have no process
 			}
 			if c.Operations == 0 || c.CPU["etcd"] < 0 || len(c.CPU) != kinds {
 				t.Errorf("%s: cost %+v", result.Workload, c)
@@ -84,9 +84,9 @@ func TestSmallWorkloads(t *testing.T) {
 		f.Against != "memory of executor-state, 10 executors" {
 		t.Errorf("memory %+v", f)
 	}
-	// The phase's writes are counted: 20 batches, whose reservations are written when
-	// they are requested and when they are dispatched. The phase ends when the last
-	// worker is started and does not wait for the latter.
+	// The registry writes each of the 20 reservations twice: when the batch is requested
+	// and after it is dispatched. The phase ends when the last worker is started,
+	// possibly before the second write.
 	for _, c := range r.Results[0].Costs {
 		if c.Phase == "batches of 8, 100/s" && (c.Writes[writesReservation] < 21 || c.Writes[writesReservation] > 40 ||
 			c.Writes[writesLease] != 20 || c.Bytes == 0) {
@@ -101,8 +101,8 @@ func TestSmallWorkloads(t *testing.T) {
 	t.Logf("%s%s", status.String(), out.String())
 }
 
-// TestRunningCluster runs a workload against a cluster that outlives it. Afterwards all
-// its reservations are cancelled, and etcd has no key of the baseline.
+// TestRunningCluster runs a workload against a running cluster. After the workload, all
+// its reservations must be cancelled, and etcd must have no key of the baseline.
 func TestRunningCluster(t *testing.T) {
 	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -178,7 +178,8 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestChoose checks which workloads run in a cluster of their own and in a running one.
+// TestChoose checks which workloads run in a separate cluster and which run in a running
+// cluster.
 func TestChoose(t *testing.T) {
 	names := func(f flags) string {
 		chosen, err := f.choose()
@@ -205,7 +206,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestWorkloadDescriptions checks that names are unique and that the help is narrow.
+// TestWorkloadDescriptions checks that names are unique and that the help text fits into
+// 80 columns.
 func TestWorkloadDescriptions(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads {

@@ -49,7 +49,7 @@ var bursts = Workload{
 	}),
 }
 
-// burstPlan returns batches of random groups and sizes, the same in every run.
+// burstPlan returns batches with random groups and sizes. Every run gets the same batches.
 func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
@@ -69,7 +69,7 @@ type backlog struct {
 	queued  map[client.Key]time.Time
 	waits   []float64
 	ended   chan time.Time // when each batch ended
-	seconds float64        // until the last of them
+	seconds float64        // from the first request until the last batch ended
 }
 
 func (b *backlog) observe(e *berthv1.Event, at time.Time) {
@@ -85,8 +85,8 @@ func (b *backlog) observe(e *berthv1.Event, at time.Time) {
 	}
 }
 
-// play requests a fiftieth of the plan each half second and waits until all batches have
-// ended. It returns the number of batches that ended in time.
+// play requests a fiftieth of the plan every half second and waits until all batches have
+// ended. It returns the number of batches that ended within the time limit.
 func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, error) {
 	const parts, callersOfBurst, every = 50, 64, 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(whole, burstsWithin)

@@ -10,30 +10,31 @@ import (
 	"berth.dev/api/fault"
 )
 
-// flags of `berth bench`.
+// flags are the flags of `berth bench`.
 type flags struct {
 	Options
 	only []string
 }
 
-const help = `Measure a Berth: named workloads, each with a baseline from the same run.
+const help = `Measure a Berth cluster with named workloads. Each figure has a baseline from
+the same run.
 
-By default each workload starts a Berth of its own on this machine and removes
-it at the end: etcd with fsync on, the services, a gateway and simulated
-executors, each a process of its own. --gateway, --agents-gateway and
---etcd-endpoints name a running cluster: then only the workloads that use a
-small part of it run. At the end the bench cancels their requests, and their
-executors become LOST.
+By default each workload starts a separate cluster on this machine and removes
+the cluster at the end: etcd with fsync on, the services, a gateway and
+simulated executors, each as a separate process. To measure a running cluster
+instead, set --gateway, --agents-gateway and --etcd-endpoints. Only workloads
+that use a small part of a cluster then run. At the end the bench cancels the
+reservations of the workload and stops its executors, which become LOST.
 
 The bench audits every revision of etcd that a workload has written. The exit
 code is 0 if the audit finds no violation; a missed target does not change it.`
 
-// Command is `berth bench`.
+// Command returns the command `berth bench`.
 func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a Berth, each figure with a baseline from the same run",
+		Short: "Measure a Berth cluster, each figure with a baseline from the same run",
 		Long:  help + "\n\n" + list(),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,9 +68,9 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// list describes the workloads for the help.
+// list describes the workloads for the help text.
 func list() string {
-	text := "Workloads; * marks those for a running cluster too:"
+	text := "Workloads (* marks workloads that can also run in a running cluster):"
 	for _, w := range Workloads {
 		mark := ' '
 		if w.Anywhere {

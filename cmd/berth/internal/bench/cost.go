@@ -14,24 +14,26 @@ const (
 // Cost is the processor time that a phase used.
 type Cost struct {
 	Phase string `json:"phase"`
-	// Operations is the number of operations of the phase, which took Seconds.
+	// Operations is the number of operations of the phase. Seconds is the duration of the
+	// phase.
 	Operations int     `json:"operations"`
 	Seconds    float64 `json:"seconds"`
-	// CPU is the processor time in seconds, by kind of process; "load" is this
-	// process. Kinds that this machine does not run are absent.
+	// CPU is the processor time in seconds, by kind of process; "load" is this process.
+	// Kinds without a process on this machine are absent.
 	CPU map[string]float64 `json:"cpu"`
-	// Others is the average number of processors that other processes used.
+	// Others is the average number of processors that all other processes of the machine
+	// used.
 	Others float64 `json:"others"`
-	// Writes counts the keys that Berth wrote, by kind; Bytes is the sum of their
-	// values.
+	// Writes is the number of keys that Berth wrote, by kind. Bytes is the total size of
+	// the values of these keys.
 	Writes map[string]int `json:"writes"`
 	Bytes  int            `json:"bytes"`
 
-	from, to int64 // the phase wrote the revisions after from, up to and including to
+	from, to int64 // the revisions of the phase are those after from, up to and including to
 }
 
-// usage is what processes have used, by kind: processor seconds so far, and MB of
-// resident memory.
+// usage has the processor seconds that processes have used so far and the MB of resident
+// memory that they use, by kind of process.
 type usage struct {
 	at          time.Time
 	cpu, memory map[string]float64
@@ -50,7 +52,7 @@ func (w *World) pids() map[string][]int {
 	return pids
 }
 
-// measureUsage reads what the processes have used.
+// measureUsage reads the usage of processes.
 func measureUsage(pids map[string][]int) (usage, error) {
 	u := usage{at: time.Now(), cpu: map[string]float64{}, memory: map[string]float64{}}
 	machine, err := proc.Stat()
@@ -76,7 +78,7 @@ func measureUsage(pids map[string][]int) (usage, error) {
 	return u, nil
 }
 
-// cost returns what was used between two readings.
+// cost returns the cost of a phase between two measurements of the usage.
 func cost(phase string, operations int, from, to usage) Cost {
 	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{},
 		Writes: map[string]int{}}

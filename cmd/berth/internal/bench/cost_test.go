@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// TestCostOfThisProcess uses some processor time and measures it.
+// TestCostOfThisProcess uses some processor time and checks that it is measured.
 func TestCostOfThisProcess(t *testing.T) {
 	pids := map[string][]int{kindLoad: {os.Getpid()}}
 	from, err := measureUsage(pids)
@@ -36,7 +36,7 @@ func TestCostOfThisProcess(t *testing.T) {
 }
 
 // TestWritesOfAPhase checks that a phase counts the writes after its first revision, up
-// to and including its last.
+// to and including its last revision.
 func TestWritesOfAPhase(t *testing.T) {
 	space := keyspace.New("c")
 	phase := func(from, to int64) Cost { return Cost{from: from, to: to, Writes: map[string]int{}} }

@@ -1,8 +1,8 @@
-// Package bench is `berth bench`: named workloads against a real Berth, each compared
-// with a baseline of the same run.
+// Package bench measures named workloads against a real Berth cluster and compares each
+// figure with a baseline from the same machine and the same run. It is `berth bench`.
 //
 //	workload ──▶ Run ──▶ World: etcd, services, gateway, simulated executors,
-//	                │           each a process of its own, or a cluster named
+//	                │           each a separate process, or a cluster named
 //	                │           with --gateway
 //	                ├── callers, paced ──▶ gateway      the load
 //	                ├── puts ────────────▶ etcd         the baseline
@@ -10,8 +10,8 @@
 //	                ├── processor time of each kind of process, /proc
 //	                └── audit of every revision that the workload wrote
 //	                         │
-//	                      Report ──▶ tables, JSON, and from that (berth bench docs)
-//	                                 Markdown and plots
+//	                      Report ──▶ tables, JSON; `berth bench docs` writes
+//	                                 Markdown and plots from the JSON
 //
 // It promises:
 //
@@ -21,11 +21,12 @@
 //     finds it.
 //   - The costs of the load, of each service and of other processes on the machine are
 //     reported separately.
-//   - Executors without work and reservations that stay queued may be seeded: the bench
-//     writes them to etcd before the services start. The audit begins after them.
-//   - If the history breaks a promise of Berth, the command fails. A missed target does
-//     not fail it, because targets depend on the machine.
+//   - If the audit finds a violation, the command fails. A missed target does not fail the
+//     command, because targets depend on the machine.
 //
-// A workload is one file: a [Workload] with a name, a description, and a function that
-// adds figures to a [Run]. Its entry is in [Workloads].
+// The bench may seed executors without work and reservations that stay queued: it writes
+// their records to etcd before the services start. The audit begins after these records.
+//
+// Each workload is in one file, which declares a [Workload] with a name, a description, and
+// a function that adds figures to a [Run]. [Workloads] lists all workloads.
 package bench

@@ -9,7 +9,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// docsCommand is `berth bench docs`.
+// docsCommand returns the command `berth bench docs`.
 func docsCommand() *cobra.Command {
 	var markdown, plots string
 	cmd := &cobra.Command{
@@ -17,11 +17,12 @@ func docsCommand() *cobra.Command {
 		Short: "Write the tables and plots of a report into documents",
 		Long: `Write a report of berth bench (--json) into documents.
 
-With --markdown, the tables replace everything between the lines
+With --markdown, the command writes the tables to a file, in place of
+everything between the lines
   ` + beginMark + `
   ` + endMark + `
-of a file; otherwise they are printed. With --plots, plots are written to a
-directory as SVG.`,
+Without --markdown, the command prints the tables. With --plots, it writes
+plots to a directory as SVG.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])

@@ -14,7 +14,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// toyReport is a report with one of everything.
+// toyReport returns a report that uses every field.
 func toyReport() *Report {
 	r := &Run{Options: Options{Scale: 1}, Result: Result{Workload: "latency", Shows: "nothing"}}
 	r.Add(Figure{Name: "4 puts in a row, 100/s", Unit: "ms", Samples: []float64{1, 2, 3}})
@@ -70,7 +70,7 @@ Machine: 2 × Toy, 8 kB, Linux 6, go1.
 Audit: 0 violations up to revision 12, 3 workers leased, 2 of them ever running.
 `
 
-// TestDocs writes a report into a document twice. The second time changes nothing.
+// TestDocs writes a report into a document twice. The second time must change nothing.
 func TestDocs(t *testing.T) {
 	dir := t.TempDir()
 	report, document, plots := filepath.Join(dir, "report.json"), filepath.Join(dir, "doc.md"), filepath.Join(dir, "plots")
@@ -119,7 +119,8 @@ func TestDocsErrors(t *testing.T) {
 	}
 }
 
-// TestPlots draws each plot from figures with the names of the workloads' figures.
+// TestPlots draws each plot from figures that have the same names as the figures of the
+// workloads.
 func TestPlots(t *testing.T) {
 	r := toyReport()
 	add := func(workload, unit string, names ...string) {

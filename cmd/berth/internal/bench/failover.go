@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// upsertsPerSecond and grantsPerSecond are the load. denseGrants replaces
+	// upsertsPerSecond and grantsPerSecond are the rates of the load. denseGrants replaces
 	// grantsPerSecond if the figure is the longest time without a grant.
 	upsertsPerSecond, grantsPerSecond, denseGrants = 20, 8, 20
 
@@ -28,26 +28,29 @@ const (
 	// failoverExecutors and failoverQueued are the numbers of simulated executors and of
 	// reservations that stay queued.
 	failoverExecutors, failoverQueued = 1000, 10_000
-	// killSpacing is the minimum time between two kills of one service's leader: a service
-	// permits three evictions per minute.
+	// killSpacing is the minimum time between two kills of the leader of one service,
+	// because the standbys of a service evict at most three leaders per minute.
 	killSpacing = 20 * time.Second
 )
 
 const failoverHelp = `Measure how long Berth pauses while parts of it fail.
 
-Each kind of outage gets a Berth of its own on this machine: three members of
-etcd, three replicas of each service, two gateways, 1,000 simulated executors
-and 10,000 queued reservations. Callers send upserts, and batches of one worker
-that are granted and started. Each call has 10 s.
+The bench starts a separate cluster on this machine for each kind of outage:
+three members of etcd, three replicas of each service, two gateways, 1,000
+simulated executors and 10,000 queued reservations. As the load, callers upsert
+queued reservations and request batches of one worker that start immediately.
+The timeout of each call is 10 s.
 
-At the moment of an outage the bench requests one more upsert and one more
-batch. A figure is how long these took; its baseline is the same shortly before.
-If an outage has many moments, or if the leader keeps working for a while, the
-figure is the longest time in which nothing of the load succeeded; for kills
-this is reported in addition. Further figures are the slowest call, the errors
-of callers, and the time until a restarted process has read all records.
+At the moment of an outage the bench sends a probe: one more upsert and one
+more batch. A figure is the duration of a step of the probe. Its baseline is
+the duration of the same step of a probe shortly before the outage. If an
+outage affects all services, or if the leader keeps working for a while, the
+figure is instead the longest time in which that step of the load did not
+succeed. For kills the bench reports both. It also reports the slowest call, the
+number of failed calls, and the time until a restarted process has read all
+records.
 
-Outages that cut hosts off from each other need root and network namespaces.`
+Outages that disconnect hosts need root and network namespaces.`
 
 // failoverFlags are the flags of `berth bench failover`.
 type failoverFlags struct {
@@ -85,7 +88,8 @@ func failoverCommand() *cobra.Command {
 	return cmd
 }
 
-// workloads returns a workload for each chosen outage, and one more for the growth.
+// workloads returns a workload for each chosen outage. If growth is above 1, an outage that
+// is often repeated gets a second workload with more executors and reservations.
 func (f *failoverFlags) workloads() ([]Workload, error) {
 	for flag, n := range map[string]int{"--rounds": f.rounds, "--other-rounds": f.otherRounds} {
 		if n < 1 {
@@ -121,7 +125,7 @@ func (f *failing) workload() Workload {
 	return Workload{Name: f.outage.name, Shows: shows, Run: f.run}
 }
 
-// run measures the outage in a world of its own.
+// run measures the outage in a new world.
 func (f *failing) run(ctx context.Context, r *Run) error {
 	config := fleet.Config{Gateways: failoverGateways, Etcd: failoverMembers, LogLevel: "info",
 		Seed: seedQueued(f.size*failoverQueued, 100, "full")}
@@ -192,23 +196,23 @@ func (f *failing) measure(ctx context.Context, w *World) error {
 // outageSamples are the figures of an outage, in the order of their first samples.
 type outageSamples struct {
 	figures []Figure
-	// moved is the number of outages during which etcd changed its leader: each change
-	// extends all etcd leases by a TTL.
+	// moved is the number of outages during which etcd changed its leader, although the
+	// outage was not an outage of etcd. Each change extends all etcd leases by a TTL.
 	moved int
 }
 
 // Prefixes and suffixes of figures without a target.
 const (
-	// calmPrefix is for the load before the outage.
+	// calmPrefix marks a figure that was measured before the outage.
 	calmPrefix = "calm, "
-	// loadPrefix is for the longest time in which nothing of the load succeeded, if the
+	// loadPrefix marks the longest time in which no step of the load succeeded, if the
 	// figure without the prefix is the latency of a probe.
 	loadPrefix = "load, "
-	// readySuffix is for the time until a restarted replica was ready.
+	// readySuffix marks the time until a restarted replica was ready.
 	readySuffix = ": ready again"
 )
 
-// note adds a sample. A figure has a target if against names its baseline.
+// note adds a sample to a figure. The figure has a target if against names its baseline.
 func (s *outageSamples) note(name, against string, d time.Duration) {
 	i := slices.IndexFunc(s.figures, func(f Figure) bool { return f.Name == name })
 	if i < 0 {
@@ -218,7 +222,7 @@ func (s *outageSamples) note(name, against string, d time.Duration) {
 	s.figures[i].Samples = append(s.figures[i].Samples, millis(d))
 }
 
-// makeRounds makes the outage in all rounds, in one service after another.
+// makeRounds causes the outage in all rounds, in one service after another.
 func (f *failing) makeRounds(ctx context.Context) (s outageSamples, err error) {
 	services := fleet.Services
 	if f.outage.all != nil {
@@ -242,8 +246,8 @@ func (f *failing) makeRounds(ctx context.Context) (s outageSamples, err error) {
 	return s, nil
 }
 
-// round makes the outage once, in the leader of a service or in all services, and adds
-// its samples.
+// round causes the outage once, in the leader of a service or in all services, and adds the
+// samples of the outage.
 func (f *failing) round(ctx context.Context, s *outageSamples, service string) error {
 	if err := f.flowing(ctx, time.Now()); err != nil {
 		return err
@@ -294,20 +298,21 @@ func (f *failing) round(ctx context.Context, s *outageSamples, service string) e
 	return nil
 }
 
-// occurrence is an outage that was made: its begin and end, the probe that was sent in
-// its first moment, and the time until the replica was ready again.
+// occurrence describes one outage that strike has caused. It has the begin and the end of
+// the outage, the probe that was sent at its begin, and the time until the replica was
+// ready again.
 type occurrence struct {
 	began, ended time.Time
-	probe        *probe // nil if the outage has many moments
+	probe        *probe // nil for an outage of all services
 	ready        time.Duration
 }
 
-// etcdGap names the time without a put to etcd itself.
+// etcdGap is the name of the longest time without a successful put to etcd itself.
 const etcdGap = "etcd's own gap"
 
-// strike makes the outage. If the outage is one of a leader, strike sends a probe at that
-// moment. It waits until the probe succeeds, then for the settle time, then until all calls
-// have ended. Then it ends the outage.
+// strike causes the outage. If the outage affects one leader, strike sends a probe at the
+// moment of the outage. It waits until the probe succeeds, then for the settle time, then
+// until all calls have ended. Then strike ends the outage.
 func (f *failing) strike(ctx context.Context, service string) (o occurrence, err error) {
 	if f.outage.all != nil {
 		o.began = time.Now()
@@ -330,7 +335,7 @@ func (f *failing) strike(ctx context.Context, service string) (o occurrence, err
 	}
 	o.probe = f.sendProbe()
 	for _, what := range measuredBy[service] {
-		// If the probe does not succeed, its figure is the time limit.
+		// If a step of the probe does not succeed, its duration is the time limit.
 		_ = until(ctx, recoverWithin, "", func(context.Context) bool { _, passed := f.took(o.probe, what); return passed })
 	}
 	if err := store.Sleep(ctx, settle); err != nil {
@@ -364,8 +369,8 @@ func (s *outageSamples) add(r *Run, f *failing) {
 	}
 }
 
-// target returns the target of a figure. With more executors and reservations it is
-// twice what was measured with fewer.
+// target returns the target of a figure. If the same outage was measured with fewer
+// executors and reservations, the target is twice that measurement.
 func (f *failing) target(name string) *Target {
 	t := f.outage.target
 	if f.small != nil {
@@ -376,7 +381,7 @@ func (f *failing) target(name string) *Target {
 		}
 	}
 	if strings.HasSuffix(name, slowest) {
-		t = Target{Max: t.Max} // a median is for one call, and this is the slowest of many
+		t = Target{Max: t.Max} // the median bounds a single call, not the slowest of many
 	}
 	return &t
 }

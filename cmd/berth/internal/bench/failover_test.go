@@ -20,8 +20,9 @@ func named(t *testing.T, name string) outage {
 	return outages[i]
 }
 
-// A call that hangs misses the maximum of the outage even if everything else succeeds.
-// The longest time in which nothing of the load succeeded has no target.
+// TestFiguresOfAnOutage checks that a call that hangs misses the maximum of the outage
+// even if all other calls succeed. The longest time in which no step of the load
+// succeeded has no target.
 func TestFiguresOfAnOutage(t *testing.T) {
 	const figure, slow = "registry: " + noWrite, "registry: " + slowest
 	var hung outageSamples
@@ -77,7 +78,7 @@ func TestFiguresOfAnOutage(t *testing.T) {
 	}
 }
 
-// Kills run again with more executors, after those with fewer.
+// TestFailoverWorkloads checks that the kills run a second time with more executors.
 func TestFailoverWorkloads(t *testing.T) {
 	for _, tt := range []struct {
 		flags failoverFlags
@@ -108,8 +109,9 @@ func TestFailoverWorkloads(t *testing.T) {
 	}
 }
 
-// The latency of a probe is a figure only if the outage happens in one moment. Links are
-// cut one after another.
+// TestOutagesWithProbes checks that the latency of a probe is a figure only for outages
+// that begin in one moment. The outage "cut" does not, because it cuts links one after
+// another.
 func TestOutagesWithProbes(t *testing.T) {
 	for _, one := range outages {
 		probe := one.strike != nil && !one.lingers
@@ -122,7 +124,8 @@ func TestOutagesWithProbes(t *testing.T) {
 	}
 }
 
-// The names fit into the first column of the table.
+// TestSlowestCallNamesFit checks that the names of figures fit into the first column of
+// the table.
 func TestSlowestCallNamesFit(t *testing.T) {
 	for _, service := range fleet.Services {
 		if name := service + ": " + slowest; cut(name, 28) != name {

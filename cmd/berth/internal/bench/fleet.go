@@ -31,18 +31,19 @@ var largeFleet = Workload{
 	},
 }
 
-// smallestFleet is the size of the fleet that is the baseline of the larger ones.
+// smallestFleet is the size of the smallest fleet, whose figures are the baselines of the
+// larger fleets.
 const smallestFleet = 1000
 
-// sizedFleet is a fleet of n executors. Targets are for the largest one.
+// sizedFleet measures a fleet of n executors. Only the largest fleet has targets.
 type sizedFleet struct {
 	r       *Run
 	n       int
 	largest bool
 }
 
-// add adds a figure of the fleet. Its baseline is the figure of the smallest fleet. Its
-// target is a median of at most atMost, or none if that is 0.
+// add adds a figure of the fleet. The baseline is the figure of the smallest fleet. The
+// target is a median of at most atMost. If atMost is 0, the figure has no target.
 func (s *sizedFleet) add(what, unit string, samples []float64, atMost float64) {
 	name := func(n int) string { return fmt.Sprintf("%s, %d executors", what, n) }
 	f := Figure{Name: name(s.n), Unit: unit, Samples: samples}
@@ -55,8 +56,8 @@ func (s *sizedFleet) add(what, unit string, samples []float64, atMost float64) {
 	s.r.Add(f)
 }
 
-// fitBatches measures the core's step that chooses executors for a batch of 100 and
-// decides its lease, in this process, and releases them again.
+// fitBatches measures, in this process, the step of the inventory core that chooses
+// executors for a batch of 100 and decides the lease. Then it abandons the lease.
 func (s *sizedFleet) fitBatches() error {
 	s.r.Say("fitting batches of 100 on %d executors, in this process", s.n)
 	core, now := inventory.New(inventory.DefaultConfig()), time.Now()

@@ -34,8 +34,9 @@ var freedToLeased = Workload{
 		}); err != nil {
 			return err
 		}
-		// The lower bound of any implementation on etcd: the release is durable before
-		// the grant, which is durable before it is seen.
+		// Two puts are the lower bound of any implementation on etcd: the release must be
+		// durable before the grant, and the grant must be durable before a watch delivers
+		// it.
 		const puts = "2 puts in a row, seen"
 		floor, err := w.load(ctx, puts, 1, bounds{most: samples}, func(ctx context.Context, _, i int) error {
 			if err := w.put(ctx, 0, i); err != nil {
@@ -46,7 +47,7 @@ var freedToLeased = Workload{
 		if err != nil {
 			return err
 		}
-		// The running batches and the queued ones belong to the same 8 groups.
+		// The running batches and the queued batches belong to the same 8 groups.
 		var holders []client.Key // batches with a lease, oldest first
 		for i := range running + queued {
 			b := Batch{Job: w.Job(i % 8), Stage: w.stage(), Workers: size, SKU: w.SKU("full"), CPU: int64(1 + i%8)}
@@ -95,7 +96,7 @@ var freedToLeased = Workload{
 	}),
 }
 
-// sighting is a change of a batch and the time at which it was seen.
+// sighting is a change of a batch and the time at which the watch delivered the change.
 type sighting struct {
 	key client.Key
 	at  time.Time

@@ -26,8 +26,8 @@ func (g *gaps) since(t time.Time) bool {
 	return len(g.at) > 0 && g.at[len(g.at)-1].After(t)
 }
 
-// longest returns the longest time without a success that overlaps the interval. It may
-// begin before the interval, and ends with the interval at the latest.
+// longest returns the longest time without a success that overlaps the interval. That time
+// may begin before the interval. Time after the interval does not count.
 func (g *gaps) longest(from, to time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,10 +50,11 @@ type waits struct {
 	all []*wait
 }
 
-// wait is one call; ended is zero while it is in flight.
+// wait is one call; ended is zero while the call is in flight.
 type wait struct{ sent, ended time.Time }
 
-// begin records a call that is sent now. ended must be called when it has returned.
+// begin records a call that is sent now. The caller must call ended after the call has
+// returned.
 func (w *waits) begin() (ended func()) {
 	one := &wait{sent: time.Now()}
 	w.mu.Lock()
@@ -73,8 +74,8 @@ func (w *waits) over(sent time.Time) bool {
 	return !slices.ContainsFunc(w.all, func(one *wait) bool { return one.ended.IsZero() && one.sent.Before(sent) })
 }
 
-// slowest returns the longest duration of the calls that ended between from and to. They
-// may have been sent before.
+// slowest returns the longest duration of the calls that ended between from and to,
+// including calls that were sent before from.
 func (w *waits) slowest(from, to time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

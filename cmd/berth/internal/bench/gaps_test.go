@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The longest gap may begin before the outage. If nothing succeeds any more, it ends
-// with the interval.
+// TestLongestGap checks that the longest gap may begin before the outage. If nothing
+// succeeds any more, the gap ends with the interval.
 func TestLongestGap(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
@@ -30,17 +30,17 @@ func TestLongestGap(t *testing.T) {
 	}
 }
 
-// The slowest call of an outage is one that ended in it, and over reports whether calls
-// hang.
+// TestSlowestCall checks that the slowest call of an outage is a call that ended during
+// the outage, and that over reports whether calls hang.
 func TestSlowestCall(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
 	hangs := &wait{sent: at(12)}
 	w := &waits{all: []*wait{
-		{sent: at(1), ended: at(9)},   // before it
-		{sent: at(9), ended: at(12)},  // sent before it
-		{sent: at(13), ended: at(14)}, // in it
-		{sent: at(13), ended: at(21)}, // ended after it
+		{sent: at(1), ended: at(9)},   // before the interval
+		{sent: at(9), ended: at(12)},  // sent before the interval
+		{sent: at(13), ended: at(14)}, // during the interval
+		{sent: at(13), ended: at(21)}, // ended after the interval
 		hangs,
 	}}
 	if got := w.slowest(at(10), at(20)); got != 3*time.Second {
@@ -58,7 +58,7 @@ func TestSlowestCall(t *testing.T) {
 	}
 }
 
-// A call is in flight from begin until ended is called.
+// TestCallsInFlight checks that a call is in flight from begin until ended is called.
 func TestCallsInFlight(t *testing.T) {
 	var w waits
 	from := time.Now()

@@ -27,8 +27,8 @@ var heartbeats = Workload{
 }
 
 const (
-	// heartbeatWindow is the time of four heartbeats of every executor, idleWindow the
-	// duration of the measurement without executors.
+	// heartbeatWindow is the time in which every executor sends four heartbeats. idleWindow
+	// is the duration of the measurement without executors.
 	heartbeatWindow = 4 * executorstate.HeartbeatEvery
 	idleWindow      = 2 * executorstate.HeartbeatEvery
 	// fleetSize is the largest fleet that Berth is designed for.
@@ -37,7 +37,8 @@ const (
 	findingTimeout = 30 * time.Second
 )
 
-// measureHeartbeats measures executors of one process from their start to their loss.
+// measureHeartbeats measures the executors of one process from their start until they are
+// killed and their loss is reported.
 func measureHeartbeats(ctx context.Context, w *World) error {
 	n := w.Sized(10_000, 10)
 	idle, err := w.Measure(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
@@ -86,8 +87,8 @@ func measureHeartbeats(ctx context.Context, w *World) error {
 	return nil
 }
 
-// heartbeatCost measures the cost of the heartbeats of n executors beyond the cost of
-// the services without them.
+// heartbeatCost measures the cost of the heartbeats of n executors. It subtracts the cost of
+// the services without executors.
 func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 	var count, late float64
 	busy, err := w.Measure(ctx, "a heartbeat", func() (int, error) {
@@ -119,8 +120,8 @@ func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 	return nil
 }
 
-// processors returns how many processors each kind of process used in a phase beyond
-// those of an idle one, times a factor.
+// processors returns how many more processors each kind of process used in a busy phase than
+// in an idle phase, multiplied by a factor.
 func processors(idle, busy Cost, factor float64) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(idle.CPU)) {
@@ -133,13 +134,14 @@ func processors(idle, busy Cost, factor float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// presences follows the presence records of executors by a watch.
+// presences follows the presence records of executors with a watch.
 type presences struct {
 	watch store.Watch
 	keys  map[string]bool
 }
 
-// await waits until n executors are present and returns when that was seen.
+// await waits until n executors are present. It returns the time at which the watch
+// delivered the last change.
 func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -160,8 +162,9 @@ func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) 
 	return at, nil
 }
 
-// heartbeats returns how many heartbeats all replicas of executor-state have received,
-// without the first of each stream, and the sum of their lateness in seconds.
+// heartbeats returns the number of heartbeats that all replicas of executor-state have
+// received, and the sum of their lateness in seconds. It does not count the first heartbeat
+// of each stream.
 func (w *World) heartbeats(ctx context.Context) (count, late float64, err error) {
 	for _, p := range w.processes[model.ServiceExecutorState] {
 		text, err := get(ctx, p, "/metrics")
@@ -177,8 +180,8 @@ func (w *World) heartbeats(ctx context.Context) (count, late float64, err error)
 	return count, late, nil
 }
 
-// readHeartbeats finds the number of heartbeats and their lateness in the metrics of a
-// replica.
+// readHeartbeats reads the number of heartbeats and the sum of their lateness from the
+// metrics of a replica.
 func readHeartbeats(metrics io.Reader) (count, late float64, err error) {
 	parser := expfmt.NewTextParser(prometheus.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(metrics)

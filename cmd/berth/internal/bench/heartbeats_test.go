@@ -27,7 +27,8 @@ berth_executor_state_heartbeat_streams 9
 	}
 }
 
-// The processor time that the services use without heartbeats is subtracted.
+// TestProcessors checks that processors subtracts the processor time that the services
+// use without heartbeats.
 func TestProcessors(t *testing.T) {
 	idle := Cost{Seconds: 10, CPU: map[string]float64{"etcd": 1, "gateway": 1, kindLoad: 9}}
 	busy := Cost{Seconds: 20, CPU: map[string]float64{"etcd": 6, "gateway": 1, kindLoad: 9}}
@@ -36,7 +37,7 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// An executor that registers again is counted once.
+// TestPresencesAwait checks that an executor that registers again counts once.
 func TestPresencesAwait(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	p := &presences{watch: s.Watch("live/", 1), keys: map[string]bool{}}

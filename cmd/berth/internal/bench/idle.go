@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// settleFor is the time between the last executor's registration and the measurement,
-	// emptyFor the duration of the measurement without executors.
+	// settleFor is the time between the registration of the last executor and the
+	// measurement. emptyFor is the duration of the measurement without executors.
 	settleFor = 15 * time.Second
 	emptyFor  = 5 * time.Second
 	// lookEvery is the interval between two samples.
 	lookEvery = time.Second
 )
 
-// services are the processes of Berth.
+// services are the kinds of processes whose cost the idle workload measures as the cost of
+// Berth.
 var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway}
 
 var idle = Workload{
@@ -56,8 +57,8 @@ var idle = Workload{
 	}),
 }
 
-// idleSamples are samples of an idle cluster: the processors that the services and etcd
-// use, and the memory of the services in MB.
+// idleSamples has samples of an idle cluster: the number of processors that the services and
+// etcd use, and the memory of the services in MB.
 type idleSamples struct{ services, etcd, memory []float64 }
 
 func (w *World) sampleIdle(ctx context.Context, phase string, window time.Duration) (s idleSamples, err error) {

@@ -15,8 +15,9 @@ var latency = Workload{
 		if err := w.freeFleet(ctx, w.Sized(200, 4), "slots=80"); err != nil {
 			return err
 		}
-		// The lower bound of any implementation on etcd: the reservation, its lease, the
-		// start request and the executor's answer are each durable before the next.
+		// Four puts are the lower bound of any implementation on etcd: the reservation, the
+		// lease, the start request and the executor's answer must be durable one after the
+		// other.
 		floor, err := w.paced(ctx, "4 puts in a row", n/3, interval, func(ctx context.Context, i int) (time.Time, error) {
 			for range 4 {
 				if err := w.put(ctx, 0, i); err != nil {

@@ -12,10 +12,10 @@ import (
 // operation is one operation of a caller; i counts the operations of all callers.
 type operation func(ctx context.Context, caller, i int) error
 
-// load is the result of callers.
+// load is the result of the function callers.
 type load struct {
-	// Took holds the durations of the operations in milliseconds; those of one caller
-	// are in order.
+	// Took has the durations of all operations in milliseconds. The durations of each caller
+	// are in the order of its operations.
 	Took    []float64
 	Seconds float64
 }
@@ -23,15 +23,15 @@ type load struct {
 // Rate returns the number of operations per second.
 func (l load) Rate() float64 { return float64(len(l.Took)) / l.Seconds }
 
-// bounds end a load: no operation begins after the time has elapsed, or after most
-// operations have begun. Zero is unbounded.
+// bounds limits a load: no operation begins after the time has elapsed, or after most
+// operations have begun. A zero value means no limit.
 type bounds struct {
 	time time.Duration
 	most int
 }
 
-// callers runs n callers, each of which begins an operation when its previous one has
-// returned. The first error ends all of them.
+// callers runs n callers. Each caller begins an operation when its previous operation has
+// returned. The first error ends all callers.
 func callers(ctx context.Context, n int, until bounds, do operation) (load, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -65,9 +65,9 @@ func callers(ctx context.Context, n int, until bounds, do operation) (load, erro
 	return l, context.Cause(ctx)
 }
 
-// paced begins n operations, one per interval, even if earlier ones have not returned.
-// Each gets the time at which it was due: the duration of an operation that starts late
-// because the system is slow begins at that time.
+// paced begins n operations, one per interval, even if earlier operations have not returned.
+// Each operation gets the time at which it was due. Measure its duration from that time, so
+// that the duration includes a late start on a slow machine.
 func paced(ctx context.Context, n int, interval time.Duration,
 	do func(ctx context.Context, i int, due time.Time) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
@@ -99,8 +99,9 @@ func (w *World) load(ctx context.Context, phase string, n int, until bounds, do 
 	return l, err
 }
 
-// paced measures a phase of n operations, one per interval. It returns the times in
-// milliseconds from when each was due until the time that do returns.
+// paced measures a phase of n operations, one per interval. It returns the duration of each
+// operation in milliseconds: from the time at which the operation was due until the time
+// that do returns.
 func (w *World) paced(ctx context.Context, phase string, n int, interval time.Duration,
 	do func(ctx context.Context, i int) (time.Time, error)) ([]float64, error) {
 	took := make([]float64, n)
@@ -118,7 +119,8 @@ func (w *World) paced(ctx context.Context, phase string, n int, interval time.Du
 type series struct {
 	name    string
 	callers int
-	// most bounds the operations of one repeat; 0 means that only the window bounds them.
+	// most limits the number of operations of one repeat. If it is 0, only the window limits
+	// a repeat.
 	most int
 	// against is the name of the series that is the baseline.
 	against string
@@ -129,9 +131,9 @@ type series struct {
 	do     operation
 }
 
-// repeat runs the series in turns, so that other load on the machine affects all of them.
-// It adds two figures for each: its rate, with one sample per repeat, and the duration of
-// an operation.
+// repeat runs the series in turns, so that other load on the machine affects all series. It
+// adds two figures for each series: the rate, with one sample per repeat, and the duration
+// of an operation.
 func (w *World) repeat(ctx context.Context, all ...series) error {
 	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
 	for range w.Repeats {

@@ -28,7 +28,8 @@ func TestCallersWithBoundedOperations(t *testing.T) {
 		if err != nil || !slices.Equal(seen, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) || len(l.Took) != 10 {
 			t.Errorf("%v, did %v, %+v", err, seen, l)
 		}
-		// Three rounds of four callers, the last one of two.
+		// Ten operations of four callers take three rounds. The last round has two
+		// operations.
 		if l.Seconds != 3 || l.Took[0] != 1000 || l.Rate() != 10.0/3 {
 			t.Errorf("%+v", l)
 		}
@@ -41,7 +42,7 @@ func TestCallersWithBoundedTime(t *testing.T) {
 			time.Sleep(time.Second)
 			return nil
 		})
-		// Operations that began in time finish.
+		// Operations that began before the time limit still finish.
 		if err != nil || len(l.Took) != 6 || l.Seconds != 3 {
 			t.Errorf("%v, %+v", err, l)
 		}
@@ -69,7 +70,7 @@ func TestPacedPassesDueTime(t *testing.T) {
 		var mu sync.Mutex
 		due := map[int]time.Duration{}
 		err := paced(t.Context(), 3, 10*time.Millisecond, func(_ context.Context, i int, at time.Time) error {
-			time.Sleep(time.Second) // far behind
+			time.Sleep(time.Second) // much longer than the interval
 			mu.Lock()
 			defer mu.Unlock()
 			due[i] = at.Sub(began)
@@ -89,8 +90,8 @@ func TestPacedPassesDueTime(t *testing.T) {
 	})
 }
 
-// TestStarts checks that a batch is started once every worker is acknowledged, and that
-// each worker counts once whether or not events name it.
+// TestStarts checks that a batch is started when all workers are acknowledged, and that
+// each worker counts once, whether or not events name the worker.
 func TestStarts(t *testing.T) {
 	const started, running = berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING
 	type event struct {
@@ -102,7 +103,7 @@ func TestStarts(t *testing.T) {
 		name    string
 		workers int
 		events  []event
-		at      int // the event that completes it, 0 for none
+		at      int // the number of the event that completes the start, 0 for none
 	}{
 		{"one by one", 2, []event{{started, []int32{0}, 1}, {started, []int32{1}, 1}}, 2},
 		{"twice the same", 2, []event{{started, []int32{0}, 1}, {running, []int32{0}, 1}}, 0},

@@ -9,7 +9,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// The lines of a document between which a report is inserted.
+// insert replaces the lines of a document between beginMark and endMark.
 const (
 	beginMark = "<!-- berth bench: begin -->"
 	endMark   = "<!-- berth bench: end -->"
@@ -61,7 +61,7 @@ func (r *Report) markdown() []byte {
 	return b.Bytes()
 }
 
-// markdown writes a table; its first row is the header.
+// markdown writes a table. The first row is the header.
 func markdown(b *bytes.Buffer, rows [][]string) {
 	for i, row := range rows {
 		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
@@ -71,7 +71,7 @@ func markdown(b *bytes.Buffer, rows [][]string) {
 	}
 }
 
-// measured returns the figure for comparison with its target.
+// measured describes the measured values of the figure, for comparison with its target.
 func (f *Figure) measured() string {
 	if f.N == 0 {
 		return "not measured"

@@ -20,37 +20,38 @@ type outage struct {
 	name, shows string
 	// target is the target of every figure of the outage.
 	target Target
-	// often is set if the outage gets as many rounds as kills.
+	// often is set if --rounds sets the number of rounds, instead of --other-rounds.
 	often bool
-	// hosts is set if each process must be on a host of its own.
+	// hosts is set if each process must run on a separate host.
 	hosts bool
-	// etcd is set if the fault is one of etcd. The gap of puts to etcd itself is then
-	// subtracted.
+	// etcd is set if the fault is in etcd. The figures are then the time beyond the longest
+	// time without a successful put to etcd itself.
 	etcd bool
-	// lingers is set if the leader keeps working for a while, so that it may still answer a
-	// request that is sent at the moment of the outage.
+	// lingers is set if the leader keeps working for a while after the begin of the outage.
+	// The leader may then still answer the probe.
 	lingers bool
-	// restarts is set if a new process ends the outage. Reading all records is then not
-	// part of the outage, because a replica on another host would do that; rolling
-	// measures it.
+	// restarts is set if a process is restarted to end the outage. The time in which the new
+	// process reads all records is not part of the outage, because in production that process
+	// reads them on another host. The outage "rolling" measures that time.
 	restarts bool
-	// strike makes the outage in the leader of a service and returns how to end it once
-	// the service has another leader. It is nil for outages of all services at once.
+	// strike causes the outage in the leader of a service. heal ends the outage; call it
+	// after the service has another leader. strike is nil for outages of all services at
+	// once.
 	strike func(ctx context.Context, f *failing, leader *child.Process) (heal func() error, err error)
-	// all makes the outage in all services and returns when it is over.
+	// all causes the outage in all services and returns after the outage has ended.
 	all func(ctx context.Context, f *failing) error
 }
 
-// outages in the order in which they run.
+// outages lists the outages in the order in which they run.
 var outages = []outage{
 	{name: "kill", shows: "kill -9 of the leader's process", often: true, restarts: true, strike: kill,
 		target: Target{Of: Median, AtMost: 100, Max: new(500.0)}},
 	{name: "term", shows: "SIGTERM to the leader", lingers: true, restarts: true, strike: terminate, target: orderly},
 	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
 	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
-	{name: "cut", shows: "network cut between leader and etcd", lingers: true, hosts: true, strike: cutFromEtcd,
+	{name: "cut", shows: "network link cut between leader and etcd", lingers: true, hosts: true, strike: cutFromEtcd,
 		target: byTTL},
-	{name: "host", shows: "the leader's host cut off from all", hosts: true, strike: unplug, target: byTTL},
+	{name: "host", shows: "the leader's host without any network", hosts: true, strike: unplug, target: byTTL},
 	{name: "etcd", shows: "kill -9 of etcd's leader, beyond etcd's own gap", etcd: true, all: killEtcdLeader,
 		target: Target{Max: new(500.0)}},
 }
@@ -83,8 +84,9 @@ func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, erro
 	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 }
 
-// cutFromEtcd cuts one link after another, each with a command of its own. Until the last
-// one is cut, on a busy machine for seconds, the leader works over the others.
+// cutFromEtcd cuts the links to the members of etcd one after another, each with a separate
+// command. Until the last link is cut, the leader keeps working over the other links. On a
+// busy machine that may take seconds.
 func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error, error) {
 	between := func(from, to string) bool { return from == p.Name && strings.HasPrefix(to, "etcd-") }
 	if f.hosts.Set(between, wiring.Condition{There: true, Back: true}) == 0 {
@@ -134,8 +136,8 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 	return store.Sleep(ctx, settle)
 }
 
-// ready waits until a replica follows etcd again. A restarted replica reads all records
-// first.
+// ready waits until a replica is ready. A restarted replica becomes ready after it has read
+// all records.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
 	return until(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
 		_, err := get(ctx, p, "/readyz")

@@ -29,7 +29,7 @@ func (r *Report) plot(dir string) error {
 	return nil
 }
 
-// charts returns the plots of the workloads in the report, by file.
+// charts returns the plots of the workloads in the report, by file name.
 func (r *Report) charts() map[string]chart.Chart {
 	sizes := []float64{1000, 10_000, fleetSize}
 	charts := map[string]chart.Chart{
@@ -80,7 +80,7 @@ func (r *Report) charts() map[string]chart.Chart {
 	return charts
 }
 
-// figure returns a figure with samples, or nil if the report has none.
+// figure returns a figure with samples, or nil if the report has no such figure.
 func (r *Report) figure(workload, name, unit string) *Figure {
 	for _, result := range r.Results {
 		for i := range result.Figures {
@@ -106,7 +106,8 @@ func (r *Report) distribution(workload, name string, baseline bool) chart.Line {
 	return l
 }
 
-// over returns the medians of figures whose names differ by a number.
+// over returns a line through the medians of the figures whose names differ only by a
+// number.
 func (r *Report) over(workload, name, unit, format string, sizes []float64) chart.Line {
 	l := chart.Line{Name: name, Marked: true}
 	for _, size := range sizes {
@@ -126,8 +127,8 @@ func (r *Report) level(workload, name, unit, figure string, from, to float64) ch
 	return l
 }
 
-// slowdown returns the medians of an operation relative to the median while the other
-// groups are empty.
+// slowdown returns a line through the medians of an operation, divided by the median that
+// was measured while the other groups were empty.
 func (r *Report) slowdown(what string) chart.Line {
 	l := r.over("waiting", what, "ms", what+", %d in 1000 groups", []float64{1000, 10_000, 100_000})
 	alone := r.figure("waiting", what+", 0 in 1000 groups", "ms")

@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// profileSeconds is the duration of one profile. The last part of a workload is not
-// profiled if it is shorter.
+// profileSeconds is the duration of one profile. If the workload ends before a profile is
+// complete, that profile is lost.
 const profileSeconds = 5
 
 // profile writes processor profiles of every service, one after the other, until stop is
@@ -49,7 +49,7 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	}
 }
 
-// get returns what a process serves at a path of its HTTP port.
+// get returns the response of a process to a GET request on its HTTP port.
 func get(ctx context.Context, p *child.Process, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addresses().HTTP+path, nil)
 	if err != nil {

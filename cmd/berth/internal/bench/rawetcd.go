@@ -27,13 +27,13 @@ var rawEtcd = Workload{
 // puts64 is the name of the series that puts(64) returns.
 const puts64 = "etcd, 64 callers"
 
-// puts returns a series in which n callers put to etcd, outside Berth's own keys.
+// puts returns a series in which n callers put keys to etcd that Berth does not use.
 func (w *World) puts(n int) series {
 	return series{name: fmt.Sprintf("etcd, %d callers", n), callers: n, do: w.put}
 }
 
-// readRecord creates a reservation, reads its record and cancels it. Raw puts write
-// the same record, so that they are as large as what Berth writes.
+// readRecord creates a reservation, reads its record and cancels the reservation. The puts
+// of the baseline write the same record, so that they are as large as the records of Berth.
 func (w *World) readRecord(ctx context.Context) error {
 	b := Batch{Job: w.Job(999_999), Stage: "s-000000", Workers: 8, SKU: w.SKU("none")}
 	if err := w.Ask(ctx, b); err != nil {
@@ -52,12 +52,13 @@ func (w *World) readRecord(ctx context.Context) error {
 	return err
 }
 
-// put is an operation: one put of a new key.
+// put is an operation that puts one new key.
 func (w *World) put(ctx context.Context, caller, i int) error {
 	key := fmt.Sprintf("%s%d/s-%06d/main/%d", w.rawPrefix(), caller, i, w.next())
 	_, err := w.Etcd.Client().Put(ctx, key, string(w.record))
 	return err
 }
 
-// rawPrefix returns the prefix of the keys of raw puts, which Berth itself never uses.
+// rawPrefix returns the prefix of the keys that put writes. Berth itself never uses keys
+// with this prefix.
 func (w *World) rawPrefix() string { return "/berth-bench/" + w.Prefix + "/" }

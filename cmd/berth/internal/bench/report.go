@@ -14,7 +14,8 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// Report is all results, and the machine on which they were measured.
+// Report has the results of all workloads and describes the machine on which they were
+// measured.
 type Report struct {
 	Version  string    `json:"version"`
 	Began    time.Time `json:"began"`
@@ -64,10 +65,10 @@ func (r *Report) violations() error {
 	return replay.Broken(n)
 }
 
-// proc is /proc of this machine. Without it every read fails.
+// proc is /proc of this machine. If the machine has no /proc, every read fails.
 var proc, _ = procfs.NewDefaultFS()
 
-// thisMachine returns what the kernel reports. Fields that it does not report are empty.
+// thisMachine describes this machine. Fields that the kernel does not report are empty.
 func thisMachine() Machine {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {

@@ -24,10 +24,10 @@ type Workload struct {
 	Name string
 	// Shows describes the workload in one line.
 	Shows string
-	// Anywhere is set for workloads that use only a small part of a cluster, and so may run
-	// in a cluster that has other work.
+	// Anywhere is set for workloads that may run in a cluster with other work, because they
+	// use only a small part of the cluster.
 	Anywhere bool
-	// Run measures and adds figures to its run.
+	// Run measures the workload and adds figures to r.
 	Run func(ctx context.Context, r *Run) error
 }
 
@@ -36,34 +36,37 @@ func inWorld(do func(ctx context.Context, w *World) error) func(ctx context.Cont
 	return func(ctx context.Context, r *Run) error { return r.World(ctx, fleet.Config{}, do) }
 }
 
-// Workloads are all workloads, in the order in which they run.
+// Workloads lists all workloads in the order in which they run.
 var Workloads = []Workload{
 	rawEtcd, upsert, batches, latency, freedToLeased, waiting, bursts, largeFleet, idle, heartbeats, trace,
 }
 
-// Options of a benchmark.
+// Options are the options of a benchmark.
 type Options struct {
-	// Window is the duration of one phase of steady load, Repeats the number of its runs.
+	// Window is the duration of one phase of steady load. Repeats is the number of times
+	// that each phase is measured.
 	Window  time.Duration
 	Repeats int
 	// Scale multiplies the sizes of workloads. Targets apply only to 1.
 	Scale float64
-	// Replicas of each service.
+	// Replicas is the number of replicas of each service.
 	Replicas int
-	// Idle is the duration of the measurement of an idle cluster, Trace the directory of a
-	// trace to replay; none if empty.
-	Idle  time.Duration
+	// Idle is the duration of the measurement of an idle cluster.
+	Idle time.Duration
+	// Trace is the directory of a trace to replay. If it is empty, the workload "trace" is
+	// skipped.
 	Trace string
-	// JSON is the file that gets the report with every sample; none if empty.
+	// JSON is the file to which the report with every sample is written, if not empty.
 	JSON string
-	// Dir is the directory for the data of etcd; default that for temporary files.
+	// Dir is the directory for the data of etcd; default the directory for temporary files.
 	Dir string
-	// Profiles is a directory for processor profiles of the services; none if empty.
+	// Profiles is the directory for processor profiles of the services. If it is empty, the
+	// services are not profiled.
 	Profiles string
-	// Cluster is the running cluster to measure. Without addresses, each world starts a
-	// Berth of its own.
+	// Cluster is the running cluster to measure. If it has no addresses, each world starts a
+	// separate cluster.
 	Cluster running.Cluster
-	// Status gets the progress.
+	// Status is the writer for progress messages.
 	Status io.Writer
 }
 
@@ -75,7 +78,7 @@ func (o *Options) outputFlags(set *pflag.FlagSet) {
 		"directory for processor profiles of the services; profiling changes the results a little")
 }
 
-// Result is what one workload measured.
+// Result has the measurements of one workload.
 type Result struct {
 	Workload string   `json:"workload"`
 	Shows    string   `json:"shows"`
@@ -84,7 +87,7 @@ type Result struct {
 	Audits   []Audit  `json:"audits"`
 	Notes    []string `json:"notes,omitempty"`
 	Seconds  float64  `json:"seconds"`
-	// Error is why the workload failed.
+	// Error is the first line of the error with which the workload failed.
 	Error string `json:"error,omitempty"`
 }
 
@@ -96,8 +99,8 @@ type Run struct {
 	count atomic.Int64
 }
 
-// runAll runs workloads one after the other. It prints the result of each to out and
-// saves the report after each. If a workload fails, the next ones still run.
+// runAll runs workloads one after the other. After each workload it prints the result to out
+// and saves the report. If a workload fails, the next workloads still run.
 func runAll(ctx context.Context, workloads []Workload, o Options, out io.Writer) error {
 	for _, dir := range []string{o.Dir, o.Profiles} {
 		if err := os.MkdirAll(cmp.Or(dir, "."), 0o750); err != nil {
@@ -128,12 +131,13 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", w.Name, err)
-		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // later lines are consequences
+		// The later lines are errors of the cleanup after the first error.
+		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	return &r.Result, err
 }
 
-// Say reports progress.
+// Say writes a progress message.
 func (r *Run) Say(format string, args ...any) {
 	fmt.Fprintf(r.Status, "%7.1fs  %-15s  %s\n", time.Since(r.began).Seconds(), r.Workload, fmt.Sprintf(format, args...))
 }
@@ -143,11 +147,11 @@ func (r *Run) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Sized returns n multiplied by the scale, or least if that is more.
+// Sized returns n multiplied by the scale, but not less than least.
 func (r *Run) Sized(n, least int) int { return max(least, int(float64(n)*r.Scale)) }
 
-// Add adds a figure. If it names a baseline, that must have been added before. A figure
-// of a scaled workload has no target.
+// Add adds a figure. If the figure names a baseline, add the baseline before. Add removes
+// the target if the sizes of the workload are scaled.
 func (r *Run) Add(f Figure) {
 	f.Summary = Summarize(f.Samples)
 	for _, base := range r.Figures {
@@ -164,7 +168,7 @@ func (r *Run) Add(f Figure) {
 	r.Figures = append(r.Figures, f)
 }
 
-// next returns a number that no earlier call has returned.
+// next returns a new number at every call.
 func (r *Run) next() int64 { return r.count.Add(1) }
 
 // stage returns the name of a new stage.

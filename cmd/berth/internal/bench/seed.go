@@ -18,22 +18,23 @@ const (
 	// seedTTL is the time for which seeded executors are present without heartbeats. It is
 	// longer than any workload.
 	seedTTL = time.Hour
-	// seedWriters is the number of concurrent seed transactions, seedTries bounds how often
-	// each of them is sent.
+	// seedWriters is the number of concurrent seed transactions. seedTries is the maximum
+	// number of attempts for each transaction.
 	seedWriters, seedTries = 16, 5
-	// seedIncarnation is the incarnation of seeded executors. It is below that of any
-	// agent that registers, because those are revisions.
+	// seedIncarnation is the incarnation of seeded executors. The incarnation of an agent
+	// that registers is higher, because it is a revision of etcd.
 	seedIncarnation = 1
-	// seedTerm is the term in which seeded reservations were accepted. It is below any
-	// term that a registry can win, because those are later revisions.
+	// seedTerm is the term in the IDs of seeded reservations. The term of any leader of the
+	// registry is higher, because it is a later revision of etcd.
 	seedTerm = 1
 )
 
-// seed writes records straight to etcd, before the services start.
+// seed writes records directly to etcd before the services start.
 type seed func(ctx context.Context, etcd []string) error
 
-// seedExecutors writes n READY executors of an SKU, as executor-state would have
-// written them. They have no agents, so that a fleet of any size costs no processor time for heartbeats.
+// seedExecutors writes n READY executors of an SKU. The records are the same as those that
+// executor-state writes. The executors have no agents, so a fleet of any size needs no
+// processor time for heartbeats.
 func seedExecutors(sku string, n int) seed {
 	now := time.Now()
 	return seedEach(n, func(i int) ([2]model.Record, error) {
@@ -42,8 +43,8 @@ func seedExecutors(sku string, n int) seed {
 	})
 }
 
-// seedQueued writes n queued reservations of a number of groups, as the registry would
-// have written them. They equal those of [World.queue], but no calls are necessary.
+// seedQueued writes n queued reservations in a number of groups. The records are the same as
+// those that the registry writes for the reservations of [World.queue].
 func seedQueued(n, groups int, sku string) seed {
 	now := time.Now()
 	return seedEach(n, func(i int) ([2]model.Record, error) {
@@ -66,8 +67,8 @@ func seedQueued(n, groups int, sku string) seed {
 	})
 }
 
-// seedEach writes two records of each of n items; n must be positive. Presence records
-// have an etcd lease.
+// seedEach writes two records for each of n items. n must be positive. Each presence record
+// is attached to an etcd lease.
 func seedEach(n int, of func(i int) ([2]model.Record, error)) seed {
 	return func(ctx context.Context, etcd []string) error {
 		s, err := store.Dial(store.DialConfig{Endpoints: etcd})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Summary describes samples. It is zero without samples.
+// Summary describes samples. If there are no samples, it is the zero value.
 type Summary struct {
 	N      int     `json:"n"`
 	Median float64 `json:"median"`
@@ -16,8 +16,8 @@ type Summary struct {
 	Max    float64 `json:"max"`
 }
 
-// Summarize returns the summary of samples. Percentiles are by the nearest rank, so that
-// each is a measured sample.
+// Summarize returns the summary of samples. It uses the nearest-rank method, so every
+// percentile is a measured sample.
 func Summarize(samples []float64) Summary {
 	if len(samples) == 0 {
 		return Summary{}
@@ -33,7 +33,7 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 // Figure is a measured quantity with all its samples.
 type Figure struct {
 	Name string `json:"name"`
-	// Unit is "ms", "s", "/s", "MB", or empty for a number.
+	// Unit is "ms", "s", "/s", "MB", or empty for a number without a unit.
 	Unit string `json:"unit"`
 	Summary
 	// Against is the name of the baseline, a figure of the same workload. Ratio is the
@@ -54,14 +54,15 @@ const (
 	Ratio  Of = "ratio"
 )
 
-// Target bounds a figure. AtMost and AtLeast bound one part of it, unless they are 0.
+// Target bounds a figure. AtMost and AtLeast, unless 0, bound the part of the figure that Of
+// names.
 type Target struct {
 	Of      Of      `json:"of,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`
 	AtLeast float64 `json:"atLeast,omitempty"`
-	// P99 bounds the 99th percentile as well, unless it is nil.
+	// P99 bounds the 99th percentile, unless P99 is nil.
 	P99 *float64 `json:"p99,omitempty"`
-	// Max bounds every sample, unless it is nil.
+	// Max bounds every sample, unless Max is nil.
 	Max *float64 `json:"max,omitempty"`
 	Met bool     `json:"met"`
 }

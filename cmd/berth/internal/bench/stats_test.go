@@ -32,14 +32,15 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestPercentiles compares percentiles with the definition of the nearest rank: the
-// smallest sample that is at least as large as the given percentage of the samples.
+// TestPercentiles compares percentiles with the definition of the nearest-rank method:
+// the p-th percentile is the smallest sample for which at least p percent of the samples
+// are not larger.
 func TestPercentiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		samples := make([]float64, 1+random.IntN(300))
 		for i := range samples {
-			samples[i] = float64(random.IntN(50)) / 5 // some are equal
+			samples[i] = float64(random.IntN(50)) / 5 // some samples are equal
 		}
 		got := Summarize(samples)
 		rank := func(percent int) float64 {

@@ -66,7 +66,7 @@ func (r *Result) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// figures returns the rows of the table of figures, the header first.
+// figures returns the rows of the table of figures. The first row is the header.
 func (r *Result) figures() [][]string {
 	rows := [][]string{{"figure", "unit", "n", "median", "p99", "min", "max", "ratio"}}
 	for _, f := range r.Figures {
@@ -81,7 +81,7 @@ func (r *Result) figures() [][]string {
 	return rows
 }
 
-// phases merges the repeats of each phase.
+// phases returns the cost of each phase, summed over its repeats.
 func (r *Result) phases() []*Cost {
 	var phases []*Cost
 	byName := map[string]*Cost{}
@@ -106,8 +106,9 @@ func (r *Result) phases() []*Cost {
 	return phases
 }
 
-// costs returns the rows of the tables of processor time and of written keys per
-// operation, the headers first. Both are empty without a phase.
+// costs returns the rows of two tables: the processor time and the written keys per
+// operation. The first row of each table is the header. Both tables are empty if no phase
+// had operations.
 func (r *Result) costs() (processors, keys [][]string) {
 	head := []string{"processor ms each"}
 	for _, k := range costKinds {

@@ -11,9 +11,9 @@ import (
 	"berth.dev/client"
 )
 
-// tail calls observe with every event of the world, in the order of the changes that
-// they report, and the time at which etcd's watch delivered it. stopTail stops it, at the
-// latest at the end of the world.
+// tail calls observe with every event of the world and the time at which etcd's watch
+// delivered the event. The events are in the order of the changes that they report. tail
+// runs until stopTail is called, at the latest when the world ends.
 func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time.Time)) error {
 	from, err := w.revision(ctx)
 	if err != nil {
@@ -47,8 +47,8 @@ func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time
 	return nil
 }
 
-// starts reports when the executors have acknowledged every worker of a batch: when each
-// has reached STARTING or a later state.
+// starts reports when all workers of a batch are started. A worker is started when its
+// executor has acknowledged it, so that it is STARTING or in a later state.
 type starts struct {
 	mu      sync.Mutex
 	batches map[client.Key]*start
@@ -58,15 +58,16 @@ type starts struct {
 type start struct {
 	workers int
 	leased  time.Time
-	// named are the workers that events have named. An event of many workers names
-	// none, but the counts of RUNNING events add up.
-	named   map[int32]bool
+	// named has the indexes of the workers that events have named. An event about many
+	// workers names no workers.
+	named map[int32]bool
+	// running is the sum of the counts of RUNNING events.
 	running int
 	done    chan struct{}
 	at      time.Time // set before done is closed
 }
 
-// expect must be called before the batch is requested.
+// expect registers a batch for observe. It must be called before the batch is requested.
 func (s *starts) expect(key client.Key, workers int) *start {
 	one := &start{workers: workers, named: map[int32]bool{}, done: make(chan struct{})}
 	s.mu.Lock()
@@ -102,7 +103,8 @@ func (s *starts) observe(e *berthv1.Event, at time.Time) {
 	}
 }
 
-// freeFleet adds executors with free capacity for every batch of the workload; see start.
+// freeFleet adds executors with free capacity for every batch that start requests, and
+// observes the starts of their workers.
 func (w *World) freeFleet(ctx context.Context, n int, resources string) error {
 	if err := w.Simulate(ctx, "free", n, resources); err != nil {
 		return err
@@ -110,8 +112,8 @@ func (w *World) freeFleet(ctx context.Context, n int, resources string) error {
 	return w.tail(ctx, w.starts.observe)
 }
 
-// start requests a batch and waits until all its workers are started. It returns when
-// the lease and the last start were seen.
+// start requests a batch and waits until all its workers are started. It returns the times
+// at which the watch delivered the lease and the last start.
 func (w *World) start(ctx context.Context, b Batch) (leased, started time.Time, err error) {
 	one := w.starts.expect(b.Key(), b.Workers)
 	if err := w.Ask(ctx, b); err != nil {

@@ -25,8 +25,8 @@ var trace = Workload{
 	},
 }
 
-// playTrace runs `berth replay` in a process of its own, which has the callers, the
-// executors and a second audit.
+// playTrace runs `berth replay` in a separate process. The callers, the executors and a
+// second audit run in that process.
 func playTrace(ctx context.Context, w *World) error {
 	if err := w.repeat(ctx, w.puts(64)); err != nil {
 		return err

@@ -16,7 +16,7 @@ var upsert = Workload{
 		for _, n := range []int{64, 256} {
 			ratio := 0.5
 			if n > 64 {
-				ratio = 1 // one transaction carries many requests
+				ratio = 1 // the registry commits many requests in one transaction
 			}
 			etcd := w.puts(n)
 			berth := series{name: fmt.Sprintf("berth, %d callers", n), callers: n, do: ask, against: etcd.name,

@@ -30,8 +30,8 @@ var waiting = Workload{
 	},
 }
 
-// The measurement of an operation ends after eachWithin if it has minSamples samples, so
-// that slow operations get fewer samples.
+// The measurement of an operation ends after eachWithin if it has at least minSamples
+// samples. So slow operations get fewer samples.
 const (
 	eachWithin = 5 * time.Second
 	minSamples = 20
@@ -42,19 +42,20 @@ const (
 type isolation struct {
 	w      *World
 	groups int // the number of other groups
-	// queued are the reservations of the group that stays queued, others those of the
-	// other groups.
+	// queued has the reservations of the group whose batches stay queued. others has the
+	// reservations of the other groups.
 	queued, others []client.Key
 }
 
-// measure repeats the measurements with more and more reservations in the other groups.
+// measure repeats the measurements with an increasing number of reservations in the other
+// groups.
 func (b *isolation) measure(ctx context.Context) error {
 	if err := b.w.freeFleet(ctx, b.w.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
 	sizes := []int{0, 10_000, 100_000}
 	if b.groups > 1 {
-		// One reservation in each group shows the cost of groups alone.
+		// The size with one reservation in each group shows the cost of the groups alone.
 		sizes = []int{0, b.groups, 10_000, 100_000}
 	}
 	for _, size := range sizes {
@@ -72,7 +73,7 @@ func (b *isolation) measure(ctx context.Context) error {
 	return b.explainAny(ctx)
 }
 
-// operations measures operations that do not depend on the other groups, and the view
+// operations measures operations that do not use the other groups. It also measures the view
 // of all pending groups.
 func (b *isolation) operations(ctx context.Context) error {
 	w, n := b.w, b.w.Sized(200, 5)
@@ -102,8 +103,8 @@ func (b *isolation) operations(ctx context.Context) error {
 	})
 }
 
-// each runs operations one after another and adds a figure of their durations. An
-// operation ends at the time that do returns.
+// each runs operations one after another and adds a figure of their durations. do returns
+// the time at which its operation ended.
 func (b *isolation) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
 	name := func(n int) string { return fmt.Sprintf("%s, %d in %s", what, n, plural(b.groups, "group")) }
 	f := Figure{Name: name(len(b.others)), Unit: "ms"}
@@ -128,8 +129,8 @@ func (b *isolation) each(ctx context.Context, what string, n int, do func(i int)
 	return nil
 }
 
-// explainAny measures the explanation of a random queued reservation; the baseline is a
-// read of the same.
+// explainAny measures the explanation of random queued reservations. The baseline is Get of
+// random queued reservations.
 func (b *isolation) explainAny(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(1, 2)) // the same reservations in every run
 	w, n := b.w, b.w.Sized(1000, 10)
@@ -153,8 +154,8 @@ func (b *isolation) explainAny(ctx context.Context) error {
 	})
 }
 
-// queue requests n reservations in a number of groups and returns their keys. No executor
-// of the SKU is large enough for them.
+// queue requests n reservations in a number of groups and returns their keys. The
+// reservations stay queued, because no executor of the SKU is large enough for them.
 func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
 	keys := make([]client.Key, n)
 	l, err := w.load(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), 256, bounds{most: n},
@@ -170,7 +171,8 @@ func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.
 // queuedJobs is the number of jobs of the reservations that stay queued.
 const queuedJobs = 100
 
-// queuedBatch returns a batch of one of many groups. No executor is large enough for it.
+// queuedBatch returns a batch of one of many groups. The batch stays queued, because no
+// executor is large enough for it.
 func queuedBatch(job, stage, sku string, group int) Batch {
 	return Batch{Job: job, Stage: stage, Workers: 4, SKU: sku, CPU: int64(2000 + group)}
 }

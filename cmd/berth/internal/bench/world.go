@@ -23,28 +23,28 @@ import (
 )
 
 const (
-	// readyTimeout bounds the time until executors are READY, stopTimeout the time until
-	// they have stopped.
+	// readyTimeout bounds the time until executors are READY. stopTimeout bounds the time
+	// until executors have stopped.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
 )
 
-// ownPrefix is the prefix of a world with a Berth of its own.
+// ownPrefix is the prefix of a world that has its own cluster.
 const ownPrefix = "b-"
 
-// World is a Berth for one workload, or for a part of one.
+// World is a Berth cluster for one workload or a part of a workload.
 type World struct {
 	Client *client.Client
 	Etcd   *store.Etcd
 	Space  keyspace.Space
-	// Prefix begins the name of every job and executor.
+	// Prefix is the prefix of the names of all jobs and executors of the world.
 	Prefix string
 
 	*Run
-	// binary and dir are for the processes that the world starts.
+	// binary is the program and dir the directory of the processes that the world starts.
 	binary, dir string
 	cluster     running.Cluster
-	// fleet is nil in a running cluster.
+	// fleet is nil if the world uses a running cluster.
 	fleet *fleet.Fleet
 	// processes are the child processes by kind.
 	processes map[string][]*child.Process
@@ -52,15 +52,15 @@ type World struct {
 	// record is the value that Berth writes for a reservation.
 	record []byte
 	starts starts
-	// stopTail ends the tail, if there is one.
+	// stopTail stops the tail. It does nothing if there is no tail.
 	stopTail func() error
-	// measured is the number of phases that the run had before this world.
+	// measured is the number of phases that the run measured before this world.
 	measured int
 	jobs     sync.Map // names of jobs
 }
 
-// World calls do with a new world. If do succeeds, it audits every revision that the
-// world has written, except the seed, which no service wrote.
+// World calls do with a new world. If do succeeds, World audits every revision since the
+// world began. The audit does not include the seed, because no service wrote it.
 func (r *Run) World(ctx context.Context, config fleet.Config, do func(context.Context, *World) error) (err error) {
 	r.Say("starting")
 	w := &World{Run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
@@ -110,7 +110,7 @@ func (r *Run) World(ctx context.Context, config fleet.Config, do func(context.Co
 	return w.audit(ctx)
 }
 
-// startBerth starts a Berth with every part a process of its own.
+// startBerth starts a Berth cluster in which every part is a separate process.
 func (w *World) startBerth(ctx context.Context, config fleet.Config) (err error) {
 	config.Binary, config.Dir, config.Replicas = w.binary, w.dir, w.Replicas
 	config.Etcd, config.LogLevel = max(1, config.Etcd), cmp.Or(config.LogLevel, "warn")
@@ -140,8 +140,8 @@ func (w *World) awaitLeaders(ctx context.Context) error {
 	return err
 }
 
-// leave stops the simulated executors. Before that, in a running cluster, it cancels the
-// jobs of the world and deletes its raw keys.
+// leave stops the simulated executors. If the world uses a running cluster, leave first
+// cancels the jobs of the world and deletes the keys that put has written.
 func (w *World) leave() error {
 	var all []error
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -151,7 +151,8 @@ func (w *World) leave() error {
 			_, err := w.Client.CancelJob(ctx, job.(string))
 			all = append(all, err)
 		}
-		raw := store.DeleteRange(w.rawPrefix(), w.rawPrefix()+":") // a digit follows the prefix
+		// A digit follows the prefix in every key, and ':' follows the digits in ASCII.
+		raw := store.DeleteRange(w.rawPrefix(), w.rawPrefix()+":")
 		_, err := w.Etcd.Txn(ctx, store.Txn{Then: []store.Op{raw}})
 		all = append(all, err)
 	}
@@ -164,7 +165,7 @@ func (w *World) leave() error {
 // SKU returns the SKU of the simulated executors with a name; see Simulate.
 func (w *World) SKU(name string) string { return w.Prefix + name }
 
-// startSim starts a process with n simulated executors of an SKU, with resources as
+// startSim starts a process with n simulated executors of an SKU. Each resource has the form
 // name=quantity.
 func (w *World) startSim(ctx context.Context, name string, n int, resources ...string) error {
 	sim := child.New("sim-"+name, w.binary, w.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
@@ -174,7 +175,7 @@ func (w *World) startSim(ctx context.Context, name string, n int, resources ...s
 	return sim.Start(ctx, "--listen")
 }
 
-// Simulate adds n simulated executors as startSim does, and waits until all are READY.
+// Simulate starts n simulated executors, as startSim does, and waits until all are READY.
 func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
 	began := time.Now()
 	if err := w.startSim(ctx, name, n, resources...); err != nil {
@@ -209,8 +210,8 @@ func (w *World) revision(ctx context.Context) (int64, error) {
 	return answer.Header.Revision, nil
 }
 
-// Measure runs a phase. It records and returns the cost of the phase. do returns the number
-// of operations.
+// Measure runs a phase, and records and returns the cost of the phase. do returns the number
+// of operations of the phase.
 func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) (c Cost, err error) {
 	w.Say("%s", phase)
 	pids := w.pids()

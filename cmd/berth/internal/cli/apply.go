@@ -22,9 +22,9 @@ func (a *app) apply() *cobra.Command {
 		Short: "Apply the reservations, SKUs and pools of a job file",
 		Long: `Apply a job file (YAML or JSON): create or change the reservation in each document.
 A document with 'kind: sku' or 'kind: pool' goes into the catalog. The command reads
-the whole file before it sends the documents in order. If one is rejected, it sends
-the others, and exits with the code of the first error. If no gateway answers in
-time, it sends no more documents. Applying a file again changes nothing.
+the whole file before it sends the documents in order. If a document is rejected, the
+command sends the others and exits with the code of the first error. If no gateway
+answers in time, it sends no more documents. Applying a file again changes nothing.
 
 You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.`,
 		Example: "  berth apply -f job.yaml\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
@@ -60,15 +60,15 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "", "cannot read the job file: %v", err)
 	}
-	defer file.Close() //nolint:errcheck // it is only read
+	defer file.Close() //nolint:errcheck // the file is only read
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return nil, fault.New(fault.Invalid, "", "the job file %s is a directory; name a file", path)
 	}
 	return jobfile.Parse(path, file)
 }
 
-// applyAll applies every document and prints the errors of rejected ones. It stops at any other
-// error: the next document would fail in the same way.
+// applyAll applies every document and prints the errors of rejected documents. It stops
+// at any other error, because the next document would fail in the same way.
 func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
 	var first error
 	rejected := 0
@@ -122,8 +122,9 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	return a.print(show.Applied(answer))
 }
 
-// fillWorkers adds the workers to a document from a list. Lists omit the workers, and a count
-// alone means the first worker indexes of the stage, which may be other workers.
+// fillWorkers adds the workers to a document that Berth printed in a list, because lists
+// omit the workers. With only a count, the document would request the first worker
+// indexes of the stage, and these may be other workers.
 func fillWorkers(ctx context.Context, c *client.Client, document jobfile.Document) error {
 	body := document.Reservation
 	now, err := c.Get(ctx, client.KeyOf(body))

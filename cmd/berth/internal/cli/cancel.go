@@ -57,8 +57,8 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 	return cmd
 }
 
-// cancelStage cancels the reservations of a stage one by one: the API has no call for a stage.
-// It does not cancel reservations that are created in the meantime.
+// cancelStage cancels the reservations of a stage one by one, because the API has no call
+// that cancels a stage. It may miss reservations that are created while it runs.
 func (a *app) cancelStage(ctx context.Context, c *client.Client, key client.Key) error {
 	total := 0
 	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage}) {

@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// choice is a flag whose value must be one of a list, in upper or lower case.
+// choice is the value of a flag that must be an element of a list, in upper or lower case.
 type choice struct {
 	value string
 	list  []string
@@ -46,7 +46,8 @@ func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
 	flags.VarP(&choice{*output, formats, func(value string) { *output = value }}, "output", "o", usage)
 }
 
-// enumFlag adds a flag that sets an enum by the name of a value.
+// enumFlag adds a flag that sets an enum. The value of the flag is the name of an enum
+// value.
 func enumFlag[E interface {
 	~int32
 	protoreflect.Enum
@@ -57,7 +58,7 @@ func enumFlag[E interface {
 	cmd.Flags().Var(&choice{"", names, set}, name, usage+": "+strings.Join(names, ", "))
 }
 
-// flagError returns the error of a flag that cannot be parsed.
+// flagError returns the error about a flag that cannot be parsed.
 func flagError(_ *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {

@@ -13,7 +13,8 @@ import (
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Terminal reports whether Out is a terminal, which a watch overwrites.
+	// Terminal reports whether Out is a terminal. On a terminal, each update of a watch
+	// overwrites the last.
 	Terminal bool
 	Env      func(string) string
 	Now      func() time.Time
@@ -34,14 +35,15 @@ func Standard() Streams {
 type app struct {
 	Streams
 	flags gatewayFlags
-	// every is the interval of a watch.
+	// every is the interval of the polls of a watch.
 	every time.Duration
-	// quiet is how long a stream of events must be silent after a cursor to be taken as
-	// complete.
+	// quiet returns how long a stream of events must be silent after a cursor until the
+	// stream counts as complete.
 	quiet func(job, cursor string) time.Duration
 }
 
-// New makes the root command with the commands that call a gateway. The caller adds the others.
+// New returns the root command with the commands that call a gateway. The caller adds the
+// other commands.
 func New(s Streams) *cobra.Command {
 	return newRoot(&app{Streams: s, every: time.Second, quiet: func(string, string) time.Duration { return time.Second }})
 }
@@ -80,7 +82,8 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
 	return root
 }
 
-// Run runs a command line and returns the exit code of the process. It stops when ctx ends.
+// Run runs a command line and returns the exit code of the process. When ctx ends, Run
+// stops the command.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	markFailures(root)
 	root.SetArgs(args)

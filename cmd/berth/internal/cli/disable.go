@@ -15,10 +15,11 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// attributesHelp is the help of --attributes.
+// attributesHelp is the help text of --attributes.
 const attributesHelp = "select executors with all of these attributes, KEY=VALUE[,KEY=VALUE…]"
 
-// selector returns a selector of IDs or of attributes. The command line must have one of them.
+// selector returns a selector of executors by ID or by attributes. The command line must
+// have either IDs or attributes.
 func selector(cmd *cobra.Command, ids []string, attributes map[string]string) (*berthv1.ExecutorSelector, error) {
 	if (len(ids) == 0) == (len(attributes) == 0) {
 		return nil, badUsage(cmd, "name executors by ID or with --attributes, not both")
@@ -74,7 +75,8 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 // maxListed is the number of unknown executors that an error names.
 const maxListed = 10
 
-// notRegistered returns an error about unknown executors; nil if there are none.
+// notRegistered returns an error that names unknown executors. It returns nil if all
+// executors are known.
 func notRegistered(unknown []string) error {
 	if len(unknown) == 0 {
 		return nil
@@ -94,7 +96,8 @@ func holdFlags(cmd *cobra.Command, lasts *time.Duration, until, reason *string) 
 	cmd.Flags().StringVar(reason, "reason", "", "reason of the request, shown to other users")
 }
 
-// expiry returns the time at which a request expires; zero if it does not.
+// expiry returns the time at which a request expires. It returns the zero time if the
+// request does not expire.
 func expiry(cmd *cobra.Command, now time.Time, lasts time.Duration, until string) (time.Time, error) {
 	switch {
 	case lasts != 0 && until != "":
@@ -122,9 +125,9 @@ func (a *app) enable() *cobra.Command {
 		Use:   "enable ID… | --attributes KEY=VALUE,… | --request NAME",
 		Short: "Undo requests to disable or drain executors",
 		Long: `Undo requests to disable or drain executors: the request with a name, or all
-requests with the given IDs or attributes. If a request names further IDs, only the
-given ones are removed from it. An executor is allocated again when no request
-applies to it.`,
+requests with the given IDs or attributes. If a request also names other IDs, the
+command removes only the given IDs from the request. An executor is allocated again
+when no request applies to the executor.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			body := &berthv1.EnableExecutorsRequest{DisableRequestId: request}
 			if request == "" || len(ids)+len(attributes) > 0 {

@@ -22,8 +22,8 @@ func (a *app) doctor() *cobra.Command {
 		Short: "Check a cluster and its etcd, and suggest fixes",
 		Long: `Check gateways, services and, with --etcd-endpoints, etcd: leaders, replicas,
 versions, findings, clocks, quorum, alarms, space, latency and certificates. The
-command finds the gateways' listeners for agents and services at the default ports,
-or at the addresses in --agents-gateway and --internal-gateway.
+command expects the gateways' listeners for agents and services at the default
+ports, unless --agents-gateway and --internal-gateway set other addresses.
 
 Each line is OK, WARN, FAIL or SKIP, and suggests a fix unless it is OK. The command
 changes nothing. It exits with code 4 if no gateway answers in time, with 1 if
@@ -63,6 +63,6 @@ another check FAILs, and with 0 otherwise.`,
 		"etcd endpoints to check, host:port or https://host:port for TLS (default: none)")
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to gateways and etcd")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
-	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that must have signed their certificates")
+	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the certificate authorities for gateways and etcd")
 	return cmd
 }

@@ -17,7 +17,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// defaultDeadline is how long drain --wait waits: long enough for graceful stops.
+// defaultDeadline is how long drain --wait waits by default: long enough for graceful stops.
 const defaultDeadline = 10 * time.Minute
 
 func (a *app) drain() *cobra.Command {
@@ -61,8 +61,8 @@ code 3); the others are drained.`,
 	return cmd
 }
 
-// drainEach drains executors one after another, and skips unknown ones. It returns those that
-// it drained, and the first error.
+// drainEach drains executors one after another, and skips unknown executors. It returns the
+// executors that it drained and the first error.
 func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string,
 	body *berthv1.DrainExecutorRequest) (drained []*berthv1.Executor, rejected error) {
 	for _, id := range ids {
@@ -76,7 +76,7 @@ func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string,
 			rejected = fmt.Errorf("%s: %w", id, err)
 		}
 		if err != nil && fault.Of(err).Kind != fault.NotFound {
-			break // the others would fail in the same way
+			break // the other executors would fail in the same way
 		}
 	}
 	return drained, rejected
@@ -89,8 +89,8 @@ func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.Drai
 	return c.Drain(ctx, body)
 }
 
-// untilEmpty polls executors until no worker is left on any, and prints each change. It starts no
-// poll after the deadline.
+// untilEmpty polls executors until no executor has workers, and prints each change. It
+// starts no poll after the deadline.
 func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor,
 	deadline time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, deadline)

@@ -14,8 +14,8 @@ import (
 
 var errInterrupted = fault.New(fault.Precondition, "", "interrupted")
 
-// failure is an error of a command that ran. Any other error is cobra's error about the command
-// line.
+// failure is an error of a command that ran. An error that is not a failure is an error
+// of cobra about the command line.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -97,7 +97,7 @@ func exitCode(err error) int {
 	return rpc.ExitCode(err)
 }
 
-// writeError writes an error as one line, and below it a hint if there is one.
+// writeError writes an error as one line. If there is a hint, writeError adds it below.
 func writeError(w io.Writer, err error) {
 	fmt.Fprintf(w, "berth: %s\n", sentence(err))
 	if hint := hintFor(err); hint != "" {
@@ -110,7 +110,7 @@ func sentence(err error) string {
 	if !errors.As(err, &f) {
 		return firstLine(err.Error())
 	}
-	// The text that wraps the error names where it happened.
+	// The text before the message of the fault names the place of the error.
 	text := strings.TrimSuffix(err.Error(), f.Error()) + f.Message
 	if f.Message == "" {
 		text += f.Kind.String()
@@ -132,7 +132,8 @@ func sentence(err error) string {
 // firstLine keeps an error on one line.
 func firstLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// dialled removes gRPC's prefix from a network error, and the address if there is only one.
+// dialled removes gRPC's prefix from a network error. If there is only one gateway,
+// dialled also removes the address.
 func dialled(gateways, message string) string {
 	if _, rest, found := strings.Cut(message, "dial tcp "); found {
 		message = strings.ReplaceAll(strings.TrimSuffix(rest, `"`), "connect: ", "")

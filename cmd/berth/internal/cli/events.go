@@ -69,9 +69,9 @@ func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string
 	return count, nil
 }
 
-// stored returns the stored events. The stream does not mark the end of the past, so stored
-// ends when the stream is silent. It calls the gateway first, because the stream of a
-// gateway that does not answer is silent as well.
+// stored returns the stored events. The stream does not mark where the stored events end, so
+// stored ends when the stream is silent. It calls the gateway first, because the stream is
+// silent as well if no gateway answers.
 func (a *app) stored(ctx context.Context, c *client.Client, job, since string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
 		if err := a.reach(ctx, c, job); err != nil {

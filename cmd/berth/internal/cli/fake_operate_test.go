@@ -15,7 +15,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// The fake's methods for operators. One worker fits on an executor.
+// This file has the fake's methods for operators. In the fake, one worker fits on an
+// executor.
 
 func notReady() error {
 	return fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
@@ -30,8 +31,8 @@ func (f *fake) executor(id string) *berthv1.Executor {
 	return f.executors[i]
 }
 
-// obey removes one worker from a draining executor: its agent stops them one by one, if it is
-// reachable.
+// obey removes one worker from a draining executor. If the agent is reachable, it stops
+// the workers one by one.
 func (f *fake) obey(e *berthv1.Executor) {
 	if e.Draining && e.Workers > 0 && e.State == berthv1.Executor_READY {
 		e.Workers--

@@ -22,7 +22,8 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// fakePage is the page size of the fake: a list of three has two pages.
+// fakePage is the page size of the fake. It is so small that a list of three items has
+// two pages.
 const fakePage = 2
 
 // fake is a gateway with its state in memory, behind a real gRPC server on loopback. It implements
@@ -155,7 +156,7 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 	f.revision++
 	r.Epoch = f.revision
 	r.Uid = "1-" + strconv.FormatInt(f.revision-100, 36)
-	r.RequestId = proto.String("request-of-" + r.Uid) // the true ones are random
+	r.RequestId = proto.String("request-of-" + r.Uid) // real request IDs are random
 	r.State = berthv1.Reservation_QUEUED
 	r.CreatedAt = timestamppb.New(f.now)
 	r.UpdatedAt = r.CreatedAt
@@ -168,7 +169,7 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 	return answer, nil
 }
 
-// place numbers the queued reservations in one queue.
+// place sets the positions of the queued reservations. All reservations are in one queue.
 func (f *fake) place() {
 	var position int32
 	for _, r := range f.reservations {
@@ -197,7 +198,7 @@ func (f *fake) tell(kind berthv1.Event_Kind, r *berthv1.Reservation, count int32
 	f.changed = make(chan struct{})
 }
 
-// grant starts a queued reservation on the executors, one worker each.
+// grant starts a queued reservation on the executors, with one worker on each.
 func (f *fake) grant(job, stage, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -396,8 +397,8 @@ func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStre
 	}
 }
 
-// quiet returns a long time if the stream will return an event or an error after the cursor, and a
-// short one otherwise.
+// quiet returns a long time if the stream will return an event or an error after the
+// cursor. Otherwise it returns a short time.
 func (f *fake) quiet(job, cursor string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -27,10 +27,12 @@ type gatewayFlags struct {
 
 // calls adds the flags of a command that calls a gateway.
 func (a *app) calls(cmd *cobra.Command) *cobra.Command {
-	return a.callsWithin(cmd, defaultTimeout, "maximum time of a call including retries; with -w and -f, of the first one")
+	return a.callsWithin(cmd, defaultTimeout,
+		"maximum time of a call including retries; with -w and -f, of the first call")
 }
 
-// callsWithin is calls with another default timeout.
+// callsWithin does the same as calls, with another default timeout and another help text of
+// --timeout.
 func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&a.flags.gateway, "gateway", cmp.Or(a.Env("BERTH_GATEWAY"), defaultGateway),
@@ -46,10 +48,11 @@ func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage strin
 	return cmd
 }
 
-// noticeEvery is the minimum interval of notices that no gateway answers.
+// noticeEvery is the minimum interval between two notices that no gateway answers.
 const noticeEvery = 10 * time.Second
 
-// dial makes the client, which prints a notice now and then while no gateway answers.
+// dial returns a client. While no gateway answers, the client prints a notice at most
+// once per noticeEvery.
 func (a *app) dial() (*client.Client, error) {
 	addresses, err := client.Addresses(strings.Split(a.flags.gateway, ","), nil)
 	if err != nil {
@@ -75,7 +78,7 @@ func (a *app) call(cmd *cobra.Command, f func(ctx context.Context, c *client.Cli
 	})
 }
 
-// connected calls f with a client. It must bound its calls itself.
+// connected calls f with a client. f must limit the time of its calls itself.
 func (a *app) connected(cmd *cobra.Command, f func(ctx context.Context, c *client.Client) error) error {
 	c, err := a.dial()
 	if err != nil {

@@ -13,18 +13,20 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// pageSize is the largest page of the API, because lists are read as a whole.
+// pageSize is the largest page size of the API. Commands read whole lists, so larger
+// pages need fewer calls.
 const pageSize = 1000
 
 // view is a kind of object that get lists.
 type view struct {
 	fetch func(ctx context.Context, c *client.Client) (proto.Message, error)
 	table func(m proto.Message, now time.Time, wide bool) *show.Table
-	// empty is the text for a table without rows.
+	// empty is printed instead of a table that has no rows.
 	empty string
 }
 
-// viewOf returns a view. Its table shows the result of list for the answer of fetch.
+// viewOf returns a view. list takes the objects out of the answer of fetch, and table
+// formats them.
 func viewOf[M proto.Message, L any](
 	empty string, fetch func(*client.Client, context.Context) (M, error), list func(M) L,
 	table func(L, time.Time, bool) *show.Table,
@@ -39,7 +41,7 @@ func viewOf[M proto.Message, L any](
 // one returns a list of one element.
 func one[M any](m M) []M { return []M{m} }
 
-// same returns the answer itself.
+// same returns its argument.
 func same[M any](m M) M { return m }
 
 // getFlags are the flags of every get command.
@@ -81,7 +83,7 @@ func (a *app) get() *cobra.Command {
 	return cmd
 }
 
-// show fetches and writes a view, once or continuously.
+// show fetches and writes a view, once or, with --watch, continuously.
 func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 	return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 		if flags.watch {
@@ -105,7 +107,7 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 	})
 }
 
-// render returns the text of an answer; none for a table without rows.
+// render returns the text of an answer. The text is empty if the table has no rows.
 func (v view) render(m proto.Message, output string, now time.Time) ([]byte, error) {
 	return render(m, output, v.table(m, now, output == "wide").String())
 }

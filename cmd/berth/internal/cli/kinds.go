@@ -98,7 +98,7 @@ knows only a part of the pending workers.`
 	return cmd
 }
 
-// The views of the objects that have no filters.
+// The views of the kinds that have no filters.
 var (
 	skus     = viewOf("No SKUs.", (*client.Client).SKUs, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)
 	pools    = viewOf("No pools.", (*client.Client).Pools, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)

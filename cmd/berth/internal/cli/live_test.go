@@ -80,7 +80,7 @@ func TestWatchShowsEachChangeOnce(t *testing.T) {
 	if got := l.line(t); got != "No reservations." {
 		t.Fatalf("at first: %q", got)
 	}
-	// A later time alone is not a change.
+	// The passing of time alone is not a change.
 	f.do(t, []string{"pass", "10s"})
 	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
 	for _, want := range []string{"", "RESERVATION  STATE", "a/b/main"} {
@@ -108,7 +108,7 @@ func TestWatchOverwritesATerminal(t *testing.T) {
 		t.Fatalf("head: %q", got)
 	}
 	l.line(t)
-	// On a terminal a growing age is a change.
+	// On a terminal, a growing age is a change.
 	f.do(t, []string{"pass", "10s"})
 	l.line(t)
 	if got := l.line(t); !strings.Contains(got, "10s") {
@@ -140,7 +140,8 @@ func TestWatchAsJSONWritesADocumentForEachChange(t *testing.T) {
 	l.interrupted()
 }
 
-// A watch waits for a registry that is not ready, and prints one notice.
+// TestWatchWaitsForTheRegistry checks that a watch waits while the registry is not ready,
+// and prints one notice.
 func TestWatchWaitsForTheRegistry(t *testing.T) {
 	f := newFake(t)
 	f.do(t, []string{"not-ready"})
@@ -180,13 +181,14 @@ func TestEventsFollow(t *testing.T) {
 	}
 }
 
-// If no gateway answers, the command prints one notice at once, and an error with a hint at the end.
+// TestADeadGatewayEndsWithExitCode4 checks that a command prints one notice immediately
+// if no gateway answers, and an error with a hint at the end.
 func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	address := porttest.Hold(t)
 	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"events", "a", "-f"},
 		{"get", "reservations", "-w"}, {"describe", "a/b"}, {"cancel", "a"}} {
 		// If the timeout passes before the first connection attempt fails, the error is
-		// another one: the test repeats with more time.
+		// different. The test then repeats the command with more time.
 		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
 			var out, stderr bytes.Buffer
 			root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" },
@@ -208,8 +210,8 @@ func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	}
 }
 
-// If no gateway answers, doctor prints the checks, and its exit code is that of a call without an
-// answer.
+// TestDoctorWithoutAGateway checks that doctor prints the checks even if no gateway
+// answers, and exits with code 4.
 func TestDoctorWithoutAGateway(t *testing.T) {
 	nobody := porttest.Hold(t)
 	var out, stderr bytes.Buffer
@@ -230,7 +232,8 @@ func TestBadGateway(t *testing.T) {
 	}
 }
 
-// BERTH_GATEWAY and --gateway take the URL that berth dev prints.
+// TestAGatewayMayBeAURL checks that BERTH_GATEWAY and --gateway accept the URL that berth
+// dev prints.
 func TestAGatewayMayBeAURL(t *testing.T) {
 	f := newFake(t)
 	url := "http://" + f.address
@@ -249,7 +252,8 @@ func TestAGatewayMayBeAURL(t *testing.T) {
 	}
 }
 
-// The root also handles errors of commands that the caller adds.
+// TestAddedCommands checks that the root command also handles errors of commands that the
+// caller adds.
 func TestAddedCommands(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -13,7 +13,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// quarantined is the kind of the finding about a worker whose stop is not confirmed.
+// quarantined is the kind of the finding about a worker whose stop the executor has not
+// confirmed in time.
 const quarantined = "QUARANTINED"
 
 func (a *app) clearQuarantine() *cobra.Command {
@@ -25,11 +26,11 @@ func (a *app) clearQuarantine() *cobra.Command {
 QUARANTINED) if it was asked to stop, should have stopped already, and the executor has
 not confirmed that. The workers become LOST, and their capacity is free at once.
 
-This is dangerous: Berth does not check whether the workers run. A worker that does
-run keeps its resources while others are placed on the executor, and runs together
-with its replacement, until its agent is reachable and stops it. First make sure that
-the host is off or the processes are dead. Without --yes the command only lists the
-workers.`,
+This is dangerous: Berth does not check whether the workers run. If a worker still
+runs, it keeps using its resources while Berth places other workers on the executor,
+and it runs at the same time as its replacement. This ends when its agent is reachable
+again and stops the worker. First make sure that the host is off or the processes have
+exited. Without --yes the command only lists the workers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
@@ -60,8 +61,9 @@ workers.`,
 }
 
 // overdue returns the workers on an executor whose stop was not confirmed in time. If the
-// assigner does not list all such findings, overdue returns all workers on the executor that
-// are being stopped: the assigner rejects one whose stop is not overdue.
+// assigner does not list all findings about them, overdue returns all workers on the
+// executor that are being stopped. The assigner then rejects the workers whose stop is
+// not overdue.
 func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1.Assignment, error) {
 	answer, err := c.Findings(ctx)
 	if err != nil {

@@ -44,9 +44,9 @@ func (a *app) markReady() *cobra.Command {
 	return a.calls(&cobra.Command{
 		Use:   "mark-ready",
 		Short: "Mark the registry as ready",
-		Long: `Mark the registry as ready: all job services have repeated their requests. With
-'readiness: signal' the registry waits for this command once in the life of a cluster
-and after a restore, and leases nothing before. Repeating it changes nothing.`,
+		Long: `Mark the registry as ready, after all job services have repeated their requests. With
+'readiness: signal' the registry waits for this command in a new cluster and after
+each restore. Until then it grants no leases. Repeating the command changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {

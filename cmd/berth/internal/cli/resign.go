@@ -14,8 +14,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// successorPoll is the interval of polls for the successor of a leader that resigned. A successor
-// leads after some tens of milliseconds.
+// successorPoll is the interval of the polls for the next leader. A standby usually
+// becomes the leader some tens of milliseconds after the old leader has resigned.
 const successorPoll = 20 * time.Millisecond
 
 func (a *app) resign() *cobra.Command {
@@ -23,9 +23,10 @@ func (a *app) resign() *cobra.Command {
 	cmd := a.calls(&cobra.Command{
 		Use:   "resign SERVICE",
 		Short: "Make the leader of a service resign",
-		Long: `Make the leader of registry, executor-state or assigner finish its writes and give up
-its term, and wait until a standby leads. Callers see a pause of some milliseconds. If
-the service has one replica, it leads again.`,
+		Long: `Make the leader of registry, executor-state or assigner finish its writes and end its
+term, and wait until a standby becomes the leader. Callers see a pause of some
+milliseconds. If the service has only one replica, that replica becomes the leader
+again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if term < 0 {
@@ -33,7 +34,8 @@ the service has one replica, it leads again.`,
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				if term == 0 {
-					// With the term, a retried call does not end the successor's term.
+					// With the term, a retry of the call cannot end the term of the next
+					// leader.
 					now, err := leadership(ctx, c, args[0])
 					if err != nil {
 						return err
@@ -52,12 +54,12 @@ the service has one replica, it leads again.`,
 			})
 		},
 	})
-	cmd.Flags().Int64Var(&term, "term", 0, "term that must end (default: the current term)")
+	cmd.Flags().Int64Var(&term, "term", 0, "term to end; a later term does not end (default: the current term)")
 	return cmd
 }
 
-// leadership returns the leader of a service. For an unknown service it returns nil: its term
-// is 0, and the gateway rejects the call.
+// leadership returns the leader of a service. For an unknown service it returns nil. The
+// term of nil is 0, with which the gateway rejects the call for the unknown service.
 func leadership(ctx context.Context, c *client.Client, service string) (*berthv1.ServiceLeadership, error) {
 	answer, err := c.Leaders(ctx)
 	if err != nil {

@@ -19,10 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with `$` is a
-// command line, with `|` between the commands of a pipe and `<` before a file in testdata. A line
-// that begins with `%` changes the fake. The following lines are the output: standard error has
-// the prefix `! `, and the last line is `exit N` unless N is 0.
+// TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with
+// `$` is a command line. In a command line, `|` separates the commands of a pipe, and `<`
+// precedes a file in testdata. A line that begins with `%` changes the fake. The lines
+// after a command line are its output. Lines of standard error have the prefix `! `. The
+// last line is `exit N` unless the exit code N is 0.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string { return play(t, newFake(t), text) })
 }
@@ -130,7 +131,7 @@ func (f *fake) do(t *testing.T, words []string) {
 			Since: timestamppb.New(f.now), Action: "nothing yet",
 		})
 		f.mu.Unlock()
-	case "evict": // evict ID…: its workers are asked to stop, and do not
+	case "evict": // evict ID…: the executor's workers are asked to stop, but do not stop
 		f.mu.Lock()
 		for _, a := range f.assignments {
 			if slices.Contains(words[1:], a.Executor) {

@@ -16,9 +16,9 @@ import (
 // clearScreen moves the cursor home and clears the terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch polls until ctx ends, and writes each answer that differs from the last. The timeout
-// bounds the first call. Later, watch waits until an outage is over, and prints a notice. It
-// also waits for a registry that is not ready.
+// watch polls until ctx ends, and writes each answer that differs from the last answer.
+// The timeout applies to the first call. During a later call, watch prints a notice and
+// waits if no gateway answers. It also waits while the registry is not ready.
 func (a *app) watch(ctx context.Context, c *client.Client, output string, v view) error {
 	screen := screen{app: a, view: v, output: output}
 	callCtx, cancel := a.limited(ctx)
@@ -49,14 +49,16 @@ type screen struct {
 	*app
 	view   view
 	output string
-	// last is the last answer, without the fields that are not compared.
+	// last is the last answer that show wrote, without the fields that show does not
+	// compare.
 	last []byte
 	// noticed reports whether a notice was printed since the last answer.
 	noticed bool
 }
 
-// show writes an answer that differs from the last. It overwrites a table on a terminal, even if
-// only an age has changed. Otherwise it appends the answer, and ignores ages.
+// show writes an answer that differs from the last answer. On a terminal it overwrites
+// the table, even if only an age has changed. Otherwise it ignores ages and appends the
+// answer.
 func (s *screen) show(m proto.Message) error {
 	s.noticed = false
 	drawing := s.Terminal && (s.output == "table" || s.output == "wide")
@@ -90,7 +92,7 @@ func (s *screen) show(m proto.Message) error {
 	return err
 }
 
-// wait prints once why there is no answer.
+// wait prints why there is no answer, unless it has done so since the last answer.
 func (s *screen) wait(err error) {
 	if !s.noticed {
 		fmt.Fprintf(s.Err, "berth: %s; waiting\n", sentence(err))

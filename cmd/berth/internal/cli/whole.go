@@ -9,14 +9,14 @@ import (
 	"berth.dev/client"
 )
 
-// paged is the answer of a list.
+// paged is one page of a list.
 type paged interface {
 	proto.Message
 	GetNextPageToken() string
 }
 
-// whole returns a call that reads all pages of a list and merges them into one answer, with the
-// revision of the last page.
+// whole returns a call that reads all pages of a list and merges them into one answer.
+// The answer has the revision of the last page.
 func whole[Q proto.Message, A paged](request Q, page func(*client.Client, context.Context, Q) (A,
 	error)) func(*client.Client, context.Context) (A, error) {
 	return func(c *client.Client, ctx context.Context) (A, error) {

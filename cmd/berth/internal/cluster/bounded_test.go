@@ -6,8 +6,9 @@ import (
 	"berth.dev/services/registry"
 )
 
-// A bounded cluster keeps little history in etcd and in the registry. Another cluster keeps the
-// default history.
+// TestABoundedClusterKeepsLittleHistory checks that a bounded cluster keeps little
+// history in etcd and in the registry, and that any other cluster keeps the default
+// history.
 func TestABoundedClusterKeepsLittleHistory(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		config := Config{Bounded: bounded}

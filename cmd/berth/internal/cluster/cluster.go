@@ -1,5 +1,6 @@
-// Package cluster runs a whole cluster in this process: embedded etcd, one replica of each service,
-// and a gateway, connected by real sockets.
+// Package cluster runs a whole cluster in this process, and stops all its parts when one
+// fails: the parts are embedded etcd, one replica of each service, and a gateway. They
+// are connected by real sockets.
 package cluster
 
 import (
@@ -22,32 +23,35 @@ import (
 
 // Config is the configuration of a cluster.
 type Config struct {
-	// DataDir is the directory for etcd's data; by default a temporary one that is removed at
-	// the end.
+	// DataDir is the directory for etcd's data. The default is a temporary directory, which
+	// Close removes.
 	DataDir string
-	// Listen is the gateway's address for REST and gRPC, AgentsListen for agents and
-	// InternalListen for services. The defaults of the last two are free ports on loopback.
+	// Listen is the address on which the gateway serves REST and gRPC. AgentsListen is its
+	// address for agents, and InternalListen its address for services. The defaults of
+	// AgentsListen and InternalListen are free ports on loopback.
 	Listen, AgentsListen, InternalListen string
-	// LogFormat and LogLevel are for all parts.
+	// LogFormat and LogLevel apply to all parts.
 	LogFormat, LogLevel string
-	// Tracing is for all parts; none by default.
+	// Tracing applies to all parts; by default nothing is traced.
 	Tracing tracing.Config
-	// Bounded keeps less history, so that memory depends on the current state and not on the
-	// number of past requests: see the constants.
+	// Bounded limits the stored history, so that the used memory depends on the current
+	// state and not on the number of past requests. The constants below are the limits.
 	Bounded bool
 }
 
-// The history of a bounded cluster.
+// The limits of a bounded cluster.
 const (
-	// maxEnded is the number of ended versions of reservations that are kept, for ten minutes
-	// at most. A version with a few workers takes about 10 KiB in all parts.
+	// maxEnded is the maximum number of ended versions of reservations that the registry
+	// keeps, each for at most ten minutes. A version with a few workers uses about 10 KiB in
+	// all parts together.
 	maxEnded = 10_000
-	// maxEventBytes bounds the job events in etcd.
+	// maxEventBytes is the maximum size of the job events in etcd.
 	maxEventBytes = 32 << 20
-	// history is how long etcd keeps revisions. No part reads older ones: streams of events
-	// resume from stored events.
+	// history is how long etcd keeps revisions. No part reads older revisions: streams of
+	// events resume from stored events.
 	history = "1m"
-	// raftEntries bounds the log that etcd keeps in memory for other members. There are none.
+	// raftEntries bounds the log that etcd keeps in memory for other members. It can be
+	// small, because there are no other members.
 	raftEntries = 1000
 )
 
@@ -57,15 +61,15 @@ type Cluster struct {
 	gateway process.Addresses
 	etcd    *embedded.Etcd
 	group   *process.Group
-	ports   []*port.Held // the gateway's ports that Berth chose
-	scratch string       // a directory to remove at the end
+	ports   []*port.Held // ports of the gateway that choosePort chose
+	scratch string       // temporary directory that cleanup removes
 }
 
-// startTimeout is how long a part may take to listen.
+// startTimeout is the time within which a part must listen.
 const startTimeout = 30 * time.Second
 
-// Start starts the cluster. It returns when all parts listen; /readyz of the gateway reports when
-// they lead.
+// Start starts the cluster. It returns when all parts listen. /readyz of the gateway
+// reports whether the services have become leaders.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{group: process.NewGroup(ctx)}
 	dir := config.DataDir
@@ -159,7 +163,7 @@ func (c *Cluster) start(config Config) error {
 	return err
 }
 
-// run starts a part and waits until it listens. It returns its addresses.
+// run starts a part and waits until the part listens. It returns the addresses of the part.
 func run[C any](c *Cluster, name string, part func(context.Context, C, func(process.Addresses)) error,
 	config C) (process.Addresses, error) {
 	bound := make(chan process.Addresses, 1)
@@ -179,12 +183,12 @@ func run[C any](c *Cluster, name string, part func(context.Context, C, func(proc
 	}
 }
 
-// choosePort replaces port 0 in an address by a free port, which it holds: the services must know
-// the gateway's address before the gateway runs.
+// choosePort replaces port 0 in an address with a free port and reserves the port,
+// because the services must know the gateway's address before the gateway runs.
 func (c *Cluster) choosePort(address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil || number != "0" {
-		return address, nil // the gateway returns the error
+		return address, nil // if the address is invalid, the gateway returns the error
 	}
 	held, err := port.Hold(cmp.Or(host, "127.0.0.1"))
 	if err != nil {
@@ -215,10 +219,11 @@ func (c *Cluster) Dir() string { return c.dir }
 // Etcd returns the endpoints of etcd.
 func (c *Cluster) Etcd() []string { return []string{c.etcd.Endpoint()} }
 
-// Stopping is closed when a part has failed or the cluster has to stop.
+// Stopping returns a channel that is closed when a part has failed or the cluster must stop.
 func (c *Cluster) Stopping() <-chan struct{} { return c.group.Stopping() }
 
-// Close stops all parts, etcd last. It returns the error of a part that had failed.
+// Close stops all parts, etcd last. If a part had failed, Close returns the error of that
+// part.
 func (c *Cluster) Close() error {
 	c.group.Stop()
 	err := c.group.Wait()

@@ -1,6 +1,8 @@
-// Package demo is `berth demo`: the main job on real processes whose leaders are killed.
+// Package demo exits with 0 only if Berth kept its promises while the leaders of its
+// services were killed. It is `berth demo`, which runs a word count job on real
+// processes.
 //
-// It promises that it exits with 0 only if all of the following hold:
+// The exit code is 0 only if all of the following hold:
 //   - Every batch was granted as a whole.
 //   - The word count is correct.
 //   - No worker was started twice.
@@ -110,7 +112,7 @@ type demo struct {
 
 	fleet  *fleet.Fleet
 	client *client.Client
-	// acked are the batches whose requests were acknowledged.
+	// acked has the batches whose requests were acknowledged.
 	acked     []client.Key
 	failovers []failover
 }
@@ -180,7 +182,8 @@ func (d *demo) run(ctx context.Context) error {
 	return err
 }
 
-// countWords runs the two-stage job: one shard for each worker, and then the sum.
+// countWords runs the two-stage job. In the first stage, each worker counts the words of
+// one shard. The worker of the second stage adds the counts.
 func (d *demo) countWords(ctx context.Context) error {
 	shards := min(8, len(d.files))
 	count := d.batch("words", "count", shards, countScript)
@@ -216,7 +219,8 @@ func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservati
 	}
 }
 
-// request requests a batch and waits for one of the states, if any are given.
+// request requests a batch. If there are states, request waits until the batch has one of
+// them.
 func (d *demo) request(ctx context.Context, r *berthv1.Reservation,
 	until ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
 	answer, err := d.client.Reserve(ctx, r)

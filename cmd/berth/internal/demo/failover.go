@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// failover is the death of a leader.
+// failover describes the failover after a leader was killed.
 type failover struct {
 	service  string
 	from, to string
@@ -31,8 +31,8 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err := d.awaitFastFailover(ctx, service); err != nil {
 		return err
 	}
-	// Without constraints it is in another group than the pending batch, and does not queue
-	// behind it.
+	// Without constraints, the probe is in another group than the pending batch and does not
+	// queue behind that batch.
 	probe := d.batch("probe", service, 1, "true")
 	probe.Constraints = nil
 	until := map[string][]berthv1.Reservation_State{
@@ -64,11 +64,13 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	return err
 }
 
-// fastFailover is how long a leader must have led for a fast failover: a standby replaces a dead
-// leader at once only if it has known the leader for a second.
+// fastFailover is the time after which a failover of a new leader is fast. A standby
+// replaces a dead leader immediately only if the standby has known that leader for a
+// second.
 const fastFailover = 1250 * time.Millisecond
 
-// awaitFastFailover waits until the leader of a service has led for fastFailover.
+// awaitFastFailover waits until fastFailover has passed since the leader of a service was
+// elected.
 func (d *demo) awaitFastFailover(ctx context.Context, service string) error {
 	answer, err := d.client.Leaders(ctx)
 	if err != nil {

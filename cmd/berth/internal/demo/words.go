@@ -12,23 +12,25 @@ import (
 	"berth.dev/api/fault"
 )
 
-// startMark makes each worker append a mark, which shows a second start. Appends of the shell are
-// atomic.
+// startMark is a command with which each worker appends a mark to a file. Two equal marks
+// show that a worker was started twice. The shell appends a short line atomically.
 const startMark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$WORK/starts"
 `
 
-// A word is any sequence of bytes between spaces, tabs and newlines. wc depends on the locale, and
-// counts one text differently on two hosts.
+// A word is a sequence of bytes between spaces, tabs and newlines. The script does not
+// use wc, because wc depends on the locale and may count differently on another host.
 const (
 	blanks = " \t\n"
 	words  = `LC_ALL=C awk '{ n += NF } END { print n + 0 }'`
 )
 
-// countScript counts the words of a worker's share of the documents in the payload.
+// countScript counts the words of the documents that belong to the worker's shard. The
+// payload lists all documents.
 const countScript = `awk -v n="$SHARDS" -v i="$BERTH_WORKER_INDEX" 'NR % n == i' "$BERTH_PAYLOAD_FILE" |
   tr '\n' '\0' | xargs -0 cat | ` + words + ` > "$WORK/count-$BERTH_WORKER_INDEX"`
 
-// sumScript adds the counts, and fails if the sum differs from the count of all documents.
+// sumScript adds the counts of all shards. It fails if the sum differs from the number of
+// words in all documents.
 const sumScript = `sum=$(cat "$WORK"/count-* | awk '{ s += $1 } END { print s }')
 all=$(tr '\n' '\0' < "$BERTH_PAYLOAD_FILE" | xargs -0 cat | ` + words + `)
 echo "$sum" > "$WORK/total"
@@ -68,7 +70,7 @@ func documents(dir string) (files []string, count int, err error) {
 // list returns the payload: one document per line.
 func (d *demo) list() []byte { return []byte(strings.Join(d.files, "\n") + "\n") }
 
-// total returns the workers' sum.
+// total returns the sum that the worker of the second stage wrote.
 func (d *demo) total() (int, error) {
 	text, err := os.ReadFile(filepath.Join(d.work, "total"))
 	if err != nil {
@@ -77,7 +79,8 @@ func (d *demo) total() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// startedTwice counts the workers with more than one mark, and the workers with any.
+// startedTwice returns the number of workers that were started more than once, and the
+// number of workers that were started.
 func (d *demo) startedTwice() (twice, started int, err error) {
 	text, err := os.ReadFile(filepath.Join(d.work, "starts"))
 	if err != nil {

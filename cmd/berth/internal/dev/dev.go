@@ -1,4 +1,6 @@
-// Package dev is `berth dev`: a whole cluster in one process, with embedded etcd.
+// Package dev runs a whole cluster in one process that needs no other program: embedded
+// etcd, the services, a gateway and executors. It is `berth dev`. When it prints that
+// Berth is running, all executors are ready.
 package dev
 
 import (
@@ -28,13 +30,13 @@ import (
 // Config is the configuration of `berth dev`.
 type Config struct {
 	Listen    string `mapstructure:"listen" usage:"address to serve REST and gRPC on"`
-	Executors int    `mapstructure:"executors" usage:"number of simulated executors; 4 if there are no agents either"`
+	Executors int    `mapstructure:"executors" usage:"number of simulated executors; 4 if both this and --agents are 0"`
 	Agents    int    `mapstructure:"agents" usage:"number of real agents; their workers are processes on this host"`
 	Slots     int    `mapstructure:"slots" usage:"number of workers that fit on an executor"`
-	// Further agents and services may join at these addresses.
+	// Other agents can register at AgentsListen.
 	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
-	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; a temporary one by default"`
+	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; by default a temporary directory"`
 	LogFormat      string `mapstructure:"log-format" usage:"format of log lines: json or text"`
 	LogLevel       string `mapstructure:"log-level" usage:"minimum level of log lines: debug, info, warn or error"`
 
@@ -130,7 +132,8 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 			return err
 		}
 		detected[resource.Slots] = int64(config.Slots)
-		// For one developer on loopback: every command and variable is allowed.
+		// `berth dev` serves one developer on loopback, so its agents allow every command
+		// and every environment variable.
 		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll},
 			AllowEnv: []string{agent.AllowAll}})
 		if err != nil {
@@ -144,8 +147,8 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 	return nil
 }
 
-// awaitExecutors waits until all executors are ready. Then a reservation that fits is granted at
-// once.
+// awaitExecutors waits until all executors are ready. After that, Berth grants a
+// reservation that fits immediately.
 func awaitExecutors(ctx context.Context, gateway string, n int) error {
 	c, err := client.Dial([]string{gateway})
 	if err != nil {

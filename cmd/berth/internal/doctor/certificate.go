@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// expiresSoon is the remaining lifetime below which a certificate is a warning. A manual renewal
-// may take that long.
+// expiresSoon is the remaining lifetime below which the check of a certificate is a
+// warning. A manual renewal may take that long.
 const expiresSoon = 14 * 24 * time.Hour
 
-// certificates returns one check for each bad certificate, and one for all others.
+// certificates returns one check for each bad certificate, and one check for all good
+// certificates together.
 func certificates(f Facts) []Check {
 	if !f.TLS {
 		return []Check{{Name: "certificates", Verdict: Skipped, Seen: "not checked",
@@ -49,8 +50,8 @@ func certificates(f Facts) []Check {
 	return checks
 }
 
-// presented returns the certificate of the server at an address. It does not verify the
-// certificate, because it must find expired ones.
+// presented returns the certificate that the server at an address presents. It does not
+// verify the certificate, because the check must report expired certificates.
 func presented(ctx context.Context, address string, with *tls.Config) Certificate {
 	c := Certificate{Of: address}
 	unverified := with.Clone()
@@ -66,7 +67,7 @@ func presented(ctx context.Context, address string, with *tls.Config) Certificat
 	return c
 }
 
-// own returns the client certificate of this command.
+// own returns the client certificate of this command, or false if it has none.
 func own(file string, with *tls.Config) (Certificate, bool) {
 	if len(with.Certificates) == 0 {
 		return Certificate{}, false

@@ -7,9 +7,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Verdict is the result of a check. A warning means that something may fail or is not as
-// recommended, and a failure that something is broken. A check is skipped if the options for
-// it were not set.
+// Verdict is the result of a check. Warning means that something may fail or is not as
+// recommended. Failure means that something does not work. Skipped means that the options
+// which the check needs are not set.
 type Verdict string
 
 // The verdicts.
@@ -20,7 +20,8 @@ const (
 	Skipped Verdict = "SKIP"
 )
 
-// Check is the result of one check. Do suggests a fix unless the check is OK.
+// Check is the result of one check. Seen is the observation. Do suggests a fix unless the
+// check is OK.
 type Check struct {
 	Name    string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
@@ -65,10 +66,10 @@ func fail(name, do, seen string, args ...any) Check {
 	return Check{Name: name, Verdict: Failure, Seen: fmt.Sprintf(seen, args...), Do: do}
 }
 
-// plural formats a number of things.
+// plural formats a number and a noun.
 func plural(n int, one string) string { return fmt.Sprintf("%d %s", n, english.PluralWord(n, one, "")) }
 
-// distinct returns a sorted list without duplicates and empty texts.
+// distinct returns a sorted list without duplicates and empty strings.
 func distinct(list []string) []string {
 	list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 	slices.Sort(list)

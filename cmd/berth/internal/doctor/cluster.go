@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	// enough is the number of replicas of which one may fail while another is replaced.
+	// enough is the recommended number of replicas: one replica may fail while another is
+	// being replaced.
 	enough = 3
-	// farBehind is how many revisions a replica may lag behind. The replicas answer at
-	// different moments, between which a busy cluster writes some hundreds.
+	// farBehind is the number of revisions above which a replica counts as behind. The
+	// replicas answer at different moments, and a busy cluster writes some hundred
+	// revisions in between.
 	farBehind = 1000
-	// skewed is the maximum difference of clocks. Correctness does not depend on clocks, but
-	// ages, expiries and the order of log lines do.
+	// skewed is the maximum difference between two clocks. Correctness does not depend on
+	// clocks, but ages, expiries and the order of log lines do.
 	skewed = 2 * time.Second
 )
 
@@ -155,8 +157,9 @@ func some(list []string) []string {
 	return append(slices.Clone(list[:few]), "…")
 }
 
-// clocks compares the clocks of the gateways with the clock of this host, and those of the
-// replicas with the clock of the gateway that called them. It tolerates the time of a call.
+// clocks compares the clock of each gateway with the clock of this host. It compares the
+// clock of each replica with the clock of the gateway that called the replica. It allows
+// for the duration of a call.
 func clocks(f Facts) []Check {
 	var off []string
 	compared := 0

@@ -16,19 +16,21 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Patience is the default maximum time for the answer of each gateway, etcd member and listener.
-// A gateway takes a second to find that a replica has exited.
+// Patience is the default of the maximum time for the answer of each gateway, etcd member
+// and listener. It must be longer than a second: a gateway needs that time to detect that
+// a replica has exited.
 const Patience = 3 * time.Second
 
-// Gateways are the addresses of the gateways' listeners. The defaults of Agents and Internal are
-// the default ports at the hosts of Public.
+// Gateways has the addresses of the gateways' listeners. The defaults of Agents and
+// Internal are the hosts of Public with the default ports.
 type Gateways struct {
 	Public, Agents, Internal []string
 }
 
-// Collect collects the facts from the gateways, from etcd if config contains its endpoints, and
-// from TLS servers if config contains a certificate. Each answer may take the given time. The
-// error is about the configuration.
+// Collect collects the facts from the gateways, from etcd if config contains its
+// endpoints, and from TLS servers if config contains a certificate. patience is the
+// maximum time for each answer. Collect returns an error only if the configuration is
+// invalid.
 func Collect(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
 	_, security, err := config.TLS()
 	if err != nil {
@@ -63,7 +65,8 @@ func Collect(ctx context.Context, gateways Gateways, config process.Common, pati
 	return f, nil
 }
 
-// askGateways asks each gateway for the leaders, and the first that answers for everything else.
+// askGateways requests the leaders from each gateway. It requests all other facts from
+// the first gateway that answers.
 func (f *Facts) askGateways(ctx context.Context, addresses []string, security *tls.Config) error {
 	for _, address := range addresses {
 		c, err := client.Dial([]string{address}, client.WithTLS(security))
@@ -112,7 +115,8 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	}
 }
 
-// askCertificates collects the certificates at the given addresses and at the replicas.
+// askCertificates collects the certificates of the servers at the given addresses and of the
+// replicas.
 func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
 	for _, s := range f.Services {
 		for _, r := range s.GetReplicas() {
@@ -132,7 +136,7 @@ func (f *Facts) askCertificates(ctx context.Context, addresses []string, securit
 	wait.Wait()
 }
 
-// encrypted returns the endpoints with TLS as host:port.
+// encrypted returns the endpoints that use TLS, as host:port.
 func encrypted(endpoints []string) []string {
 	var list []string
 	for _, endpoint := range endpoints {

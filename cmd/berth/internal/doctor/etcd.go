@@ -15,18 +15,20 @@ import (
 )
 
 const (
-	// nearlyFull and full are shares of the quota, percent: etcd raises its alarm at the
-	// quota, and a defragmentation needs space and time before that.
+	// nearlyFull and full are percentages of the quota. etcd raises its alarm at the
+	// quota, and before that a defragmentation needs space and time.
 	nearlyFull, full = 80, 95
-	// slow is the interval of etcd's own heartbeats. If reads take tooSlow, no leader is
-	// elected at the default TTL: a candidate waits for its etcd lease for a third of the TTL,
-	// and granting a lease needs a write, which takes longer than a read. A leader continues
-	// until a renewal takes half of the TTL: it renews after each sixth of the TTL, and trusts
-	// the last successful renewal for two thirds.
+	// slow is the interval of etcd's own heartbeats. If a read takes tooSlow, no service
+	// elects a leader at the default TTL. A candidate waits at most a third of the TTL
+	// for its etcd lease, and etcd grants a lease with a write, which takes longer than a
+	// read. An existing leader continues until a renewal takes half of the TTL: it renews
+	// after each sixth of the TTL, and relies on the last successful renewal for two
+	// thirds of the TTL.
 	slow, tooSlow = 100 * time.Millisecond, leader.DefaultTTL / 3
-	// lagging is the number of log entries by which a member may be behind.
+	// lagging is the number of log entries above which a member counts as behind.
 	lagging = 5000
-	// uncompacted is the number of revisions after which a compaction must have happened.
+	// uncompacted is the number of revisions by which etcd should have compacted its
+	// history.
 	uncompacted = 1_000_000
 	oldest      = "3.5"
 )
@@ -188,8 +190,8 @@ func etcdVersions(list []store.Member) Check {
 	return ok("etcd versions", "all members are %s", all[0])
 }
 
-// older reports whether a version is older than the oldest supported one. A version that cannot be
-// read is.
+// older reports whether a version is older than the oldest supported version. A version
+// that cannot be parsed counts as older.
 func older(version string) bool {
 	v, err := semver.NewVersion(version)
 	return err != nil || v.LessThan(*semver.New(oldest + ".0"))
@@ -209,5 +211,5 @@ func compaction(h *store.Health) Check {
 // size formats a number of bytes.
 func size(n int64) string { return humanize.IBytes(uint64(n)) }
 
-// nameOf returns the name of a member, or its endpoint.
+// nameOf returns the name of a member, or its endpoint if the name is not known.
 func nameOf(m store.Member) string { return cmp.Or(m.Name, m.Endpoint) }

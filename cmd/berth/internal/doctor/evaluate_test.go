@@ -85,8 +85,8 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 	}
 }
 
-// Each problem alone, and the prefixes of all lines that are not OK. Each of these lines
-// suggests a fix.
+// TestProblems evaluates each problem alone and compares the prefixes of all lines that
+// are not OK. Each of these lines must suggest a fix.
 func TestProblems(t *testing.T) {
 	for _, c := range []struct {
 		name string

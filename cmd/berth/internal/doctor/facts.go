@@ -14,8 +14,8 @@ type Facts struct {
 
 	// Gateways are in the order of the option.
 	Gateways []Gateway
-	// Listeners are the gateways' listeners for agents and services. Listeners at default
-	// addresses are missing if they do not answer.
+	// Listeners are the gateways' listeners for agents and services. A listener at a default
+	// address is missing if it does not answer.
 	Listeners []Listener
 	// Answered reports whether a gateway answered. Otherwise Services, Findings and Ready are
 	// not known.
@@ -31,34 +31,38 @@ type Facts struct {
 	// TLS reports whether the certificates of servers were checked.
 	TLS          bool
 	Certificates []Certificate
-	// Clock is the time of that check, by the clock of this host.
+	// Clock is the time of the check of certificates, by the clock of this host. It is compared
+	// with the expiry of the certificates.
 	Clock time.Time
 }
 
 // Gateway is the observation of a gateway.
 type Gateway struct {
 	Address string
-	// Error is why it did not answer. If another listener of a gateway answered, Called is the
-	// option of that listener.
+	// Error is the reason why the gateway did not answer. If another listener of a gateway
+	// answered, Called is the option of that listener.
 	Error, Called string
-	// Unreachable reports whether it could not be called or did not answer in time.
+	// Unreachable reports whether the gateway could not be called or did not answer in time.
 	Unreachable bool
-	// Asked and Answered are the clock of this host before and after the call. Now is the clock
-	// of the gateway in between; zero if the gateway is too old to report it.
+	// Asked and Answered are the times before and after the call, by the clock of this
+	// host. Now is the time of the gateway during the call. It is zero if the gateway is
+	// too old to report its time.
 	Asked, Answered, Now time.Time
 }
 
 // Listener is the observation of an address at which agents or services call a gateway.
 type Listener struct {
 	Address string
-	// Want is the option of the expected listener; empty for a default address.
+	// Want is the option of the listener that is expected at the address. It is empty for a
+	// default address.
 	Want string
-	// Serves is the option of the listener that answers; if it is empty, Error is the reason.
+	// Serves is the option of the listener that answers. If no listener answers, Serves is
+	// empty and Error is the reason.
 	Serves, Error string
 	// Loopback reports whether only this host can reach the address.
 	Loopback bool
-	// Clear reports whether it answers without TLS, and Anonymous whether it answers with TLS
-	// to callers without a certificate.
+	// Clear reports whether the listener answers without TLS. Anonymous reports whether it
+	// uses TLS but also answers callers without a certificate.
 	Clear, Anonymous bool
 }
 

@@ -22,11 +22,12 @@ const (
 	internalListen = "--internal-listen"
 )
 
-// callers are the callers of each listener.
+// callers names the callers of each listener.
 var callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
 
-// listeners returns the checks of the gateways' listeners for agents and services. A listener
-// at a default address matters only if it is open to unknown callers.
+// listeners returns the checks of the gateways' listeners for agents and services. For a
+// listener at a default address, listeners only checks whether the listener is open to
+// unknown callers.
 func listeners(list []Listener) []Check {
 	const name = "listeners"
 	var checks []Check
@@ -90,10 +91,11 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	f.Listeners = slices.DeleteFunc(list, func(l Listener) bool { return l.Want == "" && l.Serves == "" })
 }
 
-// withPort returns the addresses with a default port at the hosts of gateways. A gateway with a
-// loopback address may also listen at the other addresses of this host.
+// withPort returns the addresses of gateways with their port replaced by a default port.
+// If an address is on loopback, withPort adds the other addresses of this host, because
+// the gateway may also listen there.
 func withPort(gateways []string, standard string) []string {
-	_, port, _ := net.SplitHostPort(standard) // it is valid
+	_, port, _ := net.SplitHostPort(standard) // standard is valid
 	var addresses []string
 	for _, address := range gateways {
 		host, public, err := net.SplitHostPort(address)
@@ -104,7 +106,7 @@ func withPort(gateways []string, standard string) []string {
 		if !rpc.Loopback(host) {
 			continue
 		}
-		own, _ := net.InterfaceAddrs() // none if they are not known
+		own, _ := net.InterfaceAddrs() // empty after an error
 		for _, a := range own {
 			if n, is := a.(*net.IPNet); is && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
 				addresses = append(addresses, net.JoinHostPort(n.IP.String(), port))
@@ -114,8 +116,8 @@ func withPort(gateways []string, standard string) []string {
 	return distinct(addresses)
 }
 
-// ask finds the listener at the address. It calls without TLS, then with TLS without a
-// certificate, and then with this command's certificate.
+// ask finds out which listener answers at the address. It calls without TLS first, then
+// with TLS but without a certificate, and then with this command's certificate.
 func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
 	if l.Serves, l.Error = serves(ctx, patience, l.Address, nil); l.Serves != "" {
 		l.Clear = true
@@ -125,7 +127,7 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 		return
 	}
 	anonymous := &tls.Config{MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true} //nolint:gosec // it receives no secret, and is not trusted
+		InsecureSkipVerify: true} //nolint:gosec // the call contains no secret, and its answer is not trusted
 	if l.Serves, _ = serves(ctx, patience, l.Address, anonymous); l.Serves != "" {
 		l.Anonymous = true
 		return
@@ -133,8 +135,9 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 	l.Serves, l.Error = serves(ctx, patience, l.Address, security)
 }
 
-// serves returns the option of the listener of a gateway at an address, or why none answers. It
-// calls a public method: other listeners reject it with an error that names their option.
+// serves returns the option of the gateway's listener at an address, or the reason why no
+// listener answers. It calls a public method. Listeners that do not serve this method
+// reject the call with an error that names their option.
 func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option,
 	failure string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

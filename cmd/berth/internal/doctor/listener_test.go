@@ -49,7 +49,7 @@ func run(t *testing.T, change func(*gateway.Config)) process.Addresses {
 	return process.Addresses{}
 }
 
-// evaluated returns the checks of a gateway's listeners.
+// evaluated returns the text of the checks of a gateway's listeners.
 func evaluated(t *testing.T, gateways Gateways, config process.Common) string {
 	t.Helper()
 	_, security, err := config.TLS()
@@ -93,8 +93,9 @@ func TestListenersAreDistinguished(t *testing.T) {
 	}
 }
 
-// A listener that is open beyond loopback is found from the host itself. A listener that
-// requires a client certificate is not open.
+// TestAnOpenListenerIsFound checks that doctor, on the host of the gateway, finds a
+// listener that is open beyond loopback. A listener that requires a client certificate is
+// not open.
 func TestAnOpenListenerIsFound(t *testing.T) {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -146,12 +147,13 @@ func TestAnOpenListenerIsFound(t *testing.T) {
 	}
 }
 
-// Without options, listeners are checked at their default ports.
+// TestDefaultListeners checks that doctor expects the listeners at their default ports if
+// no options are set.
 func TestDefaultListeners(t *testing.T) {
 	for _, c := range []struct{ gateway, want string }{
 		{"gateway-0:8080", "gateway-0:8082"},
 		{"[fd00::1]:8080", "[fd00::1]:8082"},
-		{"10.0.0.7:8082", ""}, // which is named as a public one
+		{"10.0.0.7:8082", ""}, // the default port, but named as a public address
 		{"nonsense", ""},
 	} {
 		if got := strings.Join(withPort([]string{c.gateway}, process.DefaultInternal), " "); got != c.want {

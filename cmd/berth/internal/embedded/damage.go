@@ -17,10 +17,10 @@ import (
 
 var errInUse = errors.New("another process uses the database")
 
-// verify reports damage to the data in dir that etcd does not report. When etcd reads
-// past the end of a truncated database, the kernel kills the process. When the log ends
-// before the last entry that the database has applied, etcd acknowledges new writes
-// without applying them. For a directory without data it returns nil.
+// verify returns an error for damage to the data in dir that etcd does not report. If the
+// database is truncated, etcd reads past its end and the kernel kills the process. If the
+// log ends before the last entry that the database has applied, etcd acknowledges new
+// writes without applying them. If the directory has no data, verify returns nil.
 func verify(dir string) error {
 	database, log := datadir.ToBackendFileName(dir), datadir.ToWALDir(dir)
 	applied, err := guarded(func() (uint64, error) { return appliedIndex(database, wal.Exist(log)) })
@@ -43,11 +43,11 @@ func appliedIndex(file string, hasLog bool) (index uint64, err error) {
 	info, err := os.Stat(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return 0, nil // etcd rebuilds it from the log, or reports that it cannot
+		return 0, nil // etcd rebuilds the database from the log, or returns an error
 	case err != nil:
 		return 0, err
 	case info.Size() == 0 && !hasLog:
-		return 0, nil // etcd was killed when it had created the file
+		return 0, nil // etcd was killed right after it had created the file
 	case info.Size() == 0:
 		return 0, errors.New("the database is truncated: it has 0 bytes")
 	}
@@ -60,7 +60,7 @@ func appliedIndex(file string, hasLog bool) (index uint64, err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	err = db.View(func(tx *bolt.Tx) error {
-		// The meta page gives the size; no other page has been read yet.
+		// tx.Size is from the meta page. Check it before bolt reads any other page.
 		if tx.Size() > info.Size() {
 			return fmt.Errorf("the database is truncated: it has %d bytes of %d", info.Size(), tx.Size())
 		}
@@ -74,7 +74,8 @@ func appliedIndex(file string, hasLog bool) (index uint64, err error) {
 	return index, err
 }
 
-// loggedIndex returns the index of the last entry in the log, or of its snapshot.
+// loggedIndex returns the index of the last entry in the log. If the log has no entries,
+// it returns the index of the log's last snapshot.
 func loggedIndex(dir string) (uint64, error) {
 	if !wal.Exist(dir) {
 		return 0, nil
@@ -93,7 +94,7 @@ func loggedIndex(dir string) (uint64, error) {
 	}
 	_, _, entries, err := log.ReadAll()
 	if err != nil {
-		_ = log.Close() // ReadAll may have closed it
+		_ = log.Close() // fails if ReadAll has already closed the log
 		return 0, fmt.Errorf("the log cannot be read: %w", err)
 	}
 	if n := len(entries); n > 0 {
@@ -102,8 +103,8 @@ func loggedIndex(dir string) (uint64, error) {
 	return from.GetIndex(), nil
 }
 
-// guarded returns the result of fn, or an error for its panic. A panic includes reading
-// mapped memory that the file does not have.
+// guarded returns the result of fn. If fn panics, guarded returns the panic as an error.
+// This includes the fault of reading mapped memory beyond the end of the file.
 func guarded[T any](fn func() (T, error)) (result T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -17,7 +17,7 @@ import (
 
 const written = 300
 
-// stopped returns the data of a stopped server.
+// stopped returns the data directory of a stopped server.
 func stopped(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

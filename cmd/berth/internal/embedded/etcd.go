@@ -1,8 +1,9 @@
-// Package embedded runs an etcd server in this process, for `berth dev`, `berth demo` and
-// `berth replay`.
+// Package embedded runs an etcd server in this process that never acknowledges writes on
+// top of truncated data: it checks the data directory before etcd starts. `berth dev`,
+// `berth demo` and `berth replay` use it.
 //
-// It promises the settings that a server needs and that are not etcd's defaults: etcd compacts
-// its history, has a quota, listens only on loopback, and logs to a file in its directory.
+// The server has settings that are not etcd's defaults: it compacts its history, has a
+// quota, listens on loopback by default, and logs to a file in its directory.
 package embedded
 
 import (
@@ -23,8 +24,9 @@ import (
 
 const (
 	startTimeout = 30 * time.Second
-	// historyKept is how long revisions are readable before they are compacted. It is longer
-	// than job events are stored, because a stream resumes at its revision.
+	// historyKept is how long etcd keeps revisions before it compacts them. It must be
+	// longer than the time for which job events are stored, because a stream of events
+	// resumes at the revision of an event.
 	historyKept = "2h"
 	quotaBytes  = 8 << 30
 	// DataDir is the subdirectory with etcd's data. The log is in the directory itself.
@@ -41,17 +43,18 @@ type Member struct {
 	Name string
 	// Listen and PeerListen are the addresses for clients and for other members, host:port.
 	Listen, PeerListen string
-	// Members are all members, this one included, as name=host:port of their addresses for
-	// other members.
+	// Members lists all members, including this member, as name=host:port. The address is
+	// the one for other members.
 	Members []string
-	// Joins: this member has been added to a running cluster.
+	// Joins reports whether this member was added to a running cluster.
 	Joins bool
-	// Quota is the maximum size of the database, bytes; 8 GiB by default.
+	// Quota is the maximum size of the database in bytes; 8 GiB by default.
 	Quota int64
 	// History is how long revisions are kept, such as 1m; two hours by default.
 	History string
-	// RaftEntries is the approximate number of log entries in memory; 0 means etcd's default.
-	// A member that is further behind gets a snapshot.
+	// RaftEntries is the approximate number of log entries that etcd keeps in memory; 0
+	// means etcd's default. If another member is further behind, etcd sends that member a
+	// snapshot.
 	RaftEntries uint64
 }
 
@@ -64,8 +67,8 @@ func Alone() Member {
 // Start starts a single member with its data in dir at a free port.
 func Start(ctx context.Context, dir string) (*Etcd, error) { return StartMember(ctx, dir, Alone()) }
 
-// StartMember starts a member with its data in dir. It waits until a majority of the members
-// run.
+// StartMember starts a member with its data in dir. It returns when the member is ready,
+// which needs a majority of the members to run.
 func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	clients, reached := []url.URL{{Scheme: "http", Host: m.Listen}}, m.PeerListen
 	for _, member := range m.Members {

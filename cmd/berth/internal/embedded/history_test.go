@@ -2,7 +2,8 @@ package embedded
 
 import "testing"
 
-// The configuration of a member bounds the history of keys and the log in memory.
+// TestMemberBoundsItsHistory checks that the configuration of a member bounds the history
+// of keys and the log in memory.
 func TestMemberBoundsItsHistory(t *testing.T) {
 	m := Alone()
 	m.History, m.RaftEntries = "1m", 1000

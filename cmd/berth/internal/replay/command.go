@@ -25,7 +25,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// flags of the command.
+// flags are the flags of the command.
 type flags struct {
 	nodes, limit, concurrency int
 	speedup                   float64
@@ -39,31 +39,32 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-const help = `Replay a trace of real batches against a real Berth and audit the history.
+const help = `Replay a trace of real batches against a Berth cluster and audit the history.
 
 DIR has nodes.csv and instances.csv. Every node becomes a simulated executor in
 this process, with the node's cpu and gpu and 1,000 slots. The instances of one
-app_name (job) and role (stage) that were created in the same second are one
-batch, a gang; each of its workers requests the largest cpu_request and
-gpu_request in it. Instances without a creation time existed before the start:
-they are batch "0". A batch is cancelled when the last of its instances is
-deleted; single workers of it are not, so that it keeps its executors longer
-than in the trace. Its workers run until then.
+app_name (job) and role (stage) that were created in the same second form one
+batch, a gang. Each worker of a batch requests the largest cpu_request and the
+largest gpu_request of the batch. Instances without a creation time existed
+before the trace began and form batch "0". The replay cancels a batch when the
+last of its instances is deleted. It does not cancel single workers, so a batch
+keeps its executors longer than in the trace. The workers run until the cancel.
 
-By default a cluster starts in this process and is removed at the end.
---gateway, --agents-gateway and --etcd-endpoints name a running cluster, where
-all batches are cancelled at the end. To replay into it again within ten
-minutes, choose another --prefix, because it remembers worker numbers that long.
+By default the command starts a cluster in this process and removes it at the
+end. To use a running cluster, set --gateway, --agents-gateway and
+--etcd-endpoints. The command then cancels all batches at the end. To replay
+again within ten minutes, choose another --prefix, because the running cluster
+remembers the worker numbers of the batches for that time.
 
-Every revision of etcd is audited: used <= capacity, all or none, no worker
-twice, order. The command fails if there is a violation.`
+The command audits every revision of etcd: used <= capacity, all or none, no
+worker started twice, order. It fails if there is a violation.`
 
 // Command returns `berth replay`.
 func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "replay DIR",
-		Short: "Replay a trace of real batches and audit what Berth does",
+		Short: "Replay a trace of real batches and audit the history",
 		Long:  help,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +77,7 @@ func Command() *cobra.Command {
 	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace per second; 0 is as fast as possible")
 	set.IntVar(&f.concurrency, "concurrency", 64, "maximum number of concurrent calls")
 	set.DurationVar(&f.settle, "settle", 10*time.Second,
-		"time without a change after which the replay ends, although batches are pending")
+		"time without a change after which the replay ends even if batches are pending")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "prefix of the name of every job")
 	f.Flags(set)
@@ -141,8 +142,8 @@ func Broken(n int) error {
 	return fault.New(fault.Internal, fault.ReasonInternal, "the audit found %d violations", n)
 }
 
-// replay runs the plan on a cluster with the nodes as its executors. In a running cluster
-// it cancels the jobs at the end.
+// replay registers the nodes as executors of a cluster and runs the plan. If the cluster
+// was already running, replay cancels the jobs at the end.
 func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, target running.Cluster,
 	status io.Writer) (*Report, error) {
 	c, err := client.Dial(target.Gateways)

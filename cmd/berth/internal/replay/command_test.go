@@ -12,12 +12,12 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// TestReplay plays a small trace against a Berth in this process, over real sockets.
+// TestReplay plays a small trace against a cluster in this process, over real sockets.
 func TestReplay(t *testing.T) {
 	dir := writeTrace(t, map[string]string{
 		nodesFile: "node_name,gpu_capacity_num,cpu_num\na,1,8\nb,,8\n",
-		// The second batch of app_1 uses the capacity that the first one releases. app_2
-		// does not fit.
+		// The second batch of app_1 uses the capacity that the first batch releases. The
+		// batch of app_2 does not fit.
 		instancesFile: `app_name,role,cpu_request,gpu_request,creation_time,deletion_time
 app_1,CN,4,0,,10
 app_1,CN,4,0,,12
@@ -55,7 +55,8 @@ app_2,CN,2,2,3,
 	t.Logf("%s%s", status.String(), out.String())
 }
 
-// A replay against a cluster that does not answer ends with exit code 4.
+// TestReplayWithoutCluster checks that a replay against a cluster that does not answer
+// ends with exit code 4.
 func TestReplayWithoutCluster(t *testing.T) {
 	dir := writeTrace(t, map[string]string{
 		nodesFile:     "node_name,gpu_capacity_num,cpu_num\na,1,8\n",

@@ -9,8 +9,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Any trace is read, or rejected with file and line. The amounts and numbers of its plan
-// are within their bounds.
+// FuzzTrace checks that any trace is read, or rejected with an error that names the file
+// and the line. The amounts and numbers of the plan must be within their bounds.
 func FuzzTrace(f *testing.F) {
 	f.Add(goodNodes, goodInstances)
 	for _, text := range []string{

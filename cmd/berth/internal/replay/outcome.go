@@ -8,11 +8,12 @@ import (
 	"berth.dev/client"
 )
 
-// Standing is the outcome of a batch. Every batch has exactly one.
+// Standing is the outcome of a batch so far. Every batch has exactly one outcome.
 type Standing uint8
 
-// The standings. The trace deletes a Withdrawn batch before it is granted. An Ended batch
-// has ended without a lease for another reason.
+// The outcomes. A Granted batch got a lease, a Waiting batch did not. The runner cancelled a
+// Withdrawn batch before the batch was granted, because the trace deletes it. An Ended batch
+// ended without a lease for another reason.
 const (
 	Unsent Standing = iota
 	Waiting
@@ -22,7 +23,7 @@ const (
 	standings
 )
 
-// version is one uid of a batch, as the events of its job describe it.
+// version has what the events of a job report about one uid of a batch.
 type version struct {
 	uid       string
 	leased    time.Time
@@ -31,18 +32,18 @@ type version struct {
 	ended     bool
 }
 
-// outcome is everything about one batch.
+// outcome has the observations of one batch.
 type outcome struct {
 	batch *Batch
-	// versions are in order of their events. Those before uid belong to an earlier run.
-	// Berth itself adds versions after uid when it requeues a refused batch.
+	// versions are in the order of their first events. Versions before uid belong to an
+	// earlier run. Berth itself adds versions after uid when it requeues a refused batch.
 	versions []*version
 	uid      string
 	acked    time.Time
-	cancel   bool // the trace has deleted it
+	cancel   bool // the runner has cancelled the batch
 }
 
-// outcomes is everything about all batches. It is safe for concurrent use.
+// outcomes has the observations of all batches. It is safe for concurrent use.
 type outcomes struct {
 	mu    sync.Mutex
 	byKey map[client.Key]*outcome
@@ -59,7 +60,7 @@ func newOutcomes(p *Plan) *outcomes {
 	return o
 }
 
-// acked records that a batch was accepted as version uid.
+// acked records that Berth accepted a batch and gave it a uid.
 func (o *outcomes) acked(b *Batch, uid string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,8 +108,8 @@ func (one *outcome) version(uid string) *version {
 	return v
 }
 
-// current returns the last version since the batch was accepted. It is empty until an
-// event names the uid.
+// current returns the last version since the batch was accepted. It returns an empty
+// version until an event names the uid.
 func (one *outcome) current() *version {
 	for _, v := range one.versions {
 		if v.uid == one.uid {
@@ -133,23 +134,24 @@ func (one *outcome) standing() Standing {
 	return Waiting
 }
 
-// settled reports whether the batch has ended, or runs and the trace does not delete it.
+// settled reports whether the batch has ended. A batch that runs is settled too, unless
+// the runner has cancelled the batch.
 func (one *outcome) settled() bool {
 	v := one.current()
 	return v.ended || !one.cancel && one.standing() == Granted && v.running >= int(one.batch.Workers)
 }
 
-// tally counts the standings.
+// tally has the number of batches with each outcome.
 type tally struct {
 	count [standings]int
-	// cancelled is the number of batches that the trace has deleted, running the number of
-	// workers that events have reported as running, unsettled the number of batches that
-	// are not settled.
+	// cancelled is the number of batches that the runner has cancelled. running is the
+	// number of workers that events have reported as running. unsettled is the number of
+	// batches that are not settled.
 	cancelled, running, unsettled int
-	// waits are how long each granted batch waited, from the acknowledgement of its request
-	// until the event of its lease.
+	// waits has the wait of each granted batch: the time from the acknowledgement of its
+	// request until the event of its lease.
 	waits []time.Duration
-	// waiting are the batches without a lease.
+	// waiting has the batches whose outcome is Waiting.
 	waiting map[client.Key]*Batch
 }
 

@@ -13,12 +13,12 @@ import (
 // Batch is one batch of the trace.
 type Batch struct {
 	Key client.Key
-	// First is the index of its first worker, Workers the number of workers.
+	// First is the index of the first worker. Workers is the number of workers.
 	First, Workers int32
-	// Each is the request of one worker.
+	// Each has the resources that each worker requests.
 	Each resource.Vector
-	// Created is the second in which it is requested, Deleted the second in which the last
-	// of its instances is deleted, or never.
+	// Created is the second in which the batch is requested. Deleted is the second in which
+	// the last of its instances is deleted, or never.
 	Created, Deleted int64
 }
 
@@ -35,21 +35,22 @@ func (b *Batch) Request() *berthv1.Reservation {
 	return r
 }
 
-// Action requests or cancels a batch.
+// Action is a request or a cancel of a batch in a second of the trace.
 type Action struct {
 	At     int64
 	Batch  *Batch
 	Cancel bool
 }
 
-// Plan is the actions in order.
+// Plan has the batches of a trace and the actions in the order of their execution.
 type Plan struct {
 	Batches []*Batch
 	Actions []Action
 }
 
-// NewPlan returns the batches of the instances: the first limit of them in order of
-// creation, or all if limit is 0. Each job's name begins with the prefix.
+// NewPlan returns a plan with the first limit batches of the instances in order of
+// creation, or with all batches if limit is 0. The name of each job begins with the
+// prefix.
 func NewPlan(instances []Instance, prefix string, limit int) *Plan {
 	p := &Plan{}
 	byKey := map[client.Key]*Batch{}
@@ -89,7 +90,7 @@ func (b *Batch) add(i Instance) {
 	b.Workers++
 }
 
-// number gives the workers of each stage different indexes.
+// number assigns a different index to each worker of a stage.
 func (p *Plan) number() {
 	type stage struct{ job, stage string }
 	next := map[stage]int32{}
@@ -100,8 +101,8 @@ func (p *Plan) number() {
 	}
 }
 
-// schedule orders the actions. Within a second, cancels come first to make capacity free,
-// except for batches that are requested in the same second.
+// schedule orders the actions. Within a second, cancels come before requests, to free
+// capacity. The cancel of a batch that is requested in the same second comes last.
 func (p *Plan) schedule() {
 	for _, b := range p.Batches {
 		p.Actions = append(p.Actions, Action{At: b.Created, Batch: b})

@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 		instance("b", 1, 20, 30),
 		instance("a", 1, never, 20),
 		instance("a", 3, 20, never),
-		instance("a", 2, 20, 25), // one of two is never deleted, so the batch is not
+		instance("a", 2, 20, 25), // the other instance is never deleted, so the batch is never cancelled
 		instance("a", 2, never, 10),
 		instance("c", 1, 20, 7),  // deleted before it was created
 		instance("a", 1, 40, 50), // beyond the limit

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// lineWidth is the width of a line that a terminal of 80 columns does not wrap. A
-	// wrapped line cannot be overwritten.
+	// lineWidth is the maximum width of a line. A terminal of 80 columns does not wrap
+	// such a line. A wrapped line could not be overwritten.
 	lineWidth = 79
 	// plainEvery is the time between two lines if the output is not a terminal.
 	plainEvery = 5 * time.Second
 )
 
-// bar writes the progress: in place on a terminal, and otherwise line by line.
+// bar writes the progress. On a terminal it overwrites the last line. Otherwise it adds
+// lines.
 type bar struct {
 	out      io.Writer
 	terminal bool
@@ -32,8 +33,8 @@ func newBar(out io.Writer) *bar {
 	return b
 }
 
-// show writes the progress. If the output is not a terminal, it writes a line every
-// plainEvery.
+// show writes the progress. If the output is not a terminal, show writes at most one line
+// per plainEvery.
 func (b *bar) show(p Progress, now time.Time) {
 	switch {
 	case b.terminal:
@@ -52,7 +53,8 @@ func (b *bar) end() {
 	}
 }
 
-// String puts violations at the beginning, so that they are visible in a line that is cut.
+// String returns the progress as one line. The number of violations is near the
+// beginning, so that it is visible if the line is cut.
 func (p Progress) String() string {
 	percent := 100 * float64(p.Done) / float64(max(1, p.Actions))
 	return fmt.Sprintf("%3.0f%%  %d violations  %d/%d requested  %d granted  %d waiting  %d cancelled  %d running",

@@ -21,23 +21,25 @@ import (
 // Report is the result of a run. Batches = Granted + Waiting + Withdrawn + Ended.
 type Report struct {
 	Executors int `json:"executors"`
-	// Batches and Workers are the numbers of the plan.
+	// Batches and Workers are the numbers of batches and workers in the plan.
 	Batches int `json:"batches"`
 	Workers int `json:"workers"`
-	// Granted batches got a lease, Waiting batches did not. The trace deleted Withdrawn
-	// batches before they were granted; Ended batches ended ungranted for another reason.
+	// Granted batches got a lease, Waiting batches did not. Withdrawn batches were
+	// cancelled before they were granted, because the trace deletes them. Ended batches
+	// ended without a lease for another reason.
 	Granted   int `json:"granted"`
 	Waiting   int `json:"waiting"`
 	Withdrawn int `json:"withdrawn"`
 	Ended     int `json:"ended"`
-	// Cancelled is the number of batches that the trace deleted, granted or not.
+	// Cancelled is the number of batches that were cancelled because the trace deletes them,
+	// including granted batches.
 	Cancelled int `json:"cancelled"`
-	// WaitingFor are the reasons why batches are pending, the most frequent one first.
+	// WaitingFor has the reasons why batches are pending, the most frequent reason first.
 	WaitingFor []WaitingFor `json:"waitingFor"`
-	// Wait is how long granted batches were pending.
+	// Wait has percentiles of the time for which granted batches were pending.
 	Wait Percentiles `json:"waitMillis"`
-	// AskedSeconds is the time until all requests were acknowledged, Seconds that of the
-	// whole run.
+	// AskedSeconds is the time until all requests were acknowledged. Seconds is the duration
+	// of the whole run.
 	AskedSeconds float64 `json:"askedSeconds"`
 	Seconds      float64 `json:"seconds"`
 
@@ -54,11 +56,11 @@ type WaitingFor struct {
 	Message string `json:"message"`
 	Batches int    `json:"batches"`
 	Workers int    `json:"workers"`
-	// First is the first batch of them.
+	// First is the first listed batch that is pending for this reason.
 	First string `json:"first"`
 }
 
-// Percentiles of durations, in milliseconds.
+// Percentiles has percentiles of durations in milliseconds.
 type Percentiles struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
@@ -66,7 +68,8 @@ type Percentiles struct {
 	Max float64 `json:"max"`
 }
 
-// percentiles returns percentiles by the nearest rank, or zero for an empty list.
+// percentiles returns percentiles by the nearest-rank method. For an empty list it
+// returns the zero value.
 func percentiles(list []time.Duration) Percentiles {
 	if len(list) == 0 {
 		return Percentiles{}
@@ -102,7 +105,7 @@ func (r *runner) report(ctx context.Context, requested time.Duration) (*Report, 
 	return report, nil
 }
 
-// waitingFor returns the reasons why batches are pending.
+// waitingFor returns the reasons why the given batches are pending.
 func (r *runner) waitingFor(ctx context.Context, waiting map[client.Key]*Batch) ([]WaitingFor, error) {
 	list := []WaitingFor{}
 	if len(waiting) == 0 {
@@ -133,7 +136,7 @@ func (r *runner) waitingFor(ctx context.Context, waiting map[client.Key]*Batch) 
 	return list, nil
 }
 
-// maxReasons bounds the reasons in the text. The JSON has all of them.
+// maxReasons is the maximum number of reasons in the text. The JSON has all reasons.
 const maxReasons = 10
 
 // Write prints the report for people.
@@ -146,7 +149,7 @@ func (r *Report) Write(out io.Writer) error {
 	row("granted", "%d", r.Granted)
 	row("withdrawn", "%d deleted by the trace before they were granted", r.Withdrawn)
 	if r.Ended > 0 {
-		row("ended", "%d ungranted, for another reason", r.Ended)
+		row("ended", "%d without a lease, for another reason", r.Ended)
 	}
 	row("waiting", "%d", r.Waiting)
 	for _, f := range r.WaitingFor[:min(len(r.WaitingFor), maxReasons)] {

@@ -106,8 +106,8 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// A line of the bar is narrower than 80 columns, because a wrapped line cannot be
-// overwritten.
+// TestBarWidth checks that a line of the bar is narrower than 80 columns, because a
+// wrapped line cannot be overwritten.
 func TestBarWidth(t *testing.T) {
 	for _, p := range []Progress{
 		{Done: 1, Actions: 2},

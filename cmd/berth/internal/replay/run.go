@@ -29,13 +29,14 @@ type Auditor interface {
 	Look(fn func(*audit.Auditor))
 }
 
-// Options of a run.
+// Options are the options of a run.
 type Options struct {
-	// Speedup is the number of seconds of the trace per second; 0 is as fast as possible.
+	// Speedup is the number of seconds of the trace per second. If it is 0, the run is as
+	// fast as possible.
 	Speedup float64
-	// Concurrency bounds the concurrent calls.
+	// Concurrency is the maximum number of concurrent calls.
 	Concurrency int
-	// Settle is the time without a change after which the run ends, although batches are
+	// Settle is the time without a change after which the run ends, even if batches are
 	// pending.
 	Settle time.Duration
 	// Progress is called regularly.
@@ -49,7 +50,8 @@ type Progress struct {
 	Running, Violations         int
 }
 
-// lookEvery is the interval of Progress calls, and of checks at the end of a run.
+// lookEvery is the interval between two calls of Progress, and between two checks whether
+// the run has settled.
 const lookEvery = 100 * time.Millisecond
 
 // runner is a run in progress.
@@ -63,8 +65,8 @@ type runner struct {
 	done     atomic.Int64 // actions
 }
 
-// Run executes a plan and waits until nothing changes any more. The error is that of the
-// first call that failed, or of ctx.
+// Run executes a plan and waits until the outcomes no longer change. It returns the error
+// of the first call that failed, or of ctx.
 func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Options) (*Report, error) {
 	r := &runner{
 		api: api, auditor: auditor, plan: plan, options: options,
@@ -104,7 +106,7 @@ func (r *runner) follow(ctx context.Context, job string, fail context.CancelCaus
 func (r *runner) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.options.Progress(r.progress())
-		_ = store.Sleep(ctx, lookEvery) // the error is that of ctx
+		_ = store.Sleep(ctx, lookEvery) // the loop checks ctx
 	}
 }
 
@@ -119,6 +121,7 @@ func (r *runner) progress() Progress {
 }
 
 // act begins the actions in their order. The actions of one job run one after another.
+// The actions of different jobs run concurrently.
 func (r *runner) act(ctx context.Context, fail context.CancelCauseFunc) error {
 	jobs := map[string]int{}
 	for _, action := range r.plan.Actions {
@@ -144,7 +147,7 @@ func (r *runner) act(ctx context.Context, fail context.CancelCauseFunc) error {
 		select {
 		case slots <- struct{}{}:
 			lanes[action.Batch.Key.Job] <- action
-		case <-ctx.Done(): // the lanes skip their actions too
+		case <-ctx.Done(): // do skips the remaining actions in the lanes
 		}
 	}
 	for _, lane := range lanes {
@@ -160,7 +163,7 @@ func (r *runner) due(ctx context.Context, action Action) {
 		return
 	}
 	at := r.begun.Add(time.Duration(float64(action.At) / r.options.Speedup * float64(time.Second)))
-	_ = store.Sleep(ctx, time.Until(at)) // the error is that of ctx
+	_ = store.Sleep(ctx, time.Until(at)) // the caller checks ctx
 }
 
 // do executes one action, unless ctx has ended.
@@ -184,7 +187,7 @@ func (r *runner) do(ctx context.Context, action Action) error {
 	return nil
 }
 
-// about adds the batch to an error.
+// about adds the name of the batch to an error.
 func about(action Action, err error) error {
 	f := *fault.Of(err)
 	f.Message = "batch " + action.Batch.Key.String() + ": " + f.Message
@@ -194,8 +197,8 @@ func about(action Action, err error) error {
 	return &f
 }
 
-// settle waits until every batch is settled, or until nothing has changed for the time of
-// the options.
+// settle waits until every batch is settled, or until nothing has changed for
+// options.Settle.
 func (r *runner) settle(ctx context.Context) error {
 	var last [4]int
 	changed := time.Now()

@@ -19,8 +19,8 @@ import (
 	"berth.dev/pkg/keyspace"
 )
 
-// fake is a Berth with capacity for some workers. It records all calls in order, and each
-// call takes some time.
+// fake is a simplified Berth with capacity for some workers. It records all calls in
+// order, and each call takes some time.
 type fake struct {
 	free  int32
 	takes func(client.Key) time.Duration
@@ -94,7 +94,7 @@ func (f *fake) Cancel(ctx context.Context, key client.Key) (int, error) {
 	})
 }
 
-// grant starts the reservations at the head of the queue that fit.
+// grant starts the reservations at the head of the queue as long as they fit.
 func (f *fake) grant() {
 	for len(f.queued) > 0 && f.queued[0].Count <= f.free {
 		r := f.queued[0]
@@ -292,8 +292,8 @@ func TestRunCancelled(t *testing.T) {
 	})
 }
 
-// TestOutcomes follows the versions of one batch: one of an earlier run, and one after a
-// refused dispatch.
+// TestOutcomes follows the versions of one batch, including a version of an earlier run
+// and a version after a refused dispatch.
 func TestOutcomes(t *testing.T) {
 	p := NewPlan([]Instance{instance("a", 1, 0, never)}, "", 0)
 	o := newOutcomes(p)

@@ -27,14 +27,14 @@ type table struct {
 }
 
 // readTable calls take for each row of a file. The header must have the required columns
-// and may have the optional ones, in any order. Unknown columns are an error, because they
-// may change the meaning of others.
+// and may have the optional columns, in any order. readTable rejects unknown columns,
+// because they may change the meaning of other columns.
 func readTable(dir, file string, required, optional []string, take func(*table)) error {
 	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s: %v", file, errors.Unwrap(err)).Because(err)
 	}
-	defer f.Close() //nolint:errcheck // it is only read
+	defer f.Close() //nolint:errcheck // the file is only read
 	t := &table{file: file, line: 1, columns: map[string]int{}, reader: csv.NewReader(f)}
 	t.reader.ReuseRecord = true
 	header, err := t.reader.Read()
@@ -66,7 +66,7 @@ func readTable(dir, file string, required, optional []string, take func(*table))
 	return t.err
 }
 
-// wrong records an error about a column, unless there is one already.
+// wrong records an error about a column, unless an earlier error is recorded.
 func (t *table) wrong(column, format string, args ...any) {
 	if t.err == nil {
 		t.err = fault.New(fault.Invalid, fault.ReasonInvalid, "%s:%d: column %s: %s", t.file, t.line, column,
@@ -74,7 +74,7 @@ func (t *table) wrong(column, format string, args ...any) {
 	}
 }
 
-// broken returns the error of a file that is not CSV.
+// broken returns the error about a file that cannot be read as CSV.
 func (t *table) broken(err error) error {
 	var parse *csv.ParseError
 	switch {
@@ -87,7 +87,8 @@ func (t *table) broken(err error) error {
 	return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s", t.file).Because(err)
 }
 
-// text returns a value, which is empty if the column is missing.
+// text returns the value of a column in the current row. It returns an empty string if
+// the file does not have the column.
 func (t *table) text(column string) string {
 	at, there := t.columns[column]
 	if !there {
@@ -99,7 +100,7 @@ func (t *table) text(column string) string {
 // namePattern is the form of names in Berth.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// name returns a value that must be a name in Berth.
+// name returns the value of a column that must be a valid name in Berth.
 func (t *table) name(column string) string {
 	s := t.text(column)
 	if !namePattern.MatchString(s) {
@@ -108,8 +109,8 @@ func (t *table) name(column string) string {
 	return s
 }
 
-// amount returns a value multiplied by a unit, or missing if the value is empty. Fractions
-// are an error if whole is set, and rounded otherwise.
+// amount returns the value of a column multiplied by a unit, or missing if the value is
+// empty. If whole is set, a fraction is an error. Otherwise amount rounds the result.
 func (t *table) amount(column string, unit float64, missing int64, whole bool) int64 {
 	s := t.text(column)
 	if s == "" {
@@ -125,5 +126,5 @@ func (t *table) amount(column string, unit float64, missing int64, whole bool) i
 	return int64(math.Round(v))
 }
 
-// maxAmount prevents overflow in sums over all instances.
+// maxAmount is the maximum amount. It prevents overflow in sums over all instances.
 const maxAmount = 1 << 40

@@ -23,11 +23,11 @@ var (
 	}
 )
 
-// never is the time of an event that does not happen.
+// never is the time of a creation or deletion that the trace does not contain.
 const never = -1
 
-// nodeSlots is the number of slots of a node, more than its cpu and gpu permit. The trace
-// has no slots, and the default of Berth is 1.
+// nodeSlots is the number of slots of a node. It is so large that cpu and gpu limit the
+// workers of a node. The trace has no slots, and the default of Berth is 1.
 const nodeSlots = 1000
 
 // Node is a host of the trace.
@@ -82,7 +82,8 @@ func ReadInstances(dir string) ([]Instance, error) {
 	return instances, err
 }
 
-// cpuAndGPU reads cores and cards in base units and omits amounts of 0.
+// cpuAndGPU reads the numbers of cores and GPUs and returns them in base units. It omits
+// amounts of 0.
 func cpuAndGPU(t *table, cpu, gpu string) resource.Vector {
 	v := resource.Vector{"cpu": t.amount(cpu, 1000, 0, false), "gpu": t.amount(gpu, 1, 0, true)}
 	maps.DeleteFunc(v, func(_ string, amount int64) bool { return amount == 0 })

@@ -13,9 +13,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Backup writes the data of etcd as of one revision to a new file and returns its size in
-// bytes. If it fails, there is no file. etcd keeps working meanwhile. The error is
-// Unavailable if etcd sends nothing for the given time.
+// Backup writes the data of etcd as of one revision to a new file and returns the size of
+// the file in bytes. If Backup fails, there is no file. etcd keeps working during the
+// backup. The error is Unavailable if etcd sends no data for the time silence.
 func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Duration) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s already exists", file)
@@ -41,7 +41,7 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 	defer os.Remove(part.Name())
 	size, err = io.Copy(part, &activity{snapshot, timer, silence})
 	if err != nil && errors.Is(context.Cause(ctx), silent) {
-		part.Close() //nolint:errcheck // it is removed
+		part.Close() //nolint:errcheck // the file is removed
 		return 0, silent
 	}
 	if err == nil {
@@ -56,7 +56,7 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 	return size, nil
 }
 
-// activity restarts a timer whenever something is read.
+// activity is a reader that restarts a timer whenever it reads data.
 type activity struct {
 	io.Reader
 	timer   *time.Timer
@@ -71,7 +71,8 @@ func (h *activity) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cannot returns an error of the host, such as a missing file or a full disk.
+// cannot returns the error of an operation that the host does not permit, for example
+// because a file is missing or a disk is full.
 func cannot(cause error, verb, object string) error {
 	return fault.New(fault.Precondition, fault.ReasonInvalid, "cannot %s %s: %v", verb, object, cause).Because(cause)
 }

@@ -16,8 +16,9 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A backup of an etcd that refuses connections, or accepts them and never answers, fails
-// with exit code 4 and an error that names the endpoint, and leaves no file.
+// TestBackupOfSilentEtcd checks the backup of an etcd that refuses connections, or that
+// accepts connections and never answers. The backup must fail with exit code 4 and an
+// error that names the endpoint, and leave no file.
 func TestBackupOfSilentEtcd(t *testing.T) {
 	for name, endpoint := range map[string]string{"refused": porttest.Hold(t), "silent": silent(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +66,8 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A transfer may take longer than the timeout while data arrives.
+// TestSlowBackup checks that a transfer may take longer than the timeout as long as data
+// arrives.
 func TestSlowBackup(t *testing.T) {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(time.Hour, func() { close(fired) })

@@ -23,7 +23,7 @@ func backupCommand() *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write the data of etcd to a file",
 		Long: `Write the data of etcd as of one revision to a file, in the format of
-'etcdctl snapshot save'. The cluster keeps running meanwhile.`,
+'etcdctl snapshot save'. The cluster keeps running during the backup.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := positive(silence); err != nil {
@@ -63,17 +63,19 @@ func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore --snapshot FILE --data-dir DIR",
 		Short: "Create the data directory of a member of etcd from a backup",
-		Long: `Create the data directory of a member of etcd from a backup. Revisions are
-raised above all that agents have seen, no service has a leader, and the
-registry is not ready, which matters if it waits for markReady.
+		Long: `Create the data directory of a member of etcd from a backup. In the restored
+data, revisions continue above all revisions that agents have seen, no service
+has a leader, and the registry is not ready. With 'readiness: signal' the
+registry then waits for 'berth mark-ready'.
 
-Stop every gateway and service first; agents and workers keep running. Restore
-each member from the same file and with the same --at, then start etcd with the
-same names.
+Stop every gateway and service first. Agents and workers keep running. Restore
+each member from the same file and with the same --at. Then start etcd with the
+same member names.
 
-The history continues at a revision that encodes the moment of the restore: a
-million for every second since 2020. It is above everything that was written
-after earlier restores, unless the clock is behind that of an earlier restore.`,
+The history continues at a revision that encodes the moment of the restore: one
+million revisions for every second since 2020. That revision is above all
+revisions written after earlier restores, unless the clock of this host is
+behind the clock of an earlier restore.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := positive(timeout); err != nil {
@@ -103,7 +105,7 @@ after earlier restores, unless the clock is behind that of an earlier restore.`,
 	flags.TimeVar(&raise.At, "at", time.Time{}, []string{time.RFC3339},
 		"moment of the restore, as 2006-01-02T15:04:05Z, the same for all members (default for a single member: now)")
 	flags.Uint64Var(&raise.By, "bump-revision", 0,
-		"raise the snapshot's revision by this number instead of --at: more than all histories since the backup have written, including those of other restores")
+		"number by which to raise the snapshot's revision, instead of --at; must exceed the number of revisions written since the backup, including those after other restores")
 	_ = cmd.MarkFlagRequired("snapshot") // fails only for an unknown flag
 	_ = cmd.MarkFlagRequired("data-dir")
 	return cmd

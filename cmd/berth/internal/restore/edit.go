@@ -19,19 +19,20 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// verified copies a snapshot without the checksum at its end, and checks it.
+// verified copies a snapshot without the checksum at its end. It returns an error if the
+// checksum does not match.
 func verified(file, to string) error {
 	from, err := os.Open(file)
 	if err != nil {
 		return cannot(err, "read", "the snapshot")
 	}
-	defer from.Close() //nolint:errcheck // it is only read
+	defer from.Close() //nolint:errcheck // the file is only read
 	info, err := from.Stat()
 	if err != nil {
 		return cannot(err, "read", "the snapshot")
 	}
 	database := info.Size() - sha256.Size
-	// The size of a database is a multiple of the page size, and so of 512.
+	// The size of a database is a multiple of the page size, which is a multiple of 512.
 	if database <= 0 || database%512 != 0 {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a snapshot of etcd: it has no checksum at its end",
 			file)
@@ -40,7 +41,7 @@ func verified(file, to string) error {
 	if err != nil {
 		return cannot(err, "copy", "the snapshot")
 	}
-	defer copied.Close() //nolint:errcheck // after an error; otherwise it is closed below
+	defer copied.Close() //nolint:errcheck // only for returns with another error: see below
 	sum := sha256.New()
 	if _, err := io.CopyN(io.MultiWriter(copied, sum), from, database); err != nil {
 		return cannot(err, "copy", "the snapshot")
@@ -58,13 +59,13 @@ func verified(file, to string) error {
 	return nil
 }
 
-// edit deletes the records of all clusters in a database that must not come back, and
-// returns the names of the clusters. It deletes the leaders, the mark that the registry is
-// ready, and the presence of executors: an executor becomes READY only after its agent has
-// reported its workers since the restore. It deletes through etcd's own storage and in the
-// order of the keys, so that equal databases stay equal.
+// edit deletes the records that are wrong after a restore, and returns the names of the
+// clusters in the database. It deletes the leaders, the mark that the registry is ready,
+// and the presence of executors. So an executor becomes READY only after its agent has
+// reported its workers since the restore. edit deletes through etcd's own storage and in
+// the order of the keys, so that equal databases stay equal.
 func edit(ctx context.Context, database string) (clusters []string, err error) {
-	// Opening a file that is not a database panics.
+	// backend.NewDefaultBackend panics if the file is not a database.
 	defer func() {
 		if broken := recover(); broken != nil {
 			err = fault.New(fault.Invalid, fault.ReasonInvalid, "the snapshot has no database of etcd: %v", broken)

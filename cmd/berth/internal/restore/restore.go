@@ -14,26 +14,26 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Member is the member of etcd to create, in the terms of etcd's flags.
+// Member describes the member of etcd to create. The fields correspond to flags of etcd.
 type Member struct {
 	Name string
-	// Cluster lists all members including this one, as name=URL,name=URL with their peer
-	// URLs. Token distinguishes the cluster from others.
+	// Cluster lists all members including this member, as name=URL,name=URL with their peer
+	// URLs. Token distinguishes the cluster from other clusters.
 	Cluster, Token string
-	// DataDir is created. It must be empty or not exist.
+	// DataDir is the directory to create. It must be empty or not exist.
 	DataDir string
 }
 
 // Restored describes a new data directory.
 type Restored struct {
-	// Clusters are the names of the Berth clusters in it.
+	// Clusters has the names of the Berth clusters in the data.
 	Clusters []string
-	// Revision is the revision at which its history continues.
+	// Revision is the revision at which the history continues.
 	Revision int64
 }
 
-// Restore creates the data directory of a member from a snapshot, with raised revisions. If
-// it fails, it leaves no data directory from which etcd would start.
+// Restore creates the data directory of a member from a snapshot, with raised revisions.
+// If Restore fails, it leaves no data directory from which etcd would start.
 func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored, error) {
 	urls, members := peers(m)
 	if len(urls) == 0 {
@@ -42,7 +42,8 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	if entries, err := os.ReadDir(m.DataDir); err == nil && len(entries) > 0 {
 		return nil, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is not empty: move it away first", m.DataDir)
 	}
-	// The parent directory is on the file system that must have the space.
+	// Work in the parent directory. It is on the file system of the data directory, which
+	// must have the space. The rename at the end works only within one file system.
 	if err := os.MkdirAll(filepath.Dir(m.DataDir), 0o700); err != nil {
 		return nil, cannot(err, "create", m.DataDir)
 	}
@@ -71,7 +72,7 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	revision := status.Revision + int64(bump)
 	made := filepath.Join(work, "member")
 	err = etcd.Restore(snapshot.RestoreConfig{
-		SnapshotPath: database, SkipHashCheck: true, // it was checked before it was edited
+		SnapshotPath: database, SkipHashCheck: true, // verified checked the hash before edit changed the data
 		Name: m.Name, OutputDataDir: made, PeerURLs: urls, InitialCluster: m.Cluster,
 		// Members that continue at different revisions belong to different clusters, so that
 		// etcd rejects their connections instead of serving different data.

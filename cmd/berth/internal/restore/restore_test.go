@@ -22,8 +22,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Every history begins above the revisions that earlier ones can have written, whether they
-// come from the same snapshot, a newer one or an older one.
+// TestRepeatedRestores checks that every restored history begins above all revisions that
+// earlier histories can have written. The earlier histories come from the same snapshot,
+// a newer snapshot or an older snapshot.
 func TestRepeatedRestores(t *testing.T) {
 	const perSecond = 100_000 // more than etcd writes on any disk
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
@@ -86,7 +87,8 @@ func TestRaise(t *testing.T) {
 	}
 }
 
-// Members with the same --at belong to one cluster, a member with another --at to another.
+// TestClusterIDs checks that members with the same --at belong to one cluster, and a
+// member with another --at to another cluster.
 func TestClusterIDs(t *testing.T) {
 	dir := t.TempDir()
 	file := written(t, dir)
@@ -114,7 +116,8 @@ func TestClusterIDs(t *testing.T) {
 	}
 }
 
-// written returns a snapshot as etcd writes it: a database and its checksum.
+// written writes a snapshot in the format of etcd, a database and its checksum, and
+// returns the file.
 func written(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "snapshot")
@@ -145,8 +148,9 @@ func written(t *testing.T, dir string) string {
 	return file
 }
 
-// A restored cluster has no leader, is not marked ready, and has no present executor:
-// an executor is READY only once its agent has reported its workers.
+// TestRestoreDeletesVolatileRecords checks that a restored cluster has no leader, is not
+// marked ready, and has no present executor. So an executor becomes READY only after its
+// agent has reported its workers.
 func TestRestoreDeletesVolatileRecords(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")

@@ -6,10 +6,10 @@ import (
 	"berth.dev/api/fault"
 )
 
-// zero is the moment of revision 0: after a restore the revision is the number of
-// microseconds since then. etcd writes far less than a million times per second. A history
-// therefore stays below the revision of the current moment, and a later restore of any
-// snapshot begins above the whole history.
+// zero is the moment of revision 0: a restored history continues at the number of
+// microseconds since zero. etcd writes far less than a million revisions per second. So
+// the revisions of a history stay below the revision of the current moment, and a later
+// restore of any snapshot begins above the whole history.
 var zero = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 const (
@@ -17,18 +17,19 @@ const (
 	minBump = 1_000_000_000
 	// maxRevision is the largest number that is exact in JSON, reached in the year 2305.
 	maxRevision = 1<<53 - 1
-	// staleAfter bounds how far --at may be in the past, and skew how far it may be in the
-	// future because the clocks of hosts differ.
+	// staleAfter bounds how far --at may be in the past. skew bounds how far --at may be
+	// in the future, which happens if the clocks of two hosts differ.
 	staleAfter, skew = 24 * time.Hour, time.Minute
 )
 
 // Raise determines the revision at which the history continues.
 type Raise struct {
 	// At is the moment of the restore, which determines the revision. It must be the same
-	// for all members of a cluster. Zero is now.
+	// for all members of a cluster. The zero time means now.
 	At time.Time
-	// By, unless it is 0, raises the revision of the snapshot by a number instead. It must
-	// be more than any history since the backup has written.
+	// By, unless it is 0, is the number by which the revision of the snapshot is raised
+	// instead. It must be more than the number of revisions that any history has written
+	// since the backup.
 	By uint64
 }
 

@@ -1,5 +1,6 @@
-// Package running contains the flags for a cluster that runs elsewhere, and waits for its gateways,
-// etcd and executors.
+// Package running makes sure that a cluster that runs elsewhere is reachable before a
+// command starts its work on the cluster. It checks the flags for the cluster, and waits
+// until a gateway and etcd answer and executors are ready.
 package running
 
 import (
@@ -18,8 +19,8 @@ import (
 
 // Cluster identifies a cluster that runs elsewhere.
 type Cluster struct {
-	// Gateways, AgentsGateways and Etcd are the addresses of its gateways, of their listeners
-	// for agents, and of etcd. Either all or none are empty.
+	// Gateways, AgentsGateways and Etcd are the addresses of the gateways, of the gateways'
+	// listeners for agents, and of etcd. Either all three are empty or none is.
 	Gateways, AgentsGateways, Etcd []string
 	// Name is the name of the cluster.
 	Name string
@@ -39,7 +40,7 @@ func (r *Cluster) Flags(set *pflag.FlagSet) {
 		"maximum time for an answer of a gateway and of etcd of a running cluster")
 }
 
-// Check rejects invalid or incomplete flags.
+// Check returns an error if the flags are invalid or incomplete.
 func (r *Cluster) Check() error {
 	switch {
 	case r.Timeout <= 0:
@@ -52,8 +53,8 @@ func (r *Cluster) Check() error {
 	return process.CheckCluster(r.Name)
 }
 
-// Reach waits until a gateway and etcd have answered, and turns the addresses of the
-// gateways into host:port.
+// Reach waits until a gateway and etcd have answered. It converts the addresses of the
+// gateways to host:port.
 func (r *Cluster) Reach(ctx context.Context) error {
 	addresses, err := client.Addresses(r.Gateways, nil)
 	if err != nil {
@@ -82,9 +83,9 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	return nil
 }
 
-// AwaitReady waits until n executors of an SKU, by default of any SKU, are READY. Then a reservation
-// that fits is granted at once. It retries if a service is overloaded because all executors
-// join at once.
+// AwaitReady waits until n executors of an SKU, by default of any SKU, are READY. After
+// that, Berth grants a reservation that fits immediately. AwaitReady retries if a service
+// is overloaded because all executors register at the same time.
 func AwaitReady(ctx context.Context, c *client.Client, sku string, n int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -16,15 +16,15 @@ type etcdConfig struct {
 	Name        string   `mapstructure:"name" usage:"name of this member"`
 	Listen      string   `mapstructure:"listen" usage:"address to serve clients on"`
 	PeerListen  string   `mapstructure:"peer-listen" usage:"address to serve other members on"`
-	Members     []string `mapstructure:"members" usage:"all members, name=host:port of the address for other members; this one alone by default"`
+	Members     []string `mapstructure:"members" usage:"all members, name=host:port of the address for other members; by default only this member"`
 	Join        bool     `mapstructure:"join" usage:"join a running cluster, to which this member has been added"`
-	Quota       int      `mapstructure:"quota" usage:"maximum size of the database, bytes; 0 for 8 GiB"`
+	Quota       int      `mapstructure:"quota" usage:"maximum size of the database in bytes; 0 means 8 GiB"`
 	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 }
 
-// etcd returns the command that runs an etcd server, alone or as a member of a cluster. With it,
-// benchmarks measure etcd's processor time separately, and tests kill a member. It is hidden
-// because it is not for production.
+// etcd returns the command that runs an etcd server, alone or as a member of a cluster.
+// Benchmarks use the command to measure etcd's processor time separately, and tests use
+// it to kill a member. The command is hidden because it is not for production.
 func etcd() *cobra.Command {
 	cmd := process.Command("etcd", "Run an etcd server, for benchmarks and tests", etcdConfig{Dir: "."}, runEtcd)
 	cmd.Hidden = true

@@ -1,5 +1,6 @@
-// Package serve contains the commands of `berth` that run Berth's processes. The services' own
-// binaries run the same commands.
+// Package serve runs each process of Berth with the same flags and defaults as the
+// separate binary of that process. It contains the commands of `berth` that run the
+// services, gateways and agents.
 package serve
 
 import (

@@ -5,12 +5,12 @@ every replica to find the leader. A virtual address proves nothing: any replica 
 answer it, and it refuses connections if no replica is ready.
 */}}
 
-{{/* One replica: a dict of root, name of the service, pod, port. */}}
+{{/* The address of one replica. The argument is a dict of root, name of the service, pod, port. */}}
 {{- define "berth.instance" -}}
 {{- printf "%s.%s-%s.%s.svc.%s:%v" .pod (include "berth.name" .root) .name .root.Release.Namespace .root.Values.clusterDomain .port -}}
 {{- end -}}
 
-{{/* All replicas: a dict of root, name, replicas, port. */}}
+{{/* The addresses of all replicas of a service. The argument is a dict of root, name, replicas, port. */}}
 {{- define "berth.instances" -}}
 {{- $list := list -}}
 {{- range $i := until (int .replicas) -}}

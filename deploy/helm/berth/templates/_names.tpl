@@ -39,7 +39,7 @@ annotations:
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
-{{/* The three services: name, key of its values, ports of calls and of health. */}}
+{{/* The three services: the name, the key of the values, the port for calls and the port for health. */}}
 {{- define "berth.services" -}}
 - {name: registry, values: registry, calls: 7101, http: 7181}
 - {name: executor-state, values: executorState, calls: 7102, http: 7182}

@@ -1,4 +1,4 @@
-{{/* Parts that the pods share. */}}
+{{/* Parts that all pods use. */}}
 
 {{/* Options as flags: a list of dicts, of which the last one takes precedence. */}}
 {{- define "berth.flags" -}}
@@ -7,7 +7,7 @@
 {{- range $name := keys $all | sortAlpha }}
 {{- $value := get $all $name }}
 {{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
-{{- /* Numbers of a values file are floats: 1048576 would be 1.048576e+06. */}}
+{{- /* Helm reads numbers as floats and would print 1048576 as 1.048576e+06. */}}
 {{- if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value = int64 $value }}{{ end }}{{ end }}
 - {{ printf "--%s=%v" $name $value | quote }}
 {{- end }}
@@ -26,7 +26,7 @@
 - --tls-key=/etc/berth/tls/tls.key
 - --tls-ca=/etc/berth/tls/ca.crt
 {{- end }}
-# Health and metrics have no TLS, which this flag confirms.
+# Health and metrics are served without TLS, which requires this flag.
 - --insecure
 {{- end -}}
 
@@ -34,7 +34,7 @@
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- if .Values.etcd.caSecretName }}
-# In addition to the authorities of the image.
+# Additional certificate authorities; the authorities of the image remain valid.
 - name: SSL_CERT_DIR
   value: /etc/berth/etcd
 {{- end }}
@@ -61,7 +61,7 @@
 {{- end -}}
 
 {{- define "berth.probes" -}}
-# Not /leaderz: a standby is healthy and must not be restarted.
+# The probes must not use /leaderz: a standby is healthy too and must keep running.
 livenessProbe:
   httpGet: {path: /healthz, port: http}
   periodSeconds: 10
@@ -116,8 +116,8 @@ tolerations:
 priorityClassName: {{ . }}
 {{- end }}
 topologySpreadConstraints:
-  # The loss of a host is the loss of at most one replica. Unschedulable hosts do not
-  # count: otherwise a replica could not be placed while one of three hosts is drained.
+  # The failure of one host affects only one replica. Hosts that accept no pods do not
+  # count. Otherwise a replica could not be placed while one of three hosts is drained.
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: DoNotSchedule
@@ -140,7 +140,7 @@ topologySpreadConstraints:
     {{- end }}
 {{- end -}}
 
-{{/* A PodDisruptionBudget: a dict of root and component. */}}
+{{/* A PodDisruptionBudget. The argument is a dict of root and component. */}}
 {{- define "berth.budget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -150,7 +150,7 @@ metadata:
     {{- include "berth.labels" . | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # A replica that is not ready must not block the drain of its host.
+  # A replica that is not ready must not prevent the drain of its host.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:

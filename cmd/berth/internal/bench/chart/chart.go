@@ -12,15 +12,16 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Point is one value over another.
+// Point is a point of a line: the value Y at the position X.
 type Point struct{ X, Y float64 }
 
 // Line is a list of points in order of X.
 type Line struct {
 	Name   string
 	Points []Point
-	// Baseline is the baseline of the line before it: dashed, in the same color. If
-	// it is the first line, it is gray.
+	// Baseline marks the line as the baseline of the line before it. A baseline is dashed
+	// and has the color of the line before it. If the first line is a baseline, it is
+	// gray.
 	Baseline bool
 	// Marked draws a circle at each point.
 	Marked bool
@@ -30,9 +31,9 @@ type Line struct {
 type Axis struct {
 	// Label names the quantity and its unit.
 	Label string
-	// Log makes the axis logarithmic. Points that are not above 0 are left out.
+	// Log makes the axis logarithmic. The chart omits points that are not above 0.
 	Log bool
-	// To is the least upper end of a linear axis, which begins at 0.
+	// To is the minimum upper end of a linear axis. A linear axis begins at 0.
 	To float64
 }
 
@@ -81,8 +82,8 @@ func (a Axis) ticks(values []float64) (ticks []float64) {
 	return ticks
 }
 
-// at returns a function from a value to its coordinate, where the axis has a length
-// and begins at an origin.
+// at returns a function that converts a value to its coordinate on an axis that begins at
+// origin and has a length.
 func (a Axis) at(ticks []float64, origin, length float64) func(float64) string {
 	scale := func(v float64) float64 { return v }
 	if a.Log {

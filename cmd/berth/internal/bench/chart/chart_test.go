@@ -14,7 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the expected drawing")
 
-// TestDrawing compares one chart of everything with the drawing that was looked at.
+// TestDrawing compares a chart that uses every feature with a drawing that was reviewed
+// by eye.
 func TestDrawing(t *testing.T) {
 	c := Chart{
 		Title: `Rates & "sizes" <all>`,

@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// Parse reads any file, or rejects it with an error that contains its name. Amounts are within the
-// bounds of quantities.
+// FuzzParse checks that Parse reads any file or returns an error that contains the name
+// of the file. Amounts must be within the bounds of quantities.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -52,7 +52,7 @@ func FuzzParse(f *testing.F) {
 				resources = d.SKU.Resources
 			}
 			for name, n := range resources {
-				// Base units in a printed document have no bound.
+				// Amounts in base units, in a document that Berth printed, have no bound.
 				if n < 0 || name != quantity.CPU && n > quantity.Max {
 					t.Fatalf("%s is %d", name, n)
 				}

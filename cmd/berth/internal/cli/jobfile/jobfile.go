@@ -17,25 +17,28 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// Document is one document of a job file: a reservation, a SKU or a pool without output fields.
-// The other two are nil.
+// Document is one document of a job file without output fields. Exactly one of
+// Reservation, SKU and Pool is not nil.
 type Document struct {
 	// Place is the position of the document for messages: `jobs.yaml, document 2`.
 	Place       string
 	Reservation *berthv1.Reservation
 	SKU         *berthv1.Sku
 	Pool        *berthv1.Pool
-	// UID is the version of the reservation, if Berth printed the document.
+	// UID is the uid of the reservation, if Berth printed the document.
 	UID string
-	// Warnings are about values that are valid but probably wrong, each with its field.
+	// Warnings describes values that are valid but probably wrong. Each warning names its
+	// field.
 	Warnings []string
 }
 
-// firstOutput is the number of the first output field of a reservation.
+// firstOutput is the number of the first output field of a reservation. All later fields are
+// output fields.
 const firstOutput protoreflect.FieldNumber = 50
 
-// Parse reads all documents of a file. Errors are Invalid and contain the name and the place. A
-// file with only empty documents is an error.
+// Parse reads all documents of a file. Its errors are faults of kind Invalid and contain
+// the name of the file and the place in it. Parse returns an error if all documents are
+// empty.
 func Parse(name string, file io.Reader) ([]Document, error) {
 	var documents []Document
 	decoder := yaml.NewDecoder(file)
@@ -75,8 +78,8 @@ func Parse(name string, file io.Reader) ([]Document, error) {
 	return documents, nil
 }
 
-// listOf returns the items of a list from `berth get`, and their kind; nil for any other
-// document.
+// listOf returns the items of a list from `berth get` and their kind. It returns no items
+// for any other document.
 func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		return "", nil
@@ -96,7 +99,7 @@ func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 	return kind, items
 }
 
-// parseOne reads a document. The kind is the default for a document without one.
+// parseOne reads a document. kind is the default kind.
 func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	document, reader := Document{Place: place}, reader{place: place}
 	root, err := reader.resolve(root, "", 0)
@@ -139,9 +142,9 @@ func (d *Document) warn(field string, resources map[string]int64) {
 	}
 }
 
-// strip removes the output fields from the document's message. From a reservation that Berth
-// printed, it also removes the request ID, which would turn an edit into a retry, and the count if
-// it lists workers.
+// strip removes the output fields from the document's message. From a reservation that
+// Berth printed, strip also removes the request ID, which would turn an edit into a
+// retry. It removes the count if the reservation lists workers.
 func (d *Document) strip(m protoreflect.Message) {
 	r := d.Reservation
 	d.UID = r.GetUid()

@@ -99,7 +99,8 @@ revision: "9"
 	}
 }
 
-// Resources are quantities, and durations are in Go's form.
+// TestResourcesAreQuantities checks that resources are quantities and that durations have
+// the format of Go.
 func TestResourcesAreQuantities(t *testing.T) {
 	const file = `
 job: a
@@ -154,8 +155,9 @@ lostAfter: 2m
 	}
 }
 
-// REST returns base units as strings. They keep their meaning in a file, also next to plain numbers
-// from an edit.
+// TestPrintedBaseUnitsKeepTheirMeaning checks that base units, which REST returns as
+// strings, keep their meaning in a file, even if an edit adds plain numbers to the same
+// document.
 func TestPrintedBaseUnitsKeepTheirMeaning(t *testing.T) {
 	for text, want := range map[string]int64{
 		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2000"}},"uid":"1-1","updatedAt":"2026-01-02T03:04:05Z"}`: 2000,
@@ -173,7 +175,7 @@ func TestPrintedBaseUnitsKeepTheirMeaning(t *testing.T) {
 	}
 }
 
-// A job file has the API's names for the start of a batch.
+// TestParseModes checks that a job file uses the names of the API for the start of a batch.
 func TestParseModes(t *testing.T) {
 	const file = `
 kind: reservation
@@ -319,7 +321,8 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
-// The time for a mapping with many keys is linear in their number, not quadratic.
+// TestAMappingOfManyKeysTakesLinearTime checks that the time for a mapping is linear in
+// the number of its keys.
 func TestAMappingOfManyKeysTakesLinearTime(t *testing.T) {
 	var file strings.Builder
 	file.WriteString("job: a\nstage: b\nlabels:\n")

@@ -19,7 +19,8 @@ const (
 
 var kinds = []string{kindReservation, kindSKU, kindPool}
 
-// kind removes `kind` from a resolved document and returns it. The given kind is the default.
+// kind removes `kind` from a resolved document and returns its value. The argument kind
+// is the default.
 func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
 	i := find(root, "kind")
 	if i < 0 {
@@ -33,7 +34,7 @@ func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
 	return value.Value, nil
 }
 
-// find returns the index of a key in the content of a mapping; -1 if the key is missing.
+// find returns the index of a key in the content of a mapping, or -1 if the key is missing.
 func find(node *yaml.Node, key string) int {
 	for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
 		if node.Content[i].Value == key {
@@ -43,7 +44,7 @@ func find(node *yaml.Node, key string) int {
 	return -1
 }
 
-// require rejects a document without a required field.
+// require returns an error if a required field is missing.
 func (r *reader) require(m protoreflect.Message, required []protoreflect.Name) error {
 	for _, field := range required {
 		if !m.Has(m.Descriptor().Fields().ByName(field)) {

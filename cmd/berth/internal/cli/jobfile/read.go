@@ -20,25 +20,26 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// Bounds on a document, so that recursive aliases end. The largest reservation has 50,000 workers
-// of five nodes each.
+// Bounds on a document, so that resolve ends if aliases are recursive. The largest
+// reservation has 50,000 workers of five nodes each.
 const (
 	maxDepth = 64
 	maxNodes = 1_000_000
 )
 
-// reader turns YAML into proto3 JSON along the descriptor of a message, so that an
-// error names the line and the field.
+// reader converts YAML to proto3 JSON. It follows the descriptor of the message, so that
+// an error can name the line and the field.
 type reader struct {
 	place string
-	// printed reports that Berth printed the document.
+	// printed is set if Berth printed the document.
 	printed bool
 	nodes   int
 }
 
-// resolve returns a copy of a node without aliases and merges (`<<`). A key of a
-// mapping replaces a merged one. Keys, and scalars other than numbers, truth values
-// and null, are strings, because Berth does not use YAML's dates.
+// resolve returns a copy of a node without aliases and merges (`<<`). A key of the
+// mapping itself overrides the same key of a merged mapping. Keys become strings. Scalars
+// other than numbers, booleans and null also become strings, because Berth does not use
+// YAML's dates.
 func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, error) {
 	r.nodes++
 	if depth >= maxDepth || r.nodes > maxNodes {
@@ -120,7 +121,7 @@ func (r *reader) into(root *yaml.Node, m proto.Message) error {
 	return nil
 }
 
-// message returns the JSON value of a mapping that is a message.
+// message returns the JSON value of a mapping that represents a message.
 func (r *reader) message(node *yaml.Node, md protoreflect.MessageDescriptor, path string) (map[string]any, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, r.refuse(node, path, "must be a mapping of keys to values")
@@ -144,8 +145,8 @@ func (r *reader) message(node *yaml.Node, md protoreflect.MessageDescriptor, pat
 	return fields, nil
 }
 
-// field returns the JSON value of a field. It decodes a value that is not a message of Berth
-// alone, so that the error can name the field.
+// field returns the JSON value of a field. If the value is not a message of Berth, field
+// decodes the value separately, so that an error can name the field.
 func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) (value any, err error) {
 	switch {
 	case isNull(node):
@@ -181,8 +182,8 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 	return value, nil
 }
 
-// plain returns the JSON value of a resolved node. It does not use Decode for mappings, which
-// compares each key with all others.
+// plain returns the JSON value of a resolved node. It does not use Decode for mappings,
+// because Decode compares each key with all other keys.
 func plain(node *yaml.Node) (value any) {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -198,11 +199,12 @@ func plain(node *yaml.Node) (value any) {
 		}
 		return list
 	}
-	_ = node.Decode(&value) // resolve has decoded it
+	_ = node.Decode(&value) // cannot fail: resolve has decoded the same scalar
 	return value
 }
 
-// resources returns a mapping of resources, each value a quantity, in base units.
+// resources returns the amounts of a mapping of resources in base units. Each value of
+// the mapping is a quantity.
 func (r *reader) resources(node *yaml.Node, path string) (any, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, r.refuse(node, path, "must be a mapping of keys to values")
@@ -220,7 +222,7 @@ func (r *reader) resources(node *yaml.Node, path string) (any, error) {
 }
 
 // amount reads one quantity. REST and `get -o json` print `cpu` in base units as a string of
-// digits. In a document that Berth printed, such a string has that meaning.
+// digits. So in a document that Berth printed, a quoted string of digits is in base units.
 func (r *reader) amount(value *yaml.Node, name string) (int64, error) {
 	text := value.Value
 	switch tag := value.ShortTag(); {
@@ -229,7 +231,7 @@ func (r *reader) amount(value *yaml.Node, name string) (int64, error) {
 	case tag == "!!int":
 		var n int64
 		if value.Decode(&n) == nil {
-			text = strconv.FormatInt(n, 10) // YAML has 0x10 and 1_000
+			text = strconv.FormatInt(n, 10) // YAML allows 0x10 and 1_000
 		}
 	case r.printed && value.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 && quantity.IsDigits(text):
 		return quantity.Base(name, text)

@@ -16,13 +16,13 @@ func field(md protoreflect.MessageDescriptor, key string) protoreflect.FieldDesc
 	return md.Fields().ByTextName(key)
 }
 
-// nested reports whether the elements of a field are messages of Berth, whose keys are
-// known. Durations and times are single values.
+// nested reports whether the field is a message of Berth or a list of such messages.
+// Durations and times are messages of another package and count as single values.
 func nested(fd protoreflect.FieldDescriptor) bool {
 	return !fd.IsMap() && fd.Message() != nil && fd.Message().ParentFile().Package() == "berth.v1"
 }
 
-// wanted describes the values that a field takes.
+// wanted describes the values that a field accepts.
 func wanted(fd protoreflect.FieldDescriptor) string {
 	switch {
 	case fd.IsMap():

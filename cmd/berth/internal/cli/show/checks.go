@@ -8,7 +8,8 @@ import (
 	"berth.dev/cmd/berth/internal/doctor"
 )
 
-// Checks returns one line for each check, and below it the suggested fix if it is not OK.
+// Checks returns one line for each check. Below a check that is not OK, it adds the
+// suggested fix.
 func Checks(list []doctor.Check) string {
 	width := 0
 	for _, c := range list {

@@ -58,8 +58,8 @@ func field(b *strings.Builder, name, value string) {
 	}
 }
 
-// parent describes the origin of a version that Berth created: its parent, and how often it was
-// requeued because it could not be started.
+// parent describes the origin of a reservation that Berth created from another: the uid
+// of its parent, and how often its workers were requeued.
 func parent(r *berthv1.Reservation) string {
 	var parts []string
 	if r.GetParent() != "" {
@@ -124,7 +124,8 @@ func requested(r *berthv1.Reservation) string {
 	return text
 }
 
-// workerRuns formats runs of consecutive indexes with one number: `0-3 number 1, 7 number 2`.
+// workerRuns formats runs of consecutive indexes that have the same worker number:
+// `0-3 number 1, 7 number 2`.
 func workerRuns(list []*berthv1.WorkerID) string {
 	ids := make([]model.WorkerID, len(list))
 	for i, id := range list {

@@ -1,7 +1,7 @@
-// Package show renders the gateway's answers: as tables and lines for people, and as JSON and
-// YAML for programs.
+// Package show renders the gateway's answers with pure functions: the text depends only
+// on the message and the current time. It renders tables and lines for people, and JSON
+// and YAML for programs.
 //
-// It promises that its functions are pure: they turn messages and the current time into text.
-// They show times in the location of the current time. Names and reasons are those of the
-// API. Tables with usual names fit into 80 columns, except wide ones.
+// Times are in the location of the current time. Names and reasons are the same as in the
+// API. Tables with names of usual length fit into 80 columns, except wide tables.
 package show

@@ -7,7 +7,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Applied returns the line about the result of an upsert.
+// Applied returns the line that reports the result of an upsert.
 func Applied(r *berthv1.Reservation) string {
 	text := fmt.Sprintf("%s %s uid %s", reservationKey(r), r.GetChange(), r.GetUid())
 	if r.GetPosition() > 0 {
@@ -16,7 +16,7 @@ func Applied(r *berthv1.Reservation) string {
 	return text + " " + state(r.GetState())
 }
 
-// Counted returns the line about the number of objects that a command changed.
+// Counted returns the line that reports how many objects a command changed.
 func Counted(what, done string, count int, one, none string) string {
 	if count == 0 {
 		return fmt.Sprintf("%s: %s", what, none)
@@ -24,7 +24,7 @@ func Counted(what, done string, count int, one, none string) string {
 	return fmt.Sprintf("%s: %s %s", what, done, plural(count, one))
 }
 
-// Resigned returns the line about the old and the new leader.
+// Resigned returns the line that reports the old and the new leader.
 func Resigned(answer *berthv1.ResignAnswer, next *berthv1.ServiceLeadership) string {
 	ended := fmt.Sprintf("%s resigned term %d", answer.GetReplica(), answer.GetTerm())
 	if answer.GetReplica() == "" {
@@ -33,12 +33,12 @@ func Resigned(answer *berthv1.ResignAnswer, next *berthv1.ServiceLeadership) str
 	return fmt.Sprintf("%s: %s; %s leads in term %d", answer.GetService(), ended, next.GetLeader(), next.GetTerm())
 }
 
-// Ready returns the line about when the registry became ready.
+// Ready returns the line that reports when the registry became ready.
 func Ready(since, now time.Time) string {
 	return fmt.Sprintf("the registry has been ready since %s (%s ago)", clock(since, now), Age(now.Sub(since)))
 }
 
-// Disabled returns the line about a request to disable executors.
+// Disabled returns the line that reports a request to disable executors.
 func Disabled(answer *berthv1.DisableExecutorsAnswer, expire, now time.Time) string {
 	text := fmt.Sprintf("request %s disables %s", answer.GetRequestId(), plural(int(answer.GetExecutors()), "executor"))
 	if !expire.IsZero() {
@@ -47,7 +47,7 @@ func Disabled(answer *berthv1.DisableExecutorsAnswer, expire, now time.Time) str
 	return text
 }
 
-// Enabled returns the line about the number of undone requests.
+// Enabled returns the line that reports the number of undone requests.
 func Enabled(count int) string {
 	if count == 0 {
 		return "nothing to undo"
@@ -55,7 +55,7 @@ func Enabled(count int) string {
 	return "undone: " + plural(count, "request")
 }
 
-// Draining returns the line about the progress of a drain.
+// Draining returns the line that reports the progress of a drain.
 func Draining(e *berthv1.Executor) string {
 	if e.GetWorkers() == 0 {
 		return fmt.Sprintf("%s: drained", e.GetId())

@@ -13,8 +13,9 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// encoding is the JSON of the REST API, which includes fields with default values. Its spaces vary
-// on purpose.
+// encoding produces the JSON of the REST API, which includes fields with default values.
+// protojson varies the spaces of its output on purpose, so JSON and JSONLine format the
+// text again.
 var encoding = protojson.MarshalOptions{EmitDefaultValues: true}
 
 // JSONLine returns the JSON of the REST API on one line.
@@ -41,8 +42,9 @@ func JSON(m proto.Message) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// YAML returns the same document as JSON, in the same order. Resources have suffixes (`cpu:
-// 2000m`, `memory: 4Gi`), so the text means the same in a job file and to REST.
+// YAML returns the same document as JSON, in the same order. Resources have suffixes
+// (`cpu: 2000m`, `memory: 4Gi`), so the text has the same meaning in a job file and in a
+// REST request.
 func YAML(m proto.Message) ([]byte, error) {
 	text, err := encoding.Marshal(m)
 	if err != nil {
@@ -63,7 +65,8 @@ func YAML(m proto.Message) ([]byte, error) {
 	return b.Bytes(), encoder.Close()
 }
 
-// suffix replaces the resources in a message's document by quantities.
+// suffix replaces the amounts of resources in a message's document with quantities that
+// have a suffix.
 func suffix(node *yaml.Node, md protoreflect.MessageDescriptor) {
 	if node.Kind != yaml.MappingNode {
 		return

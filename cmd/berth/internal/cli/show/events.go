@@ -8,14 +8,15 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// The widths of columns: of the longest kind of event, and of a stage and a name of usual
-// length.
+// The widths of columns. kindWidth is the length of the longest kind of event. placeWidth
+// fits a stage and a reservation name of usual length.
 const (
 	kindWidth  = len("RESERVATION_CANCELLED")
 	placeWidth = len("stage-1/replace-3-2")
 )
 
-// namedWorkers is the maximum number of workers that an event's line names.
+// namedWorkers is the maximum number of workers that the line of an event names. If the
+// event has more workers, the line has only their number.
 const namedWorkers = 3
 
 // Event returns the line of an event, without a newline. Lines are printed as the events
@@ -39,7 +40,8 @@ func Event(e *berthv1.Event, now time.Time) string {
 	return strings.TrimRight(strings.Join(parts, columnGap), " ")
 }
 
-// place returns the reservation without its job, which is the same in every line.
+// place returns the stage and the name of the reservation. It omits the job, because all
+// lines have the same job.
 func place(e *berthv1.Event) string {
 	return strings.TrimSuffix(e.GetStage()+"/"+e.GetReservation(), "/")
 }

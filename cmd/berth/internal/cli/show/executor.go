@@ -11,8 +11,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Executor returns the details of an executor: its properties, its used resources, why it is
-// not allocated, and its workers that have not ended.
+// Executor returns the details of an executor: its properties, its used resources, the
+// requests that disable it, and its workers that have not ended.
 func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.Time) string {
 	var b strings.Builder
 	field(&b, "Executor", e.GetId())

@@ -12,8 +12,8 @@ import (
 // textWidth is the maximum width of lines.
 const textWidth = 80
 
-// Explain returns why a reservation is pending: sentences, and then the checks that unsuitable
-// executors fail.
+// Explain returns a text that explains why a reservation is pending. A table at the end
+// lists the checks that unsuitable executors fail.
 func Explain(e *berthv1.Explanation, now time.Time) string {
 	if r := e.GetReservation(); e.GetPosition() == 0 {
 		return paragraph(fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()),
@@ -49,8 +49,9 @@ func avoidedUntil(list []*berthv1.AvoidedExecutor, now time.Time) string {
 	return strings.Join(names, ", ")
 }
 
-// fits returns the sentence about the workers that fit now. An explanation without the revision
-// of the executors has no such data, and its message contains the reason.
+// fits returns the sentence that tells how many workers fit now. If the explanation has no
+// revision of the executors, the number is unknown and fits omits it. The message of such an
+// explanation contains the reason.
 func fits(e *berthv1.Explanation) string {
 	text := reservationKey(e.GetReservation()) + " is pending"
 	known := e.GetExecutorRevision() != 0
@@ -83,7 +84,7 @@ func fitting(e *berthv1.Explanation) string {
 	return fmt.Sprintf("%d %s would fit now, %d would not", e.GetFitting(), workers, e.GetMissing())
 }
 
-// position returns the sentence about the position in the queue.
+// position returns the sentence that tells the position in the queue.
 func position(e *berthv1.Explanation, now time.Time) string {
 	waited := "has waited " + Age(e.GetWaited().AsDuration())
 	headWaited := "has waited " + Age(e.GetHeadWaited().AsDuration())
@@ -118,10 +119,10 @@ func measured(check, value string) string {
 	return amount(resource, n)
 }
 
-// paragraph breaks a text into lines. An empty text has no line.
+// paragraph breaks a text into lines. It returns an empty text for an empty text.
 func paragraph(text string) string { return indented("", text) }
 
-// indented is paragraph with an indent before each line.
+// indented breaks a text into lines and indents each line.
 func indented(indent, text string) string {
 	if text == "" {
 		return ""

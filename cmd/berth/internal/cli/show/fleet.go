@@ -21,8 +21,8 @@ func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
 	return t
 }
 
-// executorState formats the state, and whether the executor is disabled. A draining executor is
-// disabled, too.
+// executorState formats the state, and whether the executor is draining or disabled. For a
+// draining executor it omits DISABLED, because draining implies disabled.
 func executorState(e *berthv1.Executor) string {
 	word := state(e.GetState())
 	switch {
@@ -34,7 +34,8 @@ func executorState(e *berthv1.Executor) string {
 	return word
 }
 
-// used formats the used part of a resource; nothing if the executor does not have it.
+// used formats the used part of a resource. It returns an empty string if the executor
+// does not have the resource.
 func used(e *berthv1.Executor, resource string) string {
 	total, ok := e.GetResources()[resource]
 	if !ok {
@@ -43,7 +44,8 @@ func used(e *berthv1.Executor, resource string) string {
 	return amount(resource, e.GetUsed()[resource]) + "/" + amount(resource, total)
 }
 
-// Usage returns the table of the usage of each SKU, and below it the demand that fits no SKU.
+// Usage returns the table of the usage of each SKU. Below, a second table lists the
+// demand that fits no SKU.
 func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
 	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED").more(wide,
 		"EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
@@ -63,7 +65,8 @@ func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
 	return t.above("Demand that fits no SKU:", unmapped)
 }
 
-// batches formats the number of pending batches of each size: `3x4,1x100`.
+// batches formats the number of pending batches of each size: `3x4,1x100` are three
+// batches of 4 workers and one batch of 100.
 func batches(list []*berthv1.PendingBatch) string {
 	var parts []string
 	for _, b := range list {

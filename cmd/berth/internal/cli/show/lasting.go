@@ -7,11 +7,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// passing are the fields that change with time.
+// passing lists the fields that change with time alone.
 var passing = []protoreflect.Name{"revision", "behind", "renewed", "now", "head_age"}
 
-// Lasting returns a copy of a message without the fields that change with time. If nothing has
-// happened between two messages, their copies are equal.
+// Lasting returns a copy of a message without the fields that change with time alone. If
+// nothing has happened between two messages, their copies are equal.
 func Lasting(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	clearPassing(m.ProtoReflect())

@@ -51,7 +51,7 @@ func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	return t
 }
 
-// Worker returns the name of the worker of an assignment, as in findings.
+// Worker returns the name of the worker of an assignment. Findings use the same name.
 func Worker(a *berthv1.Assignment) string {
 	return fmt.Sprintf("%s/%s/%d.%d", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber())
 }
@@ -63,8 +63,8 @@ func exit(code *int32) string {
 	return fmt.Sprint(*code)
 }
 
-// Findings returns the table of findings. The message and the action are below each finding, or
-// in columns of a wide table.
+// Findings returns the table of findings. The message and the action of a finding are
+// below its row. A wide table has them in columns too.
 func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 	t := table("FINDING", "OBJECT", "SINCE", "SERVICE").more(wide, "MESSAGE", "ACTION")
 	for _, f := range list {
@@ -76,8 +76,8 @@ func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 	return t
 }
 
-// Leaders returns the table of the services' replicas, each service's leader first. A service
-// without a leader has an extra row.
+// Leaders returns the table of the replicas of each service. The leader is the first row
+// of its service. A service without a leader has an extra row that says so.
 func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
 	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND").more(wide, "ADDRESS", "REVISION",
 		"VERSION")
@@ -101,8 +101,8 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 	return t
 }
 
-// replicas returns the replicas, the leader first. It adds a leader that is missing from the
-// list of replicas.
+// replicas returns the replicas of a service, with the leader first. If the leader is
+// missing from the list of replicas, replicas adds the leader.
 func replicas(s *berthv1.ServiceLeadership) []*berthv1.Replica {
 	list := slices.Clone(s.GetReplicas())
 	known := slices.ContainsFunc(list, func(r *berthv1.Replica) bool { return r.GetId() == s.GetLeader() })

@@ -60,7 +60,8 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// A newline in a text, such as an error, does not break a row.
+// TestRowsAreSingleLines checks that a newline in a text, such as an error, does not
+// break a row.
 func TestRowsAreSingleLines(t *testing.T) {
 	text := Assignments([]*berthv1.Assignment{{Job: "a", Stage: "b", Executor: "é",
 		LastError: proto.String("one\ntwo\x1b[2J")}}, noon, false).text("")
@@ -69,7 +70,7 @@ func TestRowsAreSingleLines(t *testing.T) {
 	}
 }
 
-// Tables with names of usual length fit on a terminal.
+// TestTablesFit80Columns checks that tables with names of usual length fit into 80 columns.
 func TestTablesFit80Columns(t *testing.T) {
 	at := timestamppb.New(noon.Add(-26 * time.Hour))
 	tables := map[string]*Table{
@@ -197,7 +198,8 @@ func TestDescribeARequeuedVersion(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", want, got)
 		}
 	}
-	// A part of a batch was not requeued, and a requested reservation has no parent.
+	// A part of a batch has a parent but was not requeued. A requested reservation has no
+	// parent.
 	if got := parent(&berthv1.Reservation{Parent: proto.String("1-7")}); got != "uid 1-7" {
 		t.Errorf("a part: %q", got)
 	}
@@ -206,7 +208,9 @@ func TestDescribeARequeuedVersion(t *testing.T) {
 	}
 }
 
-// Each view of a queued reservation names the executors that it avoids, and until when.
+// TestAvoidedExecutorsAreNamedWithTheirTime checks that each view of a queued reservation
+// lists the executors that the reservation avoids, each with the time until which it
+// avoids the executor.
 func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
 	avoided := []*berthv1.AvoidedExecutor{
 		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))},

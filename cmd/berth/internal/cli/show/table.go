@@ -7,13 +7,13 @@ import (
 	"text/tabwriter"
 )
 
-// Table is aligned text: a header and rows. Another table may follow below.
+// Table has a header and rows, which it aligns in columns. Another table may follow below.
 type Table struct {
 	head []string
 	rows [][]string
-	// notes are paragraphs below a row, by its index.
+	// notes has the paragraphs below each row, by the index of the row.
 	notes map[int][]string
-	// title is the line above the table below.
+	// title is the line between the table and below, the second table.
 	title string
 	below *Table
 }
@@ -27,7 +27,7 @@ const (
 
 func table(head ...string) *Table { return &Table{head: head} }
 
-// more adds columns to a wide table. It must be called before add.
+// more adds columns if the table is wide. It must be called before add.
 func (t *Table) more(wide bool, head ...string) *Table {
 	if wide {
 		t.head = append(t.head, head...)
@@ -35,7 +35,8 @@ func (t *Table) more(wide bool, head ...string) *Table {
 	return t
 }
 
-// add adds a row. It omits cells without a column, and leaves columns without a cell empty.
+// add adds a row. It drops cells for which the table has no column. If the row has fewer
+// cells than the table has columns, the remaining columns stay empty.
 func (t *Table) add(cells ...string) {
 	row := make([]string, len(t.head))
 	copy(row, cells)
@@ -50,7 +51,7 @@ func (t *Table) note(texts ...string) {
 	t.notes[len(t.rows)-1] = texts
 }
 
-// above adds a table below this one, with a title.
+// above adds the table below, with a title, below the table t.
 func (t *Table) above(title string, below *Table) *Table {
 	t.title, t.below = title, below
 	return t
@@ -59,8 +60,8 @@ func (t *Table) above(title string, below *Table) *Table {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// String returns the lines of the table without trailing spaces; nothing for a table without
-// rows.
+// String returns the lines of the table without trailing spaces. It returns an empty
+// string if the table has no rows.
 func (t *Table) String() string {
 	text := t.text("")
 	if t.below != nil && !t.below.Empty() {
@@ -86,7 +87,7 @@ func (t *Table) text(indent string) string {
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush() // a Builder does not fail
+	_ = w.Flush() // cannot fail: a Builder returns no errors
 	var b strings.Builder
 	at := -1 // the header
 	for line := range strings.Lines(aligned.String()) {
@@ -99,7 +100,7 @@ func (t *Table) text(indent string) string {
 	return b.String()
 }
 
-// oneLine replaces each control character by a space.
+// oneLine replaces each control character with a space.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -39,7 +39,7 @@ func units(d, large time.Duration, largeName string, small time.Duration, smallN
 	return text
 }
 
-// since returns the age of a time; nothing if it is not set.
+// since returns the age of a time, or an empty string if the time is not set.
 func since(at *timestamppb.Timestamp, now time.Time) string {
 	if at == nil {
 		return ""
@@ -47,7 +47,7 @@ func since(at *timestamppb.Timestamp, now time.Time) string {
 	return Age(now.Sub(at.AsTime()))
 }
 
-// state returns the name of an enum value; UNKNOWN if it is not set.
+// state returns the name of an enum value, or UNKNOWN if the value is not set.
 func state(s fmt.Stringer) string {
 	if name := s.String(); !strings.HasSuffix(name, "_UNSPECIFIED") {
 		return name
@@ -74,7 +74,7 @@ func amount(resource string, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// size formats a number of bytes in the largest unit that is not above it.
+// size formats a number of bytes in the largest unit that is not larger than the number.
 func size(n int64) string {
 	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}
 	amount := float64(n)
@@ -103,7 +103,7 @@ func pairs(m map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// constraints formats the needs of a worker on one line.
+// constraints formats the constraints of a reservation on one line.
 func constraints(c *berthv1.Constraints) string {
 	var parts []string
 	add := func(name, value string) {
@@ -132,7 +132,7 @@ func constraints(c *berthv1.Constraints) string {
 	return strings.Join(parts, ", ")
 }
 
-// number formats a count; nothing for zero.
+// number formats a count. It returns an empty string for zero.
 func number[N int32 | int64](n N) string {
 	if n == 0 {
 		return ""
