@@ -20,7 +20,7 @@
 //   - the worker processes on the hosts match the records, and no worker was started twice;
 //   - after the faults, nothing stays in flight;
 //   - fast failover replaces a leader that is killed without other faults, and callers do
-//     not wait for the leader's TTL (see takeover.go);
+//     not wait for the leader's TTL (see failover.go);
 //   - the run covered enough: calls of each verb were answered, the answers were checked,
 //     workers ran, streams delivered events, and faults had victims (see floor.go).
 //

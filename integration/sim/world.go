@@ -315,7 +315,7 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	return store.Outcome{}
 }
 
-// send puts a message on the network. If w.calm is not set, the message may be lost or late.
+// send puts a message on the network. While w.faultsStopped is false, the message may be lost or late.
 func (w *World) send(what string, deliver func()) {
 	if w.fault(12) {
 		w.logf("lost: %s", what)
