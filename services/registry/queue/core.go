@@ -116,7 +116,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.changed(e)
 		return c.out
 	case model.Quarantined:
-		c.hold(e.Ref)
+		c.quarantineStage(e.Ref)
 		return c.out
 	case model.Abandoned:
 		c.abandoned()

@@ -19,8 +19,8 @@ type quarantine struct {
 	uids   map[string]bool // versions whose stages may be unknown yet
 }
 
-// hold quarantines the stage of a record.
-func (c *Core) hold(ref model.Ref) {
+// quarantineStage quarantines the stage of a record.
+func (c *Core) quarantineStage(ref model.Ref) {
 	switch ref.Kind {
 	case model.KindReservation, model.KindStage:
 		c.quarantine.stages[stageKey(ref.Key)] = true
@@ -34,7 +34,7 @@ func (c *Core) hold(ref model.Ref) {
 func (c *Core) applyQuarantine() {
 	for uid := range c.quarantine.uids {
 		if v := c.versions[uid]; v != nil && v.r != nil {
-			c.hold(v.r.Ref())
+			c.quarantineStage(v.r.Ref())
 		}
 	}
 	if len(c.quarantine.stages) == 0 {

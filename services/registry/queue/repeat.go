@@ -69,14 +69,14 @@ func (c *Core) earlier(of model.Key, mark model.RequestMark) (count int, found b
 	for key := range within(&c.keys, of, model.Key{}) {
 		switch v, known := c.remembered(key, mark.ID); {
 		case v == nil:
-		case !request.Repeats(known.Call, mark.Call):
+		case known.Call != mark.Call:
 			err = request.OtherUnderID(mark.ID)
 		case known.Cancelled > 0:
 			return int(known.Cancelled), true, nil
 		}
 	}
 	idle, found := c.idle(of, mark.ID)
-	if found && !request.Repeats(idle.Call, mark.Call) {
+	if found && idle.Call != mark.Call {
 		err = request.OtherUnderID(mark.ID)
 	}
 	return 0, found, err

@@ -54,16 +54,16 @@ func epochMismatch(key model.Key, epoch int64) error {
 func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err error) {
 	v, mark := c.remembered(u.Key, u.RequestID)
 	switch {
-	case !request.Repeats(mark.Call, u.Fingerprint):
+	case v != nil && mark.Call != u.Fingerprint:
 		return false, request.OtherUnderID(u.RequestID)
 	case mark.Change != model.ChangeUnset:
 		c.replyUpserted(token, v.r, mark.Change)
 		return true, nil
 	}
-	idle, _ := c.idle(u.Key, u.RequestID)
+	idle, known := c.idle(u.Key, u.RequestID)
 	found := c.versions[idle.UID]
 	switch {
-	case !request.Repeats(idle.Call, u.Fingerprint):
+	case known && idle.Call != u.Fingerprint:
 		return false, request.OtherUnderID(u.RequestID)
 	case found != nil && found.r != nil:
 		c.replyUpserted(token, found.r, model.Unchanged)

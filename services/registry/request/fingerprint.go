@@ -109,13 +109,6 @@ func hash(values ...any) uint64 {
 	return max(sum.Sum64(), 1)
 }
 
-// Repeats reports whether a request is the request that a mark remembers. A mark without
-// a fingerprint matches any request: versions of Berth before the fingerprints wrote such
-// marks.
-func Repeats(remembered, fingerprint uint64) bool {
-	return remembered == 0 || remembered == fingerprint
-}
-
 // OtherUnderID returns the error for a request whose ID was used for an earlier,
 // different request.
 func OtherUnderID(id string) error {
