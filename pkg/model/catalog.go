@@ -73,5 +73,5 @@ type Disable struct {
 	ReportedAll     bool
 }
 
-// Holds reports whether the request still takes executors out of allocation.
-func (d *Disable) Holds() bool { return d.EndedAt.IsZero() }
+// InForce reports whether the request still takes executors out of allocation.
+func (d *Disable) InForce() bool { return d.EndedAt.IsZero() }

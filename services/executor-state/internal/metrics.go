@@ -54,7 +54,7 @@ func show(f process.Scrape, s inventory.Metrics) {
 		f.Counter(prefix+"lease_attempts_total", "Attempts to lease, by result and reason.", n,
 			"result", strings.ToUpper(key.Result.String()), "reason", string(key.Reason))
 	}
-	f.Histogram(prefix+"lease_duration_seconds", "Duration of leases that have ended.", &s.Held)
+	f.Histogram(prefix+"lease_duration_seconds", "Duration of leases that have ended.", &s.LeaseDurations)
 	f.Counter(prefix+"executors_lost_total", "Executors that were declared LOST.", s.Losses)
 	for kind, n := range s.Findings {
 		f.Gauge(prefix+"findings", "Conditions that an operator should check, by kind.", float64(n), "kind", kind)

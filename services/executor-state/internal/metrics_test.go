@@ -44,7 +44,7 @@ func TestMetrics(t *testing.T) {
 		Attempts: map[inventory.Attempt]uint64{{Result: model.NoFit, Reason: "INSUFFICIENT_CAPACITY"}: 5},
 		Findings: map[string]int{inventory.FindingMassLoss: 1},
 	}
-	s.Held.Observe(2 * time.Second)
+	s.LeaseDurations.Observe(2 * time.Second)
 	text := read(t, s)
 	for _, want := range []string{
 		`berth_executor_state_executors{sku="small",state="READY"} 3`,

@@ -52,8 +52,8 @@ type recorded struct {
 	leases       map[string]*lease
 	hosts        map[string]*host
 	byID         core.Ordered[*host]
-	holds        map[uint32]*hold
-	// ordinals holds the keys of holds, the highest first. lastOrdinal is the highest key.
+	allocations  map[uint32]*allocation
+	// ordinals holds the keys of allocations, the highest first. lastOrdinal is the highest key.
 	ordinals    core.Ordered[uint32]
 	lastOrdinal uint32
 	forgotten   model.Forgotten
@@ -117,7 +117,7 @@ func New(cfg Config) *Core {
 			leases:        map[string]*lease{},
 			hosts:         map[string]*host{},
 			byID:          core.NewOrdered(compareIDs),
-			holds:         map[uint32]*hold{},
+			allocations:   map[uint32]*allocation{},
 			ordinals:      core.NewOrdered(func(a, b uint32) int { return cmp.Compare(b, a) }),
 			absent:        core.NewOrdered(compareAbsence),
 			overcommitted: map[string]*host{},

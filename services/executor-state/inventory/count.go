@@ -59,11 +59,11 @@ type Metrics struct {
 	// Used and Capacity are sums over all executors that are not LOST, by resource.
 	Used, Capacity map[string]float64
 	// All of the following are counted under this leader. Attempts counts the attempts to
-	// grant a lease. Held is how long ended leases lasted. Losses counts the executors that
+	// grant a lease. LeaseDurations are the durations of ended leases. Losses counts the executors that
 	// were declared LOST.
-	Attempts map[Attempt]uint64
-	Held     model.Histogram
-	Losses   uint64
+	Attempts       map[Attempt]uint64
+	LeaseDurations model.Histogram
+	Losses         uint64
 	// Findings counts the findings by kind.
 	Findings map[string]int
 }
@@ -73,7 +73,7 @@ func (c *Core) Metrics(now time.Time) Metrics {
 	f := Metrics{
 		Executors: map[SKUState]int{}, Leases: len(c.leases),
 		Used: map[string]float64{}, Capacity: c.index.Capacity(), Disabled: c.usage.Disabled(),
-		Attempts: map[Attempt]uint64{}, Held: c.counts.leaseDurations, Losses: c.counts.losses,
+		Attempts: map[Attempt]uint64{}, LeaseDurations: c.counts.leaseDurations, Losses: c.counts.losses,
 		Findings: map[string]int{},
 	}
 	for k := range c.index.Classes(nil) {
@@ -88,7 +88,7 @@ func (c *Core) Metrics(now time.Time) Metrics {
 		if h.state == model.ExecutorLost {
 			continue
 		}
-		for name, amount := range h.hold.Used {
+		for name, amount := range h.allocation.Used {
 			f.Used[name] += float64(amount)
 		}
 	}

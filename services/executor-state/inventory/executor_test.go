@@ -252,8 +252,8 @@ func TestMetricsCountDurableChanges(t *testing.T) {
 		fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
 		t.Errorf("attempts %+v", f.Attempts)
 	}
-	if f.Held.Count() != 1 || f.Held.Sum != time.Minute {
-		t.Errorf("leases lasted %+v", f.Held)
+	if f.LeaseDurations.Count() != 1 || f.LeaseDurations.Sum != time.Minute {
+		t.Errorf("leases lasted %+v", f.LeaseDurations)
 	}
 	if f.Losses != 1 || f.Executors[SKUState{"small", model.ExecutorLost}] != 1 ||
 		f.Executors[SKUState{"small", model.ExecutorReady}] != 1 {
@@ -279,8 +279,8 @@ func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
 		r.end("u", model.WorkerCompleted, ended...)
 		r.catchUp()
 		r.settle()
-		if f := r.core.Metrics(r.now); f.Held.Count() != uint64(want) || f.Leases != 1-want {
-			t.Errorf("%d ended, %d counted, %d left", len(ended), f.Held.Count(), f.Leases)
+		if f := r.core.Metrics(r.now); f.LeaseDurations.Count() != uint64(want) || f.Leases != 1-want {
+			t.Errorf("%d ended, %d counted, %d left", len(ended), f.LeaseDurations.Count(), f.Leases)
 		}
 	}
 }

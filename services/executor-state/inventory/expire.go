@@ -20,7 +20,7 @@ func compareExpired(a, b *host) int {
 // of a host that a lease names must stay, so that the lease finds the host. The same
 // holds for a task: the registry learns from the task which executor to avoid.
 func (c *Core) listExpired(h *host) {
-	if h.state == model.ExecutorLost && !h.hold.mentioned() {
+	if h.state == model.ExecutorLost && !h.allocation.mentioned() {
 		c.expired.Insert(h)
 	}
 }

@@ -70,7 +70,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		}
 		list = append(list, Finding{
 			Kind: FindingLostWithWorkers, Object: id, Since: h.Record.Since,
-			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.hold.Workers),
+			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.allocation.Workers),
 			Action:  "The assigner writes the workers LOST, which frees the capacity. Check that an assigner leads.",
 		})
 	}

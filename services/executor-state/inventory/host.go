@@ -18,8 +18,8 @@ type host struct {
 	since time.Time
 	// live is the entry of its presence, also if the presence has ended; nil if there was
 	// none.
-	live *entry
-	hold *hold
+	live       *entry
+	allocation *allocation
 	// refusal is the assigner's record that the agent rejects its requests; nil if there is
 	// none.
 	refusal *entry
@@ -40,9 +40,9 @@ type hostTerm struct {
 	releasedAt time.Time
 }
 
-// hold is what leases use of the executor with an ordinal. It is stored by ordinal
+// allocation is what leases use of the executor with an ordinal. It is stored by ordinal
 // because the view may show a lease before the records of its executors.
-type hold struct {
+type allocation struct {
 	match.Leased
 	host *host
 	// placements counts the workers that each lease has on the executor, in order of UID.
@@ -64,7 +64,7 @@ type placement struct {
 }
 
 // place changes the number of workers that a lease has here by n, which may be negative.
-func (h *hold) place(uid string, n int) {
+func (h *allocation) place(uid string, n int) {
 	at, found := slices.BinarySearchFunc(h.placements, uid,
 		func(p placement, uid string) int { return cmp.Compare(p.uid, uid) })
 	if !found {
@@ -76,7 +76,7 @@ func (h *hold) place(uid string, n int) {
 }
 
 // mentioned reports whether a lease or a task names the ordinal, or may name it.
-func (h *hold) mentioned() bool { return h.Workers != 0 || h.tasked != 0 || h.isolated }
+func (h *allocation) mentioned() bool { return h.Workers != 0 || h.tasked != 0 || h.isolated }
 
 func compareIDs(a, b *host) int { return cmp.Compare(a.ID, b.ID) }
 
@@ -145,7 +145,7 @@ func (h *host) eligibility() match.Eligibility {
 		return match.Unreachable
 	case h.state == model.ExecutorLost:
 		return match.Lost
-	case h.hold.isolated:
+	case h.allocation.isolated:
 		return match.Quarantined
 	case h.Record.Draining:
 		return match.Draining
@@ -161,9 +161,9 @@ func (h *host) useNow() usage.Use {
 		return usage.Lost
 	case h.state != model.ExecutorReady:
 		return usage.Unavailable
-	case h.hold.Workers > 0 && h.hold.running > 0:
+	case h.allocation.Workers > 0 && h.allocation.running > 0:
 		return usage.Running
-	case h.hold.Workers > 0:
+	case h.allocation.Workers > 0:
 		return usage.Leased
 	case h.Eligibility() != match.Eligible:
 		return usage.Unavailable
@@ -185,8 +185,8 @@ func (c *Core) setExecutor(id string, next *entry) {
 		c.unplace(h)
 		c.byID.Remove(h)
 		c.requests.Leave(&h.Executor)
-		h.hold.host = nil
-		c.dropHold(h.Record.Ordinal)
+		h.allocation.host = nil
+		c.dropAllocation(h.Record.Ordinal)
 	}
 	if next == nil {
 		c.index.Set(&h.Executor.Executor, nil)
@@ -200,9 +200,9 @@ func (c *Core) setExecutor(id string, next *entry) {
 	}
 	e := next.record.(*model.Executor)
 	h.Record, h.since = e, next.since
-	h.hold = c.holdOf(e.Ordinal)
-	h.hold.host = h
-	h.Ordinal, h.Leased = e.Ordinal, &h.hold.Leased
+	h.allocation = c.allocationOf(e.Ordinal)
+	h.allocation.host = h
+	h.Ordinal, h.Leased = e.Ordinal, &h.allocation.Leased
 	c.index.Set(&h.Executor.Executor, &match.Kind{
 		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
 	})
@@ -233,54 +233,54 @@ func (c *Core) setRefusal(id string, next *entry) {
 
 // take changes what leases use on an ordinal by n workers of a chunk; n may be negative.
 func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
-	hold := c.holdOf(ordinal)
-	if hold.host != nil {
-		c.unplace(hold.host)
-		defer c.place(hold.host)
+	allocation := c.allocationOf(ordinal)
+	if allocation.host != nil {
+		c.unplace(allocation.host)
+		defer c.place(allocation.host)
 	}
-	hold.Add(n, chunk.Each, chunk.Role)
-	hold.place(chunk.UID, n)
-	if hold.Workers == 0 {
-		hold.freed = c.now
+	allocation.Add(n, chunk.Each, chunk.Role)
+	allocation.place(chunk.UID, n)
+	if allocation.Workers == 0 {
+		allocation.freed = c.now
 	}
-	c.dropHold(ordinal)
+	c.dropAllocation(ordinal)
 }
 
 // task changes the counts of workers that tasks name on an ordinal and of those workers
 // that run. Either change may be negative.
 func (c *Core) task(ordinal uint32, tasked, running int) {
-	hold := c.holdOf(ordinal)
-	h := hold.host
+	allocation := c.allocationOf(ordinal)
+	h := allocation.host
 	if h != nil {
 		c.forgetUse(h)
 		c.expired.Delete(h)
 	}
-	hold.tasked += tasked
-	hold.running += running
+	allocation.tasked += tasked
+	allocation.running += running
 	if h != nil {
 		c.countUse(h)
 		c.listExpired(h)
 	}
-	c.dropHold(ordinal)
+	c.dropAllocation(ordinal)
 }
 
-func (c *Core) holdOf(ordinal uint32) *hold {
-	h := c.holds[ordinal]
+func (c *Core) allocationOf(ordinal uint32) *allocation {
+	h := c.allocations[ordinal]
 	if h == nil {
-		h = &hold{}
-		c.holds[ordinal] = h
+		h = &allocation{}
+		c.allocations[ordinal] = h
 		c.ordinals.Insert(ordinal)
 		c.lastOrdinal = max(c.lastOrdinal, ordinal)
 	}
 	return h
 }
 
-// dropHold removes the hold of an ordinal that no executor, lease or task names.
-func (c *Core) dropHold(ordinal uint32) {
-	if h := c.holds[ordinal]; h.host != nil || h.mentioned() {
+// dropAllocation removes the allocation of an ordinal that no executor, lease or task names.
+func (c *Core) dropAllocation(ordinal uint32) {
+	if h := c.allocations[ordinal]; h.host != nil || h.mentioned() {
 		return
 	}
-	delete(c.holds, ordinal)
+	delete(c.allocations, ordinal)
 	c.ordinals.Remove(ordinal)
 	c.lastOrdinal, _ = c.ordinals.First()
 }
@@ -312,7 +312,7 @@ func (c *Core) place(h *host) {
 	case model.ExecutorRegistered:
 		c.awaitReturn(h, h.since)
 	}
-	if h.state == model.ExecutorLost && h.hold.Workers > 0 {
+	if h.state == model.ExecutorLost && h.allocation.Workers > 0 {
 		c.stranded[h.ID] = h
 	}
 	if h.Record.SupersededWorkers {

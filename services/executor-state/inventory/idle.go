@@ -58,10 +58,10 @@ func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []
 
 // idleSince returns when the host became idle.
 func (h *host) idleSince() time.Time {
-	if since := h.stateSince(); since.After(h.hold.freed) {
+	if since := h.stateSince(); since.After(h.allocation.freed) {
 		return since
 	}
-	return h.hold.freed
+	return h.allocation.freed
 }
 
 // Usage returns the usage of one SKU, or of all SKUs for an empty name. It returns an

@@ -150,7 +150,7 @@ func (w *world) drain() {
 func (w *world) claim() {
 	workers := map[string]int{}
 	for h := range w.core.byID.All() {
-		workers[h.ID] = h.hold.Workers
+		workers[h.ID] = h.allocation.Workers
 	}
 	request := anyRequest.Draw(w.t, "request")
 	known := w.core.disableRecord(request) != nil
@@ -220,8 +220,8 @@ func (w *world) check() {
 	// used amount may only fall.
 	used := map[string]resource.Vector{}
 	for h := range c.byID.All() {
-		used[h.ID] = h.hold.Used.Clone()
-		for name, amount := range h.hold.Used {
+		used[h.ID] = h.allocation.Used.Clone()
+		for name, amount := range h.allocation.Used {
 			if amount < 0 || amount > max(h.Record.Resources[name], w.used[h.ID][name]) {
 				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.Record.Resources[name], w.used[h.ID][name])
 			}
@@ -252,7 +252,7 @@ func (w *world) named() {
 	if len(w.core.journal) > 0 {
 		return // decisions that are not stored may name executors that are not stored yet
 	}
-	for ordinal, h := range w.core.holds {
+	for ordinal, h := range w.core.allocations {
 		if h.mentioned() && !there[ordinal] {
 			w.t.Fatalf("%s is named and forgotten", w.ordinals[ordinal])
 		}
@@ -272,7 +272,7 @@ func (w *world) listed() {
 		var want []string
 		draining := false
 		for ref, held := range c.records {
-			if ref.Kind != model.KindDisable || !recordOf[*model.Disable](held).Holds() {
+			if ref.Kind != model.KindDisable || !recordOf[*model.Disable](held).InForce() {
 				continue
 			}
 			d := recordOf[*model.Disable](held)
@@ -390,8 +390,8 @@ func (w *world) quiesce() {
 		}
 	}
 	for h := range w.core.byID.All() {
-		if len(h.hold.Used) > 0 || h.hold.Workers > 0 {
-			w.t.Fatalf("%s: %d workers, used %v", h.ID, h.hold.Workers, h.hold.Used)
+		if len(h.allocation.Used) > 0 || h.allocation.Workers > 0 {
+			w.t.Fatalf("%s: %d workers, used %v", h.ID, h.allocation.Workers, h.allocation.Used)
 		}
 	}
 }

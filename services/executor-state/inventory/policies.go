@@ -71,7 +71,7 @@ func (o owner) WorkersOn(executors []*policy.Executor) map[uint32]map[string]*po
 	found, uids := map[uint32]map[string]*policy.LeaseWorkers{}, map[string]bool{}
 	for _, e := range executors {
 		found[e.Ordinal] = map[string]*policy.LeaseWorkers{}
-		for _, p := range o.hosts[e.ID].hold.placements {
+		for _, p := range o.hosts[e.ID].allocation.placements {
 			uids[p.uid] = true
 		}
 	}

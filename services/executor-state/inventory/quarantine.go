@@ -14,7 +14,7 @@ var _ model.QuarantineCore = (*Core)(nil)
 // isolates what it is about, and nothing else:
 //
 //   - Executor: the executor is unknown, so nothing is granted on it and its ID cannot
-//     register. The hold of its ordinal still counts what leases use of it. New executors
+//     register. The allocation of its ordinal still counts what leases use of it. New executors
 //     get ordinals that the unreadable executor cannot have.
 //   - Presence: the executor is not READY and not declared LOST. The next heartbeat of
 //     its agent rewrites the presence.
@@ -126,14 +126,14 @@ func (c *Core) isolate(uid string) {
 				w.State.Terminal() {
 				continue
 			}
-			switch hold := c.holdOf(w.Ordinal); {
-			case hold.isolated:
-			case hold.host == nil:
-				hold.isolated = true
+			switch allocation := c.allocationOf(w.Ordinal); {
+			case allocation.isolated:
+			case allocation.host == nil:
+				allocation.isolated = true
 			default:
-				c.unplace(hold.host)
-				hold.isolated = true
-				c.place(hold.host)
+				c.unplace(allocation.host)
+				allocation.isolated = true
+				c.place(allocation.host)
 			}
 		}
 	}

@@ -101,8 +101,8 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 			held++
 		}
 	}
-	if held < 2 || r.core.holds[bad.Ordinal].Workers != held {
-		t.Errorf("%d workers are leased on it, %d counted", held, r.core.holds[bad.Ordinal].Workers)
+	if held < 2 || r.core.allocations[bad.Ordinal].Workers != held {
+		t.Errorf("%d workers are leased on it, %d counted", held, r.core.allocations[bad.Ordinal].Workers)
 	}
 	g := small("bad", 4000, 4)
 	g.Address, g.Nonce = "bad:1", "another"

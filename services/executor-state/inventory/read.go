@@ -33,7 +33,7 @@ func (c *Core) view(h *host) ExecutorView {
 	return ExecutorView{
 		Executor: *h.Record, Pools: h.Class().Host().Pools,
 		State: h.shown(), StateSince: h.stateSince(),
-		Used: h.hold.Used.Clone(), Workers: h.hold.Workers, Disabled: c.requests.Of(&h.Executor),
+		Used: h.allocation.Used.Clone(), Workers: h.allocation.Workers, Disabled: c.requests.Of(&h.Executor),
 	}
 }
 
@@ -76,11 +76,11 @@ func (c *Core) Executor(id string) (ExecutorView, bool) {
 // Address returns where the agent of the executor with an ordinal accepts requests. It
 // also returns the executor's ID and incarnation.
 func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, ok bool) {
-	hold := c.holds[ordinal]
-	if hold == nil || hold.host == nil {
+	allocation := c.allocations[ordinal]
+	if allocation == nil || allocation.host == nil {
 		return "", "", 0, false
 	}
-	e := hold.host.Record
+	e := allocation.host.Record
 	return e.ID, e.Address, e.Incarnation, true
 }
 

@@ -19,8 +19,8 @@ func TestAnExecutorThatRejectsTheAssignerGetsNoWork(t *testing.T) {
 	if out := r.cycle(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == model.Granted {
 		t.Errorf("%+v", out)
 	}
-	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.Workers != 1 {
-		t.Errorf("state %v with %d workers", h.shown(), h.hold.Workers)
+	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.allocation.Workers != 1 {
+		t.Errorf("state %v with %d workers", h.shown(), h.allocation.Workers)
 	}
 	r.drop(model.RefusalRef("h1"))
 	r.catchUp()

@@ -102,7 +102,7 @@ func (u *simpleUsage) count(e *model.Executor) {
 				}
 			}
 		case *model.Disable:
-			disabled = disabled || record.Holds() && slices.Contains(record.IDs, e.ID)
+			disabled = disabled || record.InForce() && slices.Contains(record.IDs, e.ID)
 		}
 	}
 	live, present := u.r.keys[model.Ref{Kind: model.KindLive, ID: e.ID}]
@@ -257,7 +257,7 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 		count(groups[text])
 		var avoided []string
 		for _, h := range newSimpleMatcher(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
-			if h.hold.Workers == 0 && strings.EqualFold(h.Record.SKU, name) {
+			if h.allocation.Workers == 0 && strings.EqualFold(h.Record.SKU, name) {
 				avoided = append(avoided, h.ID)
 			}
 		}

@@ -67,7 +67,7 @@ func (r *Requests) Claim(now time.Time, req Claim, pickIdle func(sku string, lim
 	switch known, err := r.repeated(d); {
 	case err != nil:
 		return Claimed{}, err
-	case known != nil && known.Holds():
+	case known != nil && known.InForce():
 		return Claimed{RequestID: known.ID, Executors: known.IDs, Since: known.CreatedAt}, nil
 	case known != nil:
 		return Claimed{RequestID: known.ID, Since: known.CreatedAt}, nil

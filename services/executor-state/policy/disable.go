@@ -84,7 +84,7 @@ func (r *Requests) Disable(now time.Time, req Disable) (Disabled, error) {
 		r.start(d)
 	}
 	answer := Disabled{RequestID: d.ID, Executors: r.count(d)}
-	if d.Holds() {
+	if d.InForce() {
 		answer.Unknown = r.unregistered(d.IDs)
 	}
 	return answer, nil

@@ -20,7 +20,7 @@ func (r *Requests) EndExpired(now time.Time, limit int) {
 		if !ok || dueAt(d).After(now) || names >= namesPerStep {
 			return
 		}
-		if d.Holds() {
+		if d.InForce() {
 			names += len(d.IDs)
 			r.release(now, d, d.IDs)
 		} else {

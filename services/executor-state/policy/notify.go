@@ -158,7 +158,7 @@ func (r *Requests) notifyLate(now time.Time, e *Executor, leases map[string]*Lea
 	uids := slices.Sorted(maps.Keys(leases))
 	for len(next.Unreported) > 0 && !events.full() {
 		request := next.Unreported[0]
-		if d := r.byID[request]; d != nil && d.Holds() && e.Class().IsClosedBy(request) {
+		if d := r.byID[request]; d != nil && d.InForce() && e.Class().IsClosedBy(request) {
 			for _, uid := range uids {
 				if uid > next.ReportedThrough && !events.full() {
 					next.ReportedThrough = uid

@@ -88,7 +88,7 @@ func NewRequests(index *match.Index, owner Owner) *Requests {
 // dueAt returns when a request expires or, if it has ended, when its record is deleted;
 // zero means never.
 func dueAt(d *model.Disable) time.Time {
-	if d.Holds() {
+	if d.InForce() {
 		return d.ExpireAt
 	}
 	return d.EndedAt.Add(model.KeepDisable)
@@ -118,7 +118,7 @@ func (r *Requests) Set(id string, next *model.Disable) {
 		if !dueAt(next).IsZero() {
 			r.due.Insert(next)
 		}
-		if next.Holds() && !next.ReportedAll {
+		if next.InForce() && !next.ReportedAll {
 			r.unreported.Insert(next)
 		}
 	}
@@ -130,9 +130,9 @@ func (r *Requests) Set(id string, next *model.Disable) {
 
 // sameSelection reports whether two versions of a request apply to the same executors.
 func sameSelection(a, b *model.Disable) bool {
-	aHolds, bHolds := a != nil && a.Holds(), b != nil && b.Holds()
-	if !aHolds || !bHolds {
-		return aHolds == bHolds
+	aInForce, bInForce := a != nil && a.InForce(), b != nil && b.InForce()
+	if !aInForce || !bInForce {
+		return aInForce == bInForce
 	}
 	return slices.Equal(a.IDs, b.IDs) && match.AttributesKey(a.Attributes) == match.AttributesKey(b.Attributes)
 }
@@ -140,7 +140,7 @@ func sameSelection(a, b *model.Disable) bool {
 // apply puts a request into force, or ends its effect: it enters the request at the
 // executors that it names, and closes or opens the classes that its attributes select.
 func (r *Requests) apply(d *model.Disable, inForce bool) {
-	if d == nil || !d.Holds() {
+	if d == nil || !d.InForce() {
 		return
 	}
 	for _, id := range d.IDs {
@@ -249,7 +249,7 @@ func (r *Requests) Leaving(e *Executor) bool {
 
 // count returns the number of executors to which a request applies.
 func (r *Requests) count(d *model.Disable) (n int) {
-	if !d.Holds() {
+	if !d.InForce() {
 		return 0
 	}
 	n = len(d.IDs) - len(r.unregistered(d.IDs))
@@ -288,7 +288,7 @@ func (r *Requests) inForce(request string, s Selector) []string {
 			}
 		}
 	}
-	if d := r.byID[request]; d != nil && d.Holds() {
+	if d := r.byID[request]; d != nil && d.InForce() {
 		found[request] = true
 	}
 	return slices.Sorted(maps.Keys(found))
