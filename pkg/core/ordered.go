@@ -1,9 +1,3 @@
-// Package core provides deterministic data structures for the cores: equal calls lead to
-// equal states. The cores of several services share them.
-//
-// The functions depend only on their arguments, so a core that uses them stays
-// deterministic. None of them is safe for concurrent use, because one goroutine owns each
-// core.
 package core
 
 import (

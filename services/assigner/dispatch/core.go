@@ -13,12 +13,22 @@ import (
 
 // Core is the assigner's state machine. It implements model.Core.
 type Core struct {
-	cfg     Config
-	now     time.Time
-	leading bool
-	term    int64
+	cfg Config
+	now time.Time
 	// revision is the revision that the view has reached.
 	revision int64
+	records
+	leadership
+
+	// subject is the task about which the step decides.
+	subject model.Ref
+	// The results of this step so far.
+	drafts map[string]*draft
+	out    []model.Action
+}
+
+// records has what follows from the records, including decisions that are not durable.
+type records struct {
 	// registryTerm is the term of the registry's leader, or 0 without a leader.
 	registryTerm int64
 
@@ -39,17 +49,19 @@ type Core struct {
 	journal  core.Journal[change]
 
 	quarantined quarantined
-	// subject is the task about which the step decides.
-	subject model.Ref
 
 	// The next review looks at the objects in these sets. The setters add them, so a
 	// rollback adds them too.
 	dirtyTasks    map[string]struct{}
 	dirtyHosts    map[uint32]struct{}
 	dirtyRefusals map[string]struct{} // by executor ID
+}
 
-	// The following fields are in memory only: requests, calls, and answers to handle
-	// again.
+// leadership has what only this leader knows: requests, calls, and answers to handle again.
+// A new leader starts without it.
+type leadership struct {
+	leading    bool
+	term       int64
 	dispatches []*pendingDispatch
 	requests   map[workerKey]*request
 	// orphansByName has the requests to stop orphaned workers, by the worker's name.
@@ -65,36 +77,36 @@ type Core struct {
 	// effects of these answers were abandoned.
 	redo    []model.Event
 	metrics Metrics
-
-	// The results of this step so far.
-	drafts map[string]*draft
-	out    []model.Action
 }
 
 // New returns a core without records.
 func New(cfg Config) *Core {
 	return &Core{
-		cfg:           cfg.orDefault(),
-		reservations:  map[string]reservation{},
-		leases:        map[string]lease{},
-		hosts:         map[uint32]*host{},
-		ordinals:      map[string]uint32{},
-		live:          map[string]bool{},
-		tasks:         map[string]*task{},
-		uids:          core.NewOrdered(cmp.Compare[string]),
-		refusals:      map[string]*model.Refusal{},
-		quarantined:   quarantined{uids: map[string]bool{}},
-		dirtyTasks:    map[string]struct{}{},
-		dirtyHosts:    map[uint32]struct{}{},
-		dirtyRefusals: map[string]struct{}{},
-		requests:      map[workerKey]*request{},
-		orphansByName: map[model.Worker][]*request{},
-		due:           newRequestQueue(),
-		untilReady:    newRequestQueue(),
-		blocked:       newRequestQueue(),
-		calls:         map[callKey]*call{},
-		metrics:       newMetrics(),
-		drafts:        map[string]*draft{},
+		cfg: cfg.orDefault(),
+		records: records{
+			reservations:  map[string]reservation{},
+			leases:        map[string]lease{},
+			hosts:         map[uint32]*host{},
+			ordinals:      map[string]uint32{},
+			live:          map[string]bool{},
+			tasks:         map[string]*task{},
+			uids:          core.NewOrdered(cmp.Compare[string]),
+			refusals:      map[string]*model.Refusal{},
+			quarantined:   quarantined{uids: map[string]bool{}},
+			dirtyTasks:    map[string]struct{}{},
+			dirtyHosts:    map[uint32]struct{}{},
+			dirtyRefusals: map[string]struct{}{},
+		},
+		leadership: leadership{
+			requests:      map[workerKey]*request{},
+			orphansByName: map[model.Worker][]*request{},
+			due:           newRequestQueue(),
+			untilReady:    newRequestQueue(),
+			blocked:       newRequestQueue(),
+			calls:         map[callKey]*call{},
+			metrics:       newMetrics(),
+		},
+		drafts: map[string]*draft{},
 	}
 }
 
