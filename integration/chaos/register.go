@@ -133,7 +133,7 @@ func (r running) step(a request, t outcome) (bool, any) {
 		case !r.open && !t.part && t.version > r.newest:
 			return false, r
 		}
-		return gone(t.state) || t.version > r.cancelled, r.seen(t)
+		return ended(t.state) || t.version > r.cancelled, r.seen(t)
 	}
 }
 
@@ -155,7 +155,7 @@ func cancelled(state berthv1.Reservation_State) bool {
 	return state == berthv1.Reservation_CANCELLING || state == berthv1.Reservation_CANCELLED
 }
 
-func gone(state berthv1.Reservation_State) bool {
+func ended(state berthv1.Reservation_State) bool {
 	switch state {
 	case berthv1.Reservation_COMPLETED,
 		berthv1.Reservation_FAILED, berthv1.Reservation_EXPIRED, berthv1.Reservation_REPLACED:

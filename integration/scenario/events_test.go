@@ -59,9 +59,9 @@ func TestEventsExactlyOnce(t *testing.T) {
 			}
 		})
 	}
-	// goOn waits until every reader has received more events, so that the next kill hits the
+	// awaitEvents waits until every reader has received more events, so that the next kill hits the
 	// process that serves the reader.
-	goOn := func() {
+	awaitEvents := func() {
 		before := map[string]int{}
 		mu.Lock()
 		for i := range followed {
@@ -79,17 +79,17 @@ func TestEventsExactlyOnce(t *testing.T) {
 			return ""
 		})
 	}
-	goOn()
+	awaitEvents()
 	for _, service := range fleet.Services {
 		leader, _ := w.leader(service)
 		leader.Kill()
 		w.restart(leader)
-		goOn()
+		awaitEvents()
 	}
 	for i := range 2 {
 		w.fleet.GatewayProcess(i).Kill()
 		w.restart(w.fleet.GatewayProcess(i))
-		goOn()
+		awaitEvents()
 	}
 	enough()
 	callers.Wait()

@@ -13,8 +13,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// fill makes the store refuse writes and etcd leases until the test calls room.
-func fill(f *store.Fake) (room func()) {
+// fill makes the store refuse writes and etcd leases until the test calls freeSpace.
+func fill(f *store.Fake) (freeSpace func()) {
 	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 		if !call.Adds() {
 			return store.Outcome{}
@@ -28,7 +28,7 @@ func fill(f *store.Fake) (room func()) {
 // reason, and the core receives the remaining events again later.
 func TestFullStoreBlocksNothing(t *testing.T) {
 	r := newRig(t)
-	room := fill(r.fake)
+	freeSpace := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
 		ping{n: 7}, model.Input{Token: 1, Request: put{record: executor("a")}},
 		model.Input{Token: 2, Request: put{record: executor("b"), events: 1}},
@@ -54,7 +54,7 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 		t.Errorf("a read: %+v, %v", replies, err)
 	}
 	r.core.received = nil
-	room()
+	freeSpace()
 	if replies, err := r.round(put{record: executor("a")}); err != nil || len(replies) != 1 || replies[0].Err != nil {
 		t.Errorf("after space was freed: %+v, %v", replies, err)
 	}
@@ -64,13 +64,13 @@ func TestFullStoreBlocksNothing(t *testing.T) {
 // not the requests.
 func TestFullStoreDefersEvents(t *testing.T) {
 	r := newRig(t)
-	room := fill(r.fake)
+	freeSpace := fill(r.fake)
 	if _, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("a")}},
 		ping{n: 7}}); err != nil {
 		t.Fatal(err)
 	}
 	r.core.received = nil
-	room()
+	freeSpace()
 	if _, err := r.driver.Round(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
 // open, and no later action is carried out.
 func TestFullStoreKeepsUndecidedRequestsOpen(t *testing.T) {
 	r := newRig(t)
-	room := fill(r.fake)
+	freeSpace := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
 		model.Input{Token: 1, Request: put{record: executor("a")}}, model.Input{Token: 2, Request: slowRequest{}},
 	})
@@ -101,7 +101,7 @@ func TestFullStoreKeepsUndecidedRequestsOpen(t *testing.T) {
 	wantFull(t, actions[0], 1, "this call changed nothing")
 	wantFull(t, actions[1], 2, "the request may have been applied")
 	r.core.received = nil
-	room()
+	freeSpace()
 	if actions, err := r.driver.Round(t.Context(), nil); err != nil || len(actions) != 0 {
 		t.Fatalf("%+v, %v", actions, err)
 	}
@@ -168,7 +168,7 @@ func TestReadsContinueInAFullStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		term := a.Status().Term
-		room := fill(fake)
+		freeSpace := fill(fake)
 		refused := func(request put) {
 			t.Helper()
 			if _, err := a.Do(t.Context(), request); !fault.Is(err, fault.ReasonStoreFull) {
@@ -193,7 +193,7 @@ func TestReadsContinueInAFullStore(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		refused(put{record: executor("y")})
-		room()
+		freeSpace()
 		if _, err := a.Do(t.Context(), put{record: executor("y"), events: 1}); err != nil {
 			t.Errorf("after space was freed: %v", err)
 		}

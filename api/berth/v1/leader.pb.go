@@ -395,8 +395,7 @@ type Replica struct {
 	// Now is the time of the replica's clock when it answered.
 	Now *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
 	// Instance is the ID of the process, which is new at each start. In contrast, id is a
-	// name that stays the same after a restart if it is configured. Instance is empty if
-	// the replica has an older version.
+	// name that stays the same after a restart if it is configured.
 	Instance      string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

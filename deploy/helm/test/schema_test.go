@@ -37,7 +37,7 @@ func TestWrongValues(t *testing.T) {
 		{good + "cluster: a/b", "does not match pattern"},
 		{good + "scheduling: {zones: Never}", "DoNotSchedule"},
 		{good + "networkPolicy: {callers: [{}]}", "minProperties"},
-		{good + "agent: {enabled: true, allow: [sleep], offers: [slots]}", "does not match pattern"},
+		{good + "agent: {enabled: true, allow: [sleep], capacity: [slots]}", "does not match pattern"},
 		{good + "registry: {resources: {limits: {memory: lots}}}", "does not match pattern"},
 	} {
 		values := map[string]any{}

@@ -230,7 +230,6 @@ type HeartbeatsClient interface {
 	// executor's reports. The first message identifies the agent.
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatAnswer], error)
 	// Relay carries the heartbeat streams of many agents over one stream. Gateways use it.
-	// If a replica does not support Relay, gateways open a stream for each agent.
 	Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayAnswer], error)
 }
 
@@ -279,7 +278,6 @@ type HeartbeatsServer interface {
 	// executor's reports. The first message identifies the agent.
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatAnswer]) error
 	// Relay carries the heartbeat streams of many agents over one stream. Gateways use it.
-	// If a replica does not support Relay, gateways open a stream for each agent.
 	Relay(grpc.BidiStreamingServer[RelayRequest, RelayAnswer]) error
 	mustEmbedUnimplementedHeartbeatsServer()
 }
@@ -373,8 +371,7 @@ type ExecutorClient interface {
 	// epoch) at most once.
 	SubmitTask(ctx context.Context, in *SubmitTaskRequest, opts ...grpc.CallOption) (*SubmitTaskAnswer, error)
 	// SubmitTasks is like SubmitTask, for several workers of one reservation on executors
-	// with the same address. The agents accept or refuse each worker individually. If an
-	// agent does not support SubmitTasks, the assigner calls SubmitTask.
+	// with the same address. The agents accept or refuse each worker individually.
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
@@ -429,8 +426,7 @@ type ExecutorServer interface {
 	// epoch) at most once.
 	SubmitTask(context.Context, *SubmitTaskRequest) (*SubmitTaskAnswer, error)
 	// SubmitTasks is like SubmitTask, for several workers of one reservation on executors
-	// with the same address. The agents accept or refuse each worker individually. If an
-	// agent does not support SubmitTasks, the assigner calls SubmitTask.
+	// with the same address. The agents accept or refuse each worker individually.
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)

@@ -31,8 +31,7 @@ type Leader struct {
 	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	// Instance is the ID of the leader's process, which is new at each start. In contrast,
-	// replica is a name that stays the same after a restart. Instance is empty in records
-	// of older versions.
+	// replica is a name that stays the same after a restart.
 	Instance      string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -666,7 +665,7 @@ type RequestMark struct {
 	Change    v1.UpsertReservationRequest_Change `protobuf:"varint,2,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change" json:"change,omitempty"`
 	Cancelled int32                              `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// Call is a fingerprint of the request. The registry refuses another request with the
-	// same ID. Call is 0 in records of older versions.
+	// same ID.
 	Call          uint64 `protobuf:"fixed64,4,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -260,7 +260,7 @@ func TestEvent(t *testing.T) {
 	}
 	e.Count = 300
 	if got := Event(e, noon); !strings.Contains(got, "300 workers") || strings.Contains(got, "ex-1") {
-		t.Errorf("a large batch is told of by its count: %q", got)
+		t.Errorf("the event of a large batch does not show the count: %q", got)
 	}
 	elsewhere := noon.In(time.FixedZone("", 3600))
 	if got := Event(e, elsewhere); !strings.HasPrefix(got, "13:00:00") {
