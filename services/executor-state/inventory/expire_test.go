@@ -37,7 +37,8 @@ func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 		t.Errorf("%d executors left, %d deleted", len(r.core.hosts), deleted)
 	}
 	// Only the leader records, and the greatest ordinal and incarnation, remain.
-	if len(r.core.records) != 1 || len(r.core.allocations) != 0 || r.core.index.Size().Classes != 0 || r.core.absent.Len() != 0 {
+	if len(r.core.records) != 1 || len(r.core.allocations) != 0 || r.core.index.Size().Classes != 0 ||
+		r.core.absent.Len() != 0 {
 		t.Errorf("left:\n%s", dump(r.core))
 	}
 	if f := r.core.forgotten; f.Ordinal != executors {

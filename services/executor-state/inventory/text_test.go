@@ -234,7 +234,8 @@ func dump(c *Core) string {
 	for h := range c.byID.All() {
 		k := h.Class()
 		line("host %s %v absent=%s workers=%d used=%v class=%s %v pools=%q closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, absentAt(h),
-			h.allocation.Workers, h.allocation.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools, k.ClosedBy(),
+			h.allocation.Workers, h.allocation.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools,
+			k.ClosedBy(),
 			h.Shape().SKU(), c.overcommitted[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Eligibility(),
 			h.use, h.disabled, c.requests.Of(&h.Executor))
 	}
