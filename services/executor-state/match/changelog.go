@@ -64,6 +64,15 @@ type move struct {
 	in         bool
 }
 
+// pointsSlab is the number of amounts that recordMove allocates at once. A grant of 100 workers
+// records 200 moves. An allocation for each move takes a tenth of the time of the grant.
+const pointsSlab = 1 << 12
+
 func (ix *Index) recordMove(e *Executor, in bool) {
-	ix.moves.add(move{e.shape.layout, e.class.index, e.shape.sku.number, slices.Clone(e.free), in})
+	if len(ix.points) < len(e.free) {
+		ix.points = make([]int64, pointsSlab+len(e.free))
+	}
+	n := copy(ix.points, e.free)
+	ix.moves.add(move{e.shape.layout, e.class.index, e.shape.sku.number, ix.points[:n:n], in})
+	ix.points = ix.points[n:]
 }

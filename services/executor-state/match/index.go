@@ -52,6 +52,8 @@ type Index struct {
 	// that queries apply to their sums.
 	changes changeLog[change]
 	moves   changeLog[move]
+	// points is where recordMove stores the next amounts.
+	points []int64
 
 	// searches counts searches.
 	searches uint64
