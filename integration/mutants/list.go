@@ -11,7 +11,7 @@ var noFence = Edit{
 var All = []Mutant{
 	{
 		Name: "no-fence", Breaks: "every write is fenced by the create revision of the leader's key",
-		Edits: []Edit{noFence}, Hunter: Sim, Expects: []string{"FENCE"},
+		Edits: []Edit{noFence}, Hunter: Sim, Expects: []string{"FENCE", "which ended before the request"},
 	},
 	{
 		Name: "evict-unconditional", Breaks: "only the leader that a probe has found dead is evicted, and its later writes are fenced",
@@ -19,7 +19,7 @@ var All = []Mutant{
 			noFence,
 			{File: "pkg/leader/evict.go", Old: `If:   []store.Compare{store.CreatedAt(e.cfg.Key, term)},`, New: ``},
 		},
-		Hunter: Sim, Expects: []string{"FENCE"},
+		Hunter: Sim, Expects: []string{"FENCE", "which ended before the request"},
 	},
 	{
 		Name: "no-chain", Breaks: "a transaction whose outcome is unknown is applied at most once, and never after a later one",
