@@ -84,7 +84,7 @@ type lane struct {
 	next  func(*rand.Rand, Shape) Fault
 }
 
-// Plan returns the schedule of a seed. No fault begins after the duration. Faults of
+// Plan returns the schedule of a seed. Every fault begins before the configured duration ends. Faults of
 // different lanes may coincide, but faults of the same lane do not. So at any time at
 // most one fault affects etcd, and two members keep working. In the same way, at most one
 // fault affects a process of Berth, one a link and one an agent.
@@ -188,7 +188,7 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 	return condition(r, f)
 }
 
-// condition chooses the condition of a link.
+// condition draws a random fault for a link.
 func condition(r *rand.Rand, f Fault) Fault {
 	switch r.IntN(7) {
 	case 0:

@@ -64,8 +64,8 @@ func (w *World) checkFull(request any, came int64, err error) {
 	}
 }
 
-// grant grants an etcd lease, as a process does. It treats the error of a full store as
-// definite, because a lease that was granted nevertheless expires.
+// grant grants an etcd lease, as a process does. If the store is full, grant returns a
+// definite error. If the store granted the lease anyway, the lease expires unused.
 func (w *World) grant(ctx context.Context, ttl time.Duration) (int64, error) {
 	lease, err := w.store.Grant(ctx, ttl)
 	if errors.Is(err, store.ErrFull) {

@@ -45,7 +45,7 @@ type Config struct {
 	// Etcd is the number of members of etcd. Each member is a separate process, which can be
 	// killed and whose cost can be measured. 0 runs one member in this process.
 	Etcd int
-	// Seed writes to etcd before any other process runs. nil writes nothing.
+	// Seed, if not nil, writes to etcd before any other process starts.
 	Seed func(ctx context.Context, etcd []string) error
 	// Via returns the address at which the process from reaches the process to, which
 	// listens on address. A proxy at the returned address can cut the link between them. The

@@ -99,7 +99,8 @@ func (s *Scheduler) continueUnsent(f *flight) {
 }
 
 // outcomes returns the outcome of each candidate; nil for a candidate without a decision.
-// If a candidate was sent by name and not answered, its previous outcome still holds.
+// If the cycle contained only the UID and the revision of a candidate, and the answer
+// omits it, its previous outcome still applies.
 func (f *flight) outcomes(done CycleDone) []*model.Outcome {
 	answered := make(map[string]*model.Outcome, len(done.Outcomes))
 	for i := range done.Outcomes {

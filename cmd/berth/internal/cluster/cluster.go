@@ -213,7 +213,7 @@ func (c *Cluster) Gateway() string { return c.gateway.Listen }
 // AgentsGateway returns the address for agents, host:port.
 func (c *Cluster) AgentsGateway() string { return c.gateway.Agents }
 
-// Dir returns the directory with the data.
+// Dir returns the data directory.
 func (c *Cluster) Dir() string { return c.dir }
 
 // Etcd returns the endpoints of etcd.

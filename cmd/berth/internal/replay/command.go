@@ -134,7 +134,7 @@ func (f *flags) run(ctx context.Context, dir string, out, status io.Writer) erro
 	return cmp.Or(Save(f.report, report), Broken(report.ViolationCount))
 }
 
-// Broken returns an error if an audit found n violations.
+// Broken returns an error unless n, the number of violations that an audit found, is 0.
 func Broken(n int) error {
 	if n == 0 {
 		return nil

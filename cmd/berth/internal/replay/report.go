@@ -139,7 +139,7 @@ func (r *runner) waitingFor(ctx context.Context, waiting map[client.Key]*Batch) 
 // maxReasons is the maximum number of reasons in the text. The JSON has all reasons.
 const maxReasons = 10
 
-// Write prints the report for people.
+// Write writes the report as text for people.
 func (r *Report) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
