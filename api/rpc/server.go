@@ -3,13 +3,11 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"slices"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
@@ -33,7 +31,7 @@ const (
 )
 
 // ServerOptions configures a server. The zero value configures a server for Berth's own
-// processes, without TLS.
+// processes, in plain text.
 type ServerOptions struct {
 	// Log is the logger for panics, slog.Default() by default.
 	Log *slog.Logger
@@ -45,8 +43,6 @@ type ServerOptions struct {
 	// Deadline is the time limit of unary calls without a deadline, DefaultDeadline by
 	// default.
 	Deadline time.Duration
-	// TLS, if set, is the TLS configuration that callers must use.
-	TLS *tls.Config
 	// Stats, if set, is the stats handler of every call.
 	Stats stats.Handler
 	// More is passed on to grpc.NewServer.
@@ -72,9 +68,6 @@ func NewServer(o ServerOptions) *Server {
 		// Clients ping every 10 s, the shortest interval of grpc-go.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-	}
-	if o.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
 	if o.Stats != nil {
 		options = append(options, grpc.StatsHandler(o.Stats))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
@@ -315,6 +316,9 @@ func (t *tenure[C]) carryOut(actions []model.Action) {
 		}
 		if it, ok := t.waiting[reply.Token]; ok {
 			delete(t.waiting, reply.Token)
+			if reply.Err == nil {
+				rpc.SetRevision(it.ctx, t.driver.lastCommit)
+			}
 			it.answer(reply.Value, reply.Err)
 		}
 	}

@@ -2,12 +2,9 @@ package process
 
 import (
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"berth.dev/pkg/tracing"
@@ -23,15 +20,20 @@ type Common struct {
 	Replica     string        `mapstructure:"replica" usage:"replica ID; by default made of the host name, the process ID and a random number"`
 	LogFormat   string        `mapstructure:"log-format" usage:"log format: json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
-	TLSCert     string        `mapstructure:"tls-cert" usage:"PEM file of the certificate for serving and for calls"`
-	TLSKey      string        `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
-	TLSCA       string        `mapstructure:"tls-ca" usage:"PEM file of the certificate authorities for peers"`
-	Insecure    bool          `mapstructure:"insecure" usage:"allow listeners beyond loopback without TLS"`
 	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics, without authentication"`
 
-	Tracing tracing.Config `mapstructure:",squash"`
+	Access string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
+
+	EtcdCert         string `mapstructure:"etcd-cert" usage:"PEM file of the certificate for etcd; the default is --tls-cert"`
+	EtcdKey          string `mapstructure:"etcd-key" usage:"PEM file of the key of --etcd-cert"`
+	EtcdCA           string `mapstructure:"etcd-ca" usage:"PEM file of the certificate authorities of etcd"`
+	EtcdUser         string `mapstructure:"etcd-user" usage:"user name for etcd"`
+	EtcdPasswordFile string `mapstructure:"etcd-password-file" usage:"file with the password of --etcd-user"`
+
+	Security `mapstructure:",squash"`
+	Tracing  tracing.Config `mapstructure:",squash"`
 }
 
 // The default addresses of a gateway's listeners. Its callers use the same defaults.
@@ -94,48 +96,4 @@ func (c Common) ReplicaID() string {
 	var random [3]byte
 	rand.Read(random[:]) // it never fails
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(random[:]))
-}
-
-// EtcdTLS returns the TLS configuration for etcd. It returns nil unless an endpoint
-// starts with https. client is the TLS configuration for peers.
-func (c Common) EtcdTLS(client *tls.Config) *tls.Config {
-	for _, endpoint := range c.Etcd {
-		if strings.HasPrefix(endpoint, "https://") {
-			if client == nil {
-				return &tls.Config{MinVersion: tls.VersionTLS12}
-			}
-			return client
-		}
-	}
-	return nil
-}
-
-// TLS returns the TLS configurations for serving and for calls; both are nil if no certificate
-// is configured. With --tls-ca, callers must present a certificate of these authorities.
-func (c Common) TLS() (server, client *tls.Config, err error) {
-	if c.TLSCert == "" && c.TLSKey == "" && c.TLSCA == "" {
-		return nil, nil, nil
-	}
-	if c.TLSCert == "" || c.TLSKey == "" {
-		return nil, nil, badConfig(nil, "--tls-cert and --tls-key must be set together, and --tls-ca requires both")
-	}
-	pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
-	if err != nil {
-		return nil, nil, badConfig(err, "cannot load the certificate of --tls-cert and --tls-key")
-	}
-	server = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
-	client = server.Clone()
-	if c.TLSCA != "" {
-		pem, err := os.ReadFile(c.TLSCA)
-		if err != nil {
-			return nil, nil, badConfig(err, "cannot read the file of --tls-ca")
-		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(pem) {
-			return nil, nil, badConfig(nil, "--tls-ca: %s contains no certificate", c.TLSCA)
-		}
-		server.ClientCAs, server.ClientAuth = authorities, tls.RequireAndVerifyClientCert
-		client.RootCAs = authorities
-	}
-	return server, client, nil
 }

@@ -36,8 +36,8 @@ type Listeners struct {
 	Agents, Internal net.Listener
 }
 
-// Open opens the ports of a process. An address without a host means loopback. The port
-// for health and metrics never has TLS, so beyond loopback it always needs Insecure.
+// Open opens the ports of a process. An address without a host means loopback. Beyond
+// loopback, a port that accepts connections in plain text needs Insecure.
 func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	calls, err := c.OpenCalls(log, "--listen", c.Listen)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	}
 	l := &Listeners{Calls: calls}
 	if c.HTTPListen != "" {
-		if l.HTTP, err = c.open(log, "--http-listen", c.HTTPListen, false); err != nil {
+		if l.HTTP, err = c.OpenCalls(log, "--http-listen", c.HTTPListen); err != nil {
 			l.Close()
 			return nil, err
 		}
@@ -53,10 +53,9 @@ func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	return l, nil
 }
 
-// OpenCalls opens one port for calls, by the rules of Open. flag is the option that sets
-// the address.
+// OpenCalls opens one port, by the rules of Open. flag is the option that sets the address.
 func (c Common) OpenCalls(log *slog.Logger, flag, address string) (net.Listener, error) {
-	return c.open(log, flag, address, c.TLSCert != "")
+	return c.open(log, flag, address, c.encrypted())
 }
 
 // Close closes the ports. It may be called more than once.

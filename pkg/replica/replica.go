@@ -29,6 +29,8 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/loop"
@@ -57,11 +59,11 @@ type Replica struct {
 	// Server serves calls. Services must be registered before Run.
 	Server *rpc.Server
 
-	instance  string // ID that is unique for each process
-	clientTLS *tls.Config
-	ports     *process.Listeners
-	address   string // the address at which others reach this process
-	group     *process.Group
+	instance string // ID that is unique for each process
+	secured  *process.Secured
+	ports    *process.Listeners
+	address  string // the address at which others reach this process
+	group    *process.Group
 }
 
 // warmHandlers is the number of goroutines that the server keeps to handle calls. Further
@@ -91,12 +93,11 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 	if err := eventLimits(config).Check(); err != nil {
 		return nil, err
 	}
-	serverTLS, clientTLS, err := config.TLS()
-	if err != nil {
+	if r.secured, err = config.Secure(identity.Service, r.Log); err != nil {
 		return nil, err
 	}
-	r.clientTLS = clientTLS
-	if r.Tracing, err = config.Trace(ctx, service, r.ID, clientTLS, r.Log, r.Metrics); err != nil {
+	if r.Tracing, err = config.Trace(ctx, service, r.ID, r.secured.External(config.Tracing.OTLPEndpoint), r.Log, r.Metrics); err != nil {
+		r.close()
 		return nil, err
 	}
 	if r.ports, err = config.Open(r.Log); err != nil {
@@ -107,20 +108,25 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		r.close()
 		return nil, err
 	}
-	if r.Store, err = store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)}); err != nil {
+	etcd, err := r.secured.Etcd(config.Common)
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	if r.Store, err = store.Dial(etcd); err != nil {
 		r.close()
 		return nil, err
 	}
 	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{
-		Silence: gatewaySilence, TLS: clientTLS, Stats: rpcstats.Client(r.Metrics.Provider, r.Tracing.Provider()),
+		Silence: gatewaySilence, TLS: r.Peers(identity.Gateway), Stats: rpcstats.Client(r.Metrics.Provider, r.Tracing.Provider()),
 		More: []grpc.DialOption{rpc.WarnMisdirected(r.Log)},
 	}); err != nil {
 		r.close()
 		return nil, err
 	}
 	r.Server = rpc.NewServer(rpc.ServerOptions{
-		Log: r.Log, TLS: serverTLS, Stats: rpcstats.Server(r.Metrics.Provider, r.Tracing.Provider()),
-		More: []grpc.ServerOption{grpc.NumStreamWorkers(warmHandlers)},
+		Log: r.Log, Stats: rpcstats.Server(r.Metrics.Provider, r.Tracing.Provider()),
+		More: append(r.secured.ServerOptions(access.Service), grpc.NumStreamWorkers(warmHandlers)),
 	})
 	r.group = process.NewGroup(ctx)
 	if err := config.Announce(r.Log, r.ports, announce); err != nil {
@@ -142,7 +148,15 @@ func (r *Replica) close() {
 		r.Store.Close()
 	}
 	r.Tracing.Close()
+	r.secured.Close()
 }
+
+// Peers returns the TLS configuration of calls to processes with one of the roles; nil if
+// calls are in plain text.
+func (r *Replica) Peers(roles identity.Role) *tls.Config { return r.secured.Client(roles) }
+
+// Tenants returns the tenants in the access file; nil without one.
+func (r *Replica) Tenants() *model.Tenants { return r.secured.Access.Tenants() }
 
 // Go runs a member of the process in addition to the loop. The member stops with the
 // process, and the process stops if the member fails.
@@ -186,7 +200,7 @@ const identifyTimeout = 200 * time.Millisecond
 
 // identify returns the ID and the instance of the process that answers at an address.
 func (r *Replica) identify(ctx context.Context, address string) (leader.Candidate, error) {
-	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: r.clientTLS, FailFast: true})
+	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: r.Peers(identity.Service), FailFast: true})
 	if err != nil {
 		return leader.Candidate{}, err
 	}
@@ -224,10 +238,11 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		return info, nil
 	}
 	r.group.Go("readiness", func(ctx context.Context) error { return logReadiness(ctx, r.Log, ready) })
-	ops := process.HTTPServer(process.Profiled(r.Config.Pprof, process.OpsHandler(l.Alive, ready, leading, r.Metrics)))
-	r.group.Go("calls", func(context.Context) error { return r.Server.Serve(r.ports.Calls) })
+	ops := r.secured.Operations(process.Profiled(r.Config.Pprof, process.OpsHandler(l.Alive, ready, leading, r.Metrics)))
+	calls := r.secured.Listener(r.ports.Calls, "--listen", false)
+	r.group.Go("calls", func(context.Context) error { return r.Server.Serve(calls) })
 	if r.ports.HTTP != nil {
-		r.group.Go("health and metrics", process.ServeHTTP(ops, r.ports.HTTP))
+		r.group.Go("health and metrics", process.ServeHTTP(ops, r.secured.Listener(r.ports.HTTP, "--http-listen", true)))
 	}
 
 	looping, stopLoop := context.WithCancel(context.Background())

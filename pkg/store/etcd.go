@@ -24,7 +24,8 @@ import (
 // DialConfig describes how to reach etcd.
 type DialConfig struct {
 	Endpoints []string
-	// TLS is nil for connections without TLS.
+	// TLS is the TLS configuration of connections. It counts only if an endpoint begins with
+	// https://.
 	TLS                *tls.Config
 	Username, Password string
 }
@@ -46,6 +47,9 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		Backoff: grpcbackoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
 			MaxDelay: time.Second},
 		MinConnectTimeout: time.Second,
+	}
+	if !slices.ContainsFunc(cfg.Endpoints, func(e string) bool { return strings.HasPrefix(e, "https://") }) {
+		cfg.TLS = nil
 	}
 	config := clientv3.Config{
 		Endpoints:            cfg.Endpoints,

@@ -16,6 +16,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 	if err != nil {
 		return err
 	}
-	sender := internal.NewSender(r.Tracing, r.Log)
+	sender := internal.NewSender(r.Peers(identity.Agent), r.Tracing, r.Log)
 	defer sender.Close()
 	core := func() *dispatch.Core { return dispatch.New(bounds) }
 	l, err := replica.NewLoop(r, core, sender.Perform)

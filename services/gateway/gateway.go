@@ -14,7 +14,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"os"
 	"slices"
@@ -23,11 +22,14 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
 	"berth.dev/services/gateway/internal/compose"
 	"berth.dev/services/gateway/internal/guard"
 	"berth.dev/services/gateway/internal/leaders"
@@ -35,7 +37,6 @@ import (
 	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/router"
 	"berth.dev/services/gateway/internal/stream"
-	"berth.dev/services/gateway/internal/surface"
 )
 
 // Run runs a gateway until ctx ends or a part of the gateway fails, and then stops it
@@ -55,11 +56,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	if err != nil {
 		return err
 	}
-	serverTLS, clientTLS, err := config.TLS()
+	secured, err := config.Secure(identity.Gateway, log)
 	if err != nil {
 		return err
 	}
-	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(), clientTLS, log, metrics)
+	defer secured.Close()
+	services := secured.Client(identity.Service)
+	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(), secured.External(config.Tracing.OTLPEndpoint), log, metrics)
 	if err != nil {
 		return err
 	}
@@ -68,7 +71,11 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	defer g.Stop()
 
 	// etcd, for job events.
-	etcd, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)})
+	toEtcd, err := secured.Etcd(config.Common)
+	if err != nil {
+		return err
+	}
+	etcd, err := store.Dial(toEtcd)
 	if err != nil {
 		return err
 	}
@@ -76,20 +83,20 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 
 	// Peers.
 	calls, err := router.New(router.Options{
-		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: clientTLS, Meters: metrics.Provider,
+		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: services, Meters: metrics.Provider,
 		Traces: traces.Provider(),
 	})
 	if err != nil {
 		return err
 	}
 	defer calls.Close()
-	leading, err := leaders.New(config.replicas(), clientTLS)
+	leading, err := leaders.New(config.replicas(), services)
 	if err != nil {
 		return err
 	}
 	defer leading.Close()
 	relays, err := relay.New(relay.Options{
-		Replicas: config.ExecutorState, Silence: router.Silence, TLS: clientTLS, Meters: metrics.Provider,
+		Replicas: config.ExecutorState, Silence: router.Silence, TLS: services, Meters: metrics.Provider,
 	})
 	if err != nil {
 		return err
@@ -102,12 +109,11 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	metrics.Collect(events.Metrics)
 
 	// Serve.
-	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption,
-		security *tls.Config) *rpc.Server {
+	newServer := func(at access.Listener, maxMessage int, connections []grpc.ServerOption) *rpc.Server {
 		server := rpc.NewServer(rpc.ServerOptions{
-			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security,
+			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage,
 			Stats: rpcstats.Server(metrics.Provider, traces.Provider()),
-			More: slices.Concat(connections, at.ServerOptions(),
+			More: slices.Concat(secured.ServerOptions(at), connections,
 				[]grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
 		})
 		server.SetServing(model.ServiceGateway, true)
@@ -116,7 +122,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
-		Events: events, Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(),
+		Events: events, Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(), Guard: secured.Guard(access.Public),
 	})
 	if err != nil {
 		return err
@@ -126,8 +132,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		OneMessage: true,
 	})
 	public := &endpoint{
-		surface: surface.Public, guard: callers, security: serverTLS,
-		server: newServer(surface.Public, rpc.PublicMessageLimit, callers.ServerOptions(nil), nil),
+		at: access.Public, guard: callers,
+		server: newServer(access.Public, rpc.PublicMessageLimit, callers.ServerOptions()),
 		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.WriteStatus),
 	}
 	berthv1.RegisterLeadersServer(public.server, leading)
@@ -137,14 +143,15 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		Connections: config.MaxAgentConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory),
 	})
 	agents := &endpoint{
-		surface: surface.Agents, guard: hosts,
-		server: newServer(surface.Agents, agentMessageLimit, hosts.ServerOptions(serverTLS), nil),
+		at: access.Agents, guard: hosts,
+		server: newServer(access.Agents, agentMessageLimit, hosts.ServerOptions()),
 	}
 	relays.Register(agents.server)
-	internal := &endpoint{surface: surface.Internal, server: newServer(surface.Internal, rpc.PeerMessageLimit,
-		connectionOptions(), serverTLS)}
+	internal := &endpoint{at: access.Internal, server: newServer(access.Internal, rpc.PeerMessageLimit,
+		connectionOptions())}
 	endpoints := []*endpoint{public, agents, internal}
-	operations := process.HTTPServer(ops)
+	transport.ServeHTTP(public.web)
+	operations := secured.Operations(ops)
 	public.web.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	operations.ErrorLog = public.web.ErrorLog
 
@@ -156,10 +163,10 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	public.listener, agents.listener, internal.listener = listeners.Calls, listeners.Agents, listeners.Internal
 	for _, e := range endpoints {
-		e.serve(g)
+		e.serve(g, secured)
 	}
 	if listeners.HTTP != nil {
-		g.Go("operations", process.ServeHTTP(operations, listeners.HTTP))
+		g.Go("operations", process.ServeHTTP(operations, secured.Listener(listeners.HTTP, "--http-listen", true)))
 	}
 	if err := config.Announce(log, listeners, bound); err != nil {
 		g.Fail("announce", err)

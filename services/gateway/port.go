@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -14,9 +13,9 @@ import (
 	"google.golang.org/grpc"
 
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
 	"berth.dev/pkg/process"
 	"berth.dev/services/gateway/internal/guard"
-	"berth.dev/services/gateway/internal/surface"
 )
 
 // sniff is how long a new connection may send nothing. After that the connection is
@@ -44,49 +43,59 @@ func connectionOptions() []grpc.ServerOption {
 }
 
 // endpoint is one listener of the gateway with its servers: a gRPC server with the methods
-// of a surface and, on the public listener, an HTTP server for REST.
+// of the listener and, on the public listener, an HTTP server for REST.
 type endpoint struct {
-	surface  surface.Listener
+	at       access.Listener
 	listener net.Listener
 	guard    *guard.Guard // nil if only Berth's own services call this endpoint
 	server   *rpc.Server
 	web      *http.Server // nil if only gRPC is served
-	// security is the TLS configuration of an endpoint with REST, where the protocol is
-	// known only after the TLS handshake. On other endpoints the gRPC server performs the
-	// handshake.
-	security *tls.Config
 }
 
 // serve starts the servers of the endpoint.
 //
 // If the endpoint has REST, the gRPC server serves HTTP/2, and the HTTP server serves all
-// other connections as HTTP/1. With TLS, the endpoint offers HTTP/1 first, so that browsers
-// use it; gRPC uses only HTTP/2.
-func (e *endpoint) serve(g *process.Group) {
-	name := " on " + e.surface.String()
+// other connections as HTTP/1.
+func (e *endpoint) serve(g *process.Group, secured *process.Secured) {
+	name := " on " + e.at.String()
 	if e.guard != nil {
 		e.listener = e.guard.Listener(e.listener)
 	}
+	e.listener = secured.Listener(e.listener, e.at.String(), e.web != nil)
 	if e.web == nil {
 		g.Go("gRPC"+name, func(context.Context) error { return e.server.Serve(e.listener) })
 		return
 	}
-	calls := e.listener
-	if e.security != nil {
-		security := e.security.Clone()
-		security.NextProtos = []string{"http/1.1", "h2"}
-		calls = tls.NewListener(calls, security)
-	}
-	mux := cmux.New(calls)
+	mux := cmux.New(e.listener)
 	mux.SetReadTimeout(sniff)
-	var (
-		calling net.Listener = mux.Match(cmux.HTTP2())
-		web     net.Listener = e.guard.HTTP1(mux.Match(sendsAnything))
-	)
+	calling := sniffed{mux.Match(cmux.HTTP2())}
+	web := e.guard.HTTP1(sniffed{mux.Match(sendsAnything)})
 	g.Go("gRPC"+name, func(context.Context) error { return e.server.Serve(calling) })
 	g.Go("HTTP"+name, process.ServeHTTP(e.web, web))
 	g.Go("listen"+name, func(context.Context) error { return mux.Serve() })
 }
+
+// sniffed is a listener of cmux whose connections name the connection below, for
+// transport.PeerOf.
+type sniffed struct {
+	net.Listener
+}
+
+type sniffedConn struct {
+	*cmux.MuxConn
+}
+
+// Accept implements net.Listener.
+func (l sniffed) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if mux, ok := c.(*cmux.MuxConn); ok {
+		return sniffedConn{mux}, err
+	}
+	return c, err
+}
+
+// NetConn returns the connection below.
+func (c sniffedConn) NetConn() net.Conn { return c.Conn }
 
 // finish shuts down the gRPC servers of all endpoints at the same time.
 func finish(endpoints []*endpoint) func(context.Context) error {

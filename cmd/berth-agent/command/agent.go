@@ -48,13 +48,13 @@ type AgentConfig struct {
 	EndedMaxBytes int           `mapstructure:"ended-max-bytes" usage:"maximum total size of the directories of ended workers, in bytes"`
 	EndedMaxAge   time.Duration `mapstructure:"ended-max-age" usage:"maximum age of the directory of an ended worker"`
 
-	Insecure    bool          `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
 
-	Tracing tracing.Config `mapstructure:",squash"`
+	process.Security `mapstructure:",squash"`
+	Tracing          tracing.Config `mapstructure:",squash"`
 }
 
 func agentDefaults() AgentConfig {
@@ -113,7 +113,7 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if config.Starts < 0 {
 		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile,
+	common := process.Common{Listen: config.Listen, Security: config.Security, AddressFile: config.AddressFile,
 		StopTimeout: config.StopTimeout, Tracing: config.Tracing}
 	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, func(h *host.Host, bound net.Addr) error {
 		address, err := process.Instance(config.Advertise, bound)

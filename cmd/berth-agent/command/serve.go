@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"berth.dev/cmd/berth-agent/host"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
 )
 
@@ -14,7 +15,13 @@ import (
 // The name identifies the process in traces.
 func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool,
 	log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
-	traces, err := common.Trace(ctx, "agent", name, nil, log, nil)
+	// The cluster is the one in the certificate.
+	secured, err := common.Security.Secure("", identity.Agent, log)
+	if err != nil {
+		return err
+	}
+	defer secured.Close()
+	traces, err := common.Trace(ctx, "agent", name, secured.External(common.Tracing.OTLPEndpoint), log, nil)
 	if err != nil {
 		return err
 	}
@@ -23,7 +30,7 @@ func serve(ctx context.Context, common process.Common, name string, gateways []s
 		traces.Close()
 		return err
 	}
-	h := host.Open(ctx, ports.Calls, gateways, traces, log)
+	h := host.Open(ctx, ports.Calls, gateways, secured, traces, log)
 	err = add(h, ports.Calls.Addr())
 	if err == nil {
 		err = common.Announce(log, ports, nil)

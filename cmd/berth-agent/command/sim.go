@@ -22,13 +22,13 @@ type SimConfig struct {
 	SKU       string   `mapstructure:"sku" usage:"name of the hosts' shape"`
 	Resources []string `mapstructure:"resources" usage:"capacity of each executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi)"`
 	Listen    string   `mapstructure:"listen" usage:"address to serve the assigner's requests on"`
-	Insecure  bool     `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
 	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 
-	Tracing tracing.Config `mapstructure:",squash"`
+	process.Security `mapstructure:",squash"`
+	Tracing          tracing.Config `mapstructure:",squash"`
 }
 
 // Sim returns the command that runs many simulated executors.
@@ -52,7 +52,7 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile,
+	common := process.Common{Listen: config.Listen, Security: config.Security, AddressFile: config.AddressFile,
 		StopTimeout: 10 * time.Second, Tracing: config.Tracing}
 	return serve(ctx, common, config.Prefix, config.Gateways, false, log, func(h *host.Host, _ net.Addr) error {
 		log.Info("simulating", "executors", config.Executors)

@@ -15,7 +15,9 @@ import (
 	"google.golang.org/grpc"
 
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/rpcstats"
@@ -32,6 +34,7 @@ type Host struct {
 	server   *rpc.Server
 	agents   *agent.Server
 	gateways []string
+	secured  *process.Secured
 	traces   *tracing.Tracing
 	log      *slog.Logger
 	group    *process.Group
@@ -43,20 +46,21 @@ type Host struct {
 
 // Open returns a host that serves on a listener. traces may be nil. Close closes the
 // listener and traces.
-func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing,
-	log *slog.Logger) *Host {
+func Open(ctx context.Context, listener net.Listener, gateways []string, secured *process.Secured,
+	traces *tracing.Tracing, log *slog.Logger) *Host {
 	h := &Host{
 		listener: listener,
 		server: rpc.NewServer(rpc.ServerOptions{
 			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest,
 			MaxFields: wire.MaxStartRequests + agent.MaxFields,
-			More:      []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
+			More:      append(secured.ServerOptions(access.Agent), grpc.MaxConcurrentStreams(agent.MaxCalls)),
 		}),
 		agents:   agent.NewServer(),
-		gateways: gateways, traces: traces, log: log, group: process.NewGroup(ctx),
+		gateways: gateways, secured: secured, traces: traces, log: log, group: process.NewGroup(ctx),
 	}
 	h.agents.Register(h.server)
-	h.group.Go("agent server", func(context.Context) error { return h.server.Serve(listener) })
+	calls := secured.Listener(listener, "--listen", false)
+	h.group.Go("agent server", func(context.Context) error { return h.server.Serve(calls) })
 	return h
 }
 
@@ -69,7 +73,8 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.running) >= agentsPerConn*len(h.conns) {
-		conn, err := rpc.Dial(h.gateways, rpc.DialOptions{More: append(agent.DialOptions(), rpc.WarnMisdirected(h.log))})
+		conn, err := rpc.Dial(h.gateways, rpc.DialOptions{TLS: h.secured.Client(identity.Gateway),
+			More: append(agent.DialOptions(), rpc.WarnMisdirected(h.log))})
 		if err != nil {
 			return nil, err
 		}

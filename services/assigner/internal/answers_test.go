@@ -120,7 +120,7 @@ func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
 	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) },
-		NewSender(nil, slog.New(slog.DiscardHandler)).Perform)
+		NewSender(nil, nil, slog.New(slog.DiscardHandler)).Perform)
 	h := NewDispatch(l)
 	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
 	if _, err := h.ReportWorkers(t.Context(),

@@ -4,10 +4,14 @@ import (
 	"context"
 	"slices"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/tracing"
+	"berth.dev/pkg/transport"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/dispatch"
 )
@@ -19,6 +23,15 @@ const maxPerExecutor = 16
 
 // bundle has the start requests of one reservation that are sent in one call.
 type bundle []dispatch.Submit
+
+// executors returns the executors of the requests.
+func (b bundle) executors() []string {
+	list := make([]string, len(b))
+	for i, a := range b {
+		list[i] = a.Executor
+	}
+	return slices.Compact(list)
+}
 
 // bundles groups start requests by reservation and address. The requests keep their order.
 func bundles(submits []dispatch.Submit) []bundle {
@@ -93,7 +106,16 @@ func (s *Sender) submitAll(ctx context.Context, b bundle) []any {
 	if len(b) == 1 {
 		return []any{s.submit(ctx, agent, first)}
 	}
-	answer, err := agent.client.SubmitTasks(ctx, submitTasks(b))
+	answer, err := agent.client.SubmitTasks(transport.ToExecutors(ctx, b.executors()...), submitTasks(b))
+	if status.Code(err) == codes.Unauthenticated {
+		// The process that answers is not the agent of one of the executors, and received
+		// nothing. The others must not suffer from the address of that one.
+		outcomes := make([]any, len(b))
+		for i, a := range b {
+			outcomes[i] = s.submit(ctx, agent, a)
+		}
+		return outcomes
+	}
 	if err != nil {
 		return b.all(s.failed(ctx, first, err))
 	}
@@ -125,7 +147,7 @@ func submitTasks(b bundle) *controlv1.SubmitTasksRequest {
 
 // submit sends one start request in a separate call.
 func (s *Sender) submit(ctx context.Context, agent *connection, a dispatch.Submit) any {
-	answer, err := agent.client.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
+	answer, err := agent.client.SubmitTask(transport.ToExecutors(ctx, a.Executor), &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
 		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce),
 	})

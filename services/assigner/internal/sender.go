@@ -5,12 +5,14 @@ package internal
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -20,6 +22,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/tracing"
+	"berth.dev/pkg/transport"
 	"berth.dev/services/assigner/dispatch"
 )
 
@@ -27,10 +30,11 @@ import (
 const idleTimeout = time.Minute
 
 // Sender sends each request of the core to an agent once; the core decides about retries.
-// Connections to agents are not encrypted.
 type Sender struct {
-	traces *tracing.Tracing
-	log    *slog.Logger
+	// security is the TLS configuration of connections to agents; nil for plain text.
+	security *tls.Config
+	traces   *tracing.Tracing
+	log      *slog.Logger
 
 	// submits are the start requests of the current round. Only the loop's goroutine uses
 	// submits.
@@ -52,10 +56,11 @@ type connection struct {
 	replaced bool
 }
 
-// NewSender returns a Sender. If a reservation is traced, each request about it is a span
-// of the reservation's trace.
-func NewSender(traces *tracing.Tracing, log *slog.Logger) *Sender {
-	return &Sender{traces: traces, log: log, connections: map[string]*connection{}, swept: time.Now()}
+// NewSender returns a Sender. security is the TLS configuration of connections to agents;
+// nil for plain text. If a reservation is traced, each request about it is a span of the
+// reservation's trace.
+func NewSender(security *tls.Config, traces *tracing.Tracing, log *slog.Logger) *Sender {
+	return &Sender{security: security, traces: traces, log: log, connections: map[string]*connection{}, swept: time.Now()}
 }
 
 // Close closes all connections. It must be called after the last request.
@@ -84,8 +89,12 @@ func (s *Sender) connect(address string, fresh bool) (c *connection, done func()
 		c = nil
 	}
 	if c == nil {
+		creds := insecure.NewCredentials()
+		if s.security != nil {
+			creds = credentials.NewTLS(s.security)
+		}
 		conn, err := grpc.NewClient("passthrough:///"+address,
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
+			grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(transport.CheckExecutors()), grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
 			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
 			grpc.WithStatsHandler(rpcstats.Client(nil, s.traces.Provider())))
 		if err != nil {
@@ -152,7 +161,7 @@ func (s *Sender) stop(ctx context.Context, a dispatch.Stop) any {
 		return dispatch.Unknown{Message: err.Error()}
 	}
 	defer done()
-	answer, err := agent.client.StopTask(ctx, &controlv1.StopTaskRequest{
+	answer, err := agent.client.StopTask(transport.ToExecutors(ctx, a.Executor), &controlv1.StopTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: workerRef(a.Request),
 		Grace: durationpb.New(a.Grace), Nonce: string(a.Nonce),
 	})

@@ -78,7 +78,7 @@ func serve(t *testing.T, a *agent) *agent {
 }
 
 func newSender(t *testing.T) *Sender {
-	o := NewSender(nil, slog.New(slog.DiscardHandler))
+	o := NewSender(nil, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	return o
 }
@@ -238,7 +238,7 @@ func TestPromise2ARetryUsesANewConnection(t *testing.T) {
 // The sender closes a connection that was not used for a while.
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := NewSender(nil, slog.New(slog.DiscardHandler))
+		o := NewSender(nil, nil, slog.New(slog.DiscardHandler))
 		defer o.Close()
 		_, done, err := o.connect("busy:1", false)
 		if err != nil {

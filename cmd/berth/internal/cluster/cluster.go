@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"berth.dev/cmd/berth/internal/embedded"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/process/port"
 	"berth.dev/pkg/tracing"
@@ -32,6 +34,12 @@ type Config struct {
 	Listen, AgentsListen, InternalListen string
 	// LogFormat and LogLevel apply to all parts.
 	LogFormat, LogLevel string
+	// Security, if set, returns the security of each part by its role and its name: the
+	// names of the services, and gateway. EtcdSecurity secures etcd.
+	Security     func(role identity.Role, name string) (process.Security, error)
+	EtcdSecurity embedded.Security
+	// Access is the access file of all parts.
+	Access string
 	// Tracing applies to all parts; by default nothing is traced.
 	Tracing tracing.Config
 	// Bounded limits the stored history, so that the used memory depends on the current
@@ -111,11 +119,12 @@ func (config Config) member() embedded.Member {
 	if config.Bounded {
 		member.History, member.RaftEntries = history, raftEntries
 	}
+	member.Security = config.EtcdSecurity
 	return member
 }
 
 // service returns the common configuration of all services.
-func (config Config) service(etcd string) process.Service {
+func (config Config) service(etcd string, name string) (process.Service, error) {
 	service := process.ServiceDefaults(0, 0)
 	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{etcd},
 		[]string{config.InternalListen}, config.LogFormat, config.LogLevel
@@ -123,7 +132,22 @@ func (config Config) service(etcd string) process.Service {
 	if config.Bounded {
 		service.EventMaxBytes = maxEventBytes
 	}
-	return service
+	var err error
+	service.Common, err = config.secure(service.Common, identity.Service, name)
+	return service, err
+}
+
+// secure adds the security of a part to its configuration.
+func (config Config) secure(common process.Common, role identity.Role, name string) (process.Common, error) {
+	if config.Security == nil {
+		return common, nil
+	}
+	var err error
+	common.Access = config.Access
+	common.Security, err = config.Security(role, name)
+	etcd := config.EtcdSecurity
+	common.EtcdCert, common.EtcdKey, common.EtcdCA = etcd.ClientCert, etcd.ClientKey, etcd.CA
+	return common, err
 }
 
 func (config Config) registry(service process.Service) registry.Config {
@@ -136,17 +160,26 @@ func (config Config) registry(service process.Service) registry.Config {
 }
 
 func (c *Cluster) start(config Config) error {
-	service := config.service(c.etcd.Endpoint())
+	services := map[string]process.Service{}
+	var err error
+	for _, name := range model.Services {
+		if services[name], err = config.service(c.etcd.Endpoint(), name); err != nil {
+			return err
+		}
+	}
 	inventory := executorstate.Defaults()
-	inventory.Service = service
+	inventory.Service = services[model.ServiceExecutorState]
 	dispatch := assigner.Defaults()
-	dispatch.Service = service
+	dispatch.Service = services[model.ServiceAssigner]
 	front := gateway.DefaultConfig()
 	front.Listen, front.AgentsListen, front.InternalListen = config.Listen, config.AgentsListen, config.InternalListen
-	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = service.Etcd, config.LogFormat, config.LogLevel,
+	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = inventory.Etcd, config.LogFormat, config.LogLevel,
 		config.Tracing
+	if front.Common, err = config.secure(front.Common, identity.Gateway, model.ServiceGateway); err != nil {
+		return err
+	}
 
-	bound, err := run(c, "registry", registry.Run, config.registry(service))
+	bound, err := run(c, "registry", registry.Run, config.registry(services[model.ServiceRegistry]))
 	if err != nil {
 		return err
 	}
@@ -216,8 +249,8 @@ func (c *Cluster) AgentsGateway() string { return c.gateway.Agents }
 // Dir returns the data directory.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Etcd returns the endpoints of etcd.
-func (c *Cluster) Etcd() []string { return []string{c.etcd.Endpoint()} }
+// Etcd returns the endpoint of etcd.
+func (c *Cluster) Etcd() string { return c.etcd.Endpoint() }
 
 // Stopping returns a channel that is closed when a part has failed or the cluster must stop.
 func (c *Cluster) Stopping() <-chan struct{} { return c.group.Stopping() }

@@ -22,6 +22,7 @@ import (
 	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/tracing"
@@ -37,6 +38,9 @@ type Config struct {
 	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
 	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; by default a temporary directory"`
+	TLS            bool   `mapstructure:"tls" usage:"encrypt all connections, with certificates in the directory certs of the data directory"`
+	Access         string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
+	AuditLog       string `mapstructure:"audit-log" usage:"file for the audit log of the gateway, in lines of JSON; - is standard output"`
 	LogFormat      string `mapstructure:"log-format" usage:"format of log lines: json or text"`
 	LogLevel       string `mapstructure:"log-level" usage:"minimum level of log lines: debug, info, warn or error"`
 
@@ -77,7 +81,19 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 		config.Executors = 4
 	}
 	go process.BoundHeap(ctx, process.LargeAlways)
-	c, err := cluster.Start(ctx, config.cluster())
+	if config.DataDir == "" {
+		if config.DataDir, err = os.MkdirTemp("", "berth-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(config.DataDir) //nolint:errcheck // the directory is temporary
+	}
+	var secured security
+	if config.TLS {
+		if secured, err = issue(config.DataDir); err != nil {
+			return err
+		}
+	}
+	c, err := cluster.Start(ctx, config.cluster(secured))
 	if err != nil {
 		return err
 	}
@@ -86,19 +102,24 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	agents, err := secured.of(identity.Agent, everyAgent).Secure(defaultCluster, identity.Agent, log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer agents.Close()
 	traces, err := process.Common{Tracing: config.Tracing}.Trace(ctx, "agent", "dev", nil, log, nil)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h := host.Open(ctx, l, []string{c.AgentsGateway()}, traces, log)
+	h := host.Open(ctx, l, []string{c.AgentsGateway()}, agents, traces, log)
 	defer func() { err = errors.Join(err, h.Close(true, stopTimeout)) }()
 	if err := populate(h, c, config); err != nil {
 		return err
 	}
-	if err := awaitExecutors(ctx, c.Gateway(), config.Executors+config.Agents); err != nil {
+	if err := awaitExecutors(ctx, c.Gateway(), secured, config.Executors+config.Agents); err != nil {
 		return err
 	}
-	introduce(out, c, config)
+	introduce(out, c, config, secured)
 	select {
 	case <-ctx.Done():
 	case <-c.Stopping():
@@ -108,8 +129,16 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 }
 
 // cluster returns the configuration of etcd, the services and the gateway.
-func (config Config) cluster() cluster.Config {
+func (config Config) cluster(secured security) cluster.Config {
 	return cluster.Config{
+		Security: func(role identity.Role, name string) (process.Security, error) {
+			part := secured.of(role, name)
+			if role == identity.Gateway {
+				part.AuditLog = config.AuditLog
+			}
+			return part, nil
+		},
+		EtcdSecurity: secured.etcd, Access: config.Access,
 		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen,
 		InternalListen: config.InternalListen,
 		LogFormat:      config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing, Bounded: true,
@@ -149,8 +178,12 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 
 // awaitExecutors waits until all executors are ready. After that, Berth grants a
 // reservation that fits immediately.
-func awaitExecutors(ctx context.Context, gateway string, n int) error {
-	c, err := client.Dial([]string{gateway})
+func awaitExecutors(ctx context.Context, gateway string, secured security, n int) error {
+	config, err := secured.client()
+	if err != nil {
+		return err
+	}
+	c, err := client.Dial([]string{gateway}, client.WithTLS(config))
 	if err != nil {
 		return err
 	}
@@ -158,22 +191,22 @@ func awaitExecutors(ctx context.Context, gateway string, n int) error {
 	return running.AwaitReady(ctx, c, "", n, time.Minute)
 }
 
-func introduce(out io.Writer, c *cluster.Cluster, config Config) {
+func introduce(out io.Writer, c *cluster.Cluster, config Config, secured security) {
 	fmt.Fprintf(out, `Berth is running: %s with %s each.
 
-  REST and gRPC   http://%s        (etcd: %s)
-  more agents     berth agent --gateways %s
+  REST and gRPC   %s        (etcd: %s)
+  more agents     berth agent --gateways %s%s
 
 Try, in another terminal:
 
-  export BERTH_GATEWAY=%[3]s
-  curl -X PUT $BERTH_GATEWAY/v1/jobs/hello/stages/map/reservation -d '{"count": 2}'
-  curl -N $BERTH_GATEWAY/v1/jobs/hello/events
+%s  curl %s-X PUT $BERTH_GATEWAY/v1/jobs/hello/stages/map/reservation -d '{"count": 2}'
+  curl %s-N $BERTH_GATEWAY/v1/jobs/hello/events
   berth get assignments
   berth cancel hello
 
 Press Ctrl-C to stop.
-`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), c.Gateway(), c.Etcd()[0], c.AgentsGateway())
+`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), secured.url(c.Gateway()), c.Etcd(),
+		c.AgentsGateway(), secured.agentFlags(), secured.exports(c.Gateway()), secured.curl(), secured.curl())
 }
 
 func count(n int, noun string) string {

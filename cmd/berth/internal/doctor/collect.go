@@ -14,6 +14,7 @@ import (
 	"berth.dev/client"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
 )
 
 // Patience is the default of the maximum time for the answer of each gateway, etcd member
@@ -32,7 +33,7 @@ type Gateways struct {
 // maximum time for each answer. Collect returns an error only if the configuration is
 // invalid.
 func Collect(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
-	_, security, err := config.TLS()
+	security, err := transport.ClientConfig(config.TLSCert, config.TLSKey, config.TLSCA)
 	if err != nil {
 		return Facts{}, err
 	}
@@ -45,7 +46,7 @@ func Collect(ctx context.Context, gateways Gateways, config process.Common, pati
 	}
 	f.askListeners(ctx, gateways, security)
 	if len(config.Etcd) > 0 {
-		s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(security)})
+		s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: security})
 		if err != nil {
 			return Facts{}, err
 		}

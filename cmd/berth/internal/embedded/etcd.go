@@ -56,6 +56,17 @@ type Member struct {
 	// means etcd's default. If another member is further behind, etcd sends that member a
 	// snapshot.
 	RaftEntries uint64
+	// Security encrypts the connections of clients. The connections between members stay in
+	// plain text.
+	Security Security
+}
+
+// Security has the files that secure the connections of clients. Clients need a certificate
+// of the authorities in CA. Without files the connections are in plain text.
+type Security struct {
+	Cert, Key, CA string
+	// ClientCert and ClientKey are for Berth's own connections.
+	ClientCert, ClientKey string
 }
 
 // Alone returns the configuration of a single member at free ports.
@@ -70,7 +81,11 @@ func Start(ctx context.Context, dir string) (*Etcd, error) { return StartMember(
 // StartMember starts a member with its data in dir. It returns when the member is ready,
 // which needs a majority of the members to run.
 func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
-	clients, reached := []url.URL{{Scheme: "http", Host: m.Listen}}, m.PeerListen
+	scheme := "http"
+	if m.Security.Cert != "" {
+		scheme = "https"
+	}
+	clients, reached := []url.URL{{Scheme: scheme, Host: m.Listen}}, m.PeerListen
 	for _, member := range m.Members {
 		if name, address, _ := strings.Cut(member, "="); name == m.Name {
 			reached = address
@@ -90,6 +105,10 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	config.QuotaBackendBytes = cmp.Or(m.Quota, quotaBytes)
 	if m.Joins {
 		config.ClusterState = embed.ClusterStateFlagExisting
+	}
+	if m.Security.Cert != "" {
+		config.ClientTLSInfo.CertFile, config.ClientTLSInfo.KeyFile = m.Security.Cert, m.Security.Key
+		config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = m.Security.CA, true
 	}
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{filepath.Join(dir, "etcd.log")}
@@ -123,8 +142,13 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 		config.Dir).Because(err)
 }
 
-// Endpoint returns the address for clients, host:port.
-func (e *Etcd) Endpoint() string { return e.Listener().Addr().String() }
+// Endpoint returns the address for clients, host:port, or https://host:port with TLS.
+func (e *Etcd) Endpoint() string {
+	if e.server.Config().ClientTLSInfo.CertFile != "" {
+		return "https://" + e.Listener().Addr().String()
+	}
+	return e.Listener().Addr().String()
+}
 
 // Listener returns the listener for clients.
 func (e *Etcd) Listener() net.Listener { return e.server.Clients[0] }

@@ -122,7 +122,7 @@ func (f *flags) run(ctx context.Context, dir string, out, status io.Writer) erro
 			return err
 		}
 		defer c.Close()
-		target.Gateways, target.AgentsGateways, target.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()}, c.Etcd()
+		target.Gateways, target.AgentsGateways, target.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()}, []string{c.Etcd()}
 	}
 	report, err := f.replay(ctx, nodes, plan, target, status)
 	if err != nil {
@@ -205,7 +205,7 @@ func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host
 	if err != nil {
 		return nil, err
 	}
-	h := host.Open(ctx, listener, agentsGateways, nil, log)
+	h := host.Open(ctx, listener, agentsGateways, &process.Secured{}, nil, log)
 	for _, n := range nodes {
 		config := agent.Config{ID: "node-" + n.Name, SKU: n.Model, Host: n.Name, Resources: n.Resources,
 			Driver: agent.Simulated{}}

@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
 )
 
 // Commands returns `berth backup` and `berth restore`.
@@ -29,11 +30,11 @@ func backupCommand() *cobra.Command {
 			if err := positive(silence); err != nil {
 				return err
 			}
-			_, security, err := config.TLS()
+			security, err := transport.ClientConfig(config.TLSCert, config.TLSKey, config.TLSCA)
 			if err != nil {
 				return err
 			}
-			s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(security)})
+			s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: security})
 			if err != nil {
 				return err
 			}

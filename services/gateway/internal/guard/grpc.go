@@ -2,21 +2,19 @@ package guard
 
 import (
 	"context"
-	"crypto/tls"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/transport"
 )
 
 // callsPerConnection limits the calls in progress on a listener: at most this number for each
@@ -24,18 +22,13 @@ import (
 // calls.
 const callsPerConnection = 2
 
-// ServerOptions returns the options that bound the memory of a gRPC server. If security is
-// not nil, the server uses TLS.
-func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
-	plain := insecure.NewCredentials()
-	if security != nil {
-		plain = credentials.NewTLS(security)
-	}
+// ServerOptions returns the options that bound the memory of a gRPC server.
+func (g *Guard) ServerOptions() []grpc.ServerOption {
 	// gRPC buffers up to window bytes of a stream after the current message. This is the
 	// smallest possible window.
 	const window = 64<<10 - 1
 	return []grpc.ServerOption{
-		grpc.Creds(&watched{plain, g}),
+		grpc.Creds(&watched{transport.Credentials(), g}),
 		grpc.MaxConcurrentStreams(uint32(g.limits.Streams)),
 		grpc.MaxHeaderListSize(HeaderLimit),
 		grpc.ConnectionTimeout(handshakeTime),

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/transport"
 )
 
 // fieldMemory is the memory of a header field in addition to its text, in bytes: an entry in
@@ -73,6 +74,12 @@ func (c *http2) rejectHeaders() {
 type caller struct {
 	credentials.AuthInfo
 	conn *http2
+}
+
+// Peer returns the other end of the connection.
+func (c caller) Peer() transport.Peer {
+	peer, _ := c.AuthInfo.(transport.Peer)
+	return peer
 }
 
 type endKey struct{}

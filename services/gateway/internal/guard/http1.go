@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/soheilhy/cmux"
-
 	"berth.dev/api/fault"
 )
 
@@ -69,12 +67,14 @@ func (c *http1) Close() error {
 // CloseWrite closes the writing side of the connection. With it, the server can finish its
 // answer before it closes a connection with unread input; otherwise closing could discard the
 // answer.
-func (c *http1) CloseWrite() error {
-	below := c.Conn
-	if sniffed, ok := below.(*cmux.MuxConn); ok {
-		below = sniffed.Conn
+func (c *http1) CloseWrite() error { return closeWrite(c.NetConn()) }
+
+// NetConn returns the connection below, for transport.PeerOf.
+func (c *http1) NetConn() net.Conn {
+	if sniffed, ok := c.Conn.(interface{ NetConn() net.Conn }); ok {
+		return sniffed.NetConn()
 	}
-	return closeWrite(below)
+	return c.Conn
 }
 
 // handle sets whether a handler runs. While a handler runs, the connection receives no header.

@@ -17,6 +17,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/openapi"
+	"berth.dev/pkg/access"
 )
 
 // Options are the handlers of requests.
@@ -36,6 +37,8 @@ type Options struct {
 	Names []string
 	// Traces, if not nil, receives a span of each call.
 	Traces trace.Tracer
+	// Guard admits the requests.
+	Guard *access.Guard
 }
 
 // New returns the HTTP handler of the gateway.
@@ -47,14 +50,27 @@ func New(o Options) (http.Handler, error) {
 	calls = traced(o.Traces, noBody(calls))
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", calls)
-	mux.Handle("GET /v1/jobs/{job}/events", o.Events)
+	mux.Handle("GET /v1/jobs/{job}/events", events(o))
 	for _, path := range operationPaths {
 		mux.Handle("GET "+path, o.Ops)
 	}
 	mux.HandleFunc("GET /openapi.json", document)
 	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
-	return sameOrigin(o.Names, asEscaped(calls, mux)), nil
+	return sameOrigin(o.Names, o.Guard.HTTP(asEscaped(calls, mux), WriteError)), nil
+}
+
+// events returns the handler of a stream of job events.
+func events(o Options) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request := &berthv1.WatchEventsRequest{Job: r.PathValue("job")}
+		if err := o.Guard.Check(r.Context(), berthv1.Events_WatchEvents_FullMethodName, request, func() error {
+			o.Events.ServeHTTP(w, r)
+			return nil
+		}); err != nil {
+			WriteError(w, err)
+		}
+	})
 }
 
 // methods returns the handler of the calls that api/http.yaml defines.
@@ -79,7 +95,11 @@ func methods(o Options) (http.Handler, error) {
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptSlash),
 		runtime.WithMiddlewares(noQuery, agree),
 	)
-	calls := identified{o.Calls}
+	answered := local{o.Calls, map[string]localMethod{}}
+	berthv1.RegisterLeadersServer(answered, o.Leaders)
+	berthv1.RegisterExplanationsServer(answered, o.Explanations)
+	berthv1.RegisterFindingsServer(answered, o.Findings)
+	calls := identified{guarded{answered, o.Guard}}
 	ctx := context.Background()
 	for _, err := range []error{
 		berthv1.RegisterReservationsHandlerClient(ctx, mux, berthv1.NewReservationsClient(calls)),
@@ -87,9 +107,9 @@ func methods(o Options) (http.Handler, error) {
 		berthv1.RegisterAssignmentsHandlerClient(ctx, mux, berthv1.NewAssignmentsClient(calls)),
 		berthv1.RegisterCatalogHandlerClient(ctx, mux, berthv1.NewCatalogClient(calls)),
 		berthv1.RegisterUsageHandlerClient(ctx, mux, berthv1.NewUsageClient(calls)),
-		berthv1.RegisterLeadersHandlerServer(ctx, mux, o.Leaders),
-		berthv1.RegisterExplanationsHandlerServer(ctx, mux, o.Explanations),
-		berthv1.RegisterFindingsHandlerServer(ctx, mux, o.Findings),
+		berthv1.RegisterLeadersHandlerClient(ctx, mux, berthv1.NewLeadersClient(calls)),
+		berthv1.RegisterExplanationsHandlerClient(ctx, mux, berthv1.NewExplanationsClient(calls)),
+		berthv1.RegisterFindingsHandlerClient(ctx, mux, berthv1.NewFindingsClient(calls)),
 	} {
 		if err != nil {
 			return nil, err

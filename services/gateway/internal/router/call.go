@@ -6,11 +6,13 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
 	"berth.dev/pkg/model"
 )
 
@@ -25,7 +27,7 @@ const (
 // While the service has no leader, call waits in Invoke.
 func (r *Router) call(ctx context.Context, to route, method string, in, out any, opts ...grpc.CallOption) error {
 	begun := time.Now()
-	ctx, cancel := r.bound(ctx)
+	ctx, cancel := r.bound(passOn(ctx))
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		var reached peer.Peer
@@ -47,6 +49,17 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
+}
+
+// passOn returns the context of a call to a service. It passes on the caller that the
+// gateway has identified, and none of the proofs and claims of the caller itself.
+func passOn(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	md.Delete(access.MetaCaller)
+	md.Delete("authorization")
+	md.Delete("grpcgateway-authorization")
+	ctx = metadata.NewOutgoingContext(ctx, md)
+	return metadata.AppendToOutgoingContext(ctx, access.Outgoing(ctx)...)
 }
 
 // shortest is the minimum time that a call must have waited before its error may state that

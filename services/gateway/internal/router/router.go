@@ -88,7 +88,10 @@ func (r *Router) Invoke(ctx context.Context, method string, in, out any, opts ..
 	if !ok {
 		return unknown(method)
 	}
-	return r.call(ctx, to, method, in, out, opts...)
+	var trailer metadata.MD
+	err := r.call(ctx, to, method, in, out, append(opts, grpc.Trailer(&trailer))...)
+	rpc.TakeRevision(ctx, trailer)
+	return err
 }
 
 // NewStream implements grpc.ClientConnInterface. The router forwards no streams.
@@ -115,6 +118,7 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	}
 	var header, trailer metadata.MD
 	err := r.call(ctx, to, method, &request, &answer, codec, grpc.Header(&header), grpc.Trailer(&trailer))
+	rpc.TakeRevision(in.Context(), trailer)
 	in.SetTrailer(passed(trailer))
 	if err != nil {
 		return err

@@ -1,0 +1,300 @@
+// Package access decides which callers may call which methods. One table has the roles of
+// every method on every listener. A call that the table does not allow has no effect: its
+// caller gets PERMISSION_DENIED with the missing role, and the audit log gets a line.
+//
+//	certificate ─┐            ┌─ table ── role ───┐
+//	bearer token ┴─▶ Caller ─▶┼─ own jobs ────────┼─▶ handler ─▶ audit log
+//	gateway's metadata ─┘     └─ rate of tenant ──┘
+//
+// Callers of a listener without TLS have every role of the listener.
+package access
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"go.yaml.in/yaml/v3"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/reload"
+)
+
+// The limits of an access file.
+const (
+	maxTokens  = 10_000
+	maxIssuers = 10
+	maxGrants  = 1000
+	maxTenants = 1000
+)
+
+// file is the content of an access file, in YAML.
+type file struct {
+	Tokens  []token  `yaml:"tokens"`
+	Issuers []issuer `yaml:"issuers"`
+	Tenants []tenant `yaml:"tenants"`
+}
+
+// token grants a role to the holder of a bearer token.
+type token struct {
+	Role string `yaml:"role"`
+	Name string `yaml:"name"`
+	// SHA256 is the SHA-256 hash of the token, in hexadecimal. A token must be random and
+	// have at least 128 bits: its hash could be guessed otherwise.
+	SHA256 string `yaml:"sha256"`
+}
+
+// issuer is an OpenID Connect provider whose ID tokens are bearer tokens.
+type issuer struct {
+	Issuer   string  `yaml:"issuer"`
+	Audience string  `yaml:"audience"`
+	CA       string  `yaml:"ca"`
+	Grants   []grant `yaml:"grants"`
+}
+
+// grant grants a role to the tokens whose claim has a value. The claim is a string or a list
+// of strings. The first grant that matches counts.
+type grant struct {
+	Claim string `yaml:"claim"`
+	Value string `yaml:"value"`
+	Role  string `yaml:"role"`
+	// Name is the name of the identity, by default the claim sub.
+	Name string `yaml:"name"`
+}
+
+type tenant struct {
+	Name   string `yaml:"name"`
+	Prefix string `yaml:"prefix"`
+	Limits limits `yaml:"limits"`
+}
+
+type limits struct {
+	QueuedReservations int      `yaml:"queuedReservations"`
+	Workers            int      `yaml:"workers"`
+	Batch              int      `yaml:"batch"`
+	StoredBytes        int64    `yaml:"storedBytes"`
+	EventStreams       int      `yaml:"eventStreams"`
+	RequestsPerSecond  float64  `yaml:"requestsPerSecond"`
+	HighestPriority    string   `yaml:"highestPriority"`
+	SKUs               []string `yaml:"skus"`
+	Pools              []string `yaml:"pools"`
+}
+
+// policy is a valid access file.
+type policy struct {
+	tokens  map[[sha256.Size]byte]identity.Identity
+	issuers []*provider
+	tenants *model.Tenants
+	rates   map[string]*rate // by tenant
+}
+
+// Access is the content of an access file, which it reloads when the file changes. A nil
+// *Access has no tokens and no tenants.
+type Access struct {
+	cluster string
+	log     *slog.Logger
+	current atomic.Pointer[policy]
+	stop    func()
+}
+
+// Open reads an access file. It returns nil if name is empty. The error names the invalid
+// field.
+func Open(name, cluster string, log *slog.Logger) (*Access, error) {
+	if name == "" {
+		return nil, nil
+	}
+	a := &Access{cluster: cluster, log: log}
+	var err error
+	a.stop, err = reload.Watch(log, "the access file", []string{name}, func(contents [][]byte) error {
+		return a.use(contents[0])
+	})
+	if err != nil {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "--access %s: %v", name, err)
+	}
+	return a, nil
+}
+
+// Close ends the reads of the file.
+func (a *Access) Close() {
+	if a != nil {
+		a.stop()
+	}
+}
+
+// Tenants returns the tenants in the file.
+func (a *Access) Tenants() *model.Tenants {
+	if a == nil {
+		return nil
+	}
+	return a.current.Load().tenants
+}
+
+// use replaces the policy. If the text is invalid, it changes nothing.
+func (a *Access) use(text []byte) error {
+	var f file
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&f); err != nil && len(bytes.TrimSpace(text)) > 0 {
+		return fmt.Errorf("not valid YAML: %w", err)
+	}
+	for _, l := range []struct {
+		field     string
+		have, max int
+	}{
+		{"tokens", len(f.Tokens), maxTokens}, {"issuers", len(f.Issuers), maxIssuers}, {"tenants", len(f.Tenants), maxTenants},
+	} {
+		if l.have > l.max {
+			return fmt.Errorf("%s: must be at most %d, got %d", l.field, l.max, l.have)
+		}
+	}
+	p := &policy{tokens: map[[sha256.Size]byte]identity.Identity{}}
+	if err := p.addTokens(f.Tokens, a.cluster); err != nil {
+		return err
+	}
+	for i, one := range f.Issuers {
+		added, err := newProvider(one, a.cluster)
+		if err != nil {
+			return fmt.Errorf("issuers[%d].%w", i, err)
+		}
+		p.issuers = append(p.issuers, added)
+	}
+	if err := p.addTenants(f.Tenants); err != nil {
+		return err
+	}
+	p.rates = map[string]*rate{}
+	before := a.current.Load()
+	for _, t := range p.tenants.All() {
+		if before != nil && before.rates[t.Name] != nil && before.rates[t.Name].perSecond == t.Limits.RequestsPerSecond {
+			p.rates[t.Name] = before.rates[t.Name]
+		} else if t.Limits.RequestsPerSecond > 0 {
+			p.rates[t.Name] = newRate(t.Limits.RequestsPerSecond)
+		}
+	}
+	a.current.Store(p)
+	return nil
+}
+
+func (p *policy) addTokens(tokens []token, cluster string) error {
+	for i, one := range tokens {
+		id, err := granted(cluster, one.Role, one.Name)
+		if err != nil {
+			return fmt.Errorf("tokens[%d].%w", i, err)
+		}
+		hash, err := hex.DecodeString(one.SHA256)
+		if err != nil || len(hash) != sha256.Size {
+			return fmt.Errorf("tokens[%d].sha256: must be the SHA-256 hash of the token, %d hexadecimal digits", i,
+				2*sha256.Size)
+		}
+		key := [sha256.Size]byte(hash)
+		if _, twice := p.tokens[key]; twice {
+			return fmt.Errorf("tokens[%d].sha256: an earlier entry has the same hash", i)
+		}
+		p.tokens[key] = id
+	}
+	return nil
+}
+
+// granted returns the identity that an entry grants. Only certificates can prove the roles
+// of Berth's own processes.
+func granted(cluster, role, name string) (identity.Identity, error) {
+	parsed, err := identity.ParseRole(role)
+	if err == nil && parsed&(agent|gateway|service) != 0 {
+		err = fmt.Errorf("only a certificate can prove the role %v", parsed)
+	}
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("role: %w", err)
+	}
+	return identity.New(cluster, parsed, name)
+}
+
+func (p *policy) addTenants(tenants []tenant) error {
+	var list []model.Tenant
+	for i, t := range tenants {
+		field := func(name string) string { return fmt.Sprintf("tenants[%d].%s", i, name) }
+		t.Prefix = cmp.Or(t.Prefix, t.Name)
+		if !model.ValidName(t.Name, identity.MaxName) {
+			return fmt.Errorf("%s: must be a name of 1 to %d bytes, got %q", field("name"), identity.MaxName, t.Name)
+		}
+		if !model.ValidName(t.Prefix, identity.MaxName) {
+			return fmt.Errorf("%s: must be the begin of a name, got %q", field("prefix"), t.Prefix)
+		}
+		if slices.ContainsFunc(list, func(o model.Tenant) bool { return o.Name == t.Name }) {
+			return fmt.Errorf("%s: an earlier tenant has the name %q", field("name"), t.Name)
+		}
+		if slices.ContainsFunc(list, func(o model.Tenant) bool { return o.Prefix == t.Prefix }) {
+			return fmt.Errorf("%s: an earlier tenant has the prefix %q", field("prefix"), t.Prefix)
+		}
+		limits, err := t.Limits.check()
+		if err != nil {
+			return fmt.Errorf("%s.%w", field("limits"), err)
+		}
+		list = append(list, model.Tenant{Name: t.Name, Prefix: t.Prefix, Limits: limits})
+	}
+	p.tenants = model.NewTenants(list)
+	return nil
+}
+
+// classes has the classes that highestPriority may name.
+var classes = []string{"", "REPLACE", "SCALE", "NEW_JOB"}
+
+func (l limits) check() (model.TenantLimits, error) {
+	for _, n := range []struct {
+		field string
+		value float64
+	}{
+		{"queuedReservations", float64(l.QueuedReservations)}, {"workers", float64(l.Workers)}, {"batch", float64(l.Batch)},
+		{"storedBytes", float64(l.StoredBytes)}, {"eventStreams", float64(l.EventStreams)},
+		{"requestsPerSecond", l.RequestsPerSecond},
+	} {
+		if !(n.value >= 0 && n.value <= 1<<50) {
+			return model.TenantLimits{}, fmt.Errorf("%s: must not be negative, got %v", n.field, n.value)
+		}
+	}
+	class := slices.Index(classes, l.HighestPriority)
+	if class < 0 {
+		return model.TenantLimits{}, fmt.Errorf("highestPriority: must be one of %s, got %q",
+			strings.Join(classes[1:], ", "), l.HighestPriority)
+	}
+	return model.TenantLimits{
+		QueuedReservations: l.QueuedReservations, Workers: l.Workers, Batch: l.Batch, StoredBytes: l.StoredBytes,
+		EventStreams: l.EventStreams, RequestsPerSecond: l.RequestsPerSecond, HighestPriority: model.Class(class),
+		SKUs: l.SKUs, Pools: l.Pools,
+	}, nil
+}
+
+// maxToken is the maximum length of a bearer token, in bytes.
+const maxToken = 16 << 10
+
+// token returns the identity that a bearer token proves.
+func (a *Access) token(ctx context.Context, bearer string) (identity.Identity, error) {
+	if a == nil {
+		return identity.Identity{}, denied("this process accepts no bearer tokens: it has no --access file")
+	}
+	p := a.current.Load()
+	if len(bearer) <= maxToken {
+		if id, found := p.tokens[sha256.Sum256([]byte(bearer))]; found {
+			return id, nil
+		}
+		if strings.Count(bearer, ".") == 2 {
+			for _, one := range p.issuers {
+				if id, matches, err := one.verify(ctx, bearer); matches || err != nil {
+					return id, err
+				}
+			}
+		}
+	}
+	return identity.Identity{}, denied("the bearer token is unknown")
+}
+
+func denied(format string, args ...any) *fault.Error {
+	return fault.New(fault.Denied, fault.ReasonPermissionDenied, format, args...)
+}

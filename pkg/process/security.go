@@ -1,0 +1,140 @@
+package process
+
+import (
+	"cmp"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
+)
+
+// Security is the configuration of the connections of a process. Embed it with the tag
+// `mapstructure:",squash"`.
+type Security struct {
+	TLSCert  string `mapstructure:"tls-cert" usage:"PEM file of the certificate for serving and for calls"`
+	TLSKey   string `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
+	TLSCA    string `mapstructure:"tls-ca" usage:"PEM file of the certificate authorities for peers"`
+	TLSMode  string `mapstructure:"tls-mode" usage:"with --tls-cert: require encrypts all connections; prefer also accepts plain text; allow also calls in plain text"`
+	Insecure bool   `mapstructure:"insecure" usage:"allow listeners beyond loopback that accept plain text"`
+	AuditLog string `mapstructure:"audit-log" usage:"file for the audit log, in lines of JSON; - is standard output"`
+}
+
+// encrypted reports whether all listeners require TLS.
+func (s Security) encrypted() bool {
+	return s.TLSCert != "" && cmp.Or(transport.Mode(s.TLSMode), transport.Require) == transport.Require
+}
+
+// Secured is the security of a running process: its certificates, its access file and its
+// audit log.
+type Secured struct {
+	*transport.Transport
+	Access *access.Access
+	Audit  *access.Audit
+
+	cluster string
+	log     *slog.Logger
+	etcd    *transport.Transport
+}
+
+// Secure opens the files of Security for a process that belongs to a cluster and has one of
+// the roles. An empty cluster is the one in the certificate.
+func (s Security) Secure(cluster string, roles identity.Role, log *slog.Logger) (*Secured, error) {
+	audit, err := access.OpenAudit(s.AuditLog, log)
+	if err != nil {
+		return nil, badConfig(err, "--audit-log: cannot write %s", s.AuditLog)
+	}
+	secured := &Secured{Audit: audit, log: log, cluster: cluster}
+	secured.Transport, err = transport.Open(transport.Config{
+		Cluster: cluster, Cert: s.TLSCert, Key: s.TLSKey, CA: s.TLSCA, Mode: transport.Mode(s.TLSMode), Roles: roles,
+		Log: log, Rejected: audit.Rejected,
+	})
+	if err != nil {
+		secured.Close()
+		return nil, err
+	}
+	if secured.Transport != nil && secured.Plain() {
+		log.Warn("connections in plain text are accepted, and their callers have every role: set --tls-mode to require once all processes use TLS",
+			"mode", s.TLSMode)
+	}
+	return secured, nil
+}
+
+// Secure does the same as Security.Secure, and opens the access file and the certificates
+// for etcd.
+func (c Common) Secure(roles identity.Role, log *slog.Logger) (*Secured, error) {
+	s, err := c.Security.Secure(c.Cluster, roles, log)
+	if err != nil {
+		return nil, err
+	}
+	if s.Access, err = access.Open(c.Access, c.Cluster, log); err == nil {
+		s.etcd, err = transport.Open(transport.Config{Cert: c.EtcdCert, Key: c.EtcdKey, CA: c.EtcdCA, Options: "--etcd",
+			Log: log})
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close closes the files.
+func (s *Secured) Close() {
+	s.Transport.Close()
+	s.etcd.Close()
+	s.Access.Close()
+	if err := s.Audit.Close(); err != nil {
+		s.log.Warn("cannot close the audit log", "error", err)
+	}
+}
+
+// Guard returns the guard of a listener.
+func (s *Secured) Guard(at access.Listener) *access.Guard {
+	return &access.Guard{Listener: at, Cluster: s.cluster, Access: s.Access, Audit: s.Audit, Log: s.log}
+}
+
+// ServerOptions returns the options of a gRPC server on a listener of the process.
+func (s *Secured) ServerOptions(at access.Listener) []grpc.ServerOption {
+	return append(s.Guard(at).ServerOptions(), grpc.Creds(transport.Credentials()))
+}
+
+// Operations returns a server for the requests of operators and load balancers. Every caller
+// may check the health; the other requests require a role.
+func (s *Secured) Operations(handler http.Handler) *http.Server {
+	server := HTTPServer(s.Guard(access.Operations).HTTP(handler, func(w http.ResponseWriter, err error) {
+		writeJSON(w, http.StatusForbidden, map[string]string{"message": err.Error()})
+	}))
+	transport.ServeHTTP(server)
+	return server
+}
+
+// Etcd returns how to reach etcd. The configuration must be the one of Secure.
+func (s *Secured) Etcd(c Common) (store.DialConfig, error) {
+	config := store.DialConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
+	switch {
+	case s.etcd != nil:
+		config.TLS = s.etcd.External(c.Etcd...)
+	case s.Transport != nil:
+		config.TLS = s.External(c.Etcd...)
+	default:
+		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if (c.EtcdUser == "") != (c.EtcdPasswordFile == "") {
+		return config, badConfig(nil, "--etcd-user and --etcd-password-file must be set together")
+	}
+	if c.EtcdPasswordFile != "" {
+		password, err := os.ReadFile(c.EtcdPasswordFile)
+		if err != nil {
+			return config, badConfig(err, "--etcd-password-file: cannot read %s", c.EtcdPasswordFile)
+		}
+		config.Password = strings.TrimSpace(string(password))
+	}
+	return config, nil
+}

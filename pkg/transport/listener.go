@@ -1,0 +1,320 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"berth.dev/pkg/identity"
+)
+
+// serverKind is a kind of listener.
+type serverKind struct {
+	// public is true for a listener that callers may use without a certificate, with TLS 1.2
+	// and with HTTP/1.
+	public bool
+}
+
+func (t *Transport) server(m *material, kind serverKind) *tls.Config {
+	config := &tls.Config{
+		Certificates: []tls.Certificate{m.pair}, ClientCAs: m.authorities,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return nil // ClientAuth decides
+			}
+			_, err := t.own(state.PeerCertificates[0])
+			return err
+		},
+	}
+	if kind.public {
+		// HTTP/1 is first, so that browsers, which offer both, use it; gRPC uses only HTTP/2.
+		config.ClientAuth, config.MinVersion = tls.VerifyClientCertIfGiven, tls.VersionTLS12
+		config.NextProtos = []string{"http/1.1", "h2"}
+	}
+	return config
+}
+
+// Listener returns a listener whose connections are encrypted as the mode says. name is the
+// option with the address of the listener, for logs. On a public listener the certificate of
+// a caller is optional. The handshake happens with the first read of a connection, so Accept
+// never waits for a peer.
+func (t *Transport) Listener(l net.Listener, name string, public bool) net.Listener {
+	if t == nil {
+		return l
+	}
+	return &listener{l, t, name, serverKind{public}}
+}
+
+type listener struct {
+	net.Listener
+	transport *Transport
+	name      string
+	kind      serverKind
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, listener: l}, nil
+}
+
+// Peer is the other end of a connection. It is the AuthInfo of gRPC connections.
+type Peer struct {
+	credentials.CommonAuthInfo
+	// Encrypted is false for a connection in plain text, whose peer is unknown.
+	Encrypted bool
+	// Identity is the identity in the certificate; nil without a certificate.
+	Identity *identity.Identity
+}
+
+// AuthType implements credentials.AuthInfo.
+func (Peer) AuthType() string { return "berth" }
+
+// conn is a connection that is encrypted or in plain text.
+type conn struct {
+	net.Conn
+	listener *listener
+
+	handshake sync.Mutex
+	// open is nil before the handshake. It is the same connection in plain text.
+	open atomic.Pointer[opened]
+}
+
+// opened is a connection after its handshake.
+type opened struct {
+	net.Conn
+	peer Peer
+	err  error
+	// silent is true if the peer has sent nothing, like a probe of the port.
+	silent bool
+}
+
+// recordHandshake is the type of a TLS record that begins a handshake.
+const recordHandshake = 0x16
+
+// finish completes the handshake and returns the connection to use.
+func (c *conn) finish() *opened {
+	if o := c.open.Load(); o != nil {
+		return o
+	}
+	c.handshake.Lock()
+	defer c.handshake.Unlock()
+	if o := c.open.Load(); o != nil {
+		return o
+	}
+	o := c.negotiate()
+	if o.err != nil && !o.silent {
+		c.listener.reject(c.RemoteAddr(), o.err)
+	}
+	c.open.Store(o)
+	return o
+}
+
+// errPlain is the reason to reject a connection in plain text.
+var errPlain = errors.New("the connection is in plain text; this listener requires TLS")
+
+func (c *conn) negotiate() *opened {
+	var first [1]byte
+	if _, err := io.ReadFull(c.Conn, first[:]); err != nil {
+		return &opened{Conn: c.Conn, err: err, silent: true}
+	}
+	raw := &prefixed{Conn: c.Conn, prefix: first[:]}
+	t := c.listener.transport
+	if first[0] != recordHandshake {
+		o := &opened{Conn: raw}
+		if !t.Plain() {
+			o.err = errPlain
+		}
+		return o
+	}
+	secured := tls.Server(raw, t.current.Load().servers[c.listener.kind])
+	o := &opened{Conn: secured, peer: Peer{Encrypted: true}}
+	o.peer.SecurityLevel = credentials.PrivacyAndIntegrity
+	if o.err = secured.Handshake(); o.err != nil {
+		return o
+	}
+	if certificates := secured.ConnectionState().PeerCertificates; len(certificates) > 0 {
+		id, err := t.own(certificates[0])
+		o.peer.Identity, o.err = &id, err
+	}
+	return o
+}
+
+// prefixed is a connection whose first bytes were read already.
+type prefixed struct {
+	net.Conn
+	prefix []byte
+}
+
+// Read implements net.Conn.
+func (p *prefixed) Read(b []byte) (int, error) {
+	if len(p.prefix) > 0 {
+		n := copy(b, p.prefix)
+		p.prefix = p.prefix[n:]
+		return n, nil
+	}
+	return p.Conn.Read(b)
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) {
+	o := c.finish()
+	if o.err != nil {
+		return 0, o.err
+	}
+	return o.Read(b)
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
+	o := c.finish()
+	if o.err != nil {
+		return 0, o.err
+	}
+	return o.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	if o := c.open.Load(); o != nil {
+		return o.Close()
+	}
+	return c.Conn.Close()
+}
+
+// CloseWrite closes the writing side of the connection.
+func (c *conn) CloseWrite() error {
+	o := c.finish()
+	below := o.Conn
+	if p, plain := below.(*prefixed); plain {
+		below = p.Conn
+	}
+	if half, ok := below.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// PeerOf completes the handshake of a connection and returns its peer. The connection is
+// from a listener of a Transport, or a wrapper around such a connection; a wrapper has the
+// method NetConn. Other connections are in plain text.
+func PeerOf(c net.Conn) (Peer, error) {
+	for {
+		switch wrapped := c.(type) {
+		case *conn:
+			o := wrapped.finish()
+			return o.peer, o.err
+		case interface{ NetConn() net.Conn }:
+			c = wrapped.NetConn()
+		default:
+			return Peer{}, nil
+		}
+	}
+}
+
+// reject logs a connection whose handshake failed.
+func (l *listener) reject(peer net.Addr, err error) {
+	t, why := l.transport, reason(err)
+	if t.limited.allow() {
+		t.config.Log.Warn("rejected a connection", "listener", l.name, "peer", peer.String(), "reason", why)
+	}
+	if t.config.Rejected != nil {
+		t.config.Rejected(l.name, peer.String(), why)
+	}
+}
+
+// reason describes why a handshake failed, for people.
+func reason(err error) string {
+	var invalid x509.CertificateInvalidError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fmt.Sprintf("the certificate of %q is not valid at this time: it is valid from %v to %v",
+			invalid.Cert.Subject.CommonName, invalid.Cert.NotBefore.UTC(), invalid.Cert.NotAfter.UTC())
+	case errors.As(err, &unknown):
+		return "the certificate is not signed by an authority in --tls-ca"
+	}
+	return err.Error()
+}
+
+// limiter bounds the log lines about rejected connections, which any peer can cause.
+type limiter struct {
+	mu    sync.Mutex
+	since time.Time
+	lines int
+}
+
+// maxLines is the maximum number of log lines about rejected connections in a second.
+const maxLines = 20
+
+func (l *limiter) allow() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); now.Sub(l.since) > time.Second {
+		l.since, l.lines = now, 0
+	}
+	l.lines++
+	return l.lines <= maxLines
+}
+
+// Credentials returns the credentials of a gRPC server whose connections come from a
+// listener of a Transport. The AuthInfo of a call is a Peer.
+func Credentials() credentials.TransportCredentials { return serverCredentials{} }
+
+type serverCredentials struct{}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (serverCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	peer, err := PeerOf(c)
+	return c, peer, err
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (serverCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are only for servers")
+}
+
+// Info implements credentials.TransportCredentials.
+func (serverCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "berth"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c serverCredentials) Clone() credentials.TransportCredentials { return c }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (serverCredentials) OverrideServerName(string) error { return nil }
+
+type peerKey struct{}
+
+// ServeHTTP makes the peer of a connection available to the handlers of a server, which get
+// it with PeerIn.
+func ServeHTTP(server *http.Server) {
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, peerKey{}, c)
+	}
+}
+
+// PeerIn returns the peer of an HTTP request.
+func PeerIn(ctx context.Context) Peer {
+	c, ok := ctx.Value(peerKey{}).(net.Conn)
+	if !ok {
+		return Peer{}
+	}
+	peer, _ := PeerOf(c) // the handshake has succeeded: the request arrived
+	return peer
+}

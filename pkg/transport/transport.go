@@ -1,0 +1,266 @@
+// Package transport encrypts the connections of a process and proves the identity of both
+// ends, or leaves all of them in plain text. It reloads the certificate, the key and the
+// authorities of the process when their files change; connections that exist stay open.
+//
+//	Listener ─▶ connections of callers: an identity, or none where that is allowed
+//	Client   ─▶ configuration of calls: the other end must have one of the expected roles
+package transport
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/reload"
+)
+
+// Mode says which connections a process encrypts. The modes and their names are those of
+// MongoDB's tlsMode, because they solve the same problem: to encrypt the connections of a
+// running cluster step by step.
+type Mode string
+
+// The modes.
+const (
+	// Require accepts and makes only encrypted connections. It is the default.
+	Require Mode = "require"
+	// Prefer makes encrypted connections, and accepts connections in plain text too.
+	Prefer Mode = "prefer"
+	// Allow makes connections in plain text, and accepts encrypted connections too.
+	Allow Mode = "allow"
+)
+
+// modes lists the modes.
+var modes = []Mode{Require, Prefer, Allow}
+
+// Config configures a Transport.
+type Config struct {
+	// Cluster is the cluster to which all identities must belong. The default is the cluster
+	// of the process's own certificate.
+	Cluster string
+	// Cert, Key and CA are PEM files: the certificate of this process with its key, and the
+	// authorities that sign the certificates of peers. Either all are set or none.
+	Cert, Key, CA string
+	// Options is the begin of the names of the options in errors, "--tls" by default.
+	Options string
+	// Mode is Require by default.
+	Mode Mode
+	// Roles are the roles that the certificate may have. With Nobody the certificate needs no
+	// identity; it is for calls to other software.
+	Roles identity.Role
+	Log   *slog.Logger
+	// Rejected, if set, is called for each rejected connection.
+	Rejected func(listener, peer, reason string)
+}
+
+// Transport has the certificates of a process. A nil *Transport is valid: its connections
+// are in plain text.
+type Transport struct {
+	config  Config
+	current atomic.Pointer[material]
+	stop    func()
+	limited limiter
+}
+
+// material is the content of the files of a process.
+type material struct {
+	pair        tls.Certificate
+	authorities *x509.CertPool
+	id          identity.Identity
+	// servers has the configuration of each kind of listener.
+	servers map[serverKind]*tls.Config
+}
+
+// Open reads the files. It returns nil without files. The error names the option.
+func Open(config Config) (*Transport, error) {
+	config.Options, config.Mode = cmp.Or(config.Options, "--tls"), cmp.Or(config.Mode, Require)
+	files := []string{config.Cert, config.Key, config.CA}
+	options := []string{config.Options + "-cert", config.Options + "-key", config.Options + "-ca"}
+	switch missing := slices.Index(files, ""); {
+	case config.Cert == "" && config.Key == "" && config.CA == "":
+		return nil, nil
+	case missing >= 0:
+		return nil, fault.BadField(fault.ReasonRequired, options[missing], "is required: set %s together",
+			strings.Join(options, ", "))
+	}
+	if !slices.Contains(modes, config.Mode) {
+		return nil, fault.BadField(fault.ReasonInvalid, "--tls-mode", "must be require, prefer or allow, got %q", config.Mode)
+	}
+	t := &Transport{config: config}
+	var err error
+	if t.stop, err = reload.Watch(config.Log, "the certificate", files, t.use); err != nil {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use %s: %v", strings.Join(options, ", "), err)
+	}
+	return t, nil
+}
+
+// Close ends the reads of the files.
+func (t *Transport) Close() {
+	if t != nil {
+		t.stop()
+	}
+}
+
+// use replaces the material by the contents of the files. If a content is invalid, it
+// changes nothing.
+func (t *Transport) use(contents [][]byte) error {
+	m := &material{servers: map[serverKind]*tls.Config{}, authorities: x509.NewCertPool()}
+	var err error
+	if m.pair, err = tls.X509KeyPair(contents[0], contents[1]); err != nil {
+		return fmt.Errorf("%s and %s: %w", t.config.Cert, t.config.Key, err)
+	}
+	if !m.authorities.AppendCertsFromPEM(contents[2]) {
+		return fmt.Errorf("%s contains no certificate", t.config.CA)
+	}
+	if t.config.Roles != identity.Nobody {
+		if m.id, err = identity.Of(m.pair.Leaf); err != nil {
+			return fmt.Errorf("%s: %w", t.config.Cert, err)
+		}
+		t.config.Cluster = cmp.Or(t.config.Cluster, m.id.Cluster)
+	}
+	switch {
+	case m.id.Cluster != t.config.Cluster:
+		return fmt.Errorf("%s is for the cluster %q, and this process belongs to %q", t.config.Cert, m.id.Cluster,
+			t.config.Cluster)
+	case m.id.Role&t.config.Roles != m.id.Role:
+		return fmt.Errorf("%s has the role %v, and this process needs the role %v", t.config.Cert, m.id.Role,
+			t.config.Roles)
+	}
+	for _, kind := range []serverKind{{}, {public: true}} {
+		m.servers[kind] = t.server(m, kind)
+	}
+	t.current.Store(m)
+	if left := time.Until(m.pair.Leaf.NotAfter); left < expiresSoon {
+		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "identity", m.id.String(), "expires",
+			m.pair.Leaf.NotAfter)
+	}
+	return nil
+}
+
+// expiresSoon is the remaining life of a certificate below which Berth warns.
+const expiresSoon = 7 * 24 * time.Hour
+
+// Identity returns the identity of the process; the zero value without a certificate.
+func (t *Transport) Identity() identity.Identity {
+	if t == nil {
+		return identity.Identity{}
+	}
+	return t.current.Load().id
+}
+
+// Expires returns the end of the validity of the certificate; the zero time without a
+// certificate.
+func (t *Transport) Expires() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.current.Load().pair.Leaf.NotAfter
+}
+
+// Plain reports whether listeners accept connections in plain text.
+func (t *Transport) Plain() bool { return t == nil || t.config.Mode != Require }
+
+// Client returns the configuration of calls to processes with one of the roles; nil if calls
+// are in plain text. It checks the identity of the process that answers instead of its host
+// name: any process with the role may answer.
+func (t *Transport) Client(roles identity.Role) *tls.Config {
+	if t == nil || t.config.Mode == Allow {
+		return nil
+	}
+	config := t.unchecked()
+	config.MinVersion = tls.VersionTLS13
+	// VerifyConnection does the verification, because the authorities change.
+	config.InsecureSkipVerify = true
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		id, err := t.verify(state, x509.ExtKeyUsageServerAuth)
+		if err == nil && id.Role&roles == 0 {
+			err = fmt.Errorf("the process that answers has the role %v, want %v", id.Role, roles)
+		}
+		return err
+	}
+	return config
+}
+
+// External returns the configuration of calls to other software, such as etcd. The
+// certificate of a server must be for the host of one of the addresses, which are host:port
+// or URLs. It may use TLS 1.2. External returns nil without a certificate.
+func (t *Transport) External(addresses ...string) *tls.Config {
+	if t == nil {
+		return nil
+	}
+	var hosts []string
+	for _, address := range addresses {
+		if _, rest, found := strings.Cut(address, "://"); found {
+			address, _, _ = strings.Cut(rest, "/")
+		}
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			address = host
+		}
+		hosts = append(hosts, address)
+	}
+	config := t.unchecked()
+	config.MinVersion = tls.VersionTLS12
+	config.InsecureSkipVerify = true
+	config.VerifyConnection = func(state tls.ConnectionState) (err error) {
+		// The state does not have the name of a server that is called by its address.
+		for _, host := range hosts {
+			if _, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{
+				DNSName: host, Roots: t.current.Load().authorities, Intermediates: intermediates(state),
+			}); err == nil {
+				return nil
+			}
+		}
+		return cmp.Or(err, errNoHost)
+	}
+	return config
+}
+
+var errNoHost = errors.New("no host is configured")
+
+func (t *Transport) unchecked() *tls.Config {
+	return &tls.Config{
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &t.current.Load().pair, nil
+		},
+	}
+}
+
+// verify checks the certificate of the other end and returns its identity.
+func (t *Transport) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (identity.Identity, error) {
+	if len(state.PeerCertificates) == 0 {
+		return identity.Identity{}, fmt.Errorf("no certificate")
+	}
+	leaf := state.PeerCertificates[0]
+	if _, err := leaf.Verify(x509.VerifyOptions{
+		Roots: t.current.Load().authorities, Intermediates: intermediates(state), KeyUsages: []x509.ExtKeyUsage{usage},
+	}); err != nil {
+		return identity.Identity{}, err
+	}
+	return t.own(leaf)
+}
+
+// own returns the identity in a certificate, which must belong to the cluster.
+func (t *Transport) own(leaf *x509.Certificate) (identity.Identity, error) {
+	id, err := identity.Of(leaf)
+	if err == nil && id.Cluster != t.config.Cluster {
+		err = fmt.Errorf("the certificate of %v is for another cluster, want %q", id, t.config.Cluster)
+	}
+	return id, err
+}
+
+func intermediates(state tls.ConnectionState) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, certificate := range state.PeerCertificates[1:] {
+		pool.AddCert(certificate)
+	}
+	return pool
+}

@@ -1,0 +1,278 @@
+package transport_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"berth.dev/pkg/certs"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const cluster = "default"
+
+// authority returns an authority in a new directory.
+func authority(t *testing.T) (*certs.Authority, string) {
+	t.Helper()
+	dir := t.TempDir()
+	a, err := certs.Init(dir, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, dir
+}
+
+func issue(t *testing.T, a *certs.Authority, cluster string, role identity.Role, name string,
+	valid time.Duration) certs.Files {
+	t.Helper()
+	id, err := identity.New(cluster, role, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := a.Issue(id, nil, valid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// output is a log that goroutines may share.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func open(t *testing.T, files certs.Files, roles identity.Role, mode transport.Mode, log *output) *transport.Transport {
+	t.Helper()
+	tr, err := transport.Open(transport.Config{Cluster: cluster, Cert: files.Cert, Key: files.Key, CA: files.CA,
+		Mode: mode, Roles: roles, Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+// server echoes one line on each connection and sends the peer of the connection to the
+// channel.
+func server(t *testing.T, tr *transport.Transport, public bool) (address string, peers chan transport.Peer) {
+	t.Helper()
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := tr.Listener(raw, "--listen", public)
+	peers = make(chan transport.Peer, 10)
+	var handlers sync.WaitGroup
+	handlers.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			handlers.Go(func() {
+				defer c.Close()
+				peer, err := transport.PeerOf(c)
+				if err != nil {
+					return
+				}
+				peers <- peer
+				var line [5]byte
+				if _, err := io.ReadFull(c, line[:]); err == nil {
+					c.Write(line[:])
+				}
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); handlers.Wait() })
+	return raw.Addr().String(), peers
+}
+
+// call sends a line and returns whether the answer arrived.
+func call(t *testing.T, address string, config *tls.Config) error {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if config != nil {
+		config = config.Clone()
+		config.ServerName = "127.0.0.1"
+		c = tls.Client(c, config)
+	}
+	if _, err := c.Write([]byte("hello")); err != nil {
+		return err
+	}
+	var line [5]byte
+	_, err = io.ReadFull(c, line[:])
+	return err
+}
+
+func TestBothEndsAreIdentified(t *testing.T) {
+	a, _ := authority(t)
+	log := &output{}
+	gateway := open(t, issue(t, a, cluster, identity.Gateway, "g", time.Hour), identity.Gateway, "", log)
+	service := open(t, issue(t, a, cluster, identity.Service, "registry-0", time.Hour), identity.Service, "", log)
+	address, peers := server(t, service, false)
+	if err := call(t, address, gateway.Client(identity.Service)); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-peers; !p.Encrypted || p.Identity == nil || p.Identity.String() != "berth://default/gateway/g" {
+		t.Errorf("peer %+v", p)
+	}
+	err := call(t, address, gateway.Client(identity.Agent))
+	if err == nil || !strings.Contains(err.Error(), "has the role service, want agent") {
+		t.Errorf("a call of a process with another role: %v", err)
+	}
+}
+
+// Every connection without a valid certificate of the cluster is rejected with a log line
+// that names the listener and the reason.
+func TestOthersAreRejected(t *testing.T) {
+	a, dir := authority(t)
+	foreign, _ := authority(t)
+	log := &output{}
+	service := open(t, issue(t, a, cluster, identity.Service, "registry-0", time.Hour), identity.Service, "", log)
+	address, _ := server(t, service, false)
+	config := func(files certs.Files) *tls.Config {
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}
+	}
+	nobody := &tls.Config{InsecureSkipVerify: true}
+	old := config(issue(t, a, cluster, identity.Gateway, "g", time.Hour))
+	old.MaxVersion, old.MinVersion = tls.VersionTLS12, tls.VersionTLS12
+	for _, c := range []struct {
+		name   string
+		config *tls.Config
+		reason string
+	}{
+		{"plain text", nil, "the connection is in plain text; this listener requires TLS"},
+		{"no certificate", nobody, "client didn't provide a certificate"},
+		{"a foreign authority", config(issue(t, foreign, cluster, identity.Gateway, "g", time.Hour)),
+			"the certificate is not signed by an authority in --tls-ca"},
+		{"an expired certificate", config(issue(t, a, cluster, identity.Gateway, "late", -time.Minute)),
+			"is not valid at this time"},
+		{"another cluster", config(issue(t, a, "other", identity.Gateway, "g2", time.Hour)), "is for another cluster"},
+		{"an old version of TLS", old, "client offered only unsupported versions"},
+	} {
+		before := len(log.String())
+		if call(t, address, c.config) == nil {
+			t.Errorf("%s: accepted", c.name)
+		}
+		line := log.String()[before:]
+		if !strings.Contains(line, c.reason) || !strings.Contains(line, "listener=--listen") ||
+			strings.Count(line, "\n") != 1 {
+			t.Errorf("%s: log %q", c.name, line)
+		}
+	}
+	_ = dir
+}
+
+func TestCertificatesAreOptionalOnAPublicListener(t *testing.T) {
+	a, _ := authority(t)
+	gateway := open(t, issue(t, a, cluster, identity.Gateway, "g", time.Hour), identity.Gateway, "", &output{})
+	address, peers := server(t, gateway, true)
+	if err := call(t, address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}); err != nil {
+		t.Fatal(err)
+	}
+	if p := <-peers; !p.Encrypted || p.Identity != nil {
+		t.Errorf("peer %+v", p)
+	}
+}
+
+// The modes allow and prefer accept both kinds of connections; only prefer makes encrypted
+// ones.
+func TestModes(t *testing.T) {
+	a, _ := authority(t)
+	files := issue(t, a, cluster, identity.Service, "registry-0", time.Hour)
+	client := open(t, files, identity.Service, "", &output{}).Client(identity.Service)
+	for _, mode := range []transport.Mode{transport.Allow, transport.Prefer} {
+		tr := open(t, files, identity.Service, mode, &output{})
+		address, peers := server(t, tr, false)
+		for _, config := range []*tls.Config{nil, client} {
+			if err := call(t, address, config); err != nil {
+				t.Fatalf("%s: %v", mode, err)
+			}
+			if p := <-peers; p.Encrypted != (config != nil) {
+				t.Errorf("%s: peer %+v", mode, p)
+			}
+		}
+		if encrypts := tr.Client(identity.Service) != nil; encrypts != (mode == transport.Prefer) {
+			t.Errorf("%s makes encrypted connections: %v", mode, encrypts)
+		}
+	}
+}
+
+// A new certificate is used for new connections, and connections that exist stay open.
+// Invalid files change nothing.
+func TestRotation(t *testing.T) {
+	a, _ := authority(t)
+	log := &output{}
+	files := issue(t, a, cluster, identity.Service, "registry-0", time.Hour)
+	tr := open(t, files, identity.Service, "", log)
+	first := tr.Expires()
+	issue(t, a, cluster, identity.Service, "registry-0", 2*time.Hour)
+	await(t, func() bool { return tr.Expires().After(first) })
+	second := tr.Expires()
+
+	wrong := issue(t, a, cluster, identity.Gateway, "g", 3*time.Hour)
+	copyFile(t, wrong.Cert, files.Cert)
+	copyFile(t, wrong.Key, files.Key)
+	await(t, func() bool {
+		return strings.Contains(log.String(), "has the role gateway, and this process needs the role service")
+	})
+	if !tr.Expires().Equal(second) {
+		t.Error("an invalid certificate is in use")
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	a, _ := authority(t)
+	files := issue(t, a, cluster, identity.Job, "train", time.Hour)
+	for _, c := range []struct {
+		config transport.Config
+		want   string
+	}{
+		{transport.Config{Cert: files.Cert, CA: files.CA}, "--tls-key: is required"},
+		{transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA, Mode: "maybe"}, "--tls-mode: must be require"},
+		{transport.Config{Cert: files.Cert, Key: files.Key, CA: files.Key}, "contains no certificate"},
+		{transport.Config{Cert: files.Cert, Key: files.CA, CA: files.CA}, files.CA},
+		{transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA}, "needs the role service"},
+		{transport.Config{Cert: "/nowhere", Key: files.Key, CA: files.CA}, "/nowhere"},
+	} {
+		c.config.Cluster, c.config.Roles, c.config.Log = cluster, identity.Service, slog.New(slog.DiscardHandler)
+		if tr, err := transport.Open(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, %v", c.config, tr, err)
+		}
+	}
+	if tr, err := transport.Open(transport.Config{}); tr != nil || err != nil {
+		t.Errorf("no options: %v, %v", tr, err)
+	}
+}
