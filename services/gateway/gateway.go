@@ -95,11 +95,11 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer relays.Close()
-	composed := compose.New(calls)
 	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
 	})
 	metrics.Collect(events.Metrics)
+	composed := compose.New(calls, events.OpenStreams)
 
 	// Serve.
 	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption,
@@ -115,7 +115,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
-		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
+		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
 		Events: events, Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(),
 	})
 	if err != nil {
@@ -182,9 +182,12 @@ func RunAlone(ctx context.Context, config Config, bound func(process.Addresses))
 
 // Serve registers the calls that a gateway answers from several services. It calls the
 // services through calls.
-func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) { serve(s, compose.New(calls)) }
+func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) {
+	serve(s, compose.New(calls, nil))
+}
 
 func serve(s grpc.ServiceRegistrar, composed *compose.Server) {
 	berthv1.RegisterExplanationsServer(s, composed)
 	berthv1.RegisterFindingsServer(s, composed)
+	berthv1.RegisterTenantsServer(s, composed)
 }

@@ -44,6 +44,7 @@ var table = map[string]Listener{
 	berthv1.Assignments_ClearQuarantine_FullMethodName:     Public,
 	berthv1.Events_WatchEvents_FullMethodName:              Public,
 	berthv1.Findings_ListFindings_FullMethodName:           Public,
+	berthv1.Tenants_ListTenants_FullMethodName:             Public,
 	berthv1.Leaders_ListLeaders_FullMethodName:             Public,
 	berthv1.Leaders_Resign_FullMethodName:                  Public,
 
