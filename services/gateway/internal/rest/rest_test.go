@@ -70,7 +70,8 @@ func (asked) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*berth
 }
 
 func (asked) ListTenants(context.Context, *berthv1.ListTenantsRequest) (*berthv1.ListTenantsAnswer, error) {
-	return &berthv1.ListTenantsAnswer{Tenants: []*berthv1.Tenant{{Name: "train", Use: &berthv1.TenantUse{Workers: 7}}}}, nil
+	train := &berthv1.Tenant{Name: "train", Use: &berthv1.TenantUse{Workers: 7}}
+	return &berthv1.ListTenantsAnswer{Tenants: []*berthv1.Tenant{train}}, nil
 }
 
 // ask sends a request and returns the status and the body of the answer.
