@@ -121,6 +121,11 @@ func TestCalls(t *testing.T) {
 			func(ctx context.Context, c *Client) (any, error) { return true, c.DeleteSKU(ctx, "small") }, true,
 		},
 		{
+			"ListTenants", &berthv1.ListTenantsRequest{},
+			&berthv1.ListTenantsAnswer{Tenants: []*berthv1.Tenant{{Name: "train", Prefix: "train"}}},
+			func(ctx context.Context, c *Client) (any, error) { return c.Tenants(ctx) }, nil,
+		},
+		{
 			"ListPools", &berthv1.ListPoolsRequest{}, &berthv1.ListPoolsAnswer{Pools: []*berthv1.Pool{pool}},
 			func(ctx context.Context, c *Client) (any, error) { return c.Pools(ctx) }, nil,
 		},

@@ -45,6 +45,7 @@ type Client struct {
 	assignments  berthv1.AssignmentsClient
 	leaders      berthv1.LeadersClient
 	events       berthv1.EventsClient
+	tenants      berthv1.TenantsClient
 }
 
 // Option configures a client.
@@ -151,6 +152,7 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		assignments:  berthv1.NewAssignmentsClient(conn),
 		leaders:      berthv1.NewLeadersClient(conn),
 		events:       berthv1.NewEventsClient(conn),
+		tenants:      berthv1.NewTenantsClient(conn),
 	}, nil
 }
 

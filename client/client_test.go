@@ -352,6 +352,47 @@ func TestEventsResume(t *testing.T) {
 	}
 }
 
+// After a lost connection, the gateway may still count the lost stream of this reader, so
+// the client repeats. A reader that never had a stream gets the error.
+func TestEventsResumeAtTheLimitOfTheTenant(t *testing.T) {
+	events := newLog()
+	for range 4 {
+		events.add()
+	}
+	calls := 0
+	limit := fault.New(fault.Exhausted, fault.ReasonTenantLimit, "too many streams")
+	g := &gateway{watch: func(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+		switch calls++; {
+		case q.Job == "b", calls == 2:
+			return limit
+		case calls == 1:
+			return events.follow(q.Since, stream, 2, unavailable())
+		}
+		return events.follow(q.Since, stream, -1, nil)
+	}}
+	g.serve(t, hold(t))
+	c := dial(t, nil, g)
+	var got []string
+	for e, err := range c.Events(limited(t, time.Minute), "a", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.Cursor); len(got) == 4 {
+			break
+		}
+	}
+	if want := []string{"1", "2", "3", "4"}; !slices.Equal(got, want) || calls != 3 {
+		t.Errorf("got %q with %d calls", got, calls)
+	}
+	var errs []error
+	for _, err := range c.Events(limited(t, time.Minute), "b", "") {
+		errs = append(errs, err)
+	}
+	if len(errs) != 1 || !fault.Is(errs[0], fault.ReasonTenantLimit) {
+		t.Errorf("errors %v", errs)
+	}
+}
+
 func TestEventsEndWithADefiniteError(t *testing.T) {
 	g := &gateway{watch: func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error {
 		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "gone").With("cursor", "9.0")

@@ -17,7 +17,8 @@ import (
 // last event.
 //
 // The sequence ends without an error when ctx ends. It ends with an error of kind
-// Unavailable when the client is closed, and with any definite error. If events after
+// Unavailable when the client is closed, and with any definite error, such as TENANT_LIMIT
+// if the first connection exceeds the tenant's limit of event streams. If events after
 // since were deleted, the error is OutOfRange with reason EVENTS_COMPACTED. The Meta of
 // this error has the cursor from which the caller can continue. The caller must then list
 // the reservations to learn the state.
@@ -33,7 +34,10 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 				return
 			}
 			f := faultOf(err)
-			if !resumable(f) {
+			// After a lost connection, the gateway may still count the earlier stream of this
+			// reader.
+			counted := cursor != since && f.Reason == fault.ReasonTenantLimit
+			if !resumable(f) && !counted {
 				yield(nil, f)
 				return
 			}

@@ -33,6 +33,7 @@ type gateway struct {
 	berthv1.UnimplementedAssignmentsServer
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
+	berthv1.UnimplementedTenantsServer
 
 	address string
 	server  *rpc.Server
@@ -97,6 +98,7 @@ func (g *gateway) serve(t testing.TB, address string) {
 	berthv1.RegisterAssignmentsServer(g.server, g)
 	berthv1.RegisterLeadersServer(g.server, g)
 	berthv1.RegisterEventsServer(g.server, g)
+	berthv1.RegisterTenantsServer(g.server, g)
 	g.served = make(chan struct{})
 	go func() {
 		defer close(g.served)

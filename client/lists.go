@@ -94,3 +94,9 @@ func items[Q paged, T any](request Q, fetch func(q Q, token string) ([]T, string
 		}
 	}
 }
+
+// Tenants lists the tenants with their limits and their use, ordered by name. The number of
+// event streams is that of the gateway that answers.
+func (c *Client) Tenants(ctx context.Context) (*berthv1.ListTenantsAnswer, error) {
+	return invoke(ctx, c, c.tenants.ListTenants, &berthv1.ListTenantsRequest{})
+}

@@ -39,6 +39,7 @@ const (
 	ReasonNotQuarantined   Reason = "NOT_QUARANTINED"
 	ReasonPoison           Reason = "POISON"
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
+	ReasonTenantLimit      Reason = "TENANT_LIMIT"
 )
 
 // Reasons why a reservation is pending or ended, and why a worker ended.

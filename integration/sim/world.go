@@ -138,7 +138,7 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 	for i := range n {
 		w.replicas[model.ServiceRegistry] = append(w.replicas[model.ServiceRegistry],
 			newNode(w, model.ServiceRegistry, i, func() *queue.Core { return queue.New(q) }, w.performRegistry,
-				func(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) { registry.Serve(s, owner) }))
+				func(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) { registry.Serve(s, owner, nil) }))
 		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
 			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil,
 				executorstate.Serve))

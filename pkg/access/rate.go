@@ -7,8 +7,8 @@ import (
 
 	xrate "golang.org/x/time/rate"
 
-	"berth.dev/api/fault"
 	"berth.dev/pkg/identity"
+	"berth.dev/pkg/model"
 )
 
 // rate limits the requests of one tenant.
@@ -48,7 +48,7 @@ func (a *Access) pace(id identity.Identity) error {
 		return nil
 	}
 	if current, ok := p.rates[tenant.Name].allow(time.Now()); !ok {
-		return fault.New(fault.Exhausted, "TENANT_LIMIT", "too many requests: %d, %v", current, tenant.Limits)
+		return tenant.Exceeded(model.LimitRequestsPerSecond, current, tenant.Limits.RequestsPerSecond)
 	}
 	return nil
 }

@@ -40,3 +40,14 @@ func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 		t.Error("another request has the same fingerprint")
 	}
 }
+
+// The tenants of a call are not part of the request, so a poisonous request stays
+// quarantined when the tenants change.
+func TestAFingerprintIgnoresTenants(t *testing.T) {
+	u := model.Upsert{Key: model.Key{Job: "bad"}}
+	sum, content := fingerprint(u)
+	u.Tenants = model.NewTenants([]model.Tenant{{Name: "team", Prefix: "bad"}})
+	if got, text := fingerprint(u); got != sum || text != content {
+		t.Errorf("the content is %s, without tenants %s", text, content)
+	}
+}

@@ -61,6 +61,13 @@ const (
 	ClassNewJob
 )
 
+var classNames = [...]string{"none", "REPLACE", "SCALE", "NEW_JOB"}
+
+func (c Class) String() string { return classNames[c] }
+
+// Above reports whether c is a higher class than o. ClassUnset is the lowest class.
+func (c Class) Above(o Class) bool { return c-1 < o-1 } // unset wraps to the last
+
 // Priority orders reservations of one queue.
 type Priority struct {
 	Class Class

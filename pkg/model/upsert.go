@@ -14,6 +14,10 @@ type Upsert struct {
 	IfEpoch int64
 	// Trace is the trace of the call and of the version that the call creates.
 	Trace Trace
-	// Fingerprint is a checksum of all fields except Trace. The registry computes it.
+	// Fingerprint is a checksum of all fields except Trace and Tenants. The registry computes
+	// it.
 	Fingerprint uint64
+	// Tenants has the tenants whose limits apply to the call. The leader sets it and never
+	// stores it.
+	Tenants *Tenants `json:"-"`
 }

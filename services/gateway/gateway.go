@@ -102,11 +102,12 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer relays.Close()
-	composed := compose.New(calls)
 	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
+		Tenants: secured.Access.Tenants,
 	})
 	metrics.Collect(events.Metrics)
+	composed := compose.New(calls, events.OpenStreams)
 
 	// Serve.
 	newServer := func(at access.Listener, maxMessage int, connections []grpc.ServerOption) *rpc.Server {
@@ -121,7 +122,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
-		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
+		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
 		Events: events, Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(), Guard: secured.Guard(access.Public),
 	})
 	if err != nil {
@@ -189,9 +190,12 @@ func RunAlone(ctx context.Context, config Config, bound func(process.Addresses))
 
 // Serve registers the calls that a gateway answers from several services. It calls the
 // services through calls.
-func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) { serve(s, compose.New(calls)) }
+func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) {
+	serve(s, compose.New(calls, nil))
+}
 
 func serve(s grpc.ServiceRegistrar, composed *compose.Server) {
 	berthv1.RegisterExplanationsServer(s, composed)
 	berthv1.RegisterFindingsServer(s, composed)
+	berthv1.RegisterTenantsServer(s, composed)
 }

@@ -38,15 +38,19 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 	if err != nil {
 		return err
 	}
-	showMetrics := Serve(r.Server, l)
+	showMetrics := Serve(r.Server, l, r.Tenants)
 	replica.CollectMetrics(r, l, (*queue.Core).Stats, showMetrics)
 	return replica.Run(r, l)
 }
 
-// Serve registers the registry's calls, which it answers from the core of owner. It
-// returns the function that shows the metrics of the core and of the calls.
-func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) (showMetrics func(process.Scrape, queue.Stats)) {
-	reservations := internal.NewReservations(owner)
+// Serve registers the registry's calls, which it answers from the core of owner. If
+// tenants is set, it returns the current tenants of the cluster: the same pointer until
+// they change. Serve returns the function that shows the metrics of the core and of the
+// calls.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core],
+	tenants func() *model.Tenants) (showMetrics func(process.Scrape, queue.Stats)) {
+	reservations := internal.NewReservations(owner, tenants)
+	berthv1.RegisterTenantsServer(s, internal.NewTenants(owner, tenants))
 	berthv1.RegisterReservationsServer(s, reservations)
 	controlv1.RegisterQueueServer(s, internal.NewQueue(owner))
 	return reservations.ShowMetrics

@@ -36,7 +36,7 @@ func refusedFor(err error, kind fault.Kind, reason fault.Reason) bool {
 // Before MarkReady the registry reports no demand. MarkReady opens the queue.
 func TestMarkReadyOpensTheQueue(t *testing.T) {
 	l := begin(t, queue.Config{Readiness: queue.ReadyOnSignal})
-	s, q := NewReservations(l), NewQueue(l)
+	s, q := NewReservations(l, nil), NewQueue(l)
 	ctx := t.Context()
 	made, err := s.UpsertReservation(ctx, upsert("j", "map", ""))
 	if err != nil || made.GetState() != berthv1.Reservation_QUEUED ||
@@ -72,7 +72,7 @@ func TestMarkReadyOpensTheQueue(t *testing.T) {
 
 func TestFlushAndExplain(t *testing.T) {
 	l := begin(t, queue.Config{})
-	s, q := NewReservations(l), NewQueue(l)
+	s, q := NewReservations(l, nil), NewQueue(l)
 	ctx := t.Context()
 	for _, job := range []string{"j", "j2", "k"} {
 		if _, err := s.UpsertReservation(ctx, upsert(job, "map", "")); err != nil {
@@ -146,7 +146,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := begin(t, queue.Config{})
-	s := NewReservations(l)
+	s := NewReservations(l, nil)
 	replica.CollectMetrics(&replica.Replica{Metrics: metrics}, l, (*queue.Core).Stats, s.ShowMetrics)
 	scrape := func() string {
 		answer := httptest.NewRecorder()

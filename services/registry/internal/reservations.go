@@ -21,11 +21,15 @@ import (
 type Reservations struct {
 	berthv1.UnimplementedReservationsServer
 	loop    loop.Owner[*queue.Core]
+	tenants func() *model.Tenants
 	refused refusals
 }
 
-// NewReservations returns a server that answers from the loop's core.
-func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservations{loop: l} }
+// NewReservations returns a server that answers from the loop's core. tenants returns the
+// current tenants; a nil function returns none.
+func NewReservations(l loop.Owner[*queue.Core], tenants func() *model.Tenants) *Reservations {
+	return &Reservations{loop: l, tenants: tenants}
+}
 
 // UpsertReservation implements berth.v1.Reservations.
 func (s *Reservations) UpsertReservation(ctx context.Context,
@@ -41,7 +45,7 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 	if err != nil {
 		return nil, err
 	}
-	upsert.Trace = tracing.Of(ctx)
+	upsert.Trace, upsert.Tenants = tracing.Of(ctx), current(s.tenants)
 	value, err := s.loop.Do(ctx, upsert)
 	if err != nil {
 		return nil, err

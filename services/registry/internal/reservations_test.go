@@ -32,7 +32,7 @@ import (
 func start(t *testing.T) *Reservations {
 	silent := func(*loop.Term, *queue.Core, model.Action) {}
 	return NewReservations(looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry,
-		func() *queue.Core { return queue.New(queue.Config{}) }, silent))
+		func() *queue.Core { return queue.New(queue.Config{}) }, silent), nil)
 }
 
 func upsert(job, stage, request string) *berthv1.UpsertReservationRequest {
@@ -239,7 +239,7 @@ func TestReadsShowAvoidedExecutors(t *testing.T) {
 	}
 	l := looptest.Start(t, db, model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) },
 		func(*loop.Term, *queue.Core, model.Action) {})
-	s, ctx := NewReservations(l), t.Context()
+	s, ctx := NewReservations(l, nil), t.Context()
 	read, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "s"})
 	if err != nil {
 		t.Fatal(err)

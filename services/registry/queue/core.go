@@ -53,6 +53,8 @@ type records struct {
 	states        [model.Replaced + 1]int // number of records by stored state
 	stored        usage                   // what all records use
 	storedOf      map[string]usage        // what the records of each job use
+	tenants       *model.Tenants          // the tenants of the latest upsert
+	storedBy      map[*model.Tenant]usage // what the records of each of them use
 	ready         *model.Ready            // nil until a registry waits for readiness
 	place         int64                   // the highest place that a record has or this core assigned
 }

@@ -46,6 +46,7 @@
 //	   otherwise                                 UNCHANGED: only the call is remembered
 //	nothing left to queue, no Q                  UNCHANGED (a new target size is stored)
 //	too large for one transaction                TOO_LARGE
+//	beyond a limit of the tenant                 TENANT_LIMIT
 //	more queued or stored than the limits allow  OVERLOADED
 //	nothing left to queue, Q                     REPLACED: Q ends
 //	no living version                            CREATED, at the tail
@@ -66,6 +67,16 @@
 // of the batch live. They exclude workers that were cancelled one by one. If the
 // representative was started, a request that names exactly its workers is UNCHANGED, even
 // if some of them were cancelled.
+//
+// # Tenants
+//
+// Each upsert has the tenants of that time as an input, and the limits of the job's tenant
+// apply to what the upsert adds: repeats, UNCHANGED, requests for fewer workers, cancels and
+// versions that Berth itself queues are never TENANT_LIMIT. REORDERED is, if it raises the
+// priority above the limit. A worker counts until it has ended, even if it was cancelled.
+// Replaced versions count as stored bytes while they are kept. So that a tenant at its limit
+// can remove workers, the same reserve as for OVERLOADED is left for that. The usage follows
+// from the records, so every replica counts the same.
 //
 // # Workers and numbers
 //

@@ -38,9 +38,14 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 	case model.KindTaskChunk:
 		v := c.version(ref.ID)
 		c.update(v, func() {
+			v.ended -= endedIn(v.tasks[ref.Chunk])
 			setChunk(&v.tasks, ref.Chunk, record)
+			v.ended += endedIn(v.tasks[ref.Chunk])
 			v.setReturned(ref.Chunk, record)
 		})
+		if v.r != nil {
+			c.accountVersion(v, v.r.Key.Job)
+		}
 	}
 }
 
@@ -91,9 +96,6 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 	v := c.version(ref.ID)
 	before := v.r
 	r, _ := record.(*model.Reservation)
-	stored := usageOf(r)
-	c.account(ref.Key.Job, v.stored, stored)
-	v.stored = stored
 	c.update(v, func() {
 		// A version that is alone under its key need not move when its epoch becomes known.
 		relist := before == nil || r == nil || before.Epoch != r.Epoch && len(c.byKey[r.Key]) > 1
@@ -112,6 +114,7 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 		}
 		c.place = max(c.place, r.Place)
 	})
+	c.accountVersion(v, ref.Key.Job)
 	switch {
 	case before == nil && r != nil:
 		c.countChild(r.Parent, 1)

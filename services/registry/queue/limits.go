@@ -1,30 +1,41 @@
 package queue
 
 import (
+	"cmp"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
 )
 
-// usage is how much the registry stores for one job or for all jobs.
+// usage is how much the registry stores for one job, one tenant or all jobs.
 type usage struct {
 	// queued is the number of reservations whose record says QUEUED.
 	queued int
+	// workers is the number of workers that have not ended, of reservations that have not
+	// ended.
+	workers int
 	// bytes is about the size of all reservation and stage records, including ended
 	// reservations while they are kept.
 	bytes int64
 }
 
-// account replaces what a record contributes to the usage of its job.
+func (u usage) plus(o usage) usage { return usage{u.queued + o.queued, u.workers + o.workers, u.bytes + o.bytes} }
+
+func (u usage) minus(o usage) usage { return usage{u.queued - o.queued, u.workers - o.workers, u.bytes - o.bytes} }
+
+// account replaces what a record contributes to the usage of its job and of its tenant.
 func (c *Core) account(job string, before, after usage) {
 	if before == after {
 		return
 	}
-	queued, bytes := after.queued-before.queued, after.bytes-before.bytes
-	c.stored = usage{c.stored.queued + queued, c.stored.bytes + bytes}
-	u := c.storedOf[job]
-	u = usage{u.queued + queued, u.bytes + bytes}
+	more := after.minus(before)
+	c.stored = c.stored.plus(more)
+	if t := c.tenants.Of(job); t != nil {
+		c.storedBy[t] = c.storedBy[t].plus(more)
+	}
+	u := c.storedOf[job].plus(more)
 	if u == (usage{}) {
 		core.Drop(&c.storedOf, job)
 		return
@@ -32,13 +43,23 @@ func (c *Core) account(job string, before, after usage) {
 	c.storedOf[job] = u
 }
 
-func usageOf(r *model.Reservation) usage {
-	if r == nil {
+// accountVersion replaces what a version of a job contributes to the usage.
+func (c *Core) accountVersion(v *version, job string) {
+	before := v.stored
+	v.stored = usageOf(v)
+	c.account(job, before, v.stored)
+}
+
+func usageOf(v *version) usage {
+	if v.r == nil {
 		return usage{}
 	}
-	u := usage{bytes: int64(request.Size(r))}
-	if r.State == model.Queued {
+	u := usage{bytes: int64(request.Size(v.r))}
+	if v.r.State == model.Queued {
 		u.queued = 1
+	}
+	if !v.r.State.Terminal() {
+		u.workers = v.r.Workers.Len() - v.ended
 	}
 	return u
 }
@@ -58,7 +79,12 @@ func (c *Core) admit(u model.Upsert, l living, workers model.WorkerSet) error {
 		return nil
 	}
 	bytes := request.Size(&model.Reservation{Spec: u.Spec, Workers: workers})
-	return c.checkLimits(u.Key.Job, usage{1 - len(l.queued), int64(bytes)}, c.config.MaxStoredPerJob, c.config.MaxStored)
+	more := usage{1 - len(l.queued), workers.Len(), int64(bytes)}
+	for _, v := range l.queued {
+		more.workers -= v.stored.workers
+	}
+	return cmp.Or(c.admitToTenant(u, l, more),
+		c.checkLimits(u.Key.Job, more, c.config.MaxStoredPerJob, c.config.MaxStored))
 }
 
 // admitRemovals rejects a cancel of workers if the queued versions that it replaces need
@@ -71,7 +97,8 @@ func (c *Core) admitRemovals(job string, removals []removal) error {
 		}
 	}
 	perJob, all := c.config.MaxStoredPerJob, c.config.MaxStored
-	return c.checkLimits(job, more, perJob+perJob/cancelReserve, all+all/cancelReserve)
+	return cmp.Or(c.checkTenantBytes(c.tenants.Of(job), more.bytes, true),
+		c.checkLimits(job, more, perJob+perJob/cancelReserve, all+all/cancelReserve))
 }
 
 // checkLimits rejects an increase of a job's usage beyond the limits. perJob and all

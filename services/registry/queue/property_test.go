@@ -170,28 +170,48 @@ func (w *world) compareAfresh(t *rapid.T) {
 		s := w.records[ref]
 		fresh.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
 	}
-	// Compare the usage of the core with the sum over all records.
-	all, of := usage{}, map[string]usage{}
+	w.compareUsage(t)
+	if diff := gocmp.Diff(strings.Split(fresh.dump(), "\n"), strings.Split(w.core.dump(), "\n")); diff != "" {
+		t.Fatalf("the core differs from the store:\n%s", diff)
+	}
+}
+
+// compareUsage compares the usage of the core with the sum over all records.
+func (w *world) compareUsage(t *rapid.T) {
+	var all usage
+	of, by := map[string]usage{}, map[*model.Tenant]usage{}
 	for ref, s := range w.records {
-		u := of[ref.Key.Job]
+		var u usage
 		switch record := s.record.(type) {
 		case *model.Reservation:
+			u.bytes = int64(request.Size(record))
 			if record.State == model.Queued {
-				all.queued, u.queued = all.queued+1, u.queued+1
+				u.queued = 1
 			}
-			all.bytes, u.bytes = all.bytes+int64(request.Size(record)), u.bytes+int64(request.Size(record))
+			if !record.State.Terminal() {
+				u.workers = record.Workers.Len()
+				chunk, _ := w.records[model.Ref{Kind: model.KindTaskChunk, ID: record.UID}].record.(*model.TaskChunk)
+				for i := 0; chunk != nil && i < len(chunk.Workers); i++ {
+					if chunk.Workers[i].State.Terminal() {
+						u.workers--
+					}
+				}
+			}
 		case *model.Stage:
-			all.bytes, u.bytes = all.bytes+usageOfStage(record).bytes, u.bytes+usageOfStage(record).bytes
+			u = usageOfStage(record)
 		default:
 			continue
 		}
-		of[ref.Key.Job] = u
+		all, of[ref.Key.Job] = all.plus(u), of[ref.Key.Job].plus(u)
+		if tenant := w.core.tenants.Of(ref.Key.Job); tenant != nil {
+			by[tenant] = by[tenant].plus(u)
+		}
 	}
-	if all != w.core.stored || !maps.Equal(of, w.core.storedOf) {
-		t.Fatalf("stored is %+v, by job %v; the core has %+v, by job %v", all, of, w.core.stored, w.core.storedOf)
-	}
-	if diff := gocmp.Diff(strings.Split(fresh.dump(), "\n"), strings.Split(w.core.dump(), "\n")); diff != "" {
-		t.Fatalf("the core differs from the store:\n%s", diff)
+	storedBy := maps.Clone(w.core.storedBy)
+	maps.DeleteFunc(storedBy, func(_ *model.Tenant, u usage) bool { return u == usage{} })
+	if all != w.core.stored || !maps.Equal(of, w.core.storedOf) || !maps.Equal(by, storedBy) {
+		t.Fatalf("stored is %+v, by job %v, by tenant %v; the core has %+v, by job %v, by tenant %v", all, of, by,
+			w.core.stored, w.core.storedOf, storedBy)
 	}
 }
 

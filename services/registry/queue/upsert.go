@@ -14,6 +14,7 @@ import (
 // upsert decides on an upsert by the table in doc.go.
 func (c *Core) upsert(token uint64, u model.Upsert) error {
 	u.Fingerprint = request.Fingerprint(u)
+	c.setTenants(u.Tenants)
 	if repeated, err := c.repeatUpsert(token, u); repeated || err != nil {
 		return err
 	}
@@ -22,16 +23,14 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
 	if l.newest != nil && request.SameBody(u, l.newest.r) && l.hasWorkersOf(u) {
-		c.keep(token, u, l)
-		return nil
+		return c.keep(token, u, l)
 	}
 	workers, err := c.workersToQueue(u, l)
 	switch {
 	case err != nil:
 		return err
 	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.allQueuedLike(u):
-		c.keep(token, u, l)
-		return nil
+		return c.keep(token, u, l)
 	case len(workers) == 0 && len(l.queued) == 0:
 		c.retarget(u, l)
 		c.replyUnchanged(token, u, l.newest.r)
@@ -74,11 +73,14 @@ func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err er
 
 // keep answers an upsert that requests what already exists. It changes at most the
 // priority and labels, and only of queued versions whose priority differs.
-func (c *Core) keep(token uint64, u model.Upsert, l living) {
+func (c *Core) keep(token uint64, u model.Upsert, l living) error {
 	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
 	if len(moving) == 0 {
 		c.replyUnchanged(token, u, l.newest.r)
-		return
+		return nil
+	}
+	if err := c.checkPriority(u, moving); err != nil {
+		return err
 	}
 	if at := slices.Index(moving, l.newest); at >= 0 { // the reply shows the last version
 		moving = append(slices.Delete(moving, at, at+1), l.newest)
@@ -93,6 +95,7 @@ func (c *Core) keep(token uint64, u model.Upsert, l living) {
 		return moved
 	})
 	c.replyUpserted(token, moved, model.Reordered)
+	return nil
 }
 
 // replyUnchanged answers an upsert that changes nothing. The record of the reservation

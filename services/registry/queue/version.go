@@ -23,7 +23,9 @@ type version struct {
 	// returned holds the workers that no attempt started and that the assigner returned to
 	// be requeued, by chunk of the task.
 	returned map[int32][]model.TaskWorker
-	// stored is what r contributes to the usage of its job.
+	// ended is the number of workers in tasks that have ended.
+	ended int
+	// stored is what the version contributes to the usage of its job.
 	stored      usage
 	quarantined bool
 
@@ -131,6 +133,19 @@ func (v *version) endedWorkers() model.WorkerSet {
 		}
 	}
 	return model.WorkerSetOf(ended)
+}
+
+// endedIn returns the number of workers in a chunk of a task that have ended.
+func endedIn(chunk *model.TaskChunk) int {
+	n := 0
+	if chunk != nil {
+		for _, w := range chunk.Workers {
+			if w.State.Terminal() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // setReturned stores the workers of a chunk of the task that are to be requeued.

@@ -20,6 +20,8 @@ type Order interface {
 	// Refused returns the priority that a reservation gets at the tail, after the assigner
 	// refused its dispatch.
 	Refused(r *model.Reservation) model.Priority
+	// ClassOf returns the class that a priority counts as.
+	ClassOf(p model.Priority) model.Class
 }
 
 // orders maps the names in the configuration to strategies. To add a strategy, implement
@@ -56,6 +58,15 @@ func (OrderByEpoch) Refused(r *model.Reservation) model.Priority {
 	return p
 }
 
+// ClassOf implements Order. A priority with an order counts as REPLACE, because an order may
+// place a reservation before others.
+func (OrderByEpoch) ClassOf(p model.Priority) model.Class {
+	if p.Order != nil {
+		return model.ClassReplace
+	}
+	return p.Class
+}
+
 func orderOf(r *model.Reservation) int64 {
 	switch {
 	case r.Spec.Priority.Order != nil:
@@ -86,6 +97,9 @@ func (OrderByClass) Refused(r *model.Reservation) model.Priority {
 	p.Class = model.ClassUnset
 	return p
 }
+
+// ClassOf implements Order.
+func (OrderByClass) ClassOf(p model.Priority) model.Class { return p.Class }
 
 // epochOf returns the epoch that orders a reservation: its own epoch, or the epoch of the
 // version whose place it took. A reservation that is not durable comes after all durable

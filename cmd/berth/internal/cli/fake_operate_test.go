@@ -247,6 +247,12 @@ func (f *fake) PutPool(_ context.Context, q *berthv1.PutPoolRequest) (*berthv1.P
 	return pool, nil
 }
 
+func (f *fake) ListTenants(context.Context, *berthv1.ListTenantsRequest) (*berthv1.ListTenantsAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return proto.CloneOf(&berthv1.ListTenantsAnswer{Tenants: f.tenants}), nil
+}
+
 // GetUsage counts the executors of each SKU of the catalog. The demand for other SKUs is unmapped.
 func (f *fake) GetUsage(_ context.Context, q *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
 	f.mu.Lock()

@@ -38,6 +38,7 @@ type fake struct {
 	berthv1.UnimplementedAssignmentsServer
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
+	berthv1.UnimplementedTenantsServer
 
 	address string
 
@@ -51,6 +52,7 @@ type fake struct {
 	services     []*berthv1.ServiceLeadership
 	skus         []*berthv1.Sku
 	pools        []*berthv1.Pool
+	tenants      []*berthv1.Tenant
 	found        []*berthv1.Finding
 	// blind reports whether executor-state does not answer.
 	blind bool
@@ -85,6 +87,7 @@ func newFake(t *testing.T) *fake {
 	berthv1.RegisterAssignmentsServer(server, f)
 	berthv1.RegisterLeadersServer(server, f)
 	berthv1.RegisterEventsServer(server, f)
+	berthv1.RegisterTenantsServer(server, f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

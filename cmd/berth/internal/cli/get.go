@@ -53,7 +53,7 @@ type getFlags struct {
 func (a *app) get() *cobra.Command {
 	var flags getFlags
 	cmd := a.calls(&cobra.Command{
-		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|leaders|findings",
+		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
 		Short: "List reservations, queues, workers, executors, leaders or findings",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,6 +77,7 @@ func (a *app) get() *cobra.Command {
 		a.getUsage(&flags),
 		a.kind(&flags, skus, "skus", "List SKUs", "sku"),
 		a.kind(&flags, pools, "pools", "List pools", "pool"),
+		a.getTenants(&flags),
 		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
 		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),
 	)

@@ -98,6 +98,29 @@ knows only a part of the pending workers.`
 	return cmd
 }
 
+func (a *app) getTenants(flags *getFlags) *cobra.Command {
+	v := viewOf("No tenants.", (*client.Client).Tenants, (*berthv1.ListTenantsAnswer).GetTenants, show.Tenants)
+	cmd := a.kind(flags, v, "tenants", "List tenants with their limits and use", "tenant")
+	cmd.Long = `List the tenants, one row each. A tenant is a set of jobs with limits in common: the
+job that has the name in PREFIX, and every job whose name continues it after '-', '.'
+or '_'. The access file of the cluster defines the tenants.
+
+QUEUED, WORKERS, STORED and STREAMS show the use and the limit, for example 12/500.
+The other columns show a limit. A dash means that there is no limit.
+
+  QUEUED    queued reservations
+  WORKERS   workers that have not ended, of all reservations
+  STORED    bytes of the records of reservations, including ended ones while they are kept
+  STREAMS   open event streams at the gateway that answers (limited at each gateway)
+  BATCH     maximum number of workers of one reservation
+  RATE      maximum number of requests per second at each gateway
+  PRIORITY  highest priority class
+
+The option -o wide adds the SKUs and pools that a reservation of the tenant may name.
+A request beyond a limit fails with the reason TENANT_LIMIT and exit code 1.`
+	return cmd
+}
+
 // The views of the kinds that have no filters.
 var (
 	skus     = viewOf("No SKUs.", (*client.Client).SKUs, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)

@@ -163,6 +163,23 @@ func (f *fake) do(t *testing.T, words []string) {
 			})
 		}
 		f.mu.Unlock()
+	case "tenants": // a tenant with all limits, and one without limits
+		f.mu.Lock()
+		f.tenants = []*berthv1.Tenant{
+			{
+				Name: "eval", Prefix: "eval-", Limits: &berthv1.TenantLimits{}, Use: &berthv1.TenantUse{Workers: 40},
+			},
+			{
+				Name: "train", Prefix: "train",
+				Limits: &berthv1.TenantLimits{
+					QueuedReservations: 500, Workers: 10_000, Batch: 1024, StoredBytes: 64 << 20, EventStreams: 20,
+					RequestsPerSecond: 2.5, HighestPriority: berthv1.PriorityClass_SCALE, Skus: []string{"gpu-8", "gpu-16"},
+					Pools: []string{"night"},
+				},
+				Use: &berthv1.TenantUse{QueuedReservations: 12, Workers: 9000, StoredBytes: 3 << 19, EventStreams: 3},
+			},
+		}
+		f.mu.Unlock()
 	case "leaders":
 		f.mu.Lock()
 		f.services = []*berthv1.ServiceLeadership{

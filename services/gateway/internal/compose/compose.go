@@ -1,7 +1,8 @@
 // Package compose answers calls that need several services, even if one of the services
 // does not answer. The answer then contains the parts of the other services, names the
 // missing part, and arrives well before the caller's deadline. The calls explain why a
-// reservation is pending, and list the findings of all services.
+// reservation is pending, and list the findings of all services. The package also adds the
+// event streams of this gateway to the tenants that the registry lists.
 //
 //	ExplainReservation ──┬─ position in the queue ──▶ registry
 //	                     └─ executors that fit now ─▶ executor-state
@@ -28,21 +29,27 @@ import (
 // failover takes a fraction of this time.
 const patience = 2 * time.Second
 
-// Server answers berth.v1.Explanations and berth.v1.Findings.
+// Server answers berth.v1.Explanations, berth.v1.Findings and berth.v1.Tenants.
 type Server struct {
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedFindingsServer
+	berthv1.UnimplementedTenantsServer
 	queue     controlv1.QueueClient
 	inventory controlv1.InventoryClient
 	dispatch  controlv1.DispatchClient
+	tenants   berthv1.TenantsClient
+	streams   func() map[string]int
 }
 
-// New returns a server. calls must send each call to the leader of its service.
-func New(calls grpc.ClientConnInterface) *Server {
+// New returns a server. calls must send each call to the leader of its service. If streams
+// is set, it returns the number of open event streams by tenant.
+func New(calls grpc.ClientConnInterface, streams func() map[string]int) *Server {
 	return &Server{
 		queue:     controlv1.NewQueueClient(calls),
 		inventory: controlv1.NewInventoryClient(calls),
 		dispatch:  controlv1.NewDispatchClient(calls),
+		tenants:   berthv1.NewTenantsClient(calls),
+		streams:   streams,
 	}
 }
 

@@ -24,10 +24,11 @@ import (
 type Options struct {
 	// Calls sends calls to the services.
 	Calls grpc.ClientConnInterface
-	// The gateway itself answers Leaders, Explanations and Findings.
+	// The gateway itself answers Leaders, Explanations, Findings and Tenants.
 	Leaders      berthv1.LeadersServer
 	Explanations berthv1.ExplanationsServer
 	Findings     berthv1.FindingsServer
+	Tenants      berthv1.TenantsServer
 	// Events serves the streams of job events.
 	Events http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
@@ -99,6 +100,7 @@ func methods(o Options) (http.Handler, error) {
 	berthv1.RegisterLeadersServer(answered, o.Leaders)
 	berthv1.RegisterExplanationsServer(answered, o.Explanations)
 	berthv1.RegisterFindingsServer(answered, o.Findings)
+	berthv1.RegisterTenantsServer(answered, o.Tenants)
 	calls := identified{guarded{answered, o.Guard}}
 	ctx := context.Background()
 	for _, err := range []error{
@@ -110,6 +112,7 @@ func methods(o Options) (http.Handler, error) {
 		berthv1.RegisterLeadersHandlerClient(ctx, mux, berthv1.NewLeadersClient(calls)),
 		berthv1.RegisterExplanationsHandlerClient(ctx, mux, berthv1.NewExplanationsClient(calls)),
 		berthv1.RegisterFindingsHandlerClient(ctx, mux, berthv1.NewFindingsClient(calls)),
+		berthv1.RegisterTenantsHandlerClient(ctx, mux, berthv1.NewTenantsClient(calls)),
 	} {
 		if err != nil {
 			return nil, err
@@ -131,6 +134,7 @@ const welcome = `Berth schedules gangs: it reserves executors for all workers of
   /v1/assignments           workers on executors
   /v1/usage                 used and requested executors of each SKU
   /v1/skus, /v1/pools       the catalog
+  /v1/tenants               the tenants, with their limits and use
   /v1/leaders               the leader and the replicas of each service
   /v1/findings              problems that an operator should know about
   /v1/jobs/{job}/events     the events of a job, as a stream

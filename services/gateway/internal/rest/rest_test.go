@@ -55,6 +55,7 @@ func (noLeaders) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*ber
 type asked struct {
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedFindingsServer
+	berthv1.UnimplementedTenantsServer
 }
 
 func (asked) ExplainReservation(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
@@ -66,6 +67,11 @@ func (asked) ExplainReservation(_ context.Context, q *berthv1.ExplainReservation
 
 func (asked) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
 	return &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "MASS_LOSS"}}}, nil
+}
+
+func (asked) ListTenants(context.Context, *berthv1.ListTenantsRequest) (*berthv1.ListTenantsAnswer, error) {
+	train := &berthv1.Tenant{Name: "train", Use: &berthv1.TenantUse{Workers: 7}}
+	return &berthv1.ListTenantsAnswer{Tenants: []*berthv1.Tenant{train}}, nil
 }
 
 // ask sends a request and returns the status and the body of the answer.
@@ -85,7 +91,7 @@ func handler(t *testing.T, c *calls, names ...string) http.Handler {
 		})
 	}
 	h, err := rest.New(rest.Options{
-		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{},
+		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{}, Tenants: asked{},
 		Events: text("events"), Ops: text("ops"), Names: names,
 	})
 	if err != nil {
@@ -151,6 +157,7 @@ func TestTheGatewaysOwnAnswers(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/leaders":       `"registry"`,
 		"/v1/findings":      `"MASS_LOSS"`,
+		"/v1/tenants":       `"workers":7`,
 		"/v1/jobs/j/events": "events",
 
 		"/v1/jobs/j/stages/s/reservation:explain":              "why j/s/ waits",

@@ -19,6 +19,7 @@ var table = []struct {
 	limit   int
 }{
 	{&berthv1.Reservations_ServiceDesc, model.ServiceRegistry, rpc.PublicMessageLimit},
+	{&berthv1.Tenants_ServiceDesc, model.ServiceRegistry, rpc.PublicMessageLimit},
 	{&berthv1.Executors_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},
 	{&berthv1.Catalog_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},
 	{&berthv1.Usage_ServiceDesc, model.ServiceExecutorState, rpc.PublicMessageLimit},

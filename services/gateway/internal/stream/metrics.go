@@ -18,8 +18,13 @@ import (
 type metrics struct {
 	mu   sync.Mutex
 	open int
-	sent uint64
-	lag  model.Histogram
+	// ofJob counts the open streams by job, and of those by tenant, for the tenants of the
+	// latest call.
+	ofJob   map[string]int
+	of      map[*model.Tenant]int
+	tenants *model.Tenants
+	sent    uint64
+	lag     model.Histogram
 	// ended counts ended and rejected streams by reason.
 	ended map[string]uint64
 }
@@ -27,24 +32,66 @@ type metrics struct {
 // readerGone is the reason of a stream that ended without an error.
 const readerGone = "READER_GONE"
 
-// opened counts a new stream. If the maximum number of streams is open already, it returns
-// false and counts nothing.
-func (m *metrics) opened(most int) bool {
+// opened counts a new stream of a job, unless the maximum number of streams is open
+// already, in all or of the job's tenant.
+func (m *metrics) opened(job string, most int, tenants *model.Tenants) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.open >= most {
-		return false
+	m.setTenants(tenants)
+	t := tenants.Of(job)
+	switch {
+	case t != nil && t.Limits.EventStreams > 0 && m.of[t] >= t.Limits.EventStreams:
+		return t.Exceeded(model.LimitEventStreams, m.of[t], t.Limits.EventStreams)
+	case m.open >= most:
+		// Unavailable: another gateway may accept the stream.
+		return fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway has %d open streams, its maximum", most)
 	}
-	m.open++
-	return true
+	m.add(job, 1)
+	return nil
 }
 
 // closed counts the end of an open stream.
-func (m *metrics) closed(cause error) {
+func (m *metrics) closed(job string, cause error) {
 	m.mu.Lock()
-	m.open--
+	m.add(job, -1)
 	m.mu.Unlock()
 	m.rejected(cause)
+}
+
+// add changes the number of open streams of a job.
+func (m *metrics) add(job string, n int) {
+	m.open += n
+	if m.ofJob[job] += n; m.ofJob[job] == 0 {
+		delete(m.ofJob, job)
+	}
+	if t := m.tenants.Of(job); t != nil {
+		m.of[t] += n
+	}
+}
+
+// setTenants counts the open streams by tenant again if the tenants are others than before.
+func (m *metrics) setTenants(tenants *model.Tenants) {
+	if tenants == m.tenants {
+		return
+	}
+	m.tenants, m.of = tenants, map[*model.Tenant]int{}
+	for job, n := range m.ofJob {
+		if t := tenants.Of(job); t != nil {
+			m.of[t] += n
+		}
+	}
+}
+
+// byTenant returns the number of open streams by name of the tenant.
+func (m *metrics) byTenant(tenants *model.Tenants) map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.setTenants(tenants)
+	open := make(map[string]int, len(m.of))
+	for t, n := range m.of {
+		open[t.Name] = n
+	}
+	return open
 }
 
 // rejected counts a stream that ended or was refused, by the reason in cause. Without a

@@ -54,6 +54,9 @@ type Options struct {
 	Patience, Heartbeat time.Duration
 	// MaxStreams is the maximum number of open streams.
 	MaxStreams int
+	// Tenants, if set, returns the tenants that limit the open streams of their jobs: the
+	// same pointer until they change.
+	Tenants func() *model.Tenants
 }
 
 // Server serves streams from a source.
@@ -68,7 +71,10 @@ type Server struct {
 
 // NewServer returns a server whose streams end when life ends.
 func NewServer(life context.Context, source Source, options Options) *Server {
-	return &Server{source: source, life: life, options: options}
+	if options.Tenants == nil {
+		options.Tenants = func() *model.Tenants { return nil }
+	}
+	return &Server{source: source, life: life, options: options, metrics: metrics{ofJob: map[string]int{}}}
 }
 
 // open checks a request and starts to follow the job. The caller must call end of the
@@ -81,10 +87,7 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	if err != nil {
 		return nil, err
 	}
-	if !s.metrics.opened(s.options.MaxStreams) {
-		// Unavailable: another gateway may accept the stream.
-		err := fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway has %d open streams, its maximum",
-			s.options.MaxStreams)
+	if err := s.metrics.opened(job, s.options.MaxStreams, s.options.Tenants()); err != nil {
 		s.metrics.rejected(err)
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	f.end = func(cause error) {
 		release()
 		cancel(nil)
-		s.metrics.closed(cause)
+		s.metrics.closed(job, cause)
 	}
 	reader, err := s.source.Open(ctx, job, cursor)
 	if err != nil {
@@ -108,6 +111,9 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	go f.run(ctx, reader, s.options.Patience)
 	return f, nil
 }
+
+// OpenStreams returns the number of open streams by tenant.
+func (s *Server) OpenStreams() map[string]int { return s.metrics.byTenant(s.options.Tenants()) }
 
 var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable,
 	"this gateway is stopping; another gateway answers")
