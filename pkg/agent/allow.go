@@ -49,9 +49,36 @@ func loads(name string) bool {
 	})
 }
 
-// resolve returns the path of a command's program and checks it against the allow-list.
-// It looks up a name without a slash in the agent's own PATH, not in the PATH of the
-// task. The command is allowed if the list contains the command itself or its path.
+// checkAllow returns the allow-list with clean paths. It refuses names and relative paths,
+// because their meaning depends on the PATH or the directory of the agent.
+func checkAllow(allow []string) ([]string, error) {
+	clean := slices.Clone(allow)
+	for i, a := range clean {
+		if a == AllowAll {
+			continue
+		}
+		if !filepath.IsAbs(a) {
+			hint := "it is not in the agent's PATH"
+			path, err := exec.LookPath(a)
+			if err == nil {
+				path, err = filepath.Abs(path)
+			}
+			if err == nil {
+				hint = "use " + path
+			}
+			return nil, fault.BadField(fault.ReasonInvalid, "--allow", "must have absolute paths or %s, got %q: %s", AllowAll,
+				a, hint)
+		}
+		clean[i] = filepath.Clean(a)
+	}
+	return clean, nil
+}
+
+// resolve returns the path of a command's program, without symbolic links, and checks it
+// against the allow-list. It looks up a name without a slash in the agent's own PATH, not
+// in the PATH of the task. The command is allowed if the list contains its path, with or
+// without symbolic links. resolve does not follow the links of the list: a link to a program
+// with many names, such as busybox, allows only the name of the link.
 func resolve(allow []string, command, workDir string) (string, error) {
 	if command == "" {
 		return "", fault.BadField(fault.ReasonRequired, "task.command", "is required by an executor that runs processes")
@@ -63,18 +90,21 @@ func resolve(allow []string, command, workDir string) (string, error) {
 		path = filepath.Join(workDir, path)
 	}
 	path = filepath.Clean(path)
-	if !slices.ContainsFunc(allow, func(a string) bool { return a == AllowAll || a == command || a == path }) {
+	target, noTarget := filepath.EvalSymlinks(path)
+	if !slices.ContainsFunc(allow, func(a string) bool {
+		return a == AllowAll || err == nil && a == path || noTarget == nil && a == target
+	}) {
 		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's allow-list does not have %q",
 			command)
 	}
 	if err != nil {
 		return "", startFailed("%q is not in the executor's PATH", command)
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(target)
 	if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 		return "", startFailed("%q is not an executable file of the executor", path)
 	}
-	return path, nil
+	return target, nil
 }
 
 func startFailed(format string, args ...any) *fault.Error {
