@@ -76,9 +76,9 @@ func checkAllow(allow []string) ([]string, error) {
 
 // resolve returns the path of a command's program, without symbolic links, and checks it
 // against the allow-list. It looks up a name without a slash in the agent's own PATH, not
-// in the PATH of the task. The command is allowed if the list contains its path, with or
-// without symbolic links. resolve does not follow the links of the list: a link to a program
-// with many names, such as busybox, allows only the name of the link.
+// in the PATH of the task. The command is allowed if the list contains its path, before or
+// after symbolic links are resolved. Only the directories of the list's paths are resolved:
+// a listed link to a program with many names, such as busybox, allows one name.
 func resolve(allow []string, command, workDir string) (string, error) {
 	if command == "" {
 		return "", fault.BadField(fault.ReasonRequired, "task.command", "is required by an executor that runs processes")
@@ -92,7 +92,7 @@ func resolve(allow []string, command, workDir string) (string, error) {
 	path = filepath.Clean(path)
 	target, noTarget := filepath.EvalSymlinks(path)
 	if !slices.ContainsFunc(allow, func(a string) bool {
-		return a == AllowAll || err == nil && a == path || noTarget == nil && a == target
+		return a == AllowAll || err == nil && realDir(a) == realDir(path) || noTarget == nil && realDir(a) == target
 	}) {
 		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's allow-list does not have %q",
 			command)
@@ -105,6 +105,15 @@ func resolve(allow []string, command, workDir string) (string, error) {
 		return "", startFailed("%q is not an executable file of the executor", path)
 	}
 	return target, nil
+}
+
+// realDir resolves the symbolic links in the directory of a path.
+func realDir(path string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return path
+	}
+	return filepath.Join(dir, filepath.Base(path))
 }
 
 func startFailed(format string, args ...any) *fault.Error {

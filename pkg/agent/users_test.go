@@ -17,14 +17,15 @@ import (
 	"berth.dev/api/fault"
 )
 
-// usersFor returns a range of n user IDs for workers, and the directory of an agent that
-// the users can reach. Each test has a range of its own.
+// usersFor returns the configuration of an agent with user IDs for n workers. Each test has
+// a range of its own.
 func usersFor(t *testing.T, first, n uint32) ProcessConfig {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to run workers as other users")
+	cfg := ProcessConfig{Dir: agentDir(t), Allow: []string{AllowAll}, WorkerUIDs: UIDRange{first, first + n}}
+	if err := checkUsers(cfg.WorkerUIDs, cfg.Dir); namesOption(err, "run as root") {
+		t.Skip("this test needs root: ", err)
 	}
-	return ProcessConfig{Dir: agentDir(t), Allow: []string{AllowAll}, WorkerUIDs: UIDRange{first, first + n}}
+	return cfg
 }
 
 // openFIFO returns a named pipe that all users can use.
@@ -56,7 +57,8 @@ func setuidID(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "setuid-id")
-	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, os.ModeSetuid|0o755), os.Chmod(dir, 0o711)); err != nil {
+	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chown(path, 0, 0), os.Chmod(path, os.ModeSetuid|0o755),
+		os.Chmod(dir, 0o711)); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -134,7 +136,7 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 	c.awaitState(t, key(0), "COMPLETED")
 	// Once the ID may be given to another worker, it gives no access to the directory.
 	info, err := os.Stat(filepath.Join(own, dirWork))
-	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 || info.Mode().Perm() != 0o700 {
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) || info.Mode().Perm() != 0o700 {
 		t.Error(info, err)
 	}
 }
@@ -255,7 +257,7 @@ func TestAllProcessesOfTheWorkersUserAreKilled(t *testing.T) {
 func TestKillOfAUserIsLimitedToTheUser(t *testing.T) {
 	usersFor(t, 2_104_000, 3)
 	var pids []int
-	for _, id := range []uint32{0, 2_104_001, 2_104_002} {
+	for _, id := range []uint32{uint32(os.Geteuid()), 2_104_001, 2_104_002} {
 		cmd := exec.Command("sleep", "1000")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id}}
 		if err := cmd.Start(); err != nil {
@@ -278,7 +280,7 @@ func TestKillOfAUserIsLimitedToTheUser(t *testing.T) {
 	if !alive(pids[0]) || !alive(pids[2]) {
 		t.Error("a process of another user was killed")
 	}
-	if out, err := exec.Command("id", "-u").Output(); err != nil || string(out) != "0\n" {
+	if out, err := exec.Command("id", "-u").Output(); err != nil || string(out) != fmt.Sprintln(os.Geteuid()) {
 		t.Errorf("the agent's user is %q, %v", out, err)
 	}
 }
