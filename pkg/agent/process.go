@@ -67,7 +67,8 @@ type ProcessConfig struct {
 // own, and a child of a keeper. The keeper is another process of this program, so the
 // program must call ShimMain. The environment of a worker contains BERTH_JOB,
 // BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR and BERTH_EPOCH,
-// and with a payload BERTH_PAYLOAD_FILE.
+// and with a payload BERTH_PAYLOAD_FILE. A worker cannot gain privileges (no_new_privs),
+// and inherits no file except its output.
 //
 // A stop signals the whole process group. When the worker has exited, the keeper kills
 // every process that the worker left behind. Only then the driver reports the end.

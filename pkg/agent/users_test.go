@@ -88,8 +88,8 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 	payload := f.line(t)
 	worker := filepath.Join(cfg.Dir, "workers", "job", "stage.0.1.100")
 	probe := `try() { name=$1; shift; if sh -c "$*" 2>/dev/null; then echo "succeeded: $name"; fi; }
-		try "read the working directory" ls ` + worker + `/work
-		try "read a file of the other worker" cat ` + worker + `/work/file
+		try "read the working directory" ls ` + filepath.Join(worker, dirWork) + `
+		try "read a file of the other worker" cat ` + filepath.Join(worker, dirWork, "file") + `
 		try "list the directory of the other worker" ls ` + worker + `
 		try "read the payload" cat ` + payload + `
 		try "read the request" cat ` + worker + `/worker.json

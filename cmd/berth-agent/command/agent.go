@@ -114,8 +114,8 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 		EndedKeep: config.EndedKeep, EndedMaxBytes: int64(config.EndedMaxBytes), EndedMaxAge: config.EndedMaxAge,
 		Log: log,
 	})
-	if fault.Of(err).Kind == fault.Invalid {
-		return err
+	if err != nil && fault.Of(err).Kind == fault.Invalid {
+		return err // It names the option.
 	}
 	if err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "the driver for --dir %s cannot be created",
