@@ -18,8 +18,9 @@ func TestCommandsAreAllowedByPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, multi := filepath.Join(dir, "bin"), filepath.Join(dir, "bin", "multi")
-	err = errors.Join(os.Mkdir(bin, 0o750), os.WriteFile(multi, nil, 0o750), os.Symlink("multi", filepath.Join(bin, "one")),
-		os.Symlink("multi", filepath.Join(bin, "two")), os.Symlink("bin", filepath.Join(dir, "sbin")),
+	err = errors.Join(os.Mkdir(bin, 0o750), os.WriteFile(multi, nil, 0o750),
+		os.Symlink("multi", filepath.Join(bin, "one")), os.Symlink("multi", filepath.Join(bin, "two")),
+		os.Symlink("bin", filepath.Join(dir, "sbin")),
 		os.Symlink("missing", filepath.Join(bin, "broken")), os.WriteFile(filepath.Join(bin, "text"), nil, 0o640))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,8 @@ func TestAllowListHasAbsolutePaths(t *testing.T) {
 		"": "not in the agent's PATH",
 	} {
 		_, err := NewProcess(ProcessConfig{Dir: t.TempDir(), Allow: []string{"/bin/true", entry}})
-		if f := fault.Of(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "--allow" || !strings.Contains(f.Message, hint) {
+		if f := fault.Of(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "--allow" ||
+			!strings.Contains(f.Message, hint) {
 			t.Errorf("%q: %v", entry, err)
 		}
 	}

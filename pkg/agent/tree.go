@@ -91,9 +91,9 @@ func removeTree(parent, name string, stop <-chan struct{}) error {
 	return errors.Join(err, in.Remove(name))
 }
 
-// emptyDir removes the entries of a directory. It calls clear for each directory that is
-// not empty, and removes the directory if clear left it there.
-func emptyDir(root *os.Root, stop <-chan struct{}, clear func(name string) error) error {
+// emptyDir removes the entries of a directory. It calls empty for each directory that is
+// not empty, and then removes it.
+func emptyDir(root *os.Root, stop <-chan struct{}, empty func(name string) error) error {
 	for {
 		dir, err := root.Open(".")
 		if err != nil {
@@ -119,7 +119,7 @@ func emptyDir(root *os.Root, stop <-chan struct{}, clear func(name string) error
 			info, err := root.Lstat(name)
 			if err == nil && info.IsDir() {
 				_ = root.Chmod(name, 0o700) // The worker may have made it unreadable for its own user.
-				err = clear(name)
+				err = empty(name)
 			}
 			if err == nil {
 				err = root.Remove(name)

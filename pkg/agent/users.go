@@ -140,7 +140,7 @@ func (p *Process) takeUser() (user, error) {
 	defer p.mu.Unlock()
 	n := r.Last - r.First
 	if p.lastUser == 0 {
-		p.lastUser = r.First + rand.N(n)
+		p.lastUser = r.First + rand.N(n) //nolint:gosec // not a secret: it only delays the reuse of IDs
 	}
 	for range n {
 		if p.lastUser++; p.lastUser > r.Last {

@@ -232,7 +232,8 @@ func TestAllProcessesOfTheWorkersUserAreKilled(t *testing.T) {
 		dir := filepath.Join(cfg.Dir, "workers", "job", fmt.Sprintf("stage.%d.1.100", i))
 		var p plan
 		var keeper process
-		if err := errors.Join(readJSON(filepath.Join(dir, fileWorker), &p), readJSON(filepath.Join(dir, fileClaim), &keeper)); err != nil {
+		if err := errors.Join(readJSON(filepath.Join(dir, fileWorker), &p),
+			readJSON(filepath.Join(dir, fileClaim), &keeper)); err != nil {
 			t.Fatal(err)
 		}
 		users = append(users, p.User.ID)
@@ -356,13 +357,12 @@ func TestWorkerUIDsAreChecked(t *testing.T) {
 		}
 	}
 	cfg := usersFor(t, 2_105_000, 2)
-	hidden := filepath.Join(cfg.Dir, "hidden", "dir") // MkdirTemp makes a directory of mode 0700
-	if _, err := NewProcess(ProcessConfig{Dir: hidden, WorkerUIDs: cfg.WorkerUIDs}); !namesOption(err, "chmod o+x "+cfg.Dir) {
-		if !namesOption(err, "chmod o+x "+filepath.Dir(hidden)) {
-			t.Error(err)
-		}
+	// MkdirTemp made the directory with the mode 0700.
+	_, err := NewProcess(ProcessConfig{Dir: filepath.Join(cfg.Dir, "dir"), WorkerUIDs: cfg.WorkerUIDs})
+	if !namesOption(err, "chmod o+x "+cfg.Dir) {
+		t.Error(err)
 	}
-	err := onThread(func() error {
+	err = onThread(func() error {
 		caps, err := capabilities()
 		if err != nil {
 			return err
