@@ -58,12 +58,8 @@ func checkAllow(allow []string) ([]string, error) {
 			continue
 		}
 		if !filepath.IsAbs(a) {
-			hint := "it is not in the agent's PATH"
-			path, err := exec.LookPath(a)
-			if err == nil {
-				path, err = filepath.Abs(path)
-			}
-			if err == nil {
+			hint := "the agent does not find it in its PATH"
+			if path, err := exec.LookPath(a); err == nil && filepath.IsAbs(path) {
 				hint = "use " + path
 			}
 			return nil, fault.BadField(fault.ReasonInvalid, "--allow", "must have absolute paths or %s, got %q: %s", AllowAll,

@@ -56,8 +56,8 @@ func TestCommandsAreAllowedByPath(t *testing.T) {
 // An allow-list with a name or a relative path is refused. The error has the path to use.
 func TestAllowListHasAbsolutePaths(t *testing.T) {
 	for entry, hint := range map[string]string{
-		"sh": "use " + programPath(t, "sh"), "./sh": "not in the agent's PATH", "no-such-program": "not in the agent's PATH",
-		"": "not in the agent's PATH",
+		"sh": "use " + programPath(t, "sh"), "./sh": "does not find it", "no-such-program": "does not find it",
+		"": "does not find it",
 	} {
 		_, err := NewProcess(ProcessConfig{Dir: t.TempDir(), Allow: []string{"/bin/true", entry}})
 		if f := fault.Of(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "--allow" ||

@@ -98,10 +98,13 @@ func keep() error {
 		Stdout: stdout.write, Stderr: stderr.write,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
 	}
-	if p.User.ID != 0 {
+	err = p.User.contain()
+	if id := int(p.User.ID); id != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.User.ID, Gid: p.User.ID}
+		// The worker may open its output again, as /dev/stdout.
+		err = errors.Join(err, stdout.write.Chown(id, id), stderr.write.Chown(id, id))
 	}
-	if err := errors.Join(stdout.giveTo(p.User), stderr.giveTo(p.User), p.User.contain()); err != nil {
+	if err != nil {
 		return writeVerdict(verdict{NotStarted: err.Error()})
 	}
 	if err := cmd.Start(); err != nil {

@@ -109,14 +109,6 @@ func newOutput(name string, limit logLimit) (*output, error) {
 	return &output{read: read, write: write, to: to, done: make(chan struct{})}, nil
 }
 
-// giveTo lets a user open the write end, as a program does that opens /dev/stdout.
-func (o *output) giveTo(u user) error {
-	if u.ID == 0 {
-		return nil
-	}
-	return o.write.Chown(int(u.ID), int(u.ID))
-}
-
 // pump starts a goroutine that copies the output until the pipe has no writer or drain's
 // deadline passes. The worker must have started.
 func (o *output) pump() {

@@ -85,8 +85,8 @@ type Process struct {
 	// watched has the workers whose keeper still runs.
 	watched map[*keptWorker]struct{}
 	watches sync.WaitGroup
-	// users has the user IDs of workers that have not ended, and lastUser is the ID of the
-	// worker that was started last.
+	// users has the user IDs of workers that have not ended. lastUser is the ID that was
+	// given last.
 	users    map[uint32]bool
 	lastUser uint32
 	// retired has the directories of forgotten workers, oldest first. expiry removes the
@@ -324,10 +324,8 @@ func (p *Process) makeDir(dir string) error {
 		if err != nil {
 			return err
 		}
-		if mode := info.Mode().Perm(); mode&0o111 != 0o111 {
-			if err := os.Chmod(path, mode|0o111); err != nil {
-				return err
-			}
+		if err := os.Chmod(path, info.Mode().Perm()|0o111); err != nil {
+			return err
 		}
 	}
 	return nil

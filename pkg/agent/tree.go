@@ -60,71 +60,59 @@ func treeSize(root *os.Root, entries *int, depth int) (bytes int64) {
 }
 
 // removeTree removes a directory in a parent directory, or returns an error if stop is
-// closed first. It moves the directories of the second level to the first before it visits
-// them. So it never needs a long path, however deep the tree is.
+// closed first.
 func removeTree(parent, name string, stop <-chan struct{}) error {
-	in, err := os.OpenRoot(parent)
-	if err != nil {
-		return err
-	}
-	defer in.Close() //nolint:errcheck // only a handle
-	if info, err := in.Lstat(name); errors.Is(err, os.ErrNotExist) {
-		return nil
-	} else if err != nil || !info.IsDir() {
-		return errors.Join(err, in.Remove(name))
-	}
-	root, err := in.OpenRoot(name)
+	root, err := os.OpenRoot(parent)
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // only a handle
-	err = emptyDir(root, stop, func(first string) error {
-		sub, err := root.OpenRoot(first)
-		if err != nil {
-			return err
-		}
-		defer sub.Close() //nolint:errcheck // only a handle
-		return emptyDir(sub, stop, func(second string) error {
-			return root.Rename(filepath.Join(first, second), rand.Text())
-		})
-	})
-	return errors.Join(err, in.Remove(name))
+	if err := root.Remove(name); err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := emptyDir(root, name, name, stop); err != nil {
+		return err
+	}
+	return root.Remove(name)
 }
 
-// emptyDir removes the entries of a directory. It calls empty for each directory that is
-// not empty, and then removes it.
-func emptyDir(root *os.Root, stop <-chan struct{}, empty func(name string) error) error {
+// emptyDir removes what is in a directory, which is top or a directory in top. It moves the
+// directories of the second level up to top. So it needs no long path and no deep recursion,
+// however deep the tree is.
+func emptyDir(root *os.Root, name, top string, stop <-chan struct{}) error {
 	for {
-		dir, err := root.Open(".")
+		dir, err := root.Open(name)
 		if err != nil {
 			return err
 		}
 		batch, err := dir.Readdirnames(treeBatch)
 		_ = dir.Close()
-		if len(batch) == 0 {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		for _, name := range batch {
+		for _, entry := range batch {
 			select {
 			case <-stop:
 				return errors.New("the agent stops")
 			default:
 			}
-			if root.Remove(name) == nil {
+			path := filepath.Join(name, entry)
+			if root.Remove(path) == nil {
 				continue
 			}
-			info, err := root.Lstat(name)
-			if err == nil && info.IsDir() {
-				_ = root.Chmod(name, 0o700) // The worker may have made it unreadable for its own user.
-				err = empty(name)
+			// It is a directory that is not empty. Its mode may deny access, also to its owner.
+			err := root.Chmod(path, 0o700)
+			switch {
+			case err != nil:
+			case name != top:
+				err = root.Rename(path, filepath.Join(top, rand.Text()))
+			default:
+				err = emptyDir(root, path, top, stop)
 			}
-			if err == nil {
-				err = root.Remove(name)
-			}
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err != nil {
 				return err
 			}
 		}

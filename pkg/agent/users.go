@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -126,24 +125,25 @@ type user struct {
 }
 
 // takeUser returns the user of a new worker. Its ID is not the ID of another worker or of
-// any process, and takeUser reuses IDs as late as possible.
+// any process. takeUser uses the IDs of the range in turn, so that it reuses an ID late.
 func (p *Process) takeUser() (user, error) {
 	r := p.cfg.WorkerUIDs
 	if r == (UIDRange{}) {
 		return user{}, nil
 	}
 	busy := map[uint32]bool{}
-	if _, err := processes(func(pid int, _ stat) bool { busy[userOf(pid)] = true; return false }); err != nil {
+	if _, err := processes(func(pid int, s stat) bool {
+		u := userOf(pid)
+		busy[u] = busy[u] || s.state != 'Z'
+		return false
+	}); err != nil {
 		return user{}, startFailed("the user IDs of processes: %v", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := r.Last - r.First
-	if p.lastUser == 0 {
-		p.lastUser = r.First + rand.N(n) //nolint:gosec // not a secret: it only delays the reuse of IDs
-	}
 	for range n {
-		if p.lastUser++; p.lastUser > r.Last {
+		if p.lastUser++; p.lastUser <= r.First || p.lastUser > r.Last {
 			p.lastUser = r.First + 1
 		}
 		if !p.users[p.lastUser] && !busy[p.lastUser] {
