@@ -70,7 +70,7 @@ func (s *sharedFleet) start() (err error) {
 		return err
 	}
 	if err := s.fleet.StartAgent(ctx, fleet.Agent{ID: "host", SKU: "host", Slots: 4,
-		Allow: []string{"sleep", "env"}}); err != nil {
+		Allow: []string{"/bin/sleep", "/usr/bin/env"}}); err != nil {
 		return err
 	}
 	// The bystanders are simulated and real workers that no attack may affect.

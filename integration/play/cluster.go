@@ -85,7 +85,7 @@ type Executor struct {
 	Reserved   map[string]resource.Vector
 	Attributes map[string]string
 	Generation int64
-	// Allow lists the commands that the agent starts; default every command.
+	// Allow lists the paths of the commands that the agent starts; default every command.
 	Allow []string
 }
 

@@ -25,7 +25,7 @@ import (
 func TestWorkersOfAnAgent(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{})
-	w.startAgents(fleet.Agent{ID: "host", Slots: 8, Allow: []string{"sh"}})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 8, Allow: []string{"/bin/sh"}})
 	w.awaitReady(1)
 	for name, play := range map[string]func(*testing.T, *world){
 		"the worker outlives its agent": outlivesAgent,

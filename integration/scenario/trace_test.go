@@ -55,7 +55,7 @@ func TestTraceOverLeaderChange(t *testing.T) {
 	old.Kill()
 	next, _ := w.nextLeader(model.ServiceRegistry, old, term)
 	w.restart(old)
-	w.startAgents(fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sh"}})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 4, Allow: []string{"/bin/sh"}})
 	w.awaitWorkers("traced", berthv1.Event_WORKER_RUNNING, 3)
 	w.cancel(r)
 	w.await(r, berthv1.Reservation_CANCELLED)
@@ -81,8 +81,8 @@ func TestTraceOfRequeue(t *testing.T) {
 	w := startTraced(t, c)
 	// The executor with the newer generation is chosen first.
 	w.startAgents(
-		fleet.Agent{ID: "picky", Slots: 4, Allow: []string{"true"}, Generation: 2},
-		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sleep"}, Generation: 1},
+		fleet.Agent{ID: "picky", Slots: 4, Allow: []string{"/bin/true"}, Generation: 2},
+		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"/bin/sleep"}, Generation: 1},
 	)
 	w.awaitReady(2)
 	web := newWeb(t, w.fleet.Gateway())
@@ -127,7 +127,7 @@ func TestTracingIsOff(t *testing.T) {
 	// The standard environment variable alone does not enable tracing.
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
 	w := start(t, fleet.Config{})
-	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"true"}})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"/bin/true"}})
 	r := w.upsert(&berthv1.Reservation{Job: "plain", Stage: "s", Count: 1, Task: &berthv1.Task{Command: "true"}})
 	w.await(r, berthv1.Reservation_COMPLETED)
 	w.awaitEvents("plain", func(e *berthv1.Event) bool {

@@ -57,7 +57,7 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 		return nil, err
 	}
 	k := &keptWorker{
-		driver: p, dir: dir, settled: make(chan struct{}),
+		driver: p, dir: dir, user: pl.User, settled: make(chan struct{}),
 		ended: func(x Exit) { ended(pl.Spec, x) },
 	}
 	close(k.settled)
@@ -76,6 +76,10 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	if k.keeper.PID == 0 || readJSON(filepath.Join(dir, fileExit), &v) == nil && v.NotStarted != "" {
 		return nil, errors.Join(k.awaitLate(), k.events.Close())
 	}
+	p.mu.Lock()
+	// The range of IDs may have changed. The killer's ID must not become that of a worker.
+	p.users[pl.User.ID], p.users[pl.User.Killer] = true, true
+	p.mu.Unlock()
 	p.watch(k)
 	return &Adopted{
 		Spec: pl.Spec, Handle: k, Since: time.Unix(0, modified(filepath.Join(dir, fileClaim))),

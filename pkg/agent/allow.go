@@ -49,9 +49,32 @@ func loads(name string) bool {
 	})
 }
 
-// resolve returns the path of a command's program and checks it against the allow-list.
-// It looks up a name without a slash in the agent's own PATH, not in the PATH of the
-// task. The command is allowed if the list contains the command itself or its path.
+// checkAllow returns the allow-list with clean paths. It refuses names and relative paths,
+// because their meaning depends on the PATH or the directory of the agent.
+func checkAllow(allow []string) ([]string, error) {
+	clean := slices.Clone(allow)
+	for i, a := range clean {
+		if a == AllowAll {
+			continue
+		}
+		if !filepath.IsAbs(a) {
+			hint := "the agent does not find it in its PATH"
+			if path, err := exec.LookPath(a); err == nil && filepath.IsAbs(path) {
+				hint = "use " + path
+			}
+			return nil, fault.BadField(fault.ReasonInvalid, "--allow", "must have absolute paths or %s, got %q: %s", AllowAll,
+				a, hint)
+		}
+		clean[i] = filepath.Clean(a)
+	}
+	return clean, nil
+}
+
+// resolve returns the path of a command's program, without symbolic links, and checks it
+// against the allow-list. It looks up a name without a slash in the agent's own PATH, not
+// in the PATH of the task. The command is allowed if the list contains its path, before or
+// after symbolic links are resolved. Only the directories of the list's paths are resolved:
+// a listed link to a program with many names, such as busybox, allows one name.
 func resolve(allow []string, command, workDir string) (string, error) {
 	if command == "" {
 		return "", fault.BadField(fault.ReasonRequired, "task.command", "is required by an executor that runs processes")
@@ -63,18 +86,30 @@ func resolve(allow []string, command, workDir string) (string, error) {
 		path = filepath.Join(workDir, path)
 	}
 	path = filepath.Clean(path)
-	if !slices.ContainsFunc(allow, func(a string) bool { return a == AllowAll || a == command || a == path }) {
+	target, noTarget := filepath.EvalSymlinks(path)
+	if !slices.ContainsFunc(allow, func(a string) bool {
+		return a == AllowAll || err == nil && realDir(a) == realDir(path) || noTarget == nil && realDir(a) == target
+	}) {
 		return "", fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor's allow-list does not have %q",
 			command)
 	}
 	if err != nil {
 		return "", startFailed("%q is not in the executor's PATH", command)
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(target)
 	if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 		return "", startFailed("%q is not an executable file of the executor", path)
 	}
-	return path, nil
+	return target, nil
+}
+
+// realDir resolves the symbolic links in the directory of a path.
+func realDir(path string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return path
+	}
+	return filepath.Join(dir, filepath.Base(path))
 }
 
 func startFailed(format string, args ...any) *fault.Error {

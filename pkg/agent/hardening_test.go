@@ -243,7 +243,7 @@ func TestKillSession(t *testing.T) {
 	boot := leader
 	boot.Boot = "an earlier one"
 	for _, p := range []process{other, boot, {PID: -1}, {PID: 1}} {
-		if err := killSession(p, nil, nil); err != nil {
+		if err := killSession(p, nil, user{}, nil); err != nil {
 			t.Error(err)
 		}
 		if !alive(leader.PID) {

@@ -33,7 +33,8 @@ const eventsFD = 3
 // Because a keeper stands between agent and worker, the agent and the worker can exit
 // independently. The keeper runs in the worker's directory and uses relative paths.
 // Therefore a late keeper has no effect after the directory was removed. The keeper
-// starts the worker's process in a new process group, copies the output of the process to
+// starts the worker's process in a new process group, as the worker's user and unable to
+// gain privileges, copies the output of the process to
 // files of bounded size, and writes the exit code. The keeper reads stop requests from a
 // pipe, signals the process and kills it after the grace period. When the process has
 // exited, the keeper kills every process that the worker left behind.
@@ -63,7 +64,9 @@ func keep() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	unix.CloseOnExec(eventsFD)
+	if err := closeOnExec(); err != nil {
+		return err
+	}
 	var p plan
 	if err := readJSON(fileWorker, &p); err != nil {
 		return err
@@ -95,12 +98,24 @@ func keep() error {
 		Stdout: stdout.write, Stderr: stderr.write,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
 	}
+	err = p.User.contain()
+	if id := int(p.User.ID); id != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: p.User.ID, Gid: p.User.ID}
+		// The worker may open its output again, as /dev/stdout.
+		err = errors.Join(err, stdout.write.Chown(id, id), stderr.write.Chown(id, id))
+	}
+	if err != nil {
+		return writeVerdict(verdict{NotStarted: err.Error()})
+	}
 	if err := cmd.Start(); err != nil {
+		if p.User.ID != 0 {
+			err = fmt.Errorf("as user %d, which must be able to run the program and to reach %s: %w", p.User.ID, p.Dir, err)
+		}
 		return writeVerdict(verdict{NotStarted: err.Error()})
 	}
 	stdout.pump()
 	stderr.pump()
-	k := &keeper{me: me, group: cmd.Process.Pid}
+	k := &keeper{me: me, group: cmd.Process.Pid, user: p.User}
 	go k.readControl(control)
 	go k.reapOrphans(children)
 	if err := k.announce(); err != nil {
@@ -122,6 +137,7 @@ func keep() error {
 type keeper struct {
 	me    process
 	group int
+	user  user
 
 	// reaping is locked while a goroutine lists and reaps orphans.
 	reaping sync.Mutex
@@ -182,7 +198,7 @@ func (k *keeper) stop(grace time.Duration) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if !k.exited {
-			k.signal(unix.SIGKILL)
+			k.killAll()
 		}
 	})
 }
@@ -191,6 +207,28 @@ func (k *keeper) stop(grace time.Duration) {
 // the ID still belongs to this group.
 func (k *keeper) signal(s unix.Signal) { _ = unix.Kill(-k.group, s) }
 
+// killAll kills the process, which may have left its group, and the group. If the worker
+// has its own user, killAll kills all its processes.
+func (k *keeper) killAll() {
+	_ = unix.Kill(k.group, unix.SIGKILL)
+	k.signal(unix.SIGKILL)
+	if err := k.user.kill(); err != nil {
+		fmt.Fprintln(os.Stderr, "berth: keeper:", err)
+	}
+}
+
+// closeOnExec makes sure that the worker inherits no open file, not even those that the
+// agent has inherited.
+func closeOnExec() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= eventsFD {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return err
+}
+
 // wait waits until the process has exited and kills every process that it left behind. It
 // reaps the process last, so that the kernel cannot reuse the ID of its group before.
 func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
@@ -198,7 +236,7 @@ func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
 	}
 	k.mu.Lock()
 	k.exited = true
-	k.signal(unix.SIGKILL)
+	k.killAll()
 	k.mu.Unlock()
 	err = k.killOrphans()
 	// The error only repeats what ProcessState contains.

@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	ShimMain()
+	leaveGroupMain()
 	childMain()
 	goleak.VerifyTestMain(m)
 }

@@ -28,9 +28,14 @@ type ProcessConfig struct {
 	Dir string
 	// WorkDir is the working directory of workers, by default the worker's own directory.
 	WorkDir string
-	// Allow lists the commands that tasks may run: paths, names that the driver looks up in
-	// the agent's PATH, or AllowAll. The driver does not check arguments: a list that allows
-	// a shell allows every command.
+	// WorkerUIDs is the range of the user IDs of workers. No two running workers have the
+	// same ID. The group ID of a worker is its user ID, and it has no other groups. The
+	// driver needs root or its capabilities for that. By default workers run as the agent's
+	// user.
+	WorkerUIDs UIDRange
+	// Allow lists the commands that tasks may run: absolute paths, or AllowAll. A task may
+	// also use a name that the driver finds in the agent's PATH. The driver does not check
+	// arguments: a list that allows a shell allows every command.
 	Allow []string
 	// AllowEnv lists the names of the variables that tasks may set, or AllowAll. AllowAll
 	// does not allow variables that make programs load code, such as LD_PRELOAD and
@@ -38,7 +43,8 @@ type ProcessConfig struct {
 	AllowEnv []string
 	// Env is the environment of workers, to which the driver adds the task's variables. The
 	// default is the agent's PATH, HOME, USER, LANG, TZ and TMPDIR. Workers do not get the
-	// rest of the agent's environment.
+	// rest of the agent's environment. With WorkerUIDs, HOME and TMPDIR are the worker's own
+	// directory, and USER is not set.
 	Env []string
 	// LogMaxBytes is the maximum size of an output file, 16 MiB by default. LogKeep is the
 	// number of files for each of a worker's two output streams, including the current file,
@@ -61,7 +67,8 @@ type ProcessConfig struct {
 // own, and a child of a keeper. The keeper is another process of this program, so the
 // program must call ShimMain. The environment of a worker contains BERTH_JOB,
 // BERTH_STAGE, BERTH_WORKER_INDEX, BERTH_WORKER_NUMBER, BERTH_EXECUTOR and BERTH_EPOCH,
-// and with a payload BERTH_PAYLOAD_FILE.
+// and with a payload BERTH_PAYLOAD_FILE. A worker cannot gain privileges (no_new_privs),
+// and inherits no file except its output.
 //
 // A stop signals the whole process group. When the worker has exited, the keeper kills
 // every process that the worker left behind. Only then the driver reports the end.
@@ -78,6 +85,10 @@ type Process struct {
 	// watched has the workers whose keeper still runs.
 	watched map[*keptWorker]struct{}
 	watches sync.WaitGroup
+	// users has the user IDs of workers that have not ended. lastUser is the ID that was
+	// given last.
+	users    map[uint32]bool
+	lastUser uint32
 	// retired has the directories of forgotten workers, oldest first. expiry removes the
 	// oldest directory when it reaches its maximum age.
 	retired []retired
@@ -95,6 +106,14 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 	}
 	if cfg.WorkDir != "" {
 		if cfg.WorkDir, err = filepath.Abs(cfg.WorkDir); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Allow, err = checkAllow(cfg.Allow); err != nil {
+		return nil, err
+	}
+	if cfg.WorkerUIDs != (UIDRange{}) {
+		if err := checkUsers(cfg.WorkerUIDs, cfg.Dir); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +139,8 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 	cfg.EndedMaxAge = cmp.Or(cfg.EndedMaxAge, 7*24*time.Hour)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Process{cfg: cfg, log: cfg.Log, watched: map[*keptWorker]struct{}{}, closing: make(chan struct{})}, nil
+	return &Process{cfg: cfg, log: cfg.Log, watched: map[*keptWorker]struct{}{}, users: map[uint32]bool{},
+		closing: make(chan struct{})}, nil
 }
 
 // Check implements Checker. It refuses commands that are not allowed or not executable,
@@ -141,7 +161,7 @@ func (p *Process) resolve(spec Spec) (string, error) {
 
 // workDir returns the working directory of a worker.
 func (p *Process) workDir(spec Spec) string {
-	return cmp.Or(p.cfg.WorkDir, workerPath(p.cfg.Dir, spec.identity()))
+	return cmp.Or(p.cfg.WorkDir, filepath.Join(workerPath(p.cfg.Dir, spec.identity()), dirWork))
 }
 
 // Start implements Driver.
@@ -156,8 +176,13 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	if err := p.makeDir(dir); err != nil {
 		return nil, startFailed("the worker's directory: %v", err)
 	}
+	u, err := p.takeUser()
+	if err != nil {
+		p.remove(dir)
+		return nil, err
+	}
 	pl := plan{
-		Spec: spec, Path: path, Dir: work,
+		Spec: spec, Path: path, Dir: work, User: u,
 		Log: logLimit{MaxBytes: p.cfg.LogMaxBytes, Keep: p.cfg.LogKeep},
 	}
 	if spec.Payload != nil {
@@ -165,11 +190,13 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	}
 	pl.Env = p.env(pl, dir)
 	if err := prepare(dir, pl); err != nil {
+		p.freeUser(dir, u)
 		p.remove(dir)
 		return nil, startFailed("the worker's directory: %v", err)
 	}
 	k, err := p.spawn(dir, pl, ended)
 	if err != nil {
+		p.freeUser(dir, u)
 		p.remove(dir)
 		return nil, startFailed("the worker's keeper: %v", err)
 	}
@@ -185,7 +212,7 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 
 // spawn starts the keeper and watches it.
 func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, error) {
-	k := &keptWorker{driver: p, dir: dir, ended: ended, settled: make(chan struct{})}
+	k := &keptWorker{driver: p, dir: dir, user: pl.User, ended: ended, settled: make(chan struct{})}
 	var err error
 	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
 		return nil, err
@@ -227,6 +254,11 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*keptWorker, err
 func (p *Process) env(pl plan, dir string) []string {
 	spec := pl.Spec
 	env := slices.Clone(p.cfg.Env)
+	if pl.User.ID != 0 {
+		env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "USER=") })
+		own := filepath.Join(dir, dirWork)
+		env = append(env, "HOME="+own, "TMPDIR="+own) // The last value of a variable counts.
+	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
 		if !strings.HasPrefix(name, model.AgentVariables) {
 			env = append(env, name+"="+spec.Env[name])
@@ -282,5 +314,19 @@ func (p *Process) makeDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
 		return err
 	}
-	return os.Mkdir(dir, 0o750)
+	if err := os.Mkdir(dir, 0o750); err != nil || p.cfg.WorkerUIDs == (UIDRange{}) {
+		return err
+	}
+	// The worker's user must reach its own directory, which is below these.
+	job := filepath.Dir(dir)
+	for _, path := range []string{p.cfg.Dir, filepath.Dir(job), job, dir} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if err := os.Chmod(path, info.Mode().Perm()|0o111); err != nil {
+			return err
+		}
+	}
+	return nil
 }

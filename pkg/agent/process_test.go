@@ -102,9 +102,17 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	if len(allow) == 0 {
 		allow = []string{AllowAll}
 	}
+	return runProcesses(t, ProcessConfig{Dir: dir, Allow: allow})
+}
+
+// runProcesses runs an agent with a driver of this configuration.
+func runProcesses(t *testing.T, cfg ProcessConfig) (*Agent, *control, func()) {
+	t.Helper()
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
-	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: allow, AllowEnv: []string{AllowAll}, Log: quiet()})
+	dir := cfg.Dir
+	cfg.AllowEnv, cfg.Log = []string{AllowAll}, quiet()
+	driver, err := NewProcess(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +120,16 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	c.registered(t, "host", 1)
 	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // If a test failed, its workers may still run.
 	return a, c, stop
+}
+
+// programPath returns the path of a program in PATH.
+func programPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -256,7 +274,7 @@ func TestProcessEnvironment(t *testing.T) {
 	}
 	worker := filepath.Join(dir, "workers", "job", "stage.3.1.100")
 	text, err := os.ReadFile(filepath.Join(worker, "stdout"))
-	if want := "job stage 3 1 host 100 more\npayload\n" + worker + "\n"; err != nil || string(text) != want {
+	if want := "job stage 3 1 host 100 more\npayload\n" + worker + "/work\n"; err != nil || string(text) != want {
 		t.Errorf("%q, %v; want %q", text, err, want)
 	}
 	if text, err := os.ReadFile(filepath.Join(worker, "stderr")); err != nil || string(text) != "oops\n" {
@@ -280,7 +298,7 @@ func TestProcessRefused(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	a, _, _ := processAgent(t, dir, "true", script, "no-such-command", "/etc/passwd")
+	a, _, _ := processAgent(t, dir, programPath(t, "true"), script, "/no/such/program", "/etc/passwd")
 	for _, c := range []struct {
 		command string
 		want    fault.Reason
@@ -288,7 +306,8 @@ func TestProcessRefused(t *testing.T) {
 		{"sh", fault.ReasonNotAllowed},
 		{"/tmp/true", fault.ReasonNotAllowed},
 		{"../true", fault.ReasonNotAllowed},
-		{"no-such-command", fault.ReasonStartFailed},
+		{"no-such-command", fault.ReasonNotAllowed},
+		{"/no/such/program", fault.ReasonStartFailed},
 		{"/etc/passwd", fault.ReasonStartFailed},
 		{script, fault.ReasonStartFailed},
 		{"", fault.ReasonRequired},

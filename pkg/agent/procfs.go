@@ -87,12 +87,12 @@ func (p process) kill() {
 	}
 }
 
-// killSession kills the processes of a keeper's session except the keeper, and every
-// process whose environment contains all the variables. It returns nil once these
+// killSession kills the processes of a keeper's session except the keeper, every process
+// whose environment contains all the variables, and every process of the worker's user. It returns nil once these
 // processes have exited, or an error if stop is closed first. The kernel does not reuse a
 // session ID while the session has a process. So if another process has the keeper's ID,
 // the session has ended.
-func killSession(keeper process, variables []string, stop <-chan struct{}) error {
+func killSession(keeper process, variables []string, u user, stop <-chan struct{}) error {
 	boot, err := bootID()
 	if err != nil {
 		return err
@@ -103,11 +103,15 @@ func killSession(keeper process, variables []string, stop <-chan struct{}) error
 	s, err := readStat(keeper.PID)
 	reused := err == nil && s.start != keeper.Start
 	for {
+		if err := u.kill(); err != nil {
+			return err
+		}
 		left, err := processes(func(pid int, s stat) bool {
 			if pid == keeper.PID || s.start < keeper.Start || s.state == 'Z' || s.state == 'X' {
 				return false
 			}
-			return s.session == keeper.PID && !reused || hasEnviron(pid, variables)
+			return s.session == keeper.PID && !reused || hasEnviron(pid, variables) ||
+				u.ID != 0 && userOf(pid) == u.ID
 		})
 		if err != nil || len(left) == 0 {
 			return err

@@ -17,6 +17,7 @@ type keptWorker struct {
 	dir    string
 	ended  func(Exit)
 	keeper process
+	user   user
 	events *os.File
 	// settled is closed once the driver knows whether the process was started. If the
 	// process was not started, notStarted is the reason.
@@ -79,6 +80,7 @@ func (k *keptWorker) conclude(err error) {
 			return
 		}
 	}
+	k.driver.freeUser(k.dir, k.user)
 	if v.NotStarted != "" {
 		exit = Exit{Problem: v.NotStarted}
 	}
@@ -109,7 +111,7 @@ func (k *keptWorker) abandoned() (Exit, error) {
 	if readJSON(filepath.Join(k.dir, fileWorker), &pl) == nil {
 		variables = identityEnv(pl.Spec)
 	}
-	if err := killSession(k.keeper, variables, k.driver.closing); err != nil {
+	if err := killSession(k.keeper, variables, k.user, k.driver.closing); err != nil {
 		return Exit{}, err
 	}
 	return Exit{Problem: "the keeper was killed, the exit code is unknown: " + k.keeperErrors(),
@@ -170,12 +172,17 @@ func (k *keptWorker) Stop(grace time.Duration) error {
 }
 
 // Forget implements Handle. The driver keeps the worker's output until a limit of
-// ProcessConfig is exceeded.
+// ProcessConfig is exceeded. Forget does not wait for the removal of files.
 func (k *keptWorker) Forget() {
 	if err := mark(k.dir, fileForgotten); err != nil {
 		k.driver.log.Warn("file forgotten not written", "error", err)
 	}
-	k.driver.retire(k.dir, time.Now())
+	p := k.driver
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.watches.Go(func() { p.retire(k.dir, time.Now()) })
+	}
 }
 
 func describe(code, signal int32) string {

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,7 @@ type retired struct {
 // retire adds a directory to the retired ones, and removes the oldest directories that
 // exceed the limits of the config.
 func (p *Process) retire(dir string, since time.Time) {
-	size := sizeOf(dir)
+	size := p.sizeOf(dir)
 	p.mu.Lock()
 	p.retired = append(p.retired, retired{dir, size, since})
 	p.mu.Unlock()
@@ -30,8 +29,8 @@ func (p *Process) retire(dir string, since time.Time) {
 // call.
 func (p *Process) expire() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed {
+		p.mu.Unlock()
 		return
 	}
 	var bytes int64
@@ -41,11 +40,12 @@ func (p *Process) expire() {
 	over := func(r retired) bool {
 		return len(p.retired) > p.cfg.EndedKeep || bytes > p.cfg.EndedMaxBytes || time.Since(r.since) >= p.cfg.EndedMaxAge
 	}
+	var expired []string
 	for len(p.retired) > 0 && over(p.retired[0]) {
 		oldest := p.retired[0]
 		p.retired = slices.Delete(p.retired, 0, 1)
 		bytes -= oldest.bytes
-		p.removeLocked(oldest.dir)
+		expired = append(expired, oldest.dir)
 	}
 	if p.expiry != nil {
 		p.expiry.Stop()
@@ -53,35 +53,47 @@ func (p *Process) expire() {
 	if len(p.retired) > 0 {
 		p.expiry = time.AfterFunc(p.cfg.EndedMaxAge-time.Since(p.retired[0].since), p.expire)
 	}
+	p.watches.Add(1) // Close waits for the removal, which then stops early.
+	p.mu.Unlock()
+	defer p.watches.Done()
+	for _, dir := range expired {
+		p.remove(dir)
+	}
 }
 
 // remove removes the directory of a worker. If the directory of the job is empty then, it
 // removes that directory too.
 func (p *Process) remove(dir string) {
+	// The worker's own directory is the first: until it is removed, the directory keeps the
+	// file that marks the worker as forgotten.
+	err := removeTree(dir, dirWork, p.closing)
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	if err != nil {
+		p.log.Warn("directory not removed", "dir", dir, "error", err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.removeLocked(dir)
-}
-
-func (p *Process) removeLocked(dir string) {
-	if err := os.RemoveAll(dir); err != nil {
-		p.log.Warn("directory not removed", "error", err)
-	}
 	// If the job has other workers, this fails because the directory is not empty.
 	_ = os.Remove(filepath.Dir(dir))
 }
 
-// sizeOf returns the total size of the files in a directory. It skips files that cannot
-// be read.
-func sizeOf(dir string) (bytes int64) {
-	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return nil
+// sizeOf returns the disk space of a worker's directory. If the worker's own directory is
+// too large to visit, sizeOf removes it.
+func (p *Process) sizeOf(dir string) int64 {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0
+	}
+	defer root.Close() //nolint:errcheck // only a handle
+	entries := maxEntries
+	bytes := treeSize(root, &entries, maxDepth)
+	if entries < 0 {
+		p.log.Warn("a worker left too many files: removing its own directory", "dir", dir)
+		if err := removeTree(dir, dirWork, p.closing); err != nil {
+			p.log.Warn("directory not removed", "dir", dir, "error", err)
 		}
-		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
-			bytes += info.Size()
-		}
-		return nil
-	})
+	}
 	return bytes
 }

@@ -64,7 +64,7 @@ func TestUnlistedVariableIsRejected(t *testing.T) {
 // If a command is not on the list of allowed commands, the agent refuses it for that
 // reason, whether the program exists or not.
 func TestUnlistedCommandIsRejected(t *testing.T) {
-	a, _, _ := processAgent(t, agentDir(t), "true")
+	a, _, _ := processAgent(t, agentDir(t), programPath(t, "true"))
 	for _, command := range []string{"false", "no-such-program", "/no/such/program", "./payload", "/"} {
 		if _, err := trySubmit(t.Context(), a, submit(0, 1, command)); !fault.Is(err, fault.ReasonNotAllowed) {
 			t.Errorf("%s: %v", command, err)

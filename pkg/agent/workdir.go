@@ -17,7 +17,10 @@ import (
 //
 //	worker.json  the worker to run. Written by the agent; parts that may be secret are
 //	             removed when the worker ends.
-//	payload-…    the payload of the task, until the worker ends.
+//	work         the worker's own directory, which only its user can read. The other files
+//	             belong to the agent's user.
+//	payload-…    the payload of the task, until the worker ends. It belongs to the worker's
+//	             user.
 //	claim        written once: by the keeper before it starts the process, or by an
 //	             agent so that no keeper starts the process any more.
 //	process      the process runs. Written by the keeper.
@@ -42,6 +45,7 @@ const (
 	fileStderr    = "stderr"
 	fileKeeper    = "keeper"
 	filePayload   = "payload"
+	dirWork       = "work"
 )
 
 // plan is the content of worker.json. It describes the process that the keeper starts.
@@ -51,6 +55,8 @@ type plan struct {
 	Path string
 	Env  []string
 	Dir  string
+	// User is the user of the process.
+	User user `json:",omitzero"`
 	// Payload is the name of the payload's file, which cannot be guessed. It is empty if the
 	// task has no payload.
 	Payload string `json:",omitempty"`
@@ -92,8 +98,13 @@ func workerPath(root string, id identity) string {
 
 // prepare writes the files and pipes of a worker's directory. It writes worker.json last.
 func prepare(dir string, p plan) error {
+	work := filepath.Join(dir, dirWork)
+	if err := errors.Join(os.Mkdir(work, 0o700), p.User.own(work)); err != nil {
+		return err
+	}
 	if p.Spec.Payload != nil {
-		if err := writeNew(filepath.Join(dir, p.Payload), p.Spec.Payload); err != nil {
+		path := filepath.Join(dir, p.Payload)
+		if err := errors.Join(writeNew(path, p.Spec.Payload), p.User.own(path)); err != nil {
 			return err
 		}
 		p.Spec.Payload = nil

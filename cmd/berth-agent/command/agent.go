@@ -35,7 +35,8 @@ type AgentConfig struct {
 	Generation  int           `mapstructure:"generation" usage:"generation of the host; of executors that fit equally well, the newest generation is used first"`
 	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
 	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers, by default a directory for each worker"`
-	Allow       []string      `mapstructure:"allow" usage:"commands that tasks may run: paths, or names in PATH; * allows all"`
+	WorkerUIDs  string        `mapstructure:"worker-uids" usage:"range of user IDs for workers, FIRST-LAST; each running worker gets an ID of its own; needs root or capabilities; by default workers run as the user of the agent"`
+	Allow       []string      `mapstructure:"allow" usage:"absolute paths of the commands that tasks may run; * allows all"`
 	AllowEnv    []string      `mapstructure:"allow-env" usage:"names of environment variables that tasks may set; * allows all except those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
 	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; by default they keep running, and the next agent adopts them"`
 	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers if the control plane is silent for this long; 0 keeps them running"`
@@ -77,6 +78,13 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err != nil {
 		return err
 	}
+	uids, err := agent.ParseUIDRange(config.WorkerUIDs)
+	if err != nil {
+		return err
+	}
+	if config.WorkerUIDs == "" && os.Geteuid() == 0 {
+		log.Warn("workers run as root, like the agent: set --worker-uids FIRST-LAST to give each worker a user of its own")
+	}
 	id := config.ID
 	if id == "" {
 		if id, err = os.Hostname(); err != nil {
@@ -101,11 +109,14 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	}
 	driver, err := agent.NewProcess(agent.ProcessConfig{
 		Dir: config.Dir, WorkDir: config.WorkDir, Allow: config.Allow, AllowEnv: config.AllowEnv,
-		StartTimeout: config.StartTimeout,
-		LogMaxBytes:  int64(config.LogMaxBytes), LogKeep: config.LogKeep,
+		WorkerUIDs: uids, StartTimeout: config.StartTimeout,
+		LogMaxBytes: int64(config.LogMaxBytes), LogKeep: config.LogKeep,
 		EndedKeep: config.EndedKeep, EndedMaxBytes: int64(config.EndedMaxBytes), EndedMaxAge: config.EndedMaxAge,
 		Log: log,
 	})
+	if err != nil && fault.Of(err).Kind == fault.Invalid {
+		return err // It names the option.
+	}
 	if err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "the driver for --dir %s cannot be created",
 			config.Dir).Because(err)

@@ -27,7 +27,8 @@ type Agent struct {
 	// Name is the name of the agent's process; default ID. Dir is the directory for workers
 	// and their output; default a directory with the name of the process.
 	Name, Dir string
-	// Allow lists the commands that workers may run; default "*", every command.
+	// Allow lists the absolute paths of the commands that workers may run; default "*", every
+	// command.
 	Allow []string
 	// WorkDir is the working directory of the workers. By default each worker has its own.
 	WorkDir string

@@ -25,8 +25,8 @@ var (
 )
 
 // unused has the flags that a pod does not need, because the pod is configured with flags
-// and its addresses are known.
-var unused = strings.Fields("config address-file help")
+// and its addresses are known. The containers have no capabilities, which worker-uids needs.
+var unused = strings.Fields("config address-file help worker-uids")
 
 // typeOf maps the type of a flag in the binary's help to its name in the schema.
 var typeOf = map[string]string{"text": "string", "flag": "", "count": "int", "share": "float", "duration": "duration",

@@ -17,9 +17,10 @@ func TestWrongValues(t *testing.T) {
 		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], trial: {enabled: true}}}", "are mutually exclusive"},
 		{"{insecure: true, tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}}", "are mutually exclusive"},
 		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379'], caSecretName: ca}}", "etcd.caSecretName"},
-		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}, agent: {enabled: true, allow: [sleep]}}",
+		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}, agent: {enabled: true, allow: [/bin/sleep]}}",
 			"agents do not support TLS"},
 		{good + "agent: {enabled: true}", "agent.allow must not be empty"},
+		{good + "agent: {enabled: true, allow: [sleep]}", "at '/agent/allow/0': 'sleep' does not match pattern"},
 
 		{good + "replicas: 3", "additional properties 'replicas' not allowed"},
 		{good + "registry: {replica: 3}", "at '/registry': additional properties 'replica' not allowed"},
@@ -37,7 +38,7 @@ func TestWrongValues(t *testing.T) {
 		{good + "cluster: a/b", "does not match pattern"},
 		{good + "scheduling: {zones: Never}", "DoNotSchedule"},
 		{good + "networkPolicy: {callers: [{}]}", "minProperties"},
-		{good + "agent: {enabled: true, allow: [sleep], capacity: [slots]}", "does not match pattern"},
+		{good + "agent: {enabled: true, allow: [/bin/sleep], capacity: [slots]}", "does not match pattern"},
 		{good + "registry: {resources: {limits: {memory: lots}}}", "does not match pattern"},
 	} {
 		values := map[string]any{}
