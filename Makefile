@@ -13,6 +13,11 @@ SEEDS   ?= 10000
 
 IMAGE   ?= berth:$(VERSION)
 
+# What the released programs and the client may depend on. A license that is not in the
+# list needs a decision.
+LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,MIT
+VULNDB   ?= https://vuln.go.dev
+
 REPORT    = $(or $(JSON),$(BIN)/bench.json)
 BASELINE  = cmd/berth/internal/bench/testdata/steps.txt
 STEPS     = $(GO) test -run '^$$' -bench '^BenchmarkStep$$' -benchmem -benchtime 200x -count 6 -cpu 1 -p 1 \
@@ -26,7 +31,7 @@ CHAOS_CLOCK   ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## Run the demo: embedded etcd, real processes and real failures
@@ -133,12 +138,12 @@ bench-failover: build ## Measure how long Berth pauses during failures, over an 
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools prose ## Check generated code, compatibility, formatting, linters, prose, and that each module builds separately
+verify: tools prose ## Check generated code, compatibility, formatting, linters, prose, licenses, vulnerabilities, and each module separately
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o, a module with one program would write its binary here.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
-	@$(MAKE) --no-print-directory generate-check compatible
+	@$(MAKE) --no-print-directory generate-check compatible licenses vulnerabilities
 
 .PHONY: prose
 prose: tools build ## Check documents, comments and help texts against the rules of .vale/styles/Berth
@@ -151,6 +156,23 @@ chart-test: build ## Render the Helm chart, decode it strictly and start its com
 	@# Outside the workspace: Helm's requirements would raise the versions of the services' dependencies.
 	cd deploy/helm/test && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
 		BERTH_BINARY=$(BIN)/berth GOWORK=off $(GO) test -count=1 -timeout 8m ./...
+
+# The tool takes a package for one of the standard library only if it is below GOROOT, and
+# it would write its warnings about assembly files to the directory for temporary files.
+.PHONY: licenses
+licenses: tools ## Check the licenses of all dependencies of the programs and the client
+	@GOOS=linux GOROOT=$$($(GO) env GOROOT) $(TOOLS)/go-licenses check --allowed_licenses=$(LICENSES) --ignore berth.dev/ \
+		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR \
+		$(addprefix ./,$(addsuffix /...,$(filter cmd/% services/% client,$(MODULES)))) && echo "licenses: only $(LICENSES)"
+
+# The query only downloads the index of the database. If that fails or takes too long, there
+# is nothing to compare with, and a build without network must pass. Other errors fail.
+.PHONY: vulnerabilities
+vulnerabilities: tools ## Check whether the code calls a function with a known vulnerability (VULNDB=url)
+	@error=$$(timeout 30 $(TOOLS)/govulncheck -db $(VULNDB) -mode query -format json berth.dev@v0.0.0 2>&1 >/dev/null); case $$? in \
+		0) timeout 600 $(TOOLS)/govulncheck -db $(VULNDB) -C api work ;; \
+		1|124) echo "govulncheck: the vulnerability database cannot be reached; not checked ($${error:-no answer within 30 s})" ;; \
+		*) echo "govulncheck: $$error"; exit 1 ;; esac
 
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
