@@ -13,6 +13,10 @@ SEEDS   ?= 10000
 
 IMAGE   ?= berth:$(VERSION)
 
+RELEASE  := bin/release
+COMMIT   ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
+PROGRAMS := $(foreach arch,amd64 arm64,$(RELEASE)/berth-linux-$(arch) $(RELEASE)/berth-agent-linux-$(arch))
+
 # What the released programs and the client may depend on. A license that is not in the
 # list needs a decision.
 LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,MIT
@@ -174,6 +178,19 @@ vulnerabilities: tools ## Check whether the code calls a function with a known v
 		1|124) echo "govulncheck: the vulnerability database cannot be reached; not checked ($${error:-no answer within 30 s})" ;; \
 		*) echo "govulncheck: $$error"; exit 1 ;; esac
 
+.PHONY: release
+release: tools ## Build the programs for Linux, with an SBOM for each and checksums, into bin/release
+	rm -rf $(RELEASE)
+	@$(MAKE) --no-print-directory $(PROGRAMS)
+	@for f in $(PROGRAMS); do $(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version v$(VERSION) -output $$f.cdx.json $$f || exit 1; done
+	cd $(RELEASE) && LC_ALL=C sha256sum * > SHA256SUMS
+
+# The same commit and version of Go give the same bytes, in every directory and without git.
+.PHONY: $(PROGRAMS)
+$(PROGRAMS):
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(lastword $(subst -, ,$@)) GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-trimpath -buildvcs=false' \
+		$(GO) build -ldflags '-s -w $(LDFLAGS) -X berth.dev/pkg/process.commit=$(COMMIT)' -o $@ ./cmd/$(firstword $(subst -linux-, ,$(@F)))
+
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
 	docker build -f deploy/Dockerfile -t $(IMAGE) .
@@ -200,5 +217,6 @@ tools: $(TOOLS)/.done
 
 $(TOOLS)/.done: tools/go.mod tools/go.sum
 	@mkdir -p $(TOOLS)
-	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install tool
+	@# An SBOM has the checksum of the tool that wrote it, which must not depend on the directory.
+	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install -trimpath tool
 	@touch $@
