@@ -193,7 +193,7 @@ $(PROGRAMS):
 
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
-	docker build -f deploy/Dockerfile -t $(IMAGE) .
+	docker build -f deploy/Dockerfile --build-arg COMMIT=$(COMMIT) -t $(IMAGE) .
 
 .PHONY: generate
 generate: tools ## Generate protobuf code, REST mapping and OpenAPI from api/
