@@ -13,6 +13,15 @@ SEEDS   ?= 10000
 
 IMAGE   ?= berth:$(VERSION)
 
+RELEASE  := bin/release
+COMMIT   ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
+PROGRAMS := $(foreach arch,amd64 arm64,$(RELEASE)/berth-linux-$(arch) $(RELEASE)/berth-agent-linux-$(arch))
+
+# What the released programs and the client may depend on. A license that is not in the
+# list needs a decision.
+LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,MIT
+VULNDB   ?= https://vuln.go.dev
+
 REPORT    = $(or $(JSON),$(BIN)/bench.json)
 BASELINE  = cmd/berth/internal/bench/testdata/steps.txt
 STEPS     = $(GO) test -run '^$$' -bench '^BenchmarkStep$$' -benchmem -benchtime 200x -count 6 -cpu 1 -p 1 \
@@ -26,7 +35,7 @@ CHAOS_CLOCK   ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## Run the demo: embedded etcd, real processes and real failures
@@ -133,12 +142,12 @@ bench-failover: build ## Measure how long Berth pauses during failures, over an 
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools prose ## Check generated code, compatibility, formatting, linters, prose, and that each module builds separately
+verify: tools prose ## Check generated code, compatibility, formatting, linters, prose, licenses, vulnerabilities, and each module separately
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o, a module with one program would write its binary here.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
-	@$(MAKE) --no-print-directory generate-check compatible
+	@$(MAKE) --no-print-directory generate-check compatible licenses vulnerabilities
 
 .PHONY: prose
 prose: tools build ## Check documents, comments and help texts against the rules of .vale/styles/Berth
@@ -152,9 +161,39 @@ chart-test: build ## Render the Helm chart, decode it strictly and start its com
 	cd deploy/helm/test && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
 		BERTH_BINARY=$(BIN)/berth GOWORK=off $(GO) test -count=1 -timeout 8m ./...
 
+# The tool takes a package for one of the standard library only if it is below GOROOT, and
+# it would write its warnings about assembly files to the directory for temporary files.
+.PHONY: licenses
+licenses: tools ## Check the licenses of all dependencies of the programs and the client
+	@GOOS=linux GOROOT=$$($(GO) env GOROOT) $(TOOLS)/go-licenses check --allowed_licenses=$(LICENSES) --ignore berth.dev/ \
+		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR \
+		$(addprefix ./,$(addsuffix /...,$(filter cmd/% services/% client,$(MODULES)))) && echo "licenses: only $(LICENSES)"
+
+# The query only downloads the index of the database. If that fails or takes too long, there
+# is nothing to compare with, and a build without network must pass. Other errors fail.
+.PHONY: vulnerabilities
+vulnerabilities: tools ## Check whether the code calls a function with a known vulnerability (VULNDB=url)
+	@error=$$(timeout 30 $(TOOLS)/govulncheck -db $(VULNDB) -mode query -format json berth.dev@v0.0.0 2>&1 >/dev/null); case $$? in \
+		0) timeout 600 $(TOOLS)/govulncheck -db $(VULNDB) -C api work ;; \
+		1|124) echo "govulncheck: the vulnerability database cannot be reached; not checked ($${error:-no answer within 30 s})" ;; \
+		*) echo "govulncheck: $$error"; exit 1 ;; esac
+
+.PHONY: release
+release: tools ## Build the programs for Linux, with an SBOM for each and checksums, into bin/release
+	rm -rf $(RELEASE)
+	@$(MAKE) --no-print-directory $(PROGRAMS)
+	@for f in $(PROGRAMS); do $(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version v$(VERSION) -output $$f.cdx.json $$f || exit 1; done
+	cd $(RELEASE) && LC_ALL=C sha256sum * > SHA256SUMS
+
+# The same commit and version of Go give the same bytes, in every directory and without git.
+.PHONY: $(PROGRAMS)
+$(PROGRAMS):
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(lastword $(subst -, ,$@)) GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-trimpath -buildvcs=false' \
+		$(GO) build -ldflags '-s -w $(LDFLAGS) -X berth.dev/pkg/process.commit=$(COMMIT)' -o $@ ./cmd/$(firstword $(subst -linux-, ,$(@F)))
+
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
-	docker build -f deploy/Dockerfile -t $(IMAGE) .
+	docker build -f deploy/Dockerfile --build-arg COMMIT=$(COMMIT) -t $(IMAGE) .
 
 .PHONY: generate
 generate: tools ## Generate protobuf code, REST mapping and OpenAPI from api/
@@ -178,5 +217,6 @@ tools: $(TOOLS)/.done
 
 $(TOOLS)/.done: tools/go.mod tools/go.sum
 	@mkdir -p $(TOOLS)
-	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install tool
+	@# An SBOM has the checksum of the tool that wrote it, which must not depend on the directory.
+	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install -trimpath tool
 	@touch $@

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOneVersion checks that the chart, the Dockerfile, the Makefile and the documents name
-// the version in the file VERSION.
+// TestOneVersion checks that the chart, the Makefile and the documents name the version in
+// the file VERSION.
 func TestOneVersion(t *testing.T) {
 	version := strings.TrimSpace(read(t, "VERSION"))
 	if !regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.-]+)?$`).MatchString(version) {
@@ -26,7 +26,6 @@ func TestOneVersion(t *testing.T) {
 	for _, c := range []struct{ name, pattern, want string }{
 		{"deploy/helm/berth/Chart.yaml", `(?m)^version: (.*)$`, version},
 		{"deploy/helm/berth/Chart.yaml", `(?m)^appVersion: (.*)$`, version},
-		{"deploy/Dockerfile", `process\.Version=(.*?)"`, "$(cat VERSION)"},
 		{"Makefile", `(?m)^VERSION .?= (.*)$`, "$(shell cat VERSION)"},
 	} {
 		if check(c.name, c.pattern, c.want) != 1 {

@@ -2,10 +2,13 @@ package process
 
 import "runtime/debug"
 
-// Version is the version of the build. If the Makefile or the Dockerfile built the
-// program, it is the content of the file VERSION. Otherwise it is the version of the
-// module, or "dev" if Go does not know the version.
+// Version is the version of the build. If the Makefile built the program, it is the
+// content of the file VERSION. Otherwise it is the version of the module, or "dev" if Go
+// does not know the version.
 var Version string
+
+// commit is set in released programs. Their builds do not need git.
+var commit string
 
 func init() {
 	if Version != "" {
@@ -20,14 +23,17 @@ func init() {
 // Commit returns the commit of a build, with a note if the source had uncommitted
 // changes. It returns "unknown" if Go did not record the commit.
 func Commit(info *debug.BuildInfo) string {
-	commit, changed := "unknown", ""
+	if commit != "" {
+		return commit
+	}
+	revision, changed := "unknown", ""
 	for _, setting := range info.Settings {
 		switch {
 		case setting.Key == "vcs.revision":
-			commit = setting.Value
+			revision = setting.Value
 		case setting.Key == "vcs.modified" && setting.Value == "true":
 			changed = ", with changes"
 		}
 	}
-	return commit + changed
+	return revision + changed
 }
