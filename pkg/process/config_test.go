@@ -14,6 +14,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
 )
 
@@ -116,15 +117,33 @@ func TestOptionsAreListedWithTheirEnvironment(t *testing.T) {
 	}
 }
 
-func TestTLSOptionsGoTogether(t *testing.T) {
-	for _, c := range []process.Common{{TLSCert: "a"}, {TLSKey: "a"}, {TLSCA: "a"},
-		{TLSCert: "/nowhere/a", TLSKey: "/nowhere/b"}} {
-		if _, _, err := c.TLS(); fault.Of(err).Kind != fault.Invalid {
+func TestSecurityOptionsGoTogether(t *testing.T) {
+	for want, c := range map[string]process.Common{
+		"--tls-key":   {Security: process.Security{TLSCert: "a", TLSCA: "a"}},
+		"--tls-ca":    {Security: process.Security{TLSCert: "a", TLSKey: "a"}},
+		"/nowhere/a":  {Security: process.Security{TLSCert: "/nowhere/a", TLSKey: "/nowhere/b", TLSCA: "/nowhere/c"}},
+		"--etcd-key":  {EtcdCert: "a", EtcdCA: "a"},
+		"--access":    {Access: "/nowhere/a"},
+		"--audit-log": {Security: process.Security{AuditLog: "/nowhere/a"}},
+	} {
+		if _, err := c.Secure(identity.Service, quiet); fault.Of(err).Kind != fault.Invalid ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if server, client, err := (process.Common{}).TLS(); server != nil || client != nil || err != nil {
-		t.Error("TLS without any being configured")
+	s, err := process.Common{}.Secure(identity.Service, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Client(identity.Gateway) != nil {
+		t.Error("TLS without a certificate")
+	}
+	for _, c := range []process.Common{{EtcdUser: "a"}, {EtcdPasswordFile: "a"},
+		{EtcdUser: "a", EtcdPasswordFile: "/nowhere/a"}} {
+		if _, err := s.Etcd(c); fault.Of(err).Kind != fault.Invalid {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }
 

@@ -87,12 +87,14 @@ func TestBeyondLoopbackNeedsTLSOrInsecure(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	// TLS secures only calls. Health and metrics are served without TLS.
-	if _, err := (process.Common{Listen: ":0", HTTPListen: "0.0.0.0:0", TLSCert: "c"}).Open(quiet); err == nil {
-		t.Error("the operations port is open without TLS")
+	for _, mode := range []string{"allow", "prefer"} {
+		secured := process.Security{TLSCert: "c", TLSMode: mode}
+		if _, err := (process.Common{Listen: "0.0.0.0:0", Security: secured}).Open(quiet); err == nil {
+			t.Errorf("mode %s: open to connections in plain text without --insecure", mode)
+		}
 	}
 	var log bytes.Buffer
-	l, err := process.Common{Listen: "0.0.0.0:0", Insecure: true}.Open(slog.New(slog.NewTextHandler(&log, nil)))
+	l, err := process.Common{Listen: "0.0.0.0:0", Security: process.Security{Insecure: true}}.Open(slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,11 @@ import (
 func TestABoundedClusterKeepsLittleHistory(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		config := Config{Bounded: bounded}
-		member, service := config.member(), config.service("etcd:2379")
+		member := config.member()
+		service, err := config.service("etcd:2379", "registry")
+		if err != nil {
+			t.Fatal(err)
+		}
 		registryConfig, defaults := config.registry(service), registry.Defaults()
 		if got := member.History == history && member.RaftEntries == raftEntries; got != bounded {
 			t.Errorf("bounded %v: etcd keeps %q and %d entries of its log", bounded, member.History, member.RaftEntries)

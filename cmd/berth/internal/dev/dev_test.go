@@ -3,7 +3,7 @@ package dev
 import "testing"
 
 func TestDevBoundsItsHistory(t *testing.T) {
-	if !(Config{}).cluster().Bounded {
+	if !(Config{}).cluster(security{}).Bounded {
 		t.Error("berth dev starts a cluster that is not bounded")
 	}
 }

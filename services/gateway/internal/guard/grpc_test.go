@@ -34,7 +34,7 @@ func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard
 	}
 	g, log := New(limits), &bytes.Buffer{}
 	s := rpc.NewServer(rpc.ServerOptions{
-		Log: slog.New(slog.NewTextHandler(log, nil)), More: append(g.ServerOptions(nil), grpc.UnknownServiceHandler(handler)),
+		Log: slog.New(slog.NewTextHandler(log, nil)), More: append(g.ServerOptions(), grpc.UnknownServiceHandler(handler)),
 	})
 	var done sync.WaitGroup
 	done.Go(func() { s.Serve(g.Listener(l)) })
