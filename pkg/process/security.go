@@ -13,7 +13,6 @@ import (
 
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/identity"
-	"berth.dev/pkg/store"
 	"berth.dev/pkg/transport"
 )
 
@@ -135,9 +134,17 @@ func (s *Secured) Operations(handler http.Handler) *http.Server {
 	return server
 }
 
+// EtcdConfig says how to reach etcd. Its fields are those of store.DialConfig; agents contain
+// this package and not the client of etcd.
+type EtcdConfig struct {
+	Endpoints          []string
+	TLS                *tls.Config
+	Username, Password string
+}
+
 // Etcd returns how to reach etcd. The configuration must be the one of Secure.
-func (s *Secured) Etcd(c Common) (store.DialConfig, error) {
-	config := store.DialConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
+func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
+	config := EtcdConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
 	switch {
 	case s.etcd != nil:
 		config.TLS = s.etcd.External(c.Etcd...)

@@ -114,7 +114,7 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		r.close()
 		return nil, err
 	}
-	if r.Store, err = store.Dial(etcd); err != nil {
+	if r.Store, err = store.Dial(store.DialConfig(etcd)); err != nil {
 		r.close()
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	if err != nil {
 		return err
 	}
-	etcd, err := store.Dial(toEtcd)
+	etcd, err := store.Dial(store.DialConfig(toEtcd))
 	if err != nil {
 		return err
 	}
