@@ -61,12 +61,13 @@ func CallerIn(ctx context.Context) Caller {
 	return Caller{Trusted: true}
 }
 
-// Outgoing returns the metadata that passes the caller of ctx on to a service.
-func Outgoing(ctx context.Context) []string {
-	if c := CallerIn(ctx); c.Identity != nil {
-		return []string{MetaCaller, c.Identity.String()}
+// Passed returns the value of MetaCaller with which a gateway passes the caller on; "" for a
+// caller without an identity.
+func (c Caller) Passed() string {
+	if c.Identity == nil {
+		return ""
 	}
-	return nil
+	return c.Identity.String()
 }
 
 // Guard admits the calls of one listener by the table.
@@ -194,12 +195,11 @@ func (g *Guard) enter(ctx context.Context, method string) (context.Context, Call
 	if p, ok := peer.FromContext(ctx); ok {
 		from, address = peerIn(p), p.Addr.String()
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
 	authorization := ""
-	if values := md.Get("authorization"); len(values) > 0 {
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
 		authorization = values[0]
 	}
-	c, err := g.identify(ctx, from, address, authorization, md.Get(MetaCaller))
+	c, err := g.identify(ctx, from, address, authorization, metadata.ValueFromIncomingContext(ctx, MetaCaller))
 	if err == nil {
 		err = g.admit(c, from, method)
 	} else {
