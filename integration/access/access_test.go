@@ -3,6 +3,7 @@ package access
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -73,6 +74,10 @@ func start(t *testing.T) *world {
 	g := gateway.DefaultConfig()
 	g.Etcd, g.LogLevel, g.Listen, g.AgentsListen, g.InternalListen, g.HTTPListen = etcd, "error", ":0", ":0", internal, ":0"
 	g.Security = w.security(identity.Gateway, "g")
+	g.Access = filepath.Join(w.dir, "access.yaml")
+	if err := os.WriteFile(g.Access, []byte(accessFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	g.Registry, g.ExecutorState, g.Assigner = []string{run(w, registry.Run, r).Listen},
 		[]string{run(w, executorstate.Run, e).Listen}, []string{run(w, assigner.Run, a).Listen}
 	bound := run(w, gateway.Run, g)
@@ -84,6 +89,10 @@ func start(t *testing.T) *world {
 	w.awaitReady(bound.Listen)
 	return w
 }
+
+// accessFile has a token for an operator and one for a job service.
+var accessFile = fmt.Sprintf("tokens:\n- {role: operator, name: alice, sha256: %x}\n- {role: job, name: train, sha256: %x}\n",
+	sha256.Sum256([]byte("of alice")), sha256.Sum256([]byte("of train")))
 
 // security returns the options of a process with a new certificate and an audit log.
 func (w *world) security(role identity.Role, name string) process.Security {

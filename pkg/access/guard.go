@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -78,6 +79,8 @@ type Guard struct {
 	// Audit is nil without an audit log.
 	Audit *Audit
 	Log   *slog.Logger
+	// Rejected, if set, counts the rejected calls.
+	Rejected *atomic.Int64
 }
 
 // bearers has the listeners that accept bearer tokens.
@@ -122,7 +125,7 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	case g.Listener == Service && c.Identity != nil && c.Identity != from.Identity:
 		// A gateway has passed on this caller.
 		if from.Encrypted && from.Identity.Role&may == 0 {
-			return missing(method, may, Caller{Identity: from.Identity})
+			return missing(method, may, Caller{Identity: from.Identity}.has())
 		}
 		may = r.roles[Public] | r.roles[Agents] | r.roles[Internal]
 		if may == identity.Nobody {
@@ -132,16 +135,23 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	if may == everybody || c.Trusted || c.Identity != nil && c.Identity.Role&may != 0 {
 		return nil
 	}
-	return missing(method, may, c)
+	return missing(method, may, c.has())
+}
+
+// has says which role the caller has, for errors.
+func (c Caller) has() string {
+	if c.Identity == nil {
+		return "the caller has no certificate and no bearer token"
+	}
+	return fmt.Sprintf("the caller %v has the role %v", c.Identity, c.Identity.Role)
 }
 
 // missing returns the error that names the missing role.
-func missing(method string, may identity.Role, c Caller) error {
-	has := "the caller has no certificate and no bearer token"
-	if c.Identity != nil {
-		has = fmt.Sprintf("the caller %v has the role %v", c.Identity, c.Identity.Role)
+func missing(method string, may identity.Role, why string) error {
+	if may == identity.Nobody {
+		return denied("%s", why)
 	}
-	return denied("%s requires the role %v; %s", strings.TrimPrefix(method, "/"), may, has)
+	return denied("%s requires the role %v; %s", strings.TrimPrefix(method, "/"), may, why)
 }
 
 // everywhere reports whether the role job may call a method without naming a job.
@@ -192,6 +202,8 @@ func (g *Guard) enter(ctx context.Context, method string) (context.Context, Call
 	c, err := g.identify(ctx, from, address, authorization, md.Get(MetaCaller))
 	if err == nil {
 		err = g.admit(c, from, method)
+	} else {
+		err = missing(method, table[method].roles[g.Listener], err.Error())
 	}
 	if err == nil && g.Listener == Public && c.Identity != nil && table[method].roles[Public] != everybody {
 		err = g.Access.pace(*c.Identity)
@@ -316,7 +328,10 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 			method = "GET /debug/pprof/"
 		}
 		own, known := table[method]
-		if err == nil && known && r.Method == http.MethodGet {
+		switch {
+		case err != nil:
+			err = missing(method, own.roles[g.Listener], err.Error())
+		case known && r.Method == http.MethodGet:
 			err = g.admit(c, from, method)
 		}
 		if err == nil && c.Identity != nil && own.roles[g.Listener] != everybody {
