@@ -111,8 +111,8 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, request pro
 	if g.Audit == nil || !rejected && !g.Audit.wants(method) {
 		return
 	}
-	if g.Listener == Service && c.Identity != nil && c.Identity.Role&(gateway|service) == 0 {
-		return // the gateway that passed on the caller records the call
+	if c.passed {
+		return // the gateway records the call
 	}
 	e := Entry{
 		Caller: c.String(), Peer: c.Peer, Listener: g.Listener.String(), Method: strings.TrimPrefix(method, "/"),

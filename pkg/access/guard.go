@@ -37,6 +37,8 @@ type Caller struct {
 	// Identity is nil for a trusted caller, and for a caller without a certificate and
 	// without a bearer token.
 	Identity *identity.Identity
+	// passed is true if a gateway has passed on the identity.
+	passed bool
 }
 
 // String describes the caller for logs and errors.
@@ -111,7 +113,7 @@ func (g *Guard) identify(ctx context.Context, from transport.Peer, address, auth
 		}
 		// The row of the gateway's own listener applies to the caller, and the row of this
 		// listener applied to the gateway.
-		c.Identity, c.Trusted = &id, false
+		c.Identity, c.Trusted, c.passed = &id, false, true
 	}
 	return c, nil
 }
@@ -123,8 +125,7 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	switch {
 	case !known, !served:
 		return g.Listener.misdirected(method)
-	case g.Listener == Service && c.Identity != nil && c.Identity != from.Identity:
-		// A gateway has passed on this caller.
+	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
 			return missing(method, may, Caller{Identity: from.Identity}.has())
 		}
