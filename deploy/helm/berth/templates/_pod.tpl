@@ -35,7 +35,7 @@
 {{- if include "berth.accessSecret" .root }}
 - --access=/etc/berth/access/access.yaml
 {{- end }}
-{{ include "berth.securityFlags" (dict "root" .root "mode" .root.Values.tls.mode) }}
+{{ include "berth.securityFlags" (dict "root" .root "mode" .root.Values.tls.mode) | trim }}
 {{- end -}}
 
 {{- define "berth.env" -}}
