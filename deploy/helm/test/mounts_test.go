@@ -73,7 +73,8 @@ func TestSecretMounts(t *testing.T) {
 				}
 			}
 			if c.secret == "etcd-ca" {
-				if env := (corev1.EnvVar{Name: "SSL_CERT_DIR", Value: c.dir}); !slices.Contains(template.Spec.Containers[0].Env, env) {
+				want := corev1.EnvVar{Name: "SSL_CERT_DIR", Value: c.dir}
+				if !slices.Contains(template.Spec.Containers[0].Env, want) {
 					t.Errorf("%s does not look for authorities in %s", name, c.dir)
 				}
 				continue

@@ -114,7 +114,8 @@ func TestCommandsStart(t *testing.T) {
 }
 
 // prometheus returns how the Prometheus operator configures the scrapes of an endpoint.
-func (c *cluster) prometheus(t *testing.T, r *release, e metricsEndpoint) (scheme string, config *tls.Config, token string) {
+func (c *cluster) prometheus(t *testing.T, r *release, e metricsEndpoint) (scheme string, config *tls.Config,
+	token string) {
 	t.Helper()
 	config = &tls.Config{ServerName: e.TLSConfig.ServerName, RootCAs: x509.NewCertPool()}
 	if _, issued := r.certificateIn(e.TLSConfig.CA.Secret.Name); !issued && e.TLSConfig.CA.Secret.Name != "gateway-tls" {
@@ -132,7 +133,8 @@ func (c *cluster) prometheus(t *testing.T, r *release, e metricsEndpoint) (schem
 		t.Fatalf("Prometheus has no certificate: %+v", e.TLSConfig)
 	}
 	dir := c.write(t, issued.Spec.URIs[0], nil)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, e.TLSConfig.Cert.Secret.Key), filepath.Join(dir, e.TLSConfig.KeySecret.Key))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, e.TLSConfig.Cert.Secret.Key),
+		filepath.Join(dir, e.TLSConfig.KeySecret.Key))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,8 +116,8 @@ func checkIssuer(t *testing.T, r *release, by issuerReference) {
 }
 
 // TestMigrationToTLS checks that the processes of a release that changes to TLS accept
-// connections of both kinds. Its agents encrypt their calls at once, so that a second
-// replacement of every agent is not necessary.
+// connections of both kinds. Its agents encrypt their calls at once, so that one
+// replacement of each agent is enough until all connections are encrypted.
 func TestMigrationToTLS(t *testing.T) {
 	values := readValues(t, "testdata/own-certificates.yaml")
 	for mode, agents := range map[string]string{"allow": "prefer", "prefer": "prefer", "require": "require"} {
@@ -205,7 +205,7 @@ func (c *cluster) volume(t *testing.T, r *release, v corev1.Volume) string {
 	if v.Secret == nil {
 		dir := t.TempDir()
 		// As in a pod, the users of workers can reach the directory.
-		if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { //nolint:gosec // the directory has keys for this test only
+		if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
 			t.Fatal(err)
 		}
 		return dir
@@ -219,8 +219,8 @@ func (c *cluster) volume(t *testing.T, r *release, v corev1.Volume) string {
 		"etcd-client": "service/etcd-client"}[name]; found {
 		return c.write(t, "berth://west/"+role, []string{metricsName})
 	}
-	files := map[string]string{"password": "secret",
-		"access.yaml": fmt.Sprintf("tokens: [{role: viewer, name: prometheus, sha256: %x}]", sha256.Sum256([]byte(prometheusToken)))}
+	files := map[string]string{"password": "secret", "access.yaml": fmt.Sprintf(
+		"tokens: [{role: viewer, name: prometheus, sha256: %x}]", sha256.Sum256([]byte(prometheusToken)))}
 	if secret, found := find[*corev1.Secret](r, name); found {
 		files = secret.StringData
 	}
