@@ -102,6 +102,9 @@ func (a *Audit) Rejected(listener, peer, reason string) {
 func (g *Guard) record(ctx context.Context, c Caller, method string, request proto.Message, err error) {
 	outcome := status.Convert(rpc.ToStatus(err))
 	rejected := isDenied(err)
+	if rejected && g.Rejected != nil {
+		g.Rejected.Add(1)
+	}
 	if rejected && g.Log != nil {
 		g.Log.Debug("rejected a call", "listener", g.Listener.String(), "caller", c.String(), "peer", c.Peer, "error", err)
 	}
