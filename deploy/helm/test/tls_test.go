@@ -215,7 +215,7 @@ func (c *cluster) volume(t *testing.T, r *release, v corev1.Volume) string {
 		return c.write(t, issued.Spec.URIs[0], issued.Spec.DNSNames)
 	}
 	if role, found := map[string]string{"registry-tls": "service/registry", "executor-state-tls": "service/executor-state",
-		"assigner-tls": "service/assigner", "gateway-tls": "gateway/gateway", "agents-tls": "agent/node-0",
+		"assigner-tls": "service/assigner", "gateway-tls": "gateway/gateway", "agents-tls": "agent/*",
 		"etcd-client": "service/etcd-client"}[name]; found {
 		return c.write(t, "berth://west/"+role, []string{metricsName})
 	}
