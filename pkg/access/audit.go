@@ -111,7 +111,7 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, request pro
 	if g.Audit == nil || !rejected && !g.Audit.wants(method) {
 		return
 	}
-	if g.Listener == Service && c.Identity != nil && c.Identity.Role&(gateway|service) == 0 {
+	if c.passed {
 		return // the gateway that passed on the caller records the call
 	}
 	e := Entry{

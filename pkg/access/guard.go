@@ -37,6 +37,8 @@ type Caller struct {
 	// Identity is nil for a trusted caller, and for a caller without a certificate and
 	// without a bearer token.
 	Identity *identity.Identity
+	// passed is true if a gateway has passed on the identity.
+	passed bool
 }
 
 // String describes the caller for logs and errors.
@@ -110,7 +112,7 @@ func (g *Guard) identify(ctx context.Context, from transport.Peer, address, auth
 		}
 		// The row of the gateway's own listener applies to the caller, and the row of this
 		// listener applied to the gateway.
-		c.Identity, c.Trusted = &id, false
+		c.Identity, c.Trusted, c.passed = &id, false, true
 	}
 	return c, nil
 }
