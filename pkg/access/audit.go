@@ -112,7 +112,7 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, request pro
 		return
 	}
 	if c.passed {
-		return // the gateway that passed on the caller records the call
+		return // the gateway records the call
 	}
 	e := Entry{
 		Caller: c.String(), Peer: c.Peer, Listener: g.Listener.String(), Method: strings.TrimPrefix(method, "/"),

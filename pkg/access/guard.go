@@ -63,12 +63,13 @@ func CallerIn(ctx context.Context) Caller {
 	return Caller{Trusted: true}
 }
 
-// Outgoing returns the metadata that passes the caller of ctx on to a service.
-func Outgoing(ctx context.Context) []string {
-	if c := CallerIn(ctx); c.Identity != nil {
-		return []string{MetaCaller, c.Identity.String()}
+// Passed returns the value of MetaCaller with which a gateway passes the caller on; "" for a
+// caller without an identity.
+func (c Caller) Passed() string {
+	if c.Identity == nil {
+		return ""
 	}
-	return nil
+	return c.Identity.String()
 }
 
 // Guard admits the calls of one listener by the table.
@@ -124,8 +125,7 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	switch {
 	case !known, !served:
 		return g.Listener.misdirected(method)
-	case g.Listener == Service && c.Identity != nil && c.Identity != from.Identity:
-		// A gateway has passed on this caller.
+	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
 			return missing(method, may, Caller{Identity: from.Identity}.has())
 		}
@@ -196,12 +196,11 @@ func (g *Guard) enter(ctx context.Context, method string) (context.Context, Call
 	if p, ok := peer.FromContext(ctx); ok {
 		from, address = peerIn(p), p.Addr.String()
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
 	authorization := ""
-	if values := md.Get("authorization"); len(values) > 0 {
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
 		authorization = values[0]
 	}
-	c, err := g.identify(ctx, from, address, authorization, md.Get(MetaCaller))
+	c, err := g.identify(ctx, from, address, authorization, metadata.ValueFromIncomingContext(ctx, MetaCaller))
 	if err == nil {
 		err = g.admit(c, from, method)
 	} else {
