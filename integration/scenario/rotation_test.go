@@ -124,7 +124,8 @@ func (a *authority) init() nextAuthority {
 	if err != nil {
 		a.Fatal(err)
 	}
-	files, err := created.Issue(identity.Identity{Cluster: fleet.Cluster, Role: identity.Operator, Name: "next"}, nil, time.Hour)
+	files, err := created.Issue(identity.Identity{Cluster: fleet.Cluster, Role: identity.Operator, Name: "next"}, nil,
+		time.Hour)
 	if err != nil {
 		a.Fatal(err)
 	}

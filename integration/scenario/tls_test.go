@@ -148,7 +148,8 @@ func (w *world) ports() []port {
 			a := p.Addresses()
 			switch kind {
 			case model.ServiceGateway:
-				list = append(list, port{p, access.Public, "--listen", a.Listen}, port{p, access.Agents, "--agents-listen", a.Agents},
+				list = append(list, port{p, access.Public, "--listen", a.Listen},
+					port{p, access.Agents, "--agents-listen", a.Agents},
 					port{p, access.Internal, "--internal-listen", a.Internal})
 			case "agents":
 				list = append(list, port{p, access.Agent, "--listen", a.Listen})
@@ -188,12 +189,13 @@ func TestTLS(t *testing.T) {
 }
 
 func (s *secured) gangRuns() {
-	real := shell("gang", "real", 2, "exit 0")
-	real.Constraints = &berthv1.Constraints{Sku: "host"}
-	simulated := &berthv1.Reservation{Job: "gang", Stage: "simulated", Count: 8, Constraints: &berthv1.Constraints{Sku: "sim"}}
-	s.upsert(real)
+	gang := shell("gang", "real", 2, "exit 0")
+	gang.Constraints = &berthv1.Constraints{Sku: "host"}
+	simulated := &berthv1.Reservation{Job: "gang", Stage: "simulated", Count: 8,
+		Constraints: &berthv1.Constraints{Sku: "sim"}}
+	s.upsert(gang)
 	s.upsert(simulated)
-	s.await(real, berthv1.Reservation_COMPLETED)
+	s.await(gang, berthv1.Reservation_COMPLETED)
 	s.awaitRunning(simulated, 8)
 	s.cancel(simulated)
 	s.await(simulated, berthv1.Reservation_CANCELLED)
@@ -356,7 +358,8 @@ func (s *secured) wrongRoles() {
 		conn := s.dial(p.address, s.certificate(c.role, name))
 		err := conn.Invoke(s.ctx, c.method, &emptypb.Empty{}, &emptypb.Empty{})
 		if status.Code(err) != codes.PermissionDenied || !strings.Contains(status.Convert(err).Message(),
-			fmt.Sprintf("requires the role %s; the caller berth://default/%v/%s has the role %v", c.want, c.role, name, c.role)) {
+			fmt.Sprintf("requires the role %s; the caller berth://default/%v/%s has the role %v", c.want, c.role, name,
+				c.role)) {
 			s.Errorf("%v: %v, want the missing role %s", p, err, c.want)
 		}
 		s.denied(p, name, strings.TrimPrefix(c.method, "/"))
@@ -430,7 +433,8 @@ func (s *secured) agentElsewhere() {
 }
 
 // register sends a registration to the gateway.
-func (s *secured) register(conn grpc.ClientConnInterface, r *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
+func (s *secured) register(conn grpc.ClientConnInterface, r *controlv1.RegisterRequest) (*controlv1.RegisterAnswer,
+	error) {
 	r.Resources = map[string]int64{"slots": 4}
 	return controlv1.NewAgentsClient(conn).Register(s.ctx, r)
 }
@@ -479,7 +483,8 @@ func (s *secured) foreignExecutor() {
 		s.Errorf("registration for another executor: %v", err)
 	}
 	err = s.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "sim-0", Incarnation: before.GetIncarnation(), Nonce: "n",
-		Report: &controlv1.ExecutorReport{Executor: "sim-0", Incarnation: before.GetIncarnation(), Sequence: 1 << 40, Complete: true}})
+		Report: &controlv1.ExecutorReport{Executor: "sim-0", Incarnation: before.GetIncarnation(), Sequence: 1 << 40,
+			Complete: true}})
 	if status.Code(err) != codes.PermissionDenied {
 		s.Errorf("heartbeat for another executor: %v", err)
 	}
@@ -525,13 +530,14 @@ func (s *secured) foreignAddress() {
 	lie.Task.Env, lie.MaxAttempts = map[string]string{"DIR": dir}, proto.Int32(1)
 	lie = s.upsert(lie)
 	for i := range 3 {
-		real := shell("host", fmt.Sprintf("s%d", i), 4, "exit 0")
-		real.Constraints = &berthv1.Constraints{Sku: "host"}
-		s.upsert(real)
-		s.await(real, berthv1.Reservation_COMPLETED)
+		own := shell("host", fmt.Sprintf("s%d", i), 4, "exit 0")
+		own.Constraints = &berthv1.Constraints{Sku: "host"}
+		s.upsert(own)
+		s.await(own, berthv1.Reservation_COMPLETED)
 	}
 	s.awaitWorkers("liar", berthv1.Event_WORKER_FAILED, 1)
-	if last := s.lastOf(lie.GetUid(), 0); !strings.Contains(last.LastError, "is berth://default/agent/host, not the agent of") {
+	if last := s.lastOf(lie.GetUid(), 0); !strings.Contains(last.LastError,
+		"is berth://default/agent/host, not the agent of") {
 		s.Errorf("the start on the executor of the liar: %+v", last)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
