@@ -73,7 +73,8 @@ func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error
 	if err != nil {
 		return err
 	}
-	return f.startAgents(ctx, prefix, prefix+"-*", []string{"sim", "--prefix", prefix, "--sku", prefix, "--executors", strconv.Itoa(n),
+	return f.startAgents(ctx, prefix, prefix+"-*", []string{"sim", "--prefix", prefix, "--sku", prefix, "--executors",
+		strconv.Itoa(n),
 		"--resources", "slots=" + strconv.Itoa(slots), "--gateways", gateways, "--log-level", f.config.LogLevel}, "--listen")
 }
 

@@ -62,21 +62,22 @@ func (f *Fleet) SetTLS(mode transport.Mode) error {
 // dial creates the fleet's own client.
 func (f *Fleet) dial() error {
 	var err error
-	if f.client, err = client.Dial(f.Gateways(), client.WithTLS(f.ClientTLS())); err == nil {
+	if f.client, err = client.Dial(f.Gateways(), client.WithTLS(f.ClientTLS(identity.Gateway))); err == nil {
 		f.clients = append(f.clients, f.client)
 	}
 	return err
 }
 
-// ClientTLS returns the configuration of calls of an operator to gateways; nil in plain text.
-// It follows rotations, and checks the role of the process that answers instead of its host.
-func (f *Fleet) ClientTLS() *tls.Config {
+// ClientTLS returns the configuration of calls of an operator to processes with one of the
+// roles; nil in plain text. It follows rotations, and checks the role of the process that
+// answers instead of its host.
+func (f *Fleet) ClientTLS(roles identity.Role) *tls.Config {
 	f.security.mu.Lock()
 	defer f.security.mu.Unlock()
 	if f.security.mode == "" || f.security.mode == transport.Allow {
 		return nil
 	}
-	return f.security.own.Client(identity.Gateway)
+	return f.security.own.Client(roles)
 }
 
 // EtcdConfig returns how to reach members of etcd, by default all of them.
