@@ -2,9 +2,11 @@ package scenario
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/identity"
 )
 
 // web makes HTTP calls as curl does.
@@ -19,16 +22,29 @@ type web struct {
 	*testing.T
 	base string
 	http http.Client
+	// header has the names and values of headers of all requests.
+	header []string
 }
 
-func newWeb(t *testing.T, address string) *web {
+func newWeb(t *testing.T, address string) *web { return newTLSWeb(t, address, nil) }
+
+// newTLSWeb returns a web whose calls are encrypted if security is not nil.
+func newTLSWeb(t *testing.T, address string, security *tls.Config) *web {
 	w := &web{T: t, base: "http://" + address}
+	if security != nil {
+		w.base = "https://" + address
+	}
 	w.http.Timeout = patience
-	w.http.Transport = &http.Transport{}
+	w.http.Transport = &http.Transport{TLSClientConfig: security}
 	// The client returns redirects and does not follow them.
 	w.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.Cleanup(w.http.CloseIdleConnections)
 	return w
+}
+
+// web returns a web for a process of the fleet. With TLS it is an operator.
+func (w *world) web(address string) *web {
+	return newTLSWeb(w.T, address, w.fleet.ClientTLS(identity.Gateway|identity.Service))
 }
 
 // open sends a request and returns the response before its body is read.
@@ -38,6 +54,7 @@ func (w *web) open(method, path, body string, header ...string) *http.Response {
 	if err != nil {
 		w.Fatal(err)
 	}
+	header = append(slices.Clone(w.header), header...)
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}

@@ -42,14 +42,14 @@ func TestRollingRestart(t *testing.T) {
 		w.leader(service) // waits for a leader that can give up its leadership
 		for i := range 2 {
 			p, other := w.fleet.Replica(service, i), w.fleet.Replica(service, 1-i)
-			leads := leading(t, p)
+			leads := w.leading(p)
 			stopped := time.Now()
 			if err := p.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			if leads {
 				until(t, func() string {
-					if !leading(t, other) {
+					if !w.leading(other) {
 						return other.Name + " does not lead"
 					}
 					return ""
@@ -70,7 +70,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 			w.restart(p)
 			until(t, func() string {
-				if status, body := newWeb(t, p.Addresses().HTTP).call("GET", "/readyz", ""); status != http.StatusOK {
+				if status, body := w.web(p.Addresses().HTTP).call("GET", "/readyz", ""); status != http.StatusOK {
 					return p.Name + ": " + body
 				}
 				return ""
@@ -99,9 +99,9 @@ func (w *world) resign(service string) {
 	}
 }
 
-func leading(t *testing.T, p *child.Process) bool {
-	t.Helper()
-	status, _ := newWeb(t, p.Addresses().HTTP).call("GET", "/leaderz", "")
+func (w *world) leading(p *child.Process) bool {
+	w.Helper()
+	status, _ := w.web(p.Addresses().HTTP).call("GET", "/leaderz", "")
 	return status == http.StatusOK
 }
 
@@ -123,27 +123,32 @@ func (w *world) callSteadily(ctx context.Context, job string,
 }
 
 func (w *world) overGRPC(ctx context.Context, job, stage string) error {
-	r := &berthv1.Reservation{Job: job, Stage: stage, Count: 3}
+	return reserveAndCancel(ctx, w.client, job, stage)
+}
+
+// reserveAndCancel requests a batch on simulated executors, waits for its lease and cancels it.
+func reserveAndCancel(ctx context.Context, c *client.Client, job, stage string) error {
+	r := &berthv1.Reservation{Job: job, Stage: stage, Count: 3, Constraints: &berthv1.Constraints{Sku: "sim"}}
 	key := client.KeyOf(r)
-	if _, err := w.client.Reserve(ctx, r); err != nil {
+	if _, err := c.Reserve(ctx, r); err != nil {
 		return err
 	}
-	if _, err := w.client.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {
+	if _, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {
 		return err
 	}
-	if n, err := w.client.Cancel(ctx, key); err != nil || n != 1 {
+	if n, err := c.Cancel(ctx, key); err != nil || n != 1 {
 		return fmt.Errorf("cancelled %d: %w", n, err)
 	}
-	_, err := w.client.WaitFor(ctx, key, berthv1.Reservation_CANCELLED)
+	_, err := c.WaitFor(ctx, key, berthv1.Reservation_CANCELLED)
 	return err
 }
 
 // overREST returns a round of calls that are made as with curl, without retries.
 func (w *world) overREST() func(ctx context.Context, job, stage string) error {
-	web := newWeb(w.T, w.fleet.Gateway())
+	web := w.web(w.fleet.Gateway())
 	return func(_ context.Context, job, stage string) error {
 		path := "/v1/jobs/" + job + "/stages/" + stage + "/reservation"
-		for _, call := range [][3]string{{"PUT", path, `{"count": 2}`}, {"GET", path, ""}, {"GET", "/v1/assignments", ""},
+		for _, call := range [][3]string{{"PUT", path, `{"count": 2, "constraints": {"sku": "sim"}}`}, {"GET", path, ""}, {"GET", "/v1/assignments", ""},
 			{"GET", "/v1/executors", ""}, {"DELETE", path, ""}} {
 			if status, body := web.call(call[0], call[1], call[2]); status != http.StatusOK {
 				return fmt.Errorf("%s %s: %d %s", call[0], call[1], status, body)

@@ -24,6 +24,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/client"
 	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
 	"berth.dev/testkit/porttest"
 )
 
@@ -83,7 +84,7 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 	if err := p.Stop(stopping); err != nil {
 		t.Error(err)
 	}
-	checkHistory(t, connect(t, address), 0, nil)
+	checkHistory(t, connect(t, store.DialConfig{Endpoints: []string{address}}), 0, nil)
 }
 
 // startEtcd starts an etcd at an address with its data in dir. It returns a function that

@@ -61,7 +61,11 @@ func start(t *testing.T, config fleet.Config) *world {
 		t.Fatal(err)
 	}
 	w.fleet, w.client = f, f.Client()
-	w.store = connect(t, f.Etcd()[0])
+	etcd, err := f.EtcdConfig(f.Etcd()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store = connect(t, etcd)
 	t.Cleanup(func() {
 		checkHistory(t, w.store, w.restored, w.tampered)
 		w.store.Close() // a stopping etcd waits for watches to close
@@ -92,9 +96,9 @@ func ownBinary(t *testing.T, dir string) string {
 	return own
 }
 
-func connect(t *testing.T, endpoint string) *store.Etcd {
+func connect(t *testing.T, etcd store.DialConfig) *store.Etcd {
 	t.Helper()
-	s, err := store.Dial(store.DialConfig{Endpoints: []string{endpoint}})
+	s, err := store.Dial(etcd)
 	if err != nil {
 		t.Fatal(err)
 	}

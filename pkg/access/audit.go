@@ -102,14 +102,17 @@ func (a *Audit) Rejected(listener, peer, reason string) {
 func (g *Guard) record(ctx context.Context, c Caller, method string, request proto.Message, err error) {
 	outcome := status.Convert(rpc.ToStatus(err))
 	rejected := isDenied(err)
+	if rejected && g.Rejected != nil {
+		g.Rejected.Add(1)
+	}
 	if rejected && g.Log != nil {
 		g.Log.Debug("rejected a call", "listener", g.Listener.String(), "caller", c.String(), "peer", c.Peer, "error", err)
 	}
 	if g.Audit == nil || !rejected && !g.Audit.wants(method) {
 		return
 	}
-	if g.Listener == Service && c.Identity != nil && c.Identity.Role&(gateway|service) == 0 {
-		return // the gateway that passed on the caller records the call
+	if c.passed {
+		return // the gateway records the call
 	}
 	e := Entry{
 		Caller: c.String(), Peer: c.Peer, Listener: g.Listener.String(), Method: strings.TrimPrefix(method, "/"),

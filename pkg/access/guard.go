@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -36,6 +37,8 @@ type Caller struct {
 	// Identity is nil for a trusted caller, and for a caller without a certificate and
 	// without a bearer token.
 	Identity *identity.Identity
+	// passed is true if a gateway has passed on the identity.
+	passed bool
 }
 
 // String describes the caller for logs and errors.
@@ -60,12 +63,13 @@ func CallerIn(ctx context.Context) Caller {
 	return Caller{Trusted: true}
 }
 
-// Outgoing returns the metadata that passes the caller of ctx on to a service.
-func Outgoing(ctx context.Context) []string {
-	if c := CallerIn(ctx); c.Identity != nil {
-		return []string{MetaCaller, c.Identity.String()}
+// Passed returns the value of MetaCaller with which a gateway passes the caller on; "" for a
+// caller without an identity.
+func (c Caller) Passed() string {
+	if c.Identity == nil {
+		return ""
 	}
-	return nil
+	return c.Identity.String()
 }
 
 // Guard admits the calls of one listener by the table.
@@ -78,6 +82,8 @@ type Guard struct {
 	// Audit is nil without an audit log.
 	Audit *Audit
 	Log   *slog.Logger
+	// Rejected, if set, counts the rejected calls.
+	Rejected *atomic.Int64
 }
 
 // bearers has the listeners that accept bearer tokens.
@@ -107,7 +113,7 @@ func (g *Guard) identify(ctx context.Context, from transport.Peer, address, auth
 		}
 		// The row of the gateway's own listener applies to the caller, and the row of this
 		// listener applied to the gateway.
-		c.Identity, c.Trusted = &id, false
+		c.Identity, c.Trusted, c.passed = &id, false, true
 	}
 	return c, nil
 }
@@ -119,10 +125,9 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	switch {
 	case !known, !served:
 		return g.Listener.misdirected(method)
-	case g.Listener == Service && c.Identity != nil && c.Identity != from.Identity:
-		// A gateway has passed on this caller.
+	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
-			return missing(method, may, Caller{Identity: from.Identity})
+			return missing(method, may, Caller{Identity: from.Identity}.has())
 		}
 		may = r.roles[Public] | r.roles[Agents] | r.roles[Internal]
 		if may == identity.Nobody {
@@ -132,16 +137,23 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	if may == everybody || c.Trusted || c.Identity != nil && c.Identity.Role&may != 0 {
 		return nil
 	}
-	return missing(method, may, c)
+	return missing(method, may, c.has())
+}
+
+// has says which role the caller has, for errors.
+func (c Caller) has() string {
+	if c.Identity == nil {
+		return "the caller has no certificate and no bearer token"
+	}
+	return fmt.Sprintf("the caller %v has the role %v", c.Identity, c.Identity.Role)
 }
 
 // missing returns the error that names the missing role.
-func missing(method string, may identity.Role, c Caller) error {
-	has := "the caller has no certificate and no bearer token"
-	if c.Identity != nil {
-		has = fmt.Sprintf("the caller %v has the role %v", c.Identity, c.Identity.Role)
+func missing(method string, may identity.Role, why string) error {
+	if may == identity.Nobody {
+		return denied("%s", why)
 	}
-	return denied("%s requires the role %v; %s", strings.TrimPrefix(method, "/"), may, has)
+	return denied("%s requires the role %v; %s", strings.TrimPrefix(method, "/"), may, why)
 }
 
 // everywhere reports whether the role job may call a method without naming a job.
@@ -184,14 +196,15 @@ func (g *Guard) enter(ctx context.Context, method string) (context.Context, Call
 	if p, ok := peer.FromContext(ctx); ok {
 		from, address = peerIn(p), p.Addr.String()
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
 	authorization := ""
-	if values := md.Get("authorization"); len(values) > 0 {
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
 		authorization = values[0]
 	}
-	c, err := g.identify(ctx, from, address, authorization, md.Get(MetaCaller))
+	c, err := g.identify(ctx, from, address, authorization, metadata.ValueFromIncomingContext(ctx, MetaCaller))
 	if err == nil {
 		err = g.admit(c, from, method)
+	} else {
+		err = missing(method, table[method].roles[g.Listener], err.Error())
 	}
 	if err == nil && g.Listener == Public && c.Identity != nil && table[method].roles[Public] != everybody {
 		err = g.Access.pace(*c.Identity)
@@ -316,7 +329,10 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 			method = "GET /debug/pprof/"
 		}
 		own, known := table[method]
-		if err == nil && known && r.Method == http.MethodGet {
+		switch {
+		case err != nil:
+			err = missing(method, own.roles[g.Listener], err.Error())
+		case known && r.Method == http.MethodGet:
 			err = g.admit(c, from, method)
 		}
 		if err == nil && c.Identity != nil && own.roles[g.Listener] != everybody {

@@ -138,7 +138,11 @@ func Of(certificate *x509.Certificate) (Identity, error) {
 		return Identity{}, fmt.Errorf("the certificate of %q has %d identities of the form %s://CLUSTER/ROLE/NAME, want one",
 			certificate.Subject.CommonName, len(found), Scheme)
 	}
-	return Parse(found[0].String())
+	text, err := url.PathUnescape(found[0].String()) // '*' is escaped
+	if err != nil {
+		return Identity{}, fmt.Errorf("the identity %q: %w", found[0], err)
+	}
+	return Parse(text)
 }
 
 // String returns the URI of the identity.

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/identity"
-	"berth.dev/pkg/store"
 	"berth.dev/pkg/transport"
 )
 
@@ -42,6 +42,8 @@ type Secured struct {
 	cluster string
 	log     *slog.Logger
 	etcd    *transport.Transport
+	// calls and connections count what was rejected.
+	calls, connections atomic.Int64
 }
 
 // Secure opens the files of Security for a process that belongs to a cluster and has one of
@@ -54,7 +56,10 @@ func (s Security) Secure(cluster string, roles identity.Role, log *slog.Logger) 
 	secured := &Secured{Audit: audit, log: log, cluster: cluster}
 	secured.Transport, err = transport.Open(transport.Config{
 		Cluster: cluster, Cert: s.TLSCert, Key: s.TLSKey, CA: s.TLSCA, Mode: transport.Mode(s.TLSMode), Roles: roles,
-		Log: log, Rejected: audit.Rejected,
+		Log: log, Rejected: func(listener, peer, reason string) {
+			secured.connections.Add(1)
+			audit.Rejected(listener, peer, reason)
+		},
 	})
 	if err != nil {
 		secured.Close()
@@ -97,7 +102,21 @@ func (s *Secured) Close() {
 
 // Guard returns the guard of a listener.
 func (s *Secured) Guard(at access.Listener) *access.Guard {
-	return &access.Guard{Listener: at, Cluster: s.cluster, Access: s.Access, Audit: s.Audit, Log: s.log}
+	return &access.Guard{Listener: at, Cluster: s.cluster, Access: s.Access, Audit: s.Audit, Log: s.log,
+		Rejected: &s.calls}
+}
+
+// Metrics emits the number of rejected calls and connections, and the end of the validity of
+// the certificate.
+func (s *Secured) Metrics(f Scrape) {
+	f.Counter("berth_access_rejected_calls_total", "Calls that were rejected because of the role or the identity of the caller.",
+		uint64(s.calls.Load()))
+	f.Counter("berth_access_rejected_connections_total", "Connections that were rejected during the TLS handshake.",
+		uint64(s.connections.Load()))
+	if expires := s.Expires(); !expires.IsZero() {
+		f.Gauge("berth_certificate_expiry_seconds", "End of the validity of the certificate, in seconds since 1970.",
+			float64(expires.Unix()))
+	}
 }
 
 // ServerOptions returns the options of a gRPC server on a listener of the process.
@@ -115,9 +134,17 @@ func (s *Secured) Operations(handler http.Handler) *http.Server {
 	return server
 }
 
+// EtcdConfig says how to reach etcd. Its fields are those of store.DialConfig; agents contain
+// this package and not the client of etcd.
+type EtcdConfig struct {
+	Endpoints          []string
+	TLS                *tls.Config
+	Username, Password string
+}
+
 // Etcd returns how to reach etcd. The configuration must be the one of Secure.
-func (s *Secured) Etcd(c Common) (store.DialConfig, error) {
-	config := store.DialConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
+func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
+	config := EtcdConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
 	switch {
 	case s.etcd != nil:
 		config.TLS = s.etcd.External(c.Etcd...)

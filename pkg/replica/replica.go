@@ -96,6 +96,7 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 	if r.secured, err = config.Secure(identity.Service, r.Log); err != nil {
 		return nil, err
 	}
+	r.Metrics.Collect(r.secured.Metrics)
 	if r.Tracing, err = config.Trace(ctx, service, r.ID, r.secured.External(config.Tracing.OTLPEndpoint), r.Log, r.Metrics); err != nil {
 		r.close()
 		return nil, err
@@ -113,7 +114,7 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		r.close()
 		return nil, err
 	}
-	if r.Store, err = store.Dial(etcd); err != nil {
+	if r.Store, err = store.Dial(store.DialConfig(etcd)); err != nil {
 		r.close()
 		return nil, err
 	}

@@ -61,6 +61,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer secured.Close()
+	metrics.Collect(secured.Metrics)
 	services := secured.Client(identity.Service)
 	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(), secured.External(config.Tracing.OTLPEndpoint), log, metrics)
 	if err != nil {
@@ -75,7 +76,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	if err != nil {
 		return err
 	}
-	etcd, err := store.Dial(toEtcd)
+	etcd, err := store.Dial(store.DialConfig(toEtcd))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 )
 
@@ -63,7 +64,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	for _, share := range a.Reserved {
 		args = append(args, "--reserved", share)
 	}
-	return f.startAgents(ctx, a.Name, args)
+	return f.startAgents(ctx, a.Name, a.ID, args)
 }
 
 // StartSim starts a process of n simulated executors, named prefix-0 and so on.
@@ -72,12 +73,15 @@ func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error
 	if err != nil {
 		return err
 	}
-	return f.startAgents(ctx, prefix, []string{"sim", "--prefix", prefix, "--sku", prefix, "--executors", strconv.Itoa(n),
+	return f.startAgents(ctx, prefix, prefix+"-*", []string{"sim", "--prefix", prefix, "--sku", prefix, "--executors",
+		strconv.Itoa(n),
 		"--resources", "slots=" + strconv.Itoa(slots), "--gateways", gateways, "--log-level", f.config.LogLevel}, "--listen")
 }
 
-func (f *Fleet) startAgents(ctx context.Context, name string, args []string, listenFlags ...string) error {
-	p, err := f.process(name, slices.Concat(args, f.config.Flags["agent"]), listenFlags...)
+// startAgents starts a process of agents. identified is the name in its certificate.
+func (f *Fleet) startAgents(ctx context.Context, name, identified string, args []string, listenFlags ...string) error {
+	id := identity.Identity{Cluster: Cluster, Role: identity.Agent, Name: identified}
+	p, err := f.process(name, id, slices.Concat(args, f.config.Flags["agent"]), listenFlags...)
 	if err != nil {
 		return err
 	}

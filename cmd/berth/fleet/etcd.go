@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"berth.dev/cmd/berth/internal/embedded"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -18,15 +19,22 @@ var ErrNoEtcdLeader = errors.New("no member of etcd leads")
 
 func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	if f.config.Etcd == 0 {
-		if f.etcd, err = embedded.Start(ctx, f.config.Dir); err != nil {
+		if f.config.TLS != "" {
+			if err := f.security.initEtcd(); err != nil {
+				return err
+			}
+		}
+		alone := embedded.Alone()
+		alone.Security = f.security.etcd
+		if f.etcd, err = embedded.StartMember(ctx, f.config.Dir, alone); err != nil {
 			return err
 		}
-		f.etcds = []string{f.etcd.Endpoint()}
+		f.etcds = []string{f.etcd.Listener().Addr().String()}
 		return nil
 	}
 	// The arguments of each member contain the addresses of all members, so all addresses
 	// must be chosen before the first member starts.
-	var peers, cluster []string
+	var peers, cluster, hosts []string
 	for i := range f.config.Etcd {
 		name := fmt.Sprintf("etcd-%d", i)
 		listen, peer, err := f.memberAddresses(name)
@@ -39,6 +47,18 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		}
 		f.etcds, peers = append(f.etcds, listen), append(peers, peer)
 		cluster = append(cluster, name+"="+reached)
+		place, err := f.config.Place(name)
+		if err != nil {
+			return err
+		}
+		if place.Host != "" {
+			hosts = append(hosts, place.Host)
+		}
+	}
+	if f.config.TLS != "" {
+		if err := f.security.initEtcd(hosts...); err != nil {
+			return err
+		}
 	}
 	for i, listen := range f.etcds {
 		if err := f.member(fmt.Sprintf("etcd-%d", i), listen, peers[i], strings.Join(cluster, ",")); err != nil {
@@ -56,7 +76,10 @@ func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error
 		return err
 	}
 	args := []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peer, "--members", cluster}
-	p, err := f.process(name, f.flagged("etcd", append(args, more...)))
+	if s := f.security.etcd; s.Cert != "" {
+		args = append(args, "--tls-cert", s.Cert, "--tls-key", s.Key, "--tls-ca", s.CA)
+	}
+	p, err := f.process(name, identity.Identity{}, f.flagged("etcd", append(args, more...)))
 	if err == nil {
 		f.members = append(f.members, p)
 	}
@@ -88,13 +111,13 @@ func (f *Fleet) AddMember(ctx context.Context, join func(peerURL string) error) 
 		return err
 	}
 	f.etcds = append(f.etcds, listen)
-	return f.members[len(f.members)-1].Start(ctx)
+	return f.Restart(ctx, f.members[len(f.members)-1])
 }
 
 // StartMembers starts all members of etcd concurrently, because no member is ready before a
 // majority runs. It must be called while no member runs.
 func (f *Fleet) StartMembers(ctx context.Context) error {
-	return each(f.members, func(p *child.Process) error { return p.Start(ctx) })
+	return each(f.members, func(p *child.Process) error { return f.Restart(ctx, p) })
 }
 
 // InitialCluster returns the members of etcd as the value of etcd's --initial-cluster.
@@ -105,8 +128,15 @@ func (f *Fleet) MemberData(i int) string {
 	return filepath.Join(f.config.Dir, f.members[i].Name, embedded.DataDir)
 }
 
-// Etcd returns etcd's endpoints, one for each member.
-func (f *Fleet) Etcd() []string { return f.etcds }
+// Etcd returns etcd's endpoints, one for each member: host:port, or https://host:port with
+// TLS. EtcdConfig has the certificate for them.
+func (f *Fleet) Etcd() []string {
+	var list []string
+	for _, address := range f.etcds {
+		list = append(list, f.security.scheme()+address)
+	}
+	return list
+}
 
 // Member returns the process of the i-th member of etcd. The member keeps its data when the
 // process is restarted.
@@ -133,7 +163,7 @@ func (f *Fleet) MoveEtcdLeader(ctx context.Context, to int) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Dial(store.DialConfig{Endpoints: []string{f.etcds[from]}})
+	s, err := f.dialEtcd(from)
 	if err != nil {
 		return err
 	}
@@ -145,16 +175,25 @@ func (f *Fleet) MoveEtcdLeader(ctx context.Context, to int) error {
 // memberStatus returns the ID of a member and the ID of the leader that it knows, or 0 if
 // the member knows no leader.
 func (f *Fleet) memberStatus(ctx context.Context, i int) (id, leader uint64, err error) {
-	s, err := store.Dial(store.DialConfig{Endpoints: []string{f.etcds[i]}})
+	s, err := f.dialEtcd(i)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
 	defer cancel()
-	status, err := s.Client().Status(ctx, f.etcds[i])
+	status, err := s.Client().Status(ctx, f.Etcd()[i])
 	if err != nil {
 		return 0, 0, err
 	}
 	return status.Header.MemberId, status.Leader, nil
+}
+
+// dialEtcd connects to one member.
+func (f *Fleet) dialEtcd(i int) (*store.Etcd, error) {
+	config, err := f.EtcdConfig(f.Etcd()[i])
+	if err != nil {
+		return nil, err
+	}
+	return store.Dial(config)
 }

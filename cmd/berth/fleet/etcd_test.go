@@ -8,17 +8,18 @@ import (
 
 	"berth.dev/cmd/berth/internal/asberth"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
 )
 
 // TestMembersOfEtcd moves the leadership of etcd, and kills and restarts members, while
-// the fleet runs. No data may be lost.
+// the fleet runs with TLS. No data may be lost.
 func TestMembersOfEtcd(t *testing.T) {
 	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	links := map[[2]string]bool{}
 	f, err := Start(ctx, Config{
-		Binary: os.Args[0], Dir: t.TempDir(), Replicas: 1, Etcd: 3, LogLevel: "warn",
+		Binary: os.Args[0], Dir: t.TempDir(), Replicas: 1, Etcd: 3, LogLevel: "warn", TLS: transport.Require,
 		Via: func(from, to, address string) (string, error) {
 			links[[2]string{from, to}] = true
 			return address, nil
@@ -38,7 +39,11 @@ func TestMembersOfEtcd(t *testing.T) {
 			t.Errorf("Via was not called for the link %v", link)
 		}
 	}
-	s, err := store.Dial(store.DialConfig{Endpoints: f.Etcd()})
+	endpoints, err := f.EtcdConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Dial(endpoints)
 	if err != nil {
 		t.Fatal(err)
 	}

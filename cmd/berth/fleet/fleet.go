@@ -19,11 +19,13 @@ import (
 
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/embedded"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/process/port"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
 )
 
 // Config is the configuration of a fleet.
@@ -63,8 +65,15 @@ type Config struct {
 	Place func(name string) (Place, error)
 	// Flags has additional flags of replicas and gateways, by service. Every replica and
 	// gateway gets the flags of "". Agents and simulated executors get the flags of "agent",
-	// and the members of etcd get the flags of "etcd".
+	// and the members of etcd get the flags of "etcd". A process also gets the flags of its
+	// name, such as gateway-0.
 	Flags map[string][]string
+	// TLS is the --tls-mode of all processes, for which the fleet issues certificates. etcd
+	// requires certificates of clients too. By default everything is in plain text.
+	TLS transport.Mode
+	// Hosts has the hosts of the addresses that Via returns, for the certificates. They
+	// include loopback and the hosts of Place.
+	Hosts []string
 }
 
 // Place is the network address and the command with which a process runs.
@@ -90,10 +99,12 @@ type Fleet struct {
 	replicas         map[string][]*child.Process
 	gateways         []*child.Process
 	agents           map[string]*child.Process
-	flags            map[*child.Process][]string // flags whose values are addresses that the process listens on
-	ports            []*port.Held                // ports that other processes know before they are in use
+	programs         map[*child.Process]program
+	security         *security
+	ports            []*port.Held // ports that other processes know before they are in use
 	gatewayAddresses []process.Addresses
 	client           *client.Client
+	clients          []*client.Client // the current client and the earlier ones
 }
 
 const (
@@ -117,7 +128,7 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 		config.Place = func(string) (Place, error) { return Place{}, nil }
 	}
 	f := &Fleet{config: config, replicas: map[string][]*child.Process{}, agents: map[string]*child.Process{},
-		flags: map[*child.Process][]string{}}
+		programs: map[*child.Process]program{}, security: newSecurity(config.Dir, config.Hosts)}
 	if err := f.start(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -125,11 +136,14 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context) (err error) {
+	if err := f.SetTLS(f.config.TLS); err != nil {
+		return err
+	}
 	if err := f.startEtcd(ctx); err != nil {
 		return err
 	}
 	if f.config.Seed != nil {
-		if err := f.config.Seed(ctx, f.etcds); err != nil {
+		if err := f.config.Seed(ctx, f.Etcd()); err != nil {
 			return err
 		}
 	}
@@ -146,7 +160,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	for _, service := range Services {
 		for i := range f.config.Replicas {
 			name := fmt.Sprintf("%s-%d", service, i)
-			etcds, err := f.via(name, "etcd", f.etcds)
+			etcds, err := f.viaEtcd(name)
 			if err != nil {
 				return err
 			}
@@ -167,7 +181,8 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			if f.config.TTL != 0 {
 				args = append(args, "--ttl", f.config.TTL.String())
 			}
-			p, err := f.process(name, f.flagged(service, args), "--http-listen")
+			id := identity.Identity{Cluster: Cluster, Role: identity.Service, Name: name}
+			p, err := f.process(name, id, f.flagged(service, args), "--http-listen")
 			if err != nil {
 				return err
 			}
@@ -179,7 +194,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}
 	for i, addresses := range f.gatewayAddresses {
 		name := fmt.Sprintf("gateway-%d", i)
-		etcds, err := f.via(name, "etcd", f.etcds)
+		etcds, err := f.viaEtcd(name)
 		if err != nil {
 			return err
 		}
@@ -193,17 +208,17 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			}
 			args = append(args, "--"+service, replicas)
 		}
-		p, err := f.process(name, f.flagged(model.ServiceGateway, args))
+		id := identity.Identity{Cluster: Cluster, Role: identity.Gateway, Name: name}
+		p, err := f.process(name, id, f.flagged(model.ServiceGateway, args))
 		if err != nil {
 			return err
 		}
 		f.gateways = append(f.gateways, p)
-		if err := p.Start(ctx); err != nil {
+		if err := f.Restart(ctx, p); err != nil {
 			return err
 		}
 	}
-	f.client, err = client.Dial(f.Gateways())
-	return err
+	return f.dial()
 }
 
 // flagged appends the configured flags of a service.
@@ -213,6 +228,13 @@ func (f *Fleet) flagged(service string, args []string) []string {
 		common = nil
 	}
 	return slices.Concat(args, common, f.config.Flags[service])
+}
+
+// viaEtcd returns the endpoints at which a process reaches etcd.
+func (f *Fleet) viaEtcd(from string) (string, error) {
+	list, err := f.via(from, "etcd", f.etcds)
+	scheme := f.security.scheme()
+	return scheme + strings.ReplaceAll(list, ",", ","+scheme), err
 }
 
 // via returns the addresses at which a process reaches all processes of a kind.
@@ -256,11 +278,6 @@ func (f *Fleet) Processes() map[string][]*child.Process {
 		all["etcd"] = f.members
 	}
 	return all
-}
-
-// Restart starts a process that has exited, at the same address.
-func (f *Fleet) Restart(ctx context.Context, p *child.Process) error {
-	return p.Start(ctx, f.flags[p]...)
 }
 
 // Leader waits until a service has a leader and returns its process and term.
@@ -326,7 +343,7 @@ func (f *Fleet) listeners(of func(process.Addresses) string) []string {
 	return list
 }
 
-// Client returns a client of the gateways.
+// Client returns a client of the gateways. With TLS it is an operator.
 func (f *Fleet) Client() *client.Client { return f.client }
 
 // each calls a function for all processes concurrently and returns the errors.
@@ -343,9 +360,10 @@ func each(processes []*child.Process, call func(*child.Process) error) error {
 // Close stops agents, gateways, services and etcd, in this order.
 func (f *Fleet) Close() error {
 	var all []error
-	if f.client != nil {
-		all = append(all, f.client.Close())
+	for _, c := range f.clients {
+		all = append(all, c.Close())
 	}
+	f.security.close()
 	stop := func(processes []*child.Process) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()

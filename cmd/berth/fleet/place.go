@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strconv"
 
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/process/port"
 )
@@ -30,9 +32,20 @@ func (f *Fleet) address(name string, n int) (string, error) {
 	return held.Address(), nil
 }
 
-// process returns a process with its arguments, at its place. Each flag sets another address
-// on which the process listens.
-func (f *Fleet) process(name string, args []string, flags ...string) (*child.Process, error) {
+// program is what a process runs.
+type program struct {
+	// args has the arguments without the flags of security.
+	args []string
+	// listen has the flags whose values are addresses that the process listens on.
+	listen []string
+	// id is the identity in the certificate; the zero value for a member of etcd.
+	id   identity.Identity
+	host string // "" for loopback
+}
+
+// process returns a process with its arguments and its identity, at its place. Each flag sets
+// another address on which the process listens.
+func (f *Fleet) process(name string, id identity.Identity, args []string, flags ...string) (*child.Process, error) {
 	place, err := f.config.Place(name)
 	if err != nil {
 		return nil, err
@@ -46,12 +59,24 @@ func (f *Fleet) process(name string, args []string, flags ...string) (*child.Pro
 			args = append(args, flag, address)
 		}
 		flags = nil
-		if args[0] != "etcd" { // the etcd command has no TLS and no --insecure
-			args = append(args, "--insecure")
-		}
 	}
-	command := slices.Concat(place.Command, []string{f.config.Program(name)}, args)
-	p := child.New(name, command[0], f.config.Dir, nil, command[1:]...)
-	f.flags[p] = flags
+	command := slices.Concat(place.Command, []string{f.config.Program(name)}, args, f.config.Flags[name])
+	p := child.New(name, command[0], f.config.Dir, nil)
+	f.programs[p] = program{command[1:], flags, id, place.Host}
 	return p, nil
+}
+
+// Restart starts a process that has exited, at the same address.
+func (f *Fleet) Restart(ctx context.Context, p *child.Process) error {
+	run := f.programs[p]
+	args := run.args
+	if run.id.Role != identity.Nobody {
+		secured, err := f.security.flags(run.id, run.host)
+		if err != nil {
+			return err
+		}
+		args = slices.Concat(args, secured)
+	}
+	p.SetArgs(args...)
+	return p.Start(ctx, run.listen...)
 }

@@ -47,6 +47,13 @@ func New(name, binary, dir string, env []string, args ...string) *Process {
 	return &Process{Name: name, binary: binary, dir: dir, env: env, args: args}
 }
 
+// SetArgs replaces the arguments that New got. They count from the next start.
+func (p *Process) SetArgs(args ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.args = args
+}
+
 // pollEvery is the interval at which the address file is polled.
 const pollEvery = 2 * time.Millisecond
 

@@ -21,9 +21,13 @@ type usage struct {
 	bytes int64
 }
 
-func (u usage) plus(o usage) usage { return usage{u.queued + o.queued, u.workers + o.workers, u.bytes + o.bytes} }
+func (u usage) plus(o usage) usage {
+	return usage{u.queued + o.queued, u.workers + o.workers, u.bytes + o.bytes}
+}
 
-func (u usage) minus(o usage) usage { return usage{u.queued - o.queued, u.workers - o.workers, u.bytes - o.bytes} }
+func (u usage) minus(o usage) usage {
+	return usage{u.queued - o.queued, u.workers - o.workers, u.bytes - o.bytes}
+}
 
 // account replaces what a record contributes to the usage of its job and of its tenant.
 func (c *Core) account(job string, before, after usage) {

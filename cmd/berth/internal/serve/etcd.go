@@ -19,6 +19,9 @@ type etcdConfig struct {
 	Members     []string `mapstructure:"members" usage:"all members, name=host:port of the address for other members; by default only this member"`
 	Join        bool     `mapstructure:"join" usage:"join a running cluster, to which this member has been added"`
 	Quota       int      `mapstructure:"quota" usage:"maximum size of the database in bytes; 0 means 8 GiB"`
+	TLSCert     string   `mapstructure:"tls-cert" usage:"PEM file of the certificate for clients"`
+	TLSKey      string   `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
+	TLSCA       string   `mapstructure:"tls-ca" usage:"PEM file of the authorities of clients' certificates, which are then required"`
 	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 }
 
@@ -36,15 +39,15 @@ func runEtcd(ctx context.Context, config etcdConfig) error {
 	if err != nil {
 		return err
 	}
-	var server *embedded.Etcd
-	if len(config.Members) == 0 {
-		server, err = embedded.Start(ctx, config.Dir)
-	} else {
-		server, err = embedded.StartMember(ctx, config.Dir, embedded.Member{
+	member := embedded.Alone()
+	if len(config.Members) > 0 {
+		member = embedded.Member{
 			Name: config.Name, Listen: config.Listen, PeerListen: config.PeerListen, Members: config.Members,
 			Joins: config.Join, Quota: int64(config.Quota),
-		})
+		}
 	}
+	member.Security = embedded.Security{Cert: config.TLSCert, Key: config.TLSKey, CA: config.TLSCA}
+	server, err := embedded.StartMember(ctx, config.Dir, member)
 	if err != nil {
 		return err
 	}

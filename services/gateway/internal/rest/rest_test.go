@@ -20,6 +20,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
 	"berth.dev/services/gateway/internal/rest"
 )
 
@@ -90,7 +91,7 @@ func handler(t *testing.T, c *calls, names ...string) http.Handler {
 			io.WriteString(w, s) //nolint:errcheck // a recorder takes everything
 		})
 	}
-	h, err := rest.New(rest.Options{
+	h, err := rest.New(rest.Options{Guard: &access.Guard{Listener: access.Public},
 		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{}, Tenants: asked{},
 		Events: text("events"), Ops: text("ops"), Names: names,
 	})

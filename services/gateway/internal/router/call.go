@@ -27,7 +27,7 @@ const (
 // While the service has no leader, call waits in Invoke.
 func (r *Router) call(ctx context.Context, to route, method string, in, out any, opts ...grpc.CallOption) error {
 	begun := time.Now()
-	ctx, cancel := r.bound(passOn(ctx))
+	ctx, cancel := r.bound(ctx)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		var reached peer.Peer
@@ -51,15 +51,20 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 	}
 }
 
-// passOn returns the context of a call to a service. It passes on the caller that the
-// gateway has identified, and none of the proofs and claims of the caller itself.
-func passOn(ctx context.Context) context.Context {
-	md, _ := metadata.FromOutgoingContext(ctx) // a copy
-	md.Delete(access.MetaCaller)
-	md.Delete("authorization")
-	md.Delete("grpcgateway-authorization")
-	ctx = metadata.NewOutgoingContext(ctx, md)
-	return metadata.AppendToOutgoingContext(ctx, access.Outgoing(ctx)...)
+// passOn returns the context of a call to a service, with the metadata of the call to the
+// gateway. It passes on the caller that the gateway has identified, and none of the proofs
+// and claims of the caller itself. passOn changes md.
+func passOn(ctx context.Context, md metadata.MD) context.Context {
+	for _, key := range []string{access.MetaCaller, "authorization", "grpcgateway-authorization"} {
+		delete(md, key)
+	}
+	if uri := access.CallerIn(ctx).Passed(); uri != "" {
+		if md == nil {
+			md = metadata.MD{}
+		}
+		md.Set(access.MetaCaller, uri)
+	}
+	return metadata.NewOutgoingContext(ctx, md)
 }
 
 // shortest is the minimum time that a call must have waited before its error may state that

@@ -88,8 +88,9 @@ func (r *Router) Invoke(ctx context.Context, method string, in, out any, opts ..
 	if !ok {
 		return unknown(method)
 	}
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	var trailer metadata.MD
-	err := r.call(ctx, to, method, in, out, append(opts, grpc.Trailer(&trailer))...)
+	err := r.call(passOn(ctx, md), to, method, in, out, append(opts, grpc.Trailer(&trailer))...)
 	rpc.TakeRevision(ctx, trailer)
 	return err
 }
@@ -108,7 +109,7 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 		return unknown(method)
 	}
 	md, _ := metadata.FromIncomingContext(in.Context()) // a copy
-	ctx := metadata.NewOutgoingContext(in.Context(), md)
+	ctx := passOn(in.Context(), md)
 	var request, answer rpc.Frame
 	if err := in.RecvMsg(&request); err != nil {
 		return err

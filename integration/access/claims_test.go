@@ -1,0 +1,163 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/identity"
+)
+
+// denied reports whether an error is PERMISSION_DENIED with a text in its message.
+func denied(err error, text string) bool {
+	return status.Code(err) == codes.PermissionDenied && strings.Contains(status.Convert(err).Message(), text)
+}
+
+// Only a gateway can pass on an identity. The claim of another caller has no effect, and a
+// gateway's caller needs the role of the method at the service too.
+func TestClaimedIdentities(t *testing.T) {
+	w := start(t)
+	claim := func(ctx context.Context, uri string) context.Context {
+		return metadata.AppendToOutgoingContext(ctx, access.MetaCaller, uri)
+	}
+	const operator = "berth://default/operator/admin"
+	public, registry := w.addresses[access.Public][0], w.addresses[access.Service][0]
+	markReady := func(ctx context.Context, conn *grpc.ClientConn) error {
+		_, err := berthv1.NewReservationsClient(conn).MarkReady(ctx, &berthv1.MarkReadyRequest{})
+		return err
+	}
+
+	err := markReady(claim(t.Context(), operator), w.dial(public, w.caller(identity.Viewer, "v")))
+	if !denied(err, "requires the role operator; the caller berth://default/viewer/v") {
+		t.Errorf("a viewer that claims to be an operator: %v", err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+public+"/v1/registry:markReady",
+		strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Grpc-Metadata-Berth-Caller", operator)
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: w.caller(identity.Viewer, "v"), DisableKeepAlives: true}}
+	res, err := web.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("the same over REST: %s", res.Status)
+	}
+	if err := markReady(claim(t.Context(), operator),
+		w.dial(registry, w.caller(identity.Service, "s"))); !denied(err, "requires the role gateway") {
+		t.Errorf("a service that claims to be an operator: %v", err)
+	}
+	gateway := w.dial(registry, w.caller(identity.Gateway, "g2"))
+	for uri, want := range map[string]string{
+		operator: "", "berth://default/viewer/v": "requires the role operator",
+		"berth://other/operator/admin": "must be one identity", "operator": "must be one identity",
+	} {
+		if err := markReady(claim(t.Context(), uri), gateway); want == "" && err != nil || want != "" && !denied(err, want) {
+			t.Errorf("a gateway with the caller %s: %v", uri, err)
+		}
+	}
+	if err := markReady(claim(claim(t.Context(), operator), operator), gateway); !denied(err, "must be one identity") {
+		t.Errorf("a gateway with two callers: %v", err)
+	}
+	job := claim(t.Context(), "berth://default/job/train")
+	if _, err := berthv1.NewReservationsClient(gateway).CancelJob(job,
+		&berthv1.CancelJobRequest{Job: "other"}); !denied(err, "may name only jobs") {
+		t.Errorf("a gateway that forwards a foreign job: %v", err)
+	}
+}
+
+// Bearer tokens prove identities on the public listener, over gRPC and REST, until the
+// access file does not have them any more.
+func TestBearerTokens(t *testing.T) {
+	w := start(t)
+	public := w.addresses[access.Public][0]
+	nobody := anonymous(w)
+	conn := w.dial(public, nobody)
+	drain := func(token string) error {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", token)
+		_, err := berthv1.NewExecutorsClient(conn).DrainExecutor(ctx, &berthv1.DrainExecutorRequest{Id: "host"})
+		return err
+	}
+	for token, want := range map[string]string{
+		"Bearer of alice": "", "bearer of alice": "", "Bearer of bob": "requires the role operator; the bearer token is unknown",
+		"Bearer of train":     "requires the role operator; the caller berth://default/job/train has the role job",
+		"Basic YTpi":          "requires the role operator; authorization: must be a bearer token",
+		"Bearer of alice bob": "unknown",
+	} {
+		if err := drain(token); want == "" && err != nil || want != "" && !denied(err, want) {
+			t.Errorf("%s: %v", token, err)
+		}
+	}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: nobody, DisableKeepAlives: true}}
+	upsert := func(job, token string) int {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+			"https://"+public+"/v1/jobs/"+job+"/stages/s/reservation", strings.NewReader(`{"count":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", token)
+		res, err := web.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode
+	}
+	for job, want := range map[string]int{"train": http.StatusOK, "train-eu": http.StatusOK, "training": http.StatusForbidden} {
+		if got := upsert(job, "Bearer of train"); got != want {
+			t.Errorf("an upsert of %s: %d, want %d", job, got, want)
+		}
+	}
+	// The file changes: the token of the operator ends.
+	if err := os.WriteFile(filepath.Join(w.dir, "access.yaml"), []byte("tokens: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for !denied(drain("Bearer of alice"), "unknown") {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// An agent's certificate is for one executor only, whatever its requests say.
+func TestAnAgentActsOnlyForItsExecutor(t *testing.T) {
+	w := start(t)
+	thief := w.dial(w.addresses[access.Agents][0], w.caller(identity.Agent, "thief"))
+	_, err := controlv1.NewAgentsClient(thief).Register(t.Context(), &controlv1.RegisterRequest{Id: "host",
+		Address: "127.0.0.1:1", Nonce: "n", Secret: strings.Repeat("s", 32)})
+	if !denied(err, `may act only for its own executor, got "host"`) {
+		t.Errorf("a registration of another executor: %v", err)
+	}
+	stream, err := controlv1.NewHeartbeatsClient(thief).Heartbeat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&controlv1.HeartbeatRequest{Id: "host", Incarnation: 1, Nonce: "n"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !denied(err, `may act only for its own executor, got "host"`) {
+		t.Errorf("a heartbeat of another executor: %v", err)
+	}
+	lines := w.audit("gateway-g")
+	if len(lines) < 2 {
+		t.Fatalf("audit log %+v", lines)
+	}
+	for _, line := range lines[len(lines)-2:] {
+		if line.Caller != "berth://default/agent/thief" || line.Object != "host" || line.Outcome != "PermissionDenied" {
+			t.Errorf("audit line %+v", line)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package access
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/model"
+)
+
+func TestMain(m *testing.M) {
+	// The key set of go-oidc ends its last request in the background.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*http2clientConnReadLoop).run"))
+}
+
+const cluster = "default"
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func open(t *testing.T, text string) *Access {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "access.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(name, cluster, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+func hash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestTokens(t *testing.T) {
+	a := open(t, "tokens:\n- {role: operator, name: alice, sha256: "+hash("secret")+"}\n"+
+		"- {role: job, name: train, sha256: "+hash("other")+"}\n")
+	for token, want := range map[string]string{
+		"secret": "berth://default/operator/alice", "other": "berth://default/job/train", "": "", "Secret": "", "a.b.c": "",
+		strings.Repeat("x", maxToken+1): "",
+	} {
+		id, err := a.token(t.Context(), token)
+		if want != "" && (err != nil || id.String() != want) {
+			t.Errorf("%.10q: %v, %v", token, id, err)
+		}
+		if f := fault.Of(err); want == "" && f.Kind != fault.Denied {
+			t.Errorf("%.10q: %v, %v", token, id, err)
+		}
+	}
+	var none *Access
+	if _, err := none.token(t.Context(), "secret"); err == nil {
+		t.Error("a token without an access file is accepted")
+	}
+}
+
+func TestInvalidFilesNameTheField(t *testing.T) {
+	for text, want := range map[string]string{
+		"tokenz: []": "tokenz",
+		"tokens: [{role: king, name: a, sha256: 00}]":                                                          "tokens[0].role: must be one of job",
+		"tokens: [{role: agent, name: a, sha256: 00}]":                                                         "tokens[0].role: only a certificate",
+		"tokens: [{role: viewer, name: a b, sha256: 00}]":                                                      "tokens[0].name: must be letters",
+		"tokens: [{role: viewer, name: a, sha256: 00}]":                                                        "tokens[0].sha256: must be",
+		"tenants: [{name: ''}]":                                                                                "tenants[0].name: must be",
+		"tenants: [{name: a, prefix: /}]":                                                                      "tenants[0].prefix: must be",
+		"tenants: [{name: a}, {name: a, prefix: b}]":                                                           "tenants[1].name: an earlier",
+		"tenants: [{name: a}, {name: b, prefix: a}]":                                                           "tenants[1].prefix: an earlier",
+		"tenants: [{name: a, limits: {workers: -1}}]":                                                          "tenants[0].limits.workers: must",
+		"tenants: [{name: a, limits: {requestsPerSecond: .nan}}]":                                              "tenants[0].limits.requestsPerSecond",
+		"tenants: [{name: a, limits: {highestPriority: ALL}}]":                                                 "tenants[0].limits.highestPriority",
+		"tenants: [{name: a, limits: {wokers: 1}}]":                                                            "wokers",
+		"issuers: [{issuer: 'http://x'}]":                                                                      "issuers[0].issuer: must be an https",
+		"issuers: [{issuer: 'https://x'}]":                                                                     "issuers[0].audience: is required",
+		"issuers: [{issuer: 'https://x', audience: a}]":                                                        "issuers[0].grants: must be",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: viewer}]}]":                              "issuers[0].grants[0]: claim",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: job, claim: a, value: b}]}]":             "issuers[0].grants[0].name",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: x, claim: a, value: b}]}]":               "issuers[0].grants[0].role",
+		"issuers: [{issuer: 'https://x', audience: a, ca: /no, grants: [{role: viewer, claim: a, value: b}]}]": "issuers[0].ca: open /no",
+	} {
+		a := &Access{cluster: cluster, log: quiet}
+		if err := a.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A changed file takes effect. An invalid file changes nothing.
+func TestReload(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "access.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	a, err := Open(name, cluster, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	before := a.Tenants()
+	write("tenants: [{name: train, limits: {workers: 5}}]")
+	for a.Tenants().Of("train-eu") == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if before.Of("train-eu") != nil {
+		t.Error("the earlier tenants changed")
+	}
+	if err := a.use([]byte("tenants: 5")); err == nil {
+		t.Error("an invalid file is accepted")
+	}
+	if got := a.Tenants().Of("train"); got == nil || got.Limits.Workers != 5 {
+		t.Errorf("tenant %+v", got)
+	}
+}
+
+// Requests above the rate of a tenant are rejected with the limit and the current value.
+// Callers with other roles are not limited.
+func TestTheRateOfATenant(t *testing.T) {
+	a := open(t, "tenants: [{name: train, limits: {requestsPerSecond: 3}}]")
+	train := identity.Identity{Cluster: cluster, Role: identity.Job, Name: "train-eu"}
+	var err error
+	sent := 0
+	for ; err == nil && sent < 1000; sent++ {
+		err = a.pace(train)
+	}
+	f := fault.Of(err)
+	if f.Reason != fault.ReasonTenantLimit || f.Kind != fault.Exhausted || f.Meta["limit"] != model.LimitRequestsPerSecond ||
+		f.Meta["max"] != "3" || f.Meta["current"] == "" || sent < 4 {
+		t.Errorf("after %d requests: %+v", sent, f)
+	}
+	for _, other := range []identity.Identity{{Cluster: cluster, Role: identity.Operator, Name: "train"},
+		{Cluster: cluster, Role: identity.Job, Name: "training"}} {
+		if err := a.pace(other); err != nil {
+			t.Errorf("%v: %v", other, err)
+		}
+	}
+	// A reload with the same rate does not reset the limit.
+	if err := a.use([]byte("tenants: [{name: train, limits: {requestsPerSecond: 3, workers: 1}}]")); err != nil {
+		t.Fatal(err)
+	}
+	rejected := false
+	for range 4 {
+		rejected = rejected || a.pace(train) != nil
+	}
+	if !rejected {
+		t.Error("the reload has reset the limit")
+	}
+}
+
+// identityProvider is an OpenID Connect provider.
+type identityProvider struct {
+	*httptest.Server
+	key      *rsa.PrivateKey
+	requests int
+}
+
+func newIdentityProvider(t *testing.T) *identityProvider {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &identityProvider{key: key}
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, body any) {
+		p.requests++
+		json.NewEncoder(w).Encode(body)
+	}
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL,
+			"token_endpoint": p.URL, "id_token_signing_alg_values_supported": []string{"RS256"}})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "k",
+			"n": raw(key.N.Bytes()), "e": raw(big.NewInt(int64(key.E)).Bytes())}}})
+	})
+	p.Server = httptest.NewTLSServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func raw(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// token returns a signed ID token.
+func (p *identityProvider) token(t *testing.T, kid string, claims map[string]any) string {
+	t.Helper()
+	head, err := json.Marshal(map[string]any{"alg": "RS256", "kid": kid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := raw(head) + "." + raw(body)
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(rand.Reader, p.key, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text + "." + raw(signature)
+}
+
+func TestOpenIDConnect(t *testing.T) {
+	p := newIdentityProvider(t)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := open(t, fmt.Sprintf(`issuers:
+- issuer: %s
+  audience: berth
+  ca: %s
+  grants:
+  - {claim: groups, value: sre, role: operator}
+  - {claim: email, value: ci@example.com, role: job, name: train}
+`, p.URL, ca))
+	claims := func(change map[string]any) map[string]any {
+		all := map[string]any{"iss": p.URL, "aud": "berth", "sub": "alice@example.com", "groups": []string{"dev", "sre"},
+			"exp": time.Now().Add(time.Hour).Unix()}
+		for name, value := range change {
+			all[name] = value
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name  string
+		token string
+		want  string // the identity or the error
+	}{
+		{"a group", p.token(t, "k", claims(nil)), "berth://default/operator/alice_example.com"},
+		{"a job service", p.token(t, "k", claims(map[string]any{"groups": "dev", "email": "ci@example.com"})),
+			"berth://default/job/train"},
+		{"no grant", p.token(t, "k", claims(map[string]any{"groups": "dev"})), "no grant of the access file matches"},
+		{"another audience", p.token(t, "k", claims(map[string]any{"aud": "other"})), "is not valid"},
+		{"expired", p.token(t, "k", claims(map[string]any{"exp": 1})), "is not valid"},
+		{"another issuer", p.token(t, "k", claims(map[string]any{"iss": "https://example.com"})), "is unknown"},
+		{"a forged signature", p.token(t, "k", claims(nil))[:100] + "." + raw([]byte("x")) + ".x", "is unknown"},
+	} {
+		id, err := a.token(t.Context(), c.token)
+		if got := fmt.Sprint(id, err); !strings.Contains(got, c.want) || (err == nil) != strings.HasPrefix(c.want, "berth:") {
+			t.Errorf("%s: %s, %v", c.name, id, err)
+		}
+	}
+	// Tokens with unknown keys cannot make Berth send many requests to the issuer.
+	for i := range 50 {
+		if _, err := a.token(t.Context(), p.token(t, fmt.Sprint("unknown", i), claims(nil))); err == nil {
+			t.Error("a token with an unknown key is accepted")
+		}
+	}
+	if p.requests > issuerBurst+2 {
+		t.Errorf("%d requests to the issuer", p.requests)
+	}
+}
