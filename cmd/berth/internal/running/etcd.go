@@ -35,5 +35,6 @@ func (e *Etcd) Config() (store.DialConfig, error) {
 		return store.DialConfig{}, err
 	}
 	defer secured.Close() // a command is too short for a new certificate
-	return secured.Etcd(e.common)
+	etcd, err := secured.Etcd(e.common)
+	return store.DialConfig(etcd), err
 }
