@@ -58,9 +58,13 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 		s.Close() // the error does not matter after the last call
 	}
 	f.Clock = time.Now()
+	if members := encrypted(config.Etcd.Endpoints); len(members) > 0 {
+		f.TLS = true
+		f.askCertificates(ctx, members, config.Etcd.TLS)
+	}
 	if config.TLS != nil {
 		f.TLS = true
-		f.askCertificates(ctx, slices.Concat(config.Public, config.Agents, config.Internal), config.TLS)
+		f.askCertificates(ctx, slices.Concat(config.Public, config.Agents, config.Internal, f.replicas()), config.TLS)
 		if c, has := own(config.Cert, config.TLS); has {
 			f.Certificates = append(f.Certificates, c)
 		}
@@ -118,25 +122,31 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	}
 }
 
-// askCertificates collects the certificates of the servers at the given addresses and of the
-// replicas.
+// askCertificates collects the certificates of the servers at the given addresses.
 func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
-	for _, s := range f.Services {
-		for _, r := range s.GetReplicas() {
-			if r.GetRole() != berthv1.Replica_UNREACHABLE {
-				addresses = append(addresses, r.GetAddress())
-			}
-		}
-	}
 	addresses = distinct(addresses)
 	ctx, cancel := context.WithTimeout(ctx, f.patience)
 	defer cancel()
-	f.Certificates = make([]Certificate, len(addresses))
+	list := make([]Certificate, len(addresses))
 	var wait sync.WaitGroup
 	for i, address := range addresses {
-		wait.Go(func() { f.Certificates[i] = presented(ctx, address, security) })
+		wait.Go(func() { list[i] = presented(ctx, address, security) })
 	}
 	wait.Wait()
+	f.Certificates = append(f.Certificates, list...)
+}
+
+// replicas returns the addresses of the replicas that answer.
+func (f *Facts) replicas() []string {
+	var list []string
+	for _, s := range f.Services {
+		for _, r := range s.GetReplicas() {
+			if r.GetRole() != berthv1.Replica_UNREACHABLE {
+				list = append(list, r.GetAddress())
+			}
+		}
+	}
+	return list
 }
 
 // encrypted returns the endpoints that use TLS, as host:port.
