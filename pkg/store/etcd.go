@@ -64,11 +64,29 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial)},
 		Logger:      zap.NewNop(), // the client returns the same messages as errors
 	}
-	client, err := clientv3.New(config)
+	client, err := newClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
 	return &Etcd{client: client, members: newMemberMonitor(client, config)}, nil
+}
+
+// newClient returns a client that logs in with its first call. clientv3.New would log in
+// itself if the configuration had a user, and fail if etcd did not answer.
+func newClient(config clientv3.Config) (*clientv3.Client, error) {
+	user, password := config.Username, config.Password
+	if user == "" {
+		return clientv3.New(config)
+	}
+	config.Username, config.Password = "", ""
+	// The client sends this token until etcd rejects it. Then it logs in, because it has no
+	// token of its own.
+	config.Token = "none"
+	client, err := clientv3.New(config)
+	if err == nil {
+		client.Token, client.Username, client.Password = "", user, password
+	}
+	return client, err
 }
 
 // Client returns the etcd client, for calls that Store does not cover.

@@ -63,7 +63,7 @@ func newMemberMonitor(client *clientv3.Client, cfg clientv3.Config) *memberMonit
 	m.probe = func(ctx context.Context, endpoint string) error {
 		one := cfg
 		one.Endpoints, one.DialTimeout = []string{endpoint}, probeTimeout
-		alone, err := clientv3.New(one)
+		alone, err := newClient(one)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ type Config struct {
 	// Mode is Require by default.
 	Mode Mode
 	// Roles are the roles that the certificate may have. With Nobody the certificate needs no
-	// identity; it is for calls to other software.
+	// identity; it is for calls to other software, and Cert and Key may be empty.
 	Roles identity.Role
 	Log   *slog.Logger
 	// Rejected, if set, is called for each rejected connection.
@@ -88,6 +88,8 @@ func Open(config Config) (*Transport, error) {
 	switch missing := slices.Index(files, ""); {
 	case config.Cert == "" && config.Key == "" && config.CA == "":
 		return nil, nil
+	case config.Roles == identity.Nobody && config.Cert == "" && config.Key == "":
+		files = files[2:]
 	case missing >= 0:
 		return nil, fault.BadField(fault.ReasonRequired, options[missing], "is required: set %s together",
 			strings.Join(options, ", "))
@@ -114,12 +116,16 @@ func (t *Transport) Close() {
 // changes nothing.
 func (t *Transport) use(contents [][]byte) error {
 	m := &material{servers: map[serverKind]*tls.Config{}, authorities: x509.NewCertPool()}
+	if !m.authorities.AppendCertsFromPEM(contents[len(contents)-1]) {
+		return fmt.Errorf("%s contains no certificate", t.config.CA)
+	}
+	if len(contents) == 1 {
+		t.current.Store(m)
+		return nil
+	}
 	var err error
 	if m.pair, err = tls.X509KeyPair(contents[0], contents[1]); err != nil {
 		return fmt.Errorf("%s and %s: %w", t.config.Cert, t.config.Key, err)
-	}
-	if !m.authorities.AppendCertsFromPEM(contents[2]) {
-		return fmt.Errorf("%s contains no certificate", t.config.CA)
 	}
 	if t.config.Roles != identity.Nobody {
 		if m.id, err = identity.Of(m.pair.Leaf); err != nil {
@@ -140,8 +146,7 @@ func (t *Transport) use(contents [][]byte) error {
 	}
 	t.current.Store(m)
 	if left := time.Until(m.pair.Leaf.NotAfter); left < expiresSoon {
-		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "identity", m.id.String(), "expires",
-			m.pair.Leaf.NotAfter)
+		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "expires", m.pair.Leaf.NotAfter)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func TestBothEndsAreIdentified(t *testing.T) {
 // Every connection without a valid certificate of the cluster is rejected with a log line
 // that names the listener and the reason.
 func TestOthersAreRejected(t *testing.T) {
-	a, dir := authority(t)
+	a, _ := authority(t)
 	foreign, _ := authority(t)
 	log := &output{}
 	service := open(t, issue(t, a, cluster, identity.Service, "registry-0", time.Hour), identity.Service, "", log)
@@ -186,13 +186,13 @@ func TestOthersAreRejected(t *testing.T) {
 		if call(t, address, c.config) == nil {
 			t.Errorf("%s: accepted", c.name)
 		}
+		await(t, func() bool { return strings.HasSuffix(log.String()[before:], "\n") }) // the client may know first
 		line := log.String()[before:]
 		if !strings.Contains(line, c.reason) || !strings.Contains(line, "listener=--listen") ||
 			strings.Count(line, "\n") != 1 {
 			t.Errorf("%s: log %q", c.name, line)
 		}
 	}
-	_ = dir
 }
 
 func TestCertificatesAreOptionalOnAPublicListener(t *testing.T) {
@@ -274,5 +274,15 @@ func TestBadOptions(t *testing.T) {
 	}
 	if tr, err := transport.Open(transport.Config{}); tr != nil || err != nil {
 		t.Errorf("no options: %v, %v", tr, err)
+	}
+	only, err := transport.Open(transport.Config{CA: files.CA, Options: "--etcd", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("only an authority for other software: %v", err)
+	}
+	defer only.Close()
+	service := open(t, issue(t, a, cluster, identity.Service, "127.0.0.1", time.Hour), identity.Service, "", &output{})
+	address, _ := server(t, service, true)
+	if err := call(t, address, only.External("https://"+address)); err == nil {
+		t.Error("a server without its host in its certificate is accepted")
 	}
 }

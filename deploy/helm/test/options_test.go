@@ -14,19 +14,22 @@ import (
 // owned has the flags that the chart itself sets for every process with a replica ID. own
 // has all flags that the chart sets, by process. Values cannot set these flags.
 var (
-	owned = strings.Fields("cluster etcd-endpoints replica listen http-listen stop-timeout tls-cert tls-key tls-ca insecure")
-	own   = map[string][]string{
+	secured = strings.Fields("tls-cert tls-key tls-ca tls-mode audit-log insecure")
+	owned   = append(strings.Fields(`cluster etcd-endpoints etcd-cert etcd-key etcd-ca etcd-user etcd-password-file
+		replica listen http-listen stop-timeout access`), secured...)
+	own = map[string][]string{
 		"registry":       append(strings.Fields("advertise gateways"), owned...),
 		"executor-state": append(strings.Fields("advertise gateways"), owned...),
 		"assigner":       append(strings.Fields("advertise gateways"), owned...),
 		"gateway":        append(strings.Fields("registry executor-state assigner agents-listen internal-listen"), owned...),
-		"agent":          strings.Fields("id gateways listen advertise insecure dir allow allow-env stop-workers stop-timeout resources attributes sku"),
+		"agent": append(strings.Fields(`id gateways listen advertise dir allow allow-env worker-uids stop-workers
+			stop-timeout resources attributes sku`), secured...),
 	}
 )
 
 // unused has the flags that a pod does not need, because the pod is configured with flags
-// and its addresses are known. The containers have no capabilities, which worker-uids needs.
-var unused = strings.Fields("config address-file help worker-uids")
+// and its addresses are known.
+var unused = strings.Fields("config address-file help")
 
 // typeOf maps the type of a flag in the binary's help to its name in the schema.
 var typeOf = map[string]string{"text": "string", "flag": "", "count": "int", "share": "float", "duration": "duration",

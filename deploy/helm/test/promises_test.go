@@ -34,6 +34,12 @@ func (r *release) replicas(component string, standard int) int {
 	return standard
 }
 
+// encrypted reports whether the processes of a release have certificates.
+func (r *release) encrypted() bool {
+	tls, _ := r.values["tls"].(map[string]any)
+	return tls["enabled"] == true
+}
+
 func eachRelease(t *testing.T, test func(t *testing.T, r *release)) {
 	for _, name := range valueSets(t) {
 		t.Run(name, func(t *testing.T) { test(t, decoded(t, name)) })
@@ -188,8 +194,8 @@ func TestProbes(t *testing.T) {
 					t.Errorf("%s: liveness %q, readiness %q, startup %v", name, live, ready, c.StartupProbe)
 				}
 				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-					if probe.HTTPGet.Scheme != "" && probe.HTTPGet.Scheme != corev1.URISchemeHTTP {
-						t.Errorf("%s: the port for health has no TLS", name)
+					if (probe.HTTPGet.Scheme == corev1.URISchemeHTTPS) != r.encrypted() {
+						t.Errorf("%s: probes use %s", name, probe.HTTPGet.Scheme)
 					}
 				}
 				if port(c, "http") != suffix(flags(t, c)["http-listen"]) || port(c, "calls") != suffix(flags(t, c)["listen"]) {
@@ -309,7 +315,8 @@ func TestUpgradeKeepsEtcd(t *testing.T) {
 }
 
 // TestContainerSecurity checks that no container runs as root, writes to its image, or
-// gets variables of Kubernetes Services that look like options.
+// gets variables of Kubernetes Services that look like options. An agent that runs workers
+// as other users runs as root, with the capabilities that this needs.
 func TestContainerSecurity(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
 		for name, template := range r.pods() {
@@ -320,15 +327,20 @@ func TestContainerSecurity(t *testing.T) {
 			if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 				t.Errorf("%s has a token of Kubernetes", name)
 			}
+			_, privileged := flags(t, pod.Containers[0])["worker-uids"]
+			var add []corev1.Capability
+			if privileged {
+				add = []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETPCAP", "SETUID"}
+			}
 			s := pod.SecurityContext
-			if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 ||
-				s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			unprivileged := s.RunAsNonRoot != nil && *s.RunAsNonRoot && *s.RunAsUser != 0
+			if unprivileged == privileged || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 				t.Errorf("%s runs as %+v", name, s)
 			}
 			for _, c := range append(pod.InitContainers, pod.Containers...) {
 				s := c.SecurityContext
 				if s == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 ||
-					s.Capabilities.Drop[0] != "ALL" || len(s.Capabilities.Add) != 0 {
+					s.Capabilities.Drop[0] != "ALL" || !slices.Equal(s.Capabilities.Add, add) {
 					t.Errorf("%s runs as %+v", name, s)
 				}
 			}

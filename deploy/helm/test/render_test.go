@@ -77,11 +77,60 @@ type podMonitor struct {
 	Spec              struct {
 		Selector            metav1.LabelSelector `json:"selector"`
 		PodTargetLabels     []string             `json:"podTargetLabels"`
-		PodMetricsEndpoints []struct {
-			Port, Path, Interval string
-		} `json:"podMetricsEndpoints"`
+		PodMetricsEndpoints []metricsEndpoint    `json:"podMetricsEndpoints"`
 	} `json:"spec"`
 }
+
+type metricsEndpoint struct {
+	Port, Path, Interval, Scheme string
+	TLSConfig                    *struct {
+		ServerName string                    `json:"serverName"`
+		CA, Cert   secretReference           `json:",omitempty"`
+		KeySecret  *corev1.SecretKeySelector `json:"keySecret"`
+	} `json:"tlsConfig"`
+	Authorization *struct {
+		Credentials *corev1.SecretKeySelector `json:"credentials"`
+	} `json:"authorization"`
+}
+
+type secretReference struct {
+	Secret *corev1.SecretKeySelector `json:"secret"`
+}
+
+// certificate and issuer have the fields of cert-manager's kinds that the chart uses.
+type certificate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		SecretName  string          `json:"secretName"`
+		CommonName  string          `json:"commonName"`
+		IsCA        bool            `json:"isCA"`
+		URIs        []string        `json:"uris"`
+		DNSNames    []string        `json:"dnsNames"`
+		Usages      []string        `json:"usages"`
+		Duration    metav1.Duration `json:"duration"`
+		RenewBefore metav1.Duration `json:"renewBefore"`
+		PrivateKey  struct {
+			Algorithm      string `json:"algorithm"`
+			Size           int    `json:"size"`
+			RotationPolicy string `json:"rotationPolicy"`
+		} `json:"privateKey"`
+		IssuerRef issuerReference `json:"issuerRef"`
+	} `json:"spec"`
+}
+
+type issuer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		SelfSigned *struct{} `json:"selfSigned"`
+		CA         *struct {
+			SecretName string `json:"secretName"`
+		} `json:"ca"`
+	} `json:"spec"`
+}
+
+type issuerReference struct{ Name, Kind, Group string }
 
 // object returns an empty object of a kind, or nil for a kind that the chart must not have.
 func object(apiVersion, kind string) metav1.Object {
@@ -98,6 +147,12 @@ func object(apiVersion, kind string) metav1.Object {
 		return &policyv1.PodDisruptionBudget{}
 	case "networking.k8s.io/v1 NetworkPolicy":
 		return &networkingv1.NetworkPolicy{}
+	case "v1 Secret":
+		return &corev1.Secret{}
+	case "cert-manager.io/v1 Certificate":
+		return &certificate{}
+	case "cert-manager.io/v1 Issuer":
+		return &issuer{}
 	case "monitoring.coreos.com/v1 PodMonitor":
 		return &podMonitor{}
 	}

@@ -10,15 +10,30 @@ import (
 // TestWrongValues checks that wrong values fail before anything changes, with a message
 // that names the values.
 func TestWrongValues(t *testing.T) {
-	const good = "insecure: true\netcd: {endpoints: ['etcd:2379']}\n"
+	const (
+		good      = "insecure: true\netcd: {endpoints: ['etcd:2379']}\n"
+		encrypted = "tls: {enabled: true}\netcd: {endpoints: ['etcd:2379']}\n"
+		provided  = "{enabled: true, secrets: {registry: s, executorState: s, assigner: s, gateway: s}}"
+	)
 	for _, c := range []struct{ values, want string }{
-		{"{}", "set tls.secretName, or insecure=true"},
+		{"{}", "set tls.enabled=true, or insecure=true"},
 		{"insecure: true", "set etcd.endpoints, or etcd.trial.enabled=true"},
 		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], trial: {enabled: true}}}", "are mutually exclusive"},
-		{"{insecure: true, tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}}", "are mutually exclusive"},
-		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379'], caSecretName: ca}}", "etcd.caSecretName"},
-		{"{tls: {secretName: s}, etcd: {endpoints: ['etcd:2379']}, agent: {enabled: true, allow: [/bin/sleep]}}",
-			"agents do not support TLS"},
+		{good + "tls: {enabled: true}", "tls.enabled=true and insecure=true are mutually exclusive"},
+		{encrypted + "access: {tokens: [{}], secretName: s}", "are mutually exclusive"},
+		{"{tls: {enabled: true, secrets: {registry: s}}, etcd: {endpoints: ['etcd:2379']}}",
+			"tls.secrets: set registry, executorState, assigner and gateway together"},
+		{"{tls: " + provided + ", etcd: {endpoints: ['etcd:2379']}, agent: {enabled: true, allow: [/bin/sleep]}}",
+			"set tls.secrets.agent or tls.issuer.name"},
+		{"{tls: " + provided + ", etcd: {endpoints: ['etcd:2379']}, podMonitor: {enabled: true}}",
+			"set tls.secrets.metrics, podMonitor.tokenSecret.name or tls.issuer.name"},
+		{"{tls: {enabled: true}, etcd: {endpoints: ['https://etcd:2379']}}", "set etcd.tlsSecretName"},
+		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], tlsSecretName: s}}",
+			"etcd.tlsSecretName requires etcd.endpoints that begin with https://"},
+		{"{tls: {enabled: true}, etcd: {endpoints: ['etcd:2379'], caSecretName: ca}}", "etcd.caSecretName is only for"},
+		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], user: berth}}", "etcd.user and etcd.passwordSecretName"},
+		{encrypted + "auditLog: /tmp/audit", "at '/auditLog': value must be one of '', '-', 'none'"},
+		{good + "agent: {enabled: true, allow: [/bin/sleep], workerUids: '200000'}", "at '/agent/workerUids'"},
 		{good + "agent: {enabled: true}", "agent.allow must not be empty"},
 		{good + "agent: {enabled: true, allow: [sleep]}", "at '/agent/allow/0': 'sleep' does not match pattern"},
 

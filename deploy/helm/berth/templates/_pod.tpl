@@ -13,7 +13,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* The flags of every process except agents: a dict of root, name, http, stop. */}}
+{{/* The flags of every process except agents: a dict of root, calls, http, stop. */}}
 {{- define "berth.commonFlags" -}}
 - --cluster={{ .root.Values.cluster }}
 - --etcd-endpoints={{ include "berth.etcd" .root }}
@@ -21,13 +21,21 @@
 - --listen=0.0.0.0:{{ .calls }}
 - --http-listen=0.0.0.0:{{ .http }}
 - --stop-timeout={{ .stop }}s
-{{- if .root.Values.tls.secretName }}
-- --tls-cert=/etc/berth/tls/tls.crt
-- --tls-key=/etc/berth/tls/tls.key
-- --tls-ca=/etc/berth/tls/ca.crt
+{{- with .root.Values.etcd }}
+{{- if .tlsSecretName }}
+- --etcd-cert=/etc/berth/etcd-tls/tls.crt
+- --etcd-key=/etc/berth/etcd-tls/tls.key
+- --etcd-ca=/etc/berth/etcd-tls/ca.crt
 {{- end }}
-# Health and metrics are served without TLS, which requires this flag.
-- --insecure
+{{- if .user }}
+- --etcd-user={{ .user }}
+- --etcd-password-file=/etc/berth/etcd-password/password
+{{- end }}
+{{- end }}
+{{- if include "berth.accessSecret" .root }}
+- --access=/etc/berth/access/access.yaml
+{{- end }}
+{{ include "berth.securityFlags" (dict "root" .root "mode" .root.Values.tls.mode) | trim }}
 {{- end -}}
 
 {{- define "berth.env" -}}
@@ -40,44 +48,66 @@
 {{- end }}
 {{- end -}}
 
+{{/* Directories are mounted, and not single files, so that Kubernetes updates the files. */}}
 {{- define "berth.mounts" -}}
-{{- if .Values.tls.secretName }}
+{{- if .Values.tls.enabled }}
 - {name: tls, mountPath: /etc/berth/tls, readOnly: true}
+{{- end }}
+{{- if include "berth.accessSecret" . }}
+- {name: access, mountPath: /etc/berth/access, readOnly: true}
+{{- end }}
+{{- if .Values.etcd.tlsSecretName }}
+- {name: etcd-tls, mountPath: /etc/berth/etcd-tls, readOnly: true}
+{{- end }}
+{{- if .Values.etcd.passwordSecretName }}
+- {name: etcd-password, mountPath: /etc/berth/etcd-password, readOnly: true}
 {{- end }}
 {{- if .Values.etcd.caSecretName }}
 - {name: etcd-ca, mountPath: /etc/berth/etcd, readOnly: true}
 {{- end }}
 {{- end -}}
 
+{{/* The volumes of every process except agents: a dict of root, name, values. */}}
 {{- define "berth.volumes" -}}
-{{- with .Values.tls.secretName }}
+{{- $v := .root.Values -}}
+{{- if $v.tls.enabled }}
 - name: tls
+  secret: {secretName: {{ include "berth.tlsSecret" . }}, defaultMode: 0440}
+{{- end }}
+{{- with include "berth.accessSecret" .root }}
+- name: access
   secret: {secretName: {{ . }}, defaultMode: 0440}
 {{- end }}
-{{- with .Values.etcd.caSecretName }}
+{{- with $v.etcd.tlsSecretName }}
+- name: etcd-tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with $v.etcd.passwordSecretName }}
+- name: etcd-password
+  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: password, path: password}]}
+{{- end }}
+{{- with $v.etcd.caSecretName }}
 - name: etcd-ca
   secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
 {{- end }}
 {{- end -}}
 
 {{- define "berth.probes" -}}
+{{- $scheme := ternary "HTTPS" "HTTP" .Values.tls.enabled -}}
 # The probes must not use /leaderz: a standby is healthy too and must keep running.
 livenessProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: http, scheme: {{ $scheme }}}
   periodSeconds: 10
   timeoutSeconds: 5
 readinessProbe:
-  httpGet: {path: /readyz, port: http}
+  httpGet: {path: /readyz, port: http, scheme: {{ $scheme }}}
   periodSeconds: 2
   timeoutSeconds: 2
 {{- end -}}
 
 {{/* The security context of pods. Their processes do not call the Kubernetes API. */}}
 {{- define "berth.podSecurity" -}}
-automountServiceAccountToken: false
-# For a service berth-registry, Kubernetes would set variables BERTH_REGISTRY_…,
-# which look like options of Berth.
-enableServiceLinks: false
+{{- include "berth.podBasics" . }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -85,6 +115,13 @@ securityContext:
   fsGroup: 65532
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "berth.podBasics" -}}
+automountServiceAccountToken: false
+# For a service berth-registry, Kubernetes would set variables BERTH_REGISTRY_…,
+# which look like options of Berth.
+enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
@@ -98,7 +135,8 @@ imagePullSecrets:
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
-  capabilities: {drop: [ALL]}
+  capabilities:
+    drop: [ALL]
 {{- end -}}
 
 {{/* Where replicas run: a dict of root, component, and keys, the labels that distinguish

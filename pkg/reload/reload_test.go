@@ -1,0 +1,100 @@
+package reload_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"berth.dev/pkg/reload"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) await(text string) {
+	for {
+		o.mu.Lock()
+		found := strings.Contains(o.text.String(), text)
+		o.mu.Unlock()
+		if found {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A changed file is used. An invalid or a missing file is logged, and what was valid stays in
+// use until the file is valid again.
+func TestFilesAreReadAgain(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	write := func(text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	used := make(chan string, 10)
+	log := &output{}
+	stop, err := reload.Watch(slog.New(slog.NewTextHandler(log, nil)), "the file", []string{name},
+		func(contents [][]byte) error {
+			if string(contents[0]) == "bad" {
+				return errors.New("a bad file")
+			}
+			used <- string(contents[0])
+			return nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	expect := func(want string) {
+		t.Helper()
+		if got := <-used; got != want {
+			t.Errorf("used %q, want %q", got, want)
+		}
+	}
+	expect("one")
+	write("two")
+	expect("two")
+	write("bad")
+	log.await("a bad file")
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	log.await("cannot read the files")
+	write("three")
+	expect("three")
+}
+
+func TestTheFirstReadMustSucceed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	use := func([][]byte) error { return errors.New("a bad file") }
+	if _, err := reload.Watch(slog.Default(), "the file", []string{name}, use); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reload.Watch(slog.Default(), "the file", []string{name}, use); err == nil ||
+		err.Error() != "a bad file" {
+		t.Errorf("a bad file: %v", err)
+	}
+}
