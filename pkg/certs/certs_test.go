@@ -54,7 +54,8 @@ func TestIssuedCertificatesVerify(t *testing.T) {
 	for _, role := range identity.Roles {
 		files, leaf := issued(t, a, role, "one", "host.example.com", "10.0.0.7", "::1")
 		serves := role&(identity.Gateway|identity.Service|identity.Agent) != 0
-		for usage, want := range map[x509.ExtKeyUsage]bool{x509.ExtKeyUsageClientAuth: true, x509.ExtKeyUsageServerAuth: serves} {
+		for usage, want := range map[x509.ExtKeyUsage]bool{x509.ExtKeyUsageClientAuth: true,
+			x509.ExtKeyUsageServerAuth: serves} {
 			_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}})
 			if (err == nil) != want {
 				t.Errorf("%v: usage %v: %v", role, usage, err)
