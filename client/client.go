@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"slices"
@@ -35,6 +36,7 @@ type Client struct {
 	close     func() error
 	backoff   backoff
 	onRetry   func(error)
+	encrypted bool
 
 	reservations berthv1.ReservationsClient
 	explanations berthv1.ExplanationsClient
@@ -56,10 +58,22 @@ type options struct {
 	onRetry func(error)
 }
 
-// WithTLS returns an option that encrypts the connections. Without it the connections are
-// in plain text, which is sufficient on loopback and in a service mesh that encrypts.
+// WithTLS returns an option that encrypts the connections. A certificate in the
+// configuration proves the role of the caller. Without WithTLS the connections are in plain
+// text, which is sufficient on loopback and in a service mesh that encrypts.
 func WithTLS(config *tls.Config) Option {
 	return func(o *options) { o.rpc.TLS = config }
+}
+
+// WithToken returns an option that sends a bearer token with every call, as proof of the
+// caller's role. The client calls source for each call, also for each attempt to repeat it,
+// so source should cache a token that takes long to get. It may be called concurrently. An
+// error of source ends the call with an error of kind Denied.
+//
+// The client sends tokens only with TLS: without [WithTLS], Dial returns an error of kind
+// Invalid.
+func WithToken(source func(ctx context.Context) (string, error)) Option {
+	return func(o *options) { o.rpc.Credentials = token(source) }
 }
 
 // WithOnRetry returns an option that calls f with the error of each failed attempt that
@@ -129,6 +143,10 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.rpc.Credentials != nil && o.rpc.TLS == nil {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid,
+			"a bearer token is sent only with TLS, which is not configured: anyone on the network could read the token")
+	}
 	conn, err := rpc.Dial(addresses, o.rpc)
 	if err != nil {
 		return nil, err
@@ -143,6 +161,7 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		addresses:    slices.Clone(addresses),
 		backoff:      defaultBackoff,
 		onRetry:      o.onRetry,
+		encrypted:    o.rpc.TLS != nil,
 		reservations: berthv1.NewReservationsClient(conn),
 		explanations: berthv1.NewExplanationsClient(conn),
 		executors:    berthv1.NewExecutorsClient(conn),

@@ -33,7 +33,7 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			f := faultOf(err)
+			f := c.faultOf(err)
 			// After a lost connection, the gateway may still count the earlier stream of this
 			// reader.
 			counted := cursor != since && f.Reason == fault.ReasonTenantLimit

@@ -36,6 +36,7 @@ type gateway struct {
 	berthv1.UnimplementedTenantsServer
 
 	address string
+	more    []grpc.ServerOption
 	server  *rpc.Server
 	served  chan struct{}
 
@@ -88,7 +89,7 @@ func (g *gateway) serve(t testing.TB, address string) {
 		t.Fatal(err)
 	}
 	g.address = listener.Addr().String()
-	g.server = rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.ChainUnaryInterceptor(g.intercept)}})
+	g.server = rpc.NewServer(rpc.ServerOptions{More: append(g.more, grpc.ChainUnaryInterceptor(g.intercept))})
 	berthv1.RegisterReservationsServer(g.server, g)
 	berthv1.RegisterExplanationsServer(g.server, g)
 	berthv1.RegisterExecutorsServer(g.server, g)

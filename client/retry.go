@@ -57,12 +57,31 @@ var silent = regexp.MustCompile(`connection error: desc = "error reading server 
 // connecting.
 const unconnected = "context deadline exceeded while waiting for connections to become ready"
 
+// hungUp matches gRPC's error for a gateway that closes a connection in plain text before it
+// answers.
+var hungUp = regexp.MustCompile(`connection error: desc = "error reading server preface: ` +
+	`(EOF|read tcp \S+->\S+: read: connection reset by peer)"`)
+
+// plain has Go's error for an answer in plain text to the begin of a TLS connection.
+const plain = "tls: first record does not look like a TLS handshake"
+
+// failedHandshake matches gRPC's error for another failure of a TLS handshake.
+var failedHandshake = regexp.MustCompile(
+	`connection error: desc = "(?:transport: authentication handshake failed: |error reading server preface: remote error: )(.*)"`)
+
 // faultOf converts the error of a call to a fault.Error, with a message that callers
 // understand.
-func faultOf(err error) *fault.Error {
+func (c *Client) faultOf(err error) *fault.Error {
 	f := rpc.FromStatus(err)
-	if f.Message == unconnected {
+	switch {
+	case f.Message == unconnected:
 		f.Message = "no gateway answered in time"
+	case strings.Contains(f.Message, plain):
+		f.Message = "the gateway answers in plain text, and the client calls with TLS"
+	case !c.encrypted:
+		f.Message = hungUp.ReplaceAllString(f.Message, "the gateway closed the connection: it may require TLS")
+	default:
+		f.Message = failedHandshake.ReplaceAllString(f.Message, "the TLS handshake with the gateway failed: $1")
 	}
 	f.Message = silent.ReplaceAllString(f.Message, "the gateway at $1 did not answer in time")
 	return f
@@ -91,7 +110,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if err == nil {
 			return answer, nil
 		}
-		f := faultOf(err)
+		f := c.faultOf(err)
 		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}

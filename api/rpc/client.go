@@ -42,6 +42,8 @@ type DialOptions struct {
 	TLS *tls.Config
 	// MaxMessage is the maximum size of an answer in bytes, PeerMessageLimit by default.
 	MaxMessage int
+	// Credentials, if set, adds metadata to every call except the probes of Silence.
+	Credentials credentials.PerRPCCredentials
 	// Stats, if set, is the stats handler of every call except the probes of Silence.
 	Stats stats.Handler
 	// More is passed on to grpc.NewClient.
@@ -105,6 +107,9 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		// gRPC must not retry: callers know which calls are safe to repeat.
 		grpc.WithDisableRetry(),
 	)
+	if o.Credentials != nil {
+		options = append(options, grpc.WithPerRPCCredentials(o.Credentials))
+	}
 	if o.Stats != nil {
 		options = append(options, grpc.WithStatsHandler(o.Stats))
 	}

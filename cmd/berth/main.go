@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/cmd/berth/internal/bench"
+	"berth.dev/cmd/berth/internal/certificates"
 	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/cmd/berth/internal/demo"
 	"berth.dev/cmd/berth/internal/dev"
@@ -35,7 +36,7 @@ func main() {
 // newRoot returns the command with all its subcommands.
 func newRoot(streams cli.Streams) *cobra.Command {
 	root := cli.New(streams)
-	root.AddCommand(dev.Command(), demo.Command(), bench.Command(), replay.Command())
+	root.AddCommand(certificates.Command(), dev.Command(), demo.Command(), bench.Command(), replay.Command())
 	root.AddCommand(serve.Commands()...)
 	root.AddCommand(restore.Commands()...)
 	return root

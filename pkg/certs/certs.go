@@ -101,6 +101,9 @@ func Open(dir string) (*Authority, error) {
 	return a, nil
 }
 
+// Expires returns the end of the validity of the authority's certificate.
+func (a *Authority) Expires() time.Time { return a.cert.NotAfter }
+
 // Files are the files of a certificate, its key and the certificate of its authority.
 type Files struct {
 	Cert, Key, CA string
@@ -115,9 +118,10 @@ func FilesOf(dir string, role identity.Role, name string) Files {
 }
 
 // Issue issues a certificate for an identity that is valid for a time, and writes it with a
-// new key to the directory of the authority. It replaces an earlier certificate of the
-// identity. hosts are the host names and addresses by which clients that check them call the
-// process; processes of Berth check the identity of each other instead.
+// new key to the directory of the authority. The certificate ends at the latest with the
+// authority. It replaces an earlier certificate of the identity. hosts are the host names
+// and addresses by which clients that check them call the process; processes of Berth check
+// the identity of each other instead.
 func (a *Authority) Issue(id identity.Identity, hosts []string, valid time.Duration) (Files, error) {
 	files := FilesOf(a.dir, id.Role, id.Name)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -188,7 +192,7 @@ func write(name string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // after the rename the name does not exist
+	defer os.Remove(f.Name())
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return err

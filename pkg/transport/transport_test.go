@@ -102,7 +102,7 @@ func server(t *testing.T, tr *transport.Transport, public bool) (address string,
 				peers <- peer
 				var line [5]byte
 				if _, err := io.ReadFull(c, line[:]); err == nil {
-					c.Write(line[:])
+					c.Write(line[:]) //nolint:errcheck // the client would fail
 				}
 			})
 		}

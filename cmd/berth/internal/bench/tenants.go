@@ -68,7 +68,10 @@ func (r *Run) worldOfTenants(ctx context.Context, limited bool) error {
 		return err
 	}
 	config := fleet.Config{TLS: transport.Require, Flags: map[string][]string{"": {"--access", file}}}
-	return r.World(ctx, config, func(ctx context.Context, w *World) error { return w.floodedTenants(ctx, limited, suffix) })
+	return r.World(ctx, config, func(ctx context.Context, w *World) error {
+		return w.floodedTenants(ctx, limited,
+			suffix)
+	})
 }
 
 // floodedTenants measures the lease of one tenant, first alone and then during the flood.

@@ -3,19 +3,18 @@ package cli
 import (
 	"encoding/json"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/cmd/berth/internal/doctor"
-	"berth.dev/pkg/process"
+	"berth.dev/cmd/berth/internal/running"
 )
 
 func (a *app) doctor() *cobra.Command {
 	var output string
-	var config process.Common
+	var etcd running.Etcd
 	var gateways doctor.Gateways
 	cmd := a.callsWithin(&cobra.Command{
 		Use:   "doctor",
@@ -30,8 +29,18 @@ changes nothing. It exits with code 4 if no gateway answers in time, with 1 if
 another check FAILs, and with 0 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			gateways.Public = strings.Split(a.flags.gateway, ",")
-			facts, err := doctor.Collect(cmd.Context(), gateways, config, a.flags.timeout)
+			config := doctor.Config{Gateways: gateways, Cert: a.flags.tlsCert, Patience: a.flags.timeout}
+			var err error
+			if config.TLS, err = a.flags.security(); err != nil {
+				return err
+			}
+			if config.Public, config.Options, err = a.flags.options(); err != nil {
+				return err
+			}
+			if config.Etcd, err = etcd.Config(); err != nil {
+				return err
+			}
+			facts, err := doctor.Collect(cmd.Context(), config)
 			if err != nil {
 				return err
 			}
@@ -59,10 +68,6 @@ another check FAILs, and with 0 otherwise.`,
 		"addresses in the --gateways of agents, host:port (default: the default port)")
 	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil,
 		"addresses in the --gateways of services, host:port (default: the default port)")
-	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil,
-		"etcd endpoints to check, host:port or https://host:port for TLS (default: none)")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to gateways and etcd")
-	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
-	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the certificate authorities for gateways and etcd")
+	etcd.Flags(flags, "etcd endpoints to check, host:port or https://host:port for TLS (default: none)")
 	return cmd
 }

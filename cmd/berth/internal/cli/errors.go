@@ -147,7 +147,14 @@ func hintFor(err error) string {
 		return fmt.Sprintf("see '%s --help'", usage.command)
 	}
 	f := fault.Of(err)
+	text := sentence(err)
 	switch {
+	case strings.Contains(text, "it may require TLS"):
+		return "call with TLS: set --tls-ca, or use --gateway https://HOST:PORT"
+	case strings.Contains(text, "the client calls with TLS"):
+		return "call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file"
+	case f.Kind == fault.Denied && strings.Contains(text, "no certificate and no bearer token"):
+		return "prove your role with --tls-cert and --tls-key, or with --token-file"
 	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:
 		return "set another gateway with --gateway HOST:PORT or BERTH_GATEWAY, or run one here with 'berth dev'"
 	case f.Reason == fault.ReasonRegistryNotReady:

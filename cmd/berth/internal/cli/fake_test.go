@@ -65,10 +65,16 @@ type fake struct {
 }
 
 func newFake(t *testing.T) *fake {
+	return serveFake(t, func(l net.Listener) net.Listener { return l })
+}
+
+// serveFake serves a fake on a listener that wrap returns.
+func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...grpc.ServerOption) *fake {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	listener = wrap(listener)
 	f := &fake{
 		address:  listener.Addr().String(),
 		now:      time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
@@ -77,7 +83,7 @@ func newFake(t *testing.T) *fake {
 		changed:  make(chan struct{}),
 		refused:  make(chan struct{}),
 	}
-	server := rpc.NewServer(rpc.ServerOptions{})
+	server := rpc.NewServer(rpc.ServerOptions{More: options})
 	berthv1.RegisterReservationsServer(server, f)
 	berthv1.RegisterExplanationsServer(server, f)
 	berthv1.RegisterExecutorsServer(server, f)

@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/pkg/transport"
 )
 
 // The defaults of --gateway and --timeout.
@@ -21,8 +24,10 @@ const (
 
 // gatewayFlags are the flags of every command that calls a gateway.
 type gatewayFlags struct {
-	gateway string
-	timeout time.Duration
+	gateway                string
+	timeout                time.Duration
+	tlsCert, tlsKey, tlsCA string
+	tokenFile              string
 }
 
 // calls adds the flags of a command that calls a gateway.
@@ -36,7 +41,19 @@ func (a *app) calls(cmd *cobra.Command) *cobra.Command {
 func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&a.flags.gateway, "gateway", cmp.Or(a.Env("BERTH_GATEWAY"), defaultGateway),
-		"gateway addresses, HOST:PORT[,HOST:PORT…] or http:// URLs; or set BERTH_GATEWAY")
+		"gateway addresses, HOST:PORT[,HOST:PORT…], http:// or https:// URLs; or set BERTH_GATEWAY")
+	for _, f := range []struct {
+		to          *string
+		name, usage string
+	}{
+		{&a.flags.tlsCA, "tls-ca", "file (PEM) of the gateways' certificate authorities (with https://, default: those of this host)"},
+		{&a.flags.tlsCert, "tls-cert", "certificate file (PEM) that proves your role"},
+		{&a.flags.tlsKey, "tls-key", "key file (PEM) of the certificate"},
+		{&a.flags.tokenFile, "token-file", "file with a bearer token that proves your role"},
+	} {
+		env := "BERTH_" + strings.ToUpper(strings.ReplaceAll(f.name, "-", "_"))
+		flags.StringVar(f.to, f.name, a.Env(env), f.usage+"; or set "+env)
+	}
 	flags.DurationVar(&timeout, "timeout", timeout, usage)
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if timeout <= 0 {
@@ -51,22 +68,60 @@ func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage strin
 // noticeEvery is the minimum interval between two notices that no gateway answers.
 const noticeEvery = 10 * time.Second
 
+// security returns the TLS configuration of calls to the gateways; nil for plain text.
+func (f gatewayFlags) security() (*tls.Config, error) {
+	config, err := transport.ClientConfig(f.tlsCert, f.tlsKey, f.tlsCA)
+	if err == nil && config == nil && strings.Contains(f.gateway, "https://") {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return config, err
+}
+
+// options returns the addresses of the gateways, and how to call them.
+func (f gatewayFlags) options() (addresses []string, options []client.Option, err error) {
+	security, err := f.security()
+	if err != nil {
+		return nil, nil, err
+	}
+	if addresses, err = client.Addresses(strings.Split(f.gateway, ","), security); err != nil {
+		return nil, nil, err
+	}
+	options = append(options, client.WithTLS(security))
+	if f.tokenFile == "" {
+		return addresses, options, nil
+	}
+	if security == nil {
+		return nil, nil, fault.BadField(fault.ReasonInvalid, "--token-file",
+			"the token is sent only with TLS: use --gateway https://HOST:PORT or --tls-ca")
+	}
+	if _, err := f.token(context.Background()); err != nil {
+		return nil, nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use --token-file: %v", err)
+	}
+	return addresses, append(options, client.WithToken(f.token)), nil
+}
+
+// token reads the bearer token, which another program may renew during a watch.
+func (f gatewayFlags) token(context.Context) (string, error) {
+	text, err := os.ReadFile(f.tokenFile)
+	return strings.TrimSpace(string(text)), err
+}
+
 // dial returns a client. While no gateway answers, the client prints a notice at most
 // once per noticeEvery.
 func (a *app) dial() (*client.Client, error) {
-	addresses, err := client.Addresses(strings.Split(a.flags.gateway, ","), nil)
+	addresses, options, err := a.flags.options()
 	if err != nil {
 		return nil, err
 	}
 	gateways := strings.Join(addresses, ", ")
 	var noticed time.Time
-	return client.Dial(addresses, client.WithOnRetry(func(err error) {
+	return client.Dial(addresses, append(options, client.WithOnRetry(func(err error) {
 		if now := a.Now(); noticed.IsZero() || now.Sub(noticed) >= noticeEvery {
 			noticed = now
 			fmt.Fprintf(a.Err, "berth: no answer yet from %s: %s; retrying\n",
 				gateways, dialled(gateways, fault.Of(err).Message))
 		}
-	}))
+	}))...)
 }
 
 // call calls f with a client and a context that ends after the timeout.

@@ -34,7 +34,7 @@ func start(t *testing.T, f *fake, terminal bool, args ...string) *live {
 	a := &app{
 		Streams: Streams{
 			In: strings.NewReader(""), Out: write, Err: l.stderr, Terminal: terminal, Now: f.clock,
-			Env: func(string) string { return f.address },
+			Env: gatewayAt(f.address),
 		},
 		every: time.Millisecond,
 	}
@@ -47,6 +47,11 @@ func start(t *testing.T, f *fake, terminal bool, args ...string) *live {
 		read.Close()
 	})
 	return l
+}
+
+// gatewayAt returns an environment that sets only the gateway.
+func gatewayAt(address string) func(string) string {
+	return func(name string) string { return map[string]string{"BERTH_GATEWAY": address}[name] }
 }
 
 // line waits for the next line of output.
@@ -225,7 +230,7 @@ func TestDoctorWithoutAGateway(t *testing.T) {
 
 func TestBadGateway(t *testing.T) {
 	var out, stderr bytes.Buffer
-	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "nowhere" }, Now: time.Now})
+	root := New(Streams{Out: &out, Err: &stderr, Env: gatewayAt("nowhere"), Now: time.Now})
 	if code := Run(t.Context(), root, []string{"get", "leaders"}); code != rpc.ExitUsage ||
 		!strings.Contains(stderr.String(), `"nowhere"`) {
 		t.Errorf("exit %d: %s", code, &stderr)
@@ -245,7 +250,7 @@ func TestAGatewayMayBeAURL(t *testing.T) {
 		{"", []string{"get", "leaders", "--gateway", url + "/"}},
 	} {
 		var stderr bytes.Buffer
-		root := New(Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return c.env }, Now: time.Now})
+		root := New(Streams{Out: io.Discard, Err: &stderr, Env: gatewayAt(c.env), Now: time.Now})
 		if code := Run(t.Context(), root, c.args); code != rpc.ExitDone {
 			t.Errorf("BERTH_GATEWAY=%q %q: exit %d: %s", c.env, c.args, code, &stderr)
 		}

@@ -91,7 +91,7 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 	a := &app{
 		Streams: Streams{
 			In: stdin, Out: stdout, Err: stderr, Now: f.clock,
-			Env: func(name string) string { return map[string]string{"BERTH_GATEWAY": f.address}[name] },
+			Env: gatewayAt(f.address),
 		},
 		every: time.Millisecond, quiet: f.quiet,
 	}

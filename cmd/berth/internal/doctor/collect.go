@@ -12,9 +12,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/client"
-	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/transport"
 )
 
 // Patience is the default of the maximum time for the answer of each gateway, etcd member
@@ -28,25 +26,30 @@ type Gateways struct {
 	Public, Agents, Internal []string
 }
 
-// Collect collects the facts from the gateways, from etcd if config contains its
-// endpoints, and from TLS servers if config contains a certificate. patience is the
-// maximum time for each answer. Collect returns an error only if the configuration is
-// invalid.
-func Collect(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
-	security, err := transport.ClientConfig(config.TLSCert, config.TLSKey, config.TLSCA)
-	if err != nil {
+// Config says what to check, and how to call it.
+type Config struct {
+	Gateways
+	// Options are the options of calls to the gateways. TLS is their TLS configuration; nil for
+	// plain text. Cert is the file of its certificate.
+	Options []client.Option
+	TLS     *tls.Config
+	Cert    string
+	// Etcd is not checked if it has no endpoints.
+	Etcd store.DialConfig
+	// Patience is the maximum time for each answer.
+	Patience time.Duration
+}
+
+// Collect collects the facts from the gateways, from etcd and from TLS servers. It returns
+// an error only if the configuration is invalid.
+func Collect(ctx context.Context, config Config) (Facts, error) {
+	f := Facts{patience: config.Patience}
+	if err := f.askGateways(ctx, config); err != nil {
 		return Facts{}, err
 	}
-	if gateways.Public, err = client.Addresses(gateways.Public, security); err != nil {
-		return Facts{}, err
-	}
-	f := Facts{patience: patience}
-	if err := f.askGateways(ctx, gateways.Public, security); err != nil {
-		return Facts{}, err
-	}
-	f.askListeners(ctx, gateways, security)
-	if len(config.Etcd) > 0 {
-		s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: security})
+	f.askListeners(ctx, config.Gateways, config.TLS)
+	if len(config.Etcd.Endpoints) > 0 {
+		s, err := store.Dial(config.Etcd)
 		if err != nil {
 			return Facts{}, err
 		}
@@ -55,11 +58,10 @@ func Collect(ctx context.Context, gateways Gateways, config process.Common, pati
 		s.Close() // the error does not matter after the last call
 	}
 	f.Clock = time.Now()
-	if security != nil {
+	if config.TLS != nil {
 		f.TLS = true
-		f.askCertificates(ctx, slices.Concat(gateways.Public, gateways.Agents, gateways.Internal, encrypted(config.Etcd)),
-			security)
-		if c, has := own(config.TLSCert, security); has {
+		f.askCertificates(ctx, slices.Concat(config.Public, config.Agents, config.Internal), config.TLS)
+		if c, has := own(config.Cert, config.TLS); has {
 			f.Certificates = append(f.Certificates, c)
 		}
 	}
@@ -68,9 +70,9 @@ func Collect(ctx context.Context, gateways Gateways, config process.Common, pati
 
 // askGateways requests the leaders from each gateway. It requests all other facts from
 // the first gateway that answers.
-func (f *Facts) askGateways(ctx context.Context, addresses []string, security *tls.Config) error {
-	for _, address := range addresses {
-		c, err := client.Dial([]string{address}, client.WithTLS(security))
+func (f *Facts) askGateways(ctx context.Context, config Config) error {
+	for _, address := range config.Public {
+		c, err := client.Dial([]string{address}, config.Options...)
 		if err != nil {
 			return err
 		}

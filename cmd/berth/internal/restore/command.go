@@ -9,16 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/process"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/transport"
 )
 
 // Commands returns `berth backup` and `berth restore`.
 func Commands() []*cobra.Command { return []*cobra.Command{backupCommand(), restoreCommand()} }
 
 func backupCommand() *cobra.Command {
-	config := process.Common{Etcd: []string{"127.0.0.1:2379"}}
+	etcd := running.Etcd{Endpoints: []string{"127.0.0.1:2379"}}
 	var silence time.Duration
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
@@ -30,11 +29,11 @@ func backupCommand() *cobra.Command {
 			if err := positive(silence); err != nil {
 				return err
 			}
-			security, err := transport.ClientConfig(config.TLSCert, config.TLSKey, config.TLSCA)
+			config, err := etcd.Config()
 			if err != nil {
 				return err
 			}
-			s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: security})
+			s, err := store.Dial(config)
 			if err != nil {
 				return err
 			}
@@ -47,12 +46,8 @@ func backupCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", config.Etcd,
-		"etcd endpoints, host:port; https://host:port for TLS")
+	etcd.Flags(flags, "etcd endpoints, host:port; https://host:port for TLS")
 	flags.DurationVar(&silence, "timeout", 10*time.Second, "maximum time without data from etcd")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to etcd")
-	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
-	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that sign the certificates of etcd")
 	return cmd
 }
 

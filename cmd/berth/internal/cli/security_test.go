@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/certs"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/transport"
+)
+
+// secured is a fake behind TLS and the table of roles, and the files of its callers.
+type secured struct {
+	*fake
+	ca               string
+	viewer, operator certs.Files
+	// token is a file with the bearer token of an operator.
+	token string
+}
+
+func newSecured(t *testing.T) *secured {
+	t.Helper()
+	dir := t.TempDir()
+	authority, err := certs.Init(dir, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(role identity.Role) certs.Files {
+		files, err := authority.Issue(identity.Identity{Cluster: "default", Role: role, Name: "test"},
+			[]string{"127.0.0.1"}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	s := &secured{viewer: issue(identity.Viewer), operator: issue(identity.Operator), token: filepath.Join(dir, "token")}
+	files, log := issue(identity.Gateway), slog.New(slog.DiscardHandler)
+	s.ca = files.CA
+	encrypted, err := transport.Open(transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA,
+		Roles: identity.Gateway, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(encrypted.Close)
+	write(t, s.token, "secret\n")
+	list := filepath.Join(dir, "access.yaml")
+	write(t, list, fmt.Sprintf("tokens: [{role: operator, name: bot, sha256: %x}]", sha256.Sum256([]byte("secret"))))
+	accepted, err := access.Open(list, "default", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(accepted.Close)
+	guard := &access.Guard{Listener: access.Public, Cluster: "default", Access: accepted, Log: log}
+	s.fake = serveFake(t, func(l net.Listener) net.Listener { return encrypted.Listener(l, "--listen", true) },
+		append(guard.ServerOptions(), grpc.Creds(transport.Credentials()))...)
+	return s
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runWith runs a command line with environment variables.
+func runWith(t *testing.T, env map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errors bytes.Buffer
+	root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &errors, Now: time.Now,
+		Env: func(name string) string { return env[name] }})
+	code = Run(t.Context(), root, args)
+	return code, out.String(), errors.String()
+}
+
+// TestCallersProveTheirRole checks each way to set the certificate and the token.
+func TestCallersProveTheirRole(t *testing.T) {
+	s := newSecured(t)
+	s.do(t, []string{"executors", "ex-1"})
+	url := "https://" + s.address
+	for name, c := range map[string]struct {
+		env  map[string]string
+		args []string
+	}{
+		"certificate": {nil, []string{"--gateway", s.address, "--tls-ca", s.ca, "--tls-cert", s.operator.Cert, "--tls-key",
+			s.operator.Key}},
+		"certificate in the environment": {map[string]string{"BERTH_GATEWAY": url, "BERTH_TLS_CA": s.ca,
+			"BERTH_TLS_CERT": s.operator.Cert, "BERTH_TLS_KEY": s.operator.Key}, nil},
+		"token": {nil, []string{"--gateway", url, "--tls-ca", s.ca, "--token-file", s.token}},
+		"token in the environment": {map[string]string{"BERTH_GATEWAY": url, "BERTH_TLS_CA": s.ca,
+			"BERTH_TOKEN_FILE": s.token}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := runWith(t, c.env, append([]string{"drain", "ex-1"}, c.args...)...)
+			if code != rpc.ExitDone || stderr != "" {
+				t.Errorf("exit %d: %s%s", code, out, stderr)
+			}
+		})
+	}
+}
+
+func TestARejectedCallNamesTheRole(t *testing.T) {
+	s := newSecured(t)
+	s.do(t, []string{"executors", "ex-1", "ex-2"})
+	tls := []string{"--gateway", s.address, "--tls-ca", s.ca, "--timeout", "1m"}
+	viewer := append(tls, "--tls-cert", s.viewer.Cert, "--tls-key", s.viewer.Key)
+	const denied = "; the caller berth://default/viewer/test has the role viewer (PERMISSION_DENIED)\n"
+	for _, c := range []struct {
+		line string
+		with []string
+		want string
+	}{
+		{"drain ex-1", viewer, "berth: ex-1: berth.v1.Executors/DrainExecutor requires the role operator" + denied},
+		{"drain ex-1 ex-2", viewer, "berth: ex-1: berth.v1.Executors/DrainExecutor requires the role operator" + denied},
+		{"disable ex-1", viewer, "berth: berth.v1.Executors/DisableExecutors requires the role operator" + denied},
+		{"cancel a", viewer, "berth: berth.v1.Reservations/CancelJob requires the role job or operator" + denied},
+		{"mark-ready", viewer, "berth: berth.v1.Reservations/MarkReady requires the role operator" + denied},
+		{"get reservations", tls, "berth: berth.v1.Reservations/ListReservations requires the role job or viewer or operator; " +
+			"the caller has no certificate and no bearer token (PERMISSION_DENIED)\n" +
+			"  hint: prove your role with --tls-cert and --tls-key, or with --token-file\n"},
+	} {
+		code, out, stderr := runWith(t, nil, append(strings.Fields(c.line), c.with...)...)
+		if code != rpc.ExitFailed || out != "" || stderr != c.want {
+			t.Errorf("%s: exit %d: %s%s", c.line, code, out, stderr)
+		}
+	}
+	if code, _, stderr := runWith(t, nil, append(viewer, "get", "reservations")...); code != rpc.ExitDone {
+		t.Errorf("a viewer cannot list reservations: exit %d: %s", code, stderr)
+	}
+}
+
+func TestInvalidSecurityOptions(t *testing.T) {
+	s := newSecured(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--tls-cert", s.viewer.Cert}, "berth: --tls-cert and --tls-key must be set together"},
+		{[]string{"--tls-ca", s.token}, "berth: --tls-ca: " + s.token + " contains no certificate"},
+		{[]string{"--tls-ca", "missing.pem"}, "berth: cannot use --tls-ca: open missing.pem: "},
+		{[]string{"--token-file", s.token}, "berth: --token-file: the token is sent only with TLS: use --gateway https://HOST:PORT or --tls-ca"},
+		{[]string{"--tls-ca", s.ca, "--token-file", "missing"}, "berth: cannot use --token-file: open missing: "},
+		{[]string{"--tls-ca", s.ca, "--gateway", "http://" + s.address}, "berth: gateway: "},
+	} {
+		for _, command := range []string{"get leaders", "doctor"} {
+			code, out, stderr := runWith(t, nil, append(strings.Fields(command), c.args...)...)
+			if code != rpc.ExitUsage || out != "" || !strings.HasPrefix(stderr, c.want) {
+				t.Errorf("%s %v: exit %d: %s%s", command, c.args, code, out, stderr)
+			}
+		}
+	}
+}
+
+// TestTLSOfOnlyOneSideHasAHint checks a command that calls a gateway with TLS in plain text,
+// and the other way round. The first failure ends the command.
+func TestTLSOfOnlyOneSideHasAHint(t *testing.T) {
+	s, plain := newSecured(t), newFake(t)
+	for _, c := range []struct {
+		args         []string
+		notice, last string
+	}{
+		{
+			[]string{"--gateway", s.address}, "the gateway closed the connection: it may require TLS",
+			"  hint: call with TLS: set --tls-ca, or use --gateway https://HOST:PORT\n",
+		},
+		{
+			[]string{"--gateway", plain.address, "--tls-ca", s.ca},
+			"the gateway answers in plain text, and the client calls with TLS",
+			"  hint: call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file\n",
+		},
+	} {
+		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
+			code, out, stderr := runWith(t, nil, append(c.args, "get", "leaders", "--timeout", timeout.String())...)
+			if code == rpc.ExitUnavailable && out == "" && strings.Count(stderr, c.notice) == 2 &&
+				strings.HasSuffix(stderr, c.last) {
+				break
+			}
+			if timeout > 5*time.Second {
+				t.Errorf("%v: exit %d: %s%s", c.args, code, out, stderr)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package running
+
+import (
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
+)
+
+// Etcd is an etcd cluster that a command calls.
+type Etcd struct {
+	// Endpoints are the addresses of the members. Empty means no etcd cluster.
+	Endpoints []string
+	common    process.Common
+}
+
+// Flags adds the flags for etcd. The flags about security are those of the services.
+func (e *Etcd) Flags(set *pflag.FlagSet, endpoints string) {
+	set.StringSliceVar(&e.Endpoints, "etcd-endpoints", e.Endpoints, endpoints)
+	set.StringVar(&e.common.EtcdCert, "etcd-cert", "", "certificate file (PEM) for calls to etcd")
+	set.StringVar(&e.common.EtcdKey, "etcd-key", "", "key file (PEM) of --etcd-cert")
+	set.StringVar(&e.common.EtcdCA, "etcd-ca", "", "file (PEM) of the certificate authorities of etcd")
+	set.StringVar(&e.common.EtcdUser, "etcd-user", "", "user name for etcd")
+	set.StringVar(&e.common.EtcdPasswordFile, "etcd-password-file", "", "file with the password of --etcd-user")
+}
+
+// Config returns how to call etcd. The error names the flag.
+func (e *Etcd) Config() (store.DialConfig, error) {
+	e.common.Etcd = e.Endpoints
+	secured, err := e.common.Secure(identity.Nobody, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return store.DialConfig{}, err
+	}
+	defer secured.Close() // a command is too short for a new certificate
+	etcd, err := secured.Etcd(e.common)
+	return store.DialConfig(etcd), err
+}
