@@ -27,7 +27,7 @@ func certificates(f Facts) []Check {
 	for _, c := range slices.SortedFunc(slices.Values(f.Certificates),
 		func(a, b Certificate) int { return cmp.Compare(a.Of, b.Of) }) {
 		left := c.NotAfter.Sub(f.Clock)
-		const do = "renew it, and restart the processes that use it"
+		const do = "renew it; the processes that use it read it again within seconds"
 		switch {
 		case c.Error != "":
 			checks = append(checks, warn("certificates", "check that the process runs and serves with TLS", "%s: %s", c.Of,

@@ -71,7 +71,7 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 	}
 	for _, want := range []string{
 		"OK registry leader: registry-0 leads in term 40 for 1h0m0s, renewed 300ms ago\n",
-		"OK listeners: no listener for agents or services is open to unknown callers of this host\n",
+		"OK listeners: no listener gives unknown callers of this host the rights of others\n",
 		"OK assigner replicas: 3, all up to date\n",
 		"OK clocks: 11 processes and this host differ by less than 2s\n",
 		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
@@ -111,13 +111,13 @@ func TestProblems(t *testing.T) {
 		{"listeners that are open", func(f *Facts) {
 			f.Listeners = []Listener{
 				{Address: "10.0.0.9:8081", Serves: agentsListen, Clear: true},
-				{Address: "10.0.0.9:8082", Serves: internalListen, Anonymous: true},
+				{Address: "10.0.0.9:8082", Serves: internalListen, Clear: true, TLS: true},
 				{Address: "127.0.0.1:8082", Serves: internalListen, Clear: true, Loopback: true}, // not a problem
-				{Address: "10.0.0.8:8081", Serves: publicListen, Clear: true},                    // not a problem either
+				{Address: "10.0.0.8:8081", Serves: publicListen, TLS: true},                      // not a problem either
 			}
 		}, []string{
-			"WARN listeners: 10.0.0.9:8081 (--agents-listen) answers without TLS, and trusts every caller as it trusts agents -> bind it to loopback",
-			"WARN listeners: 10.0.0.9:8082 (--internal-listen) answers to callers without a certificate",
+			"WARN listeners: 10.0.0.9:8081 (--agents-listen) accepts plain text, and gives every caller the rights of agents -> bind it to loopback",
+			"WARN listeners: 10.0.0.9:8082 (--internal-listen) accepts plain text, and gives every caller the rights of the services -> set --tls-mode of the gateway to require",
 		}},
 		{"no leader", func(f *Facts) { f.Services[2].Leader = "" },
 			[]string{"FAIL assigner leader: no leader"}},

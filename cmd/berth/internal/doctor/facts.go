@@ -61,9 +61,9 @@ type Listener struct {
 	Serves, Error string
 	// Loopback reports whether only this host can reach the address.
 	Loopback bool
-	// Clear reports whether the listener answers without TLS. Anonymous reports whether it
-	// uses TLS but also answers callers without a certificate.
-	Clear, Anonymous bool
+	// Clear reports whether the listener answers in plain text, and TLS whether it answers
+	// with TLS. It may do both.
+	Clear, TLS bool
 }
 
 // Certificate is the certificate of a server or of this command.

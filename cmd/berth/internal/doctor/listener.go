@@ -11,6 +11,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/process"
 )
@@ -23,9 +24,9 @@ const (
 )
 
 // callers names the callers of each listener.
-var callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
+var callers = map[string]string{agentsListen: "agents", internalListen: "the services", publicListen: "operators"}
 
-// listeners returns the checks of the gateways' listeners for agents and services. For a
+// listeners returns the checks of the gateways' listeners. For the public listener and for a
 // listener at a default address, listeners only checks whether the listener is open to
 // unknown callers.
 func listeners(list []Listener) []Check {
@@ -47,15 +48,16 @@ func listeners(list []Listener) []Check {
 		case l.Want != "":
 			right = append(right, l.Address)
 		}
-		if l.Loopback || callers[l.Serves] == "" || !l.Clear && !l.Anonymous {
+		if l.Loopback || callers[l.Serves] == "" || !l.Clear {
 			continue
 		}
-		how := "without TLS"
-		if l.Anonymous {
-			how = "to callers without a certificate"
+		do = "bind it to loopback, or set --tls-cert, --tls-key and --tls-ca, or make sure that only " + callers[l.Serves] +
+			" can reach the port"
+		if l.TLS {
+			do = "set --tls-mode of the gateway to require once all callers use TLS"
 		}
-		checks = append(checks, warn(name, "bind it to loopback, or set --tls-cert and --tls-ca, or make sure that only "+callers[l.Serves]+" can reach the port",
-			"%s (%s) answers %s, and trusts every caller as it trusts %s", l.Address, l.Serves, how, callers[l.Serves]))
+		checks = append(checks, warn(name, do, "%s (%s) accepts plain text, and gives every caller the rights of %s",
+			l.Address, l.Serves, callers[l.Serves]))
 	}
 	if len(checks) > 0 {
 		return checks
@@ -63,7 +65,7 @@ func listeners(list []Listener) []Check {
 	if len(right) > 0 {
 		return []Check{ok(name, "correct: %s", strings.Join(right, ", "))}
 	}
-	return []Check{ok(name, "no listener for agents or services is open to unknown callers of this host")}
+	return []Check{ok(name, "no listener gives unknown callers of this host the rights of others")}
 }
 
 // askListeners calls the listeners at the given addresses, or at the default addresses.
@@ -75,6 +77,7 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 			list = append(list, Listener{Address: address, Want: want, Loopback: rpc.Loopback(host)})
 		}
 	}
+	add("", gateways.Public...)
 	add(agentsListen, gateways.Agents...)
 	add(internalListen, gateways.Internal...)
 	if len(gateways.Agents) == 0 {
@@ -116,23 +119,22 @@ func withPort(gateways []string, standard string) []string {
 	return distinct(addresses)
 }
 
-// ask finds out which listener answers at the address. It calls without TLS first, then
-// with TLS but without a certificate, and then with this command's certificate.
+// ask finds out which listener answers at the address. It calls in plain text, and with this
+// command's certificate.
 func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
-	if l.Serves, l.Error = serves(ctx, patience, l.Address, nil); l.Serves != "" {
-		l.Clear = true
-		return
-	}
+	l.Serves, l.Error = serves(ctx, patience, l.Address, nil)
+	l.Clear = l.Serves != ""
 	if security == nil {
 		return
 	}
-	anonymous := &tls.Config{MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true} //nolint:gosec // the call contains no secret, and its answer is not trusted
-	if l.Serves, _ = serves(ctx, patience, l.Address, anonymous); l.Serves != "" {
-		l.Anonymous = true
-		return
+	// The call contains no secret, and its answer is not trusted.
+	security = security.Clone()
+	security.InsecureSkipVerify = true
+	option, failure := serves(ctx, patience, l.Address, security)
+	l.TLS = option != ""
+	if l.Serves == "" {
+		l.Serves, l.Error = option, failure
 	}
-	l.Serves, l.Error = serves(ctx, patience, l.Address, security)
 }
 
 // serves returns the option of the gateway's listener at an address, or the reason why no
@@ -148,9 +150,9 @@ func serves(ctx context.Context, patience time.Duration, address string, securit
 	}
 	defer conn.Close()
 	_, err = berthv1.NewLeadersClient(conn).ListLeaders(ctx, &berthv1.ListLeadersRequest{})
-	if err == nil {
+	f := rpc.FromStatus(err)
+	if err == nil || f.Kind == fault.Denied {
 		return publicListen, ""
 	}
-	f := rpc.FromStatus(err)
 	return f.Meta[rpc.MetaCalled], messageOf(f)
 }

@@ -2,21 +2,17 @@ package doctor
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
+	"crypto/tls"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"berth.dev/pkg/certs"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/transport"
 	"berth.dev/services/gateway"
 	"berth.dev/testkit/porttest"
 )
@@ -50,12 +46,8 @@ func run(t *testing.T, change func(*gateway.Config)) process.Addresses {
 }
 
 // evaluated returns the text of the checks of a gateway's listeners.
-func evaluated(t *testing.T, gateways Gateways, config process.Common) string {
+func evaluated(t *testing.T, gateways Gateways, security *tls.Config) string {
 	t.Helper()
-	_, security, err := config.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := Facts{patience: time.Minute}
 	f.askListeners(t.Context(), gateways, security)
 	return lines(listeners(f.Listeners), "")
@@ -78,13 +70,13 @@ func TestListenersAreDistinguished(t *testing.T) {
 		{Gateways{Agents: []string{g.Agents}, Internal: []string{silent}},
 			"FAIL listeners: " + silent + " does not answer: "},
 	} {
-		if got := evaluated(t, c.gateways, process.Common{}); !strings.HasPrefix(got, c.want) ||
+		if got := evaluated(t, c.gateways, nil); !strings.HasPrefix(got, c.want) ||
 			strings.Count(got, "\n") != 1 {
 			t.Errorf("%+v:\n%swant %s", c.gateways, got, c.want)
 		}
 	}
 	f := Facts{patience: time.Minute}
-	if err := f.askGateways(t.Context(), []string{g.Internal}, nil); err != nil {
+	if err := f.askGateways(t.Context(), Config{Gateways: Gateways{Public: []string{g.Internal}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := lines(gateways(f.Gateways), ""); !strings.Contains(got,
@@ -94,49 +86,67 @@ func TestListenersAreDistinguished(t *testing.T) {
 }
 
 // TestAnOpenListenerIsFound checks that doctor, on the host of the gateway, finds a
-// listener that is open beyond loopback. A listener that requires a client certificate is
-// not open.
+// listener that accepts plain text beyond loopback. A listener that requires TLS is not
+// open.
 func TestAnOpenListenerIsFound(t *testing.T) {
-	own, err := net.InterfaceAddrs()
+	addresses, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(own, func(a net.Addr) bool {
+	i := slices.IndexFunc(addresses, func(a net.Addr) bool {
 		n, is := a.(*net.IPNet)
 		return is && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast()
 	})
 	if i < 0 {
 		t.Skip("this host has only loopback")
 	}
-	host := own[i].(*net.IPNet).IP.String()
+	host := addresses[i].(*net.IPNet).IP.String()
 	at := func(bound string) []string {
 		_, port, _ := net.SplitHostPort(bound)
 		return []string{net.JoinHostPort(host, port)}
 	}
-	cert, key := certificateFor(t)
-	known := process.Common{TLSCert: cert, TLSKey: key, TLSCA: cert}
+	authority, err := certs.Init(t.TempDir(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(role identity.Role) certs.Files {
+		files, err := authority.Issue(identity.Identity{Cluster: "default", Role: role, Name: "n"}, nil, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	own, served := issue(identity.Viewer), issue(identity.Gateway)
+	known, err := transport.ClientConfig(own.Cert, own.Key, own.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secured := func(mode string) process.Security {
+		return process.Security{TLSCert: served.Cert, TLSKey: served.Key, TLSCA: served.CA, TLSMode: mode, Insecure: true}
+	}
 	for name, c := range map[string]struct {
 		change func(*gateway.Config)
 		want   []string
 	}{
-		"without TLS": {func(c *gateway.Config) { c.Insecure = true },
-			[]string{"WARN listeners: %a (--agents-listen) answers without TLS",
-				"WARN listeners: %i (--internal-listen) answers without TLS"}},
-		"TLS without client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey = cert, key },
-			[]string{"WARN listeners: %a (--agents-listen) answers to callers without a certificate",
-				"WARN listeners: %i (--internal-listen) answers to callers without a certificate"}},
-		"TLS with client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey, c.TLSCA = cert, key, cert },
-			[]string{"OK listeners: correct"}},
+		"plain text": {func(c *gateway.Config) { c.Insecure = true },
+			[]string{"WARN listeners: %a (--agents-listen) accepts plain text, and gives every caller the rights of agents",
+				"WARN listeners: %i (--internal-listen) accepts plain text, and gives every caller the rights of the services",
+				"WARN listeners: %p (--listen) accepts plain text, and gives every caller the rights of operators"}},
+		"both": {func(c *gateway.Config) { c.Security = secured("prefer") },
+			[]string{"WARN listeners: %a (--agents-listen) accepts plain text", "WARN listeners: %i (--internal-listen) accepts plain text",
+				"WARN listeners: %p (--listen) accepts plain text"}},
+		"TLS": {func(c *gateway.Config) { c.Security = secured("") }, []string{"OK listeners: correct"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := run(t, func(config *gateway.Config) {
-				config.AgentsListen, config.InternalListen = "0.0.0.0:0", "0.0.0.0:0"
+				config.Listen, config.AgentsListen, config.InternalListen = "0.0.0.0:0", "0.0.0.0:0", "0.0.0.0:0"
 				c.change(config)
 			})
-			agents, internal := at(g.Agents), at(g.Internal)
-			got := evaluated(t, Gateways{Agents: agents, Internal: internal}, known)
+			public, agents, internal := at(g.Listen), at(g.Agents), at(g.Internal)
+			got := evaluated(t, Gateways{Public: public, Agents: agents, Internal: internal}, known)
 			for _, want := range c.want {
-				if want = strings.NewReplacer("%a", agents[0], "%i", internal[0]).Replace(want); !strings.Contains(got, want) {
+				replace := strings.NewReplacer("%p", public[0], "%a", agents[0], "%i", internal[0])
+				if want = replace.Replace(want); !strings.Contains(got, want) {
 					t.Errorf("no %q in\n%s", want, got)
 				}
 			}
@@ -163,43 +173,4 @@ func TestDefaultListeners(t *testing.T) {
 	if got := withPort([]string{"127.0.0.1:8080"}, process.DefaultAgents); !slices.Contains(got, "127.0.0.1:8081") {
 		t.Errorf("on this host: %q", got)
 	}
-}
-
-// certificateFor writes a self-signed certificate for every address of this host, and its key.
-func certificateFor(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range own {
-		if n, is := a.(*net.IPNet); is {
-			template.IPAddresses = append(template.IPAddresses, n.IP)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, bytes []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return write("cert", "CERTIFICATE", der), write("key", "PRIVATE KEY", pkcs8)
 }
