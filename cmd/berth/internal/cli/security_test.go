@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -115,7 +116,7 @@ func TestARejectedCallNamesTheRole(t *testing.T) {
 	s := newSecured(t)
 	s.do(t, []string{"executors", "ex-1", "ex-2"})
 	tls := []string{"--gateway", s.address, "--tls-ca", s.ca, "--timeout", "1m"}
-	viewer := append(tls, "--tls-cert", s.viewer.Cert, "--tls-key", s.viewer.Key)
+	viewer := append(slices.Clone(tls), "--tls-cert", s.viewer.Cert, "--tls-key", s.viewer.Key)
 	const denied = "; the caller berth://default/viewer/test has the role viewer (PERMISSION_DENIED)\n"
 	for _, c := range []struct {
 		line string
