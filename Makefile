@@ -65,10 +65,10 @@ sim: ## Simulate clusters: SEEDS=10000 from a random seed or FROM=n; SEED=n play
 		$(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS) -from=$(or $(FROM),random))
 
 .PHONY: chaos
-chaos: build ## Inject faults while clients continue, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n CHAOS_CLOCK=1)
+chaos: build ## Inject faults while clients continue, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n CHAOS_CLOCK=1 TLS=1)
 	@mkdir -p $(CHAOS_DIR)
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
-		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR) $(if $(CHAOS_CLOCK),-clock)
+		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR) $(if $(CHAOS_CLOCK),-clock) $(if $(TLS),-tls)
 
 .PHONY: upgrade
 upgrade: ## Run chaos while processes are upgraded from an older commit and rolled back (OLD=ref, default the newest tag)

@@ -72,7 +72,8 @@ func start(t *testing.T) *world {
 	r.Service, e.Service, a.Service = service(model.ServiceRegistry), service(model.ServiceExecutorState),
 		service(model.ServiceAssigner)
 	g := gateway.DefaultConfig()
-	g.Etcd, g.LogLevel, g.Listen, g.AgentsListen, g.InternalListen, g.HTTPListen = etcd, "error", ":0", ":0", internal, ":0"
+	g.Etcd, g.LogLevel, g.Listen, g.AgentsListen, g.InternalListen, g.HTTPListen = etcd, "error", ":0", ":0", internal,
+		":0"
 	g.Security = w.security(identity.Gateway, "g")
 	g.Access = filepath.Join(w.dir, "access.yaml")
 	if err := os.WriteFile(g.Access, []byte(accessFile), 0o600); err != nil {
@@ -146,7 +147,7 @@ func (w *world) startAgent(gatewayAddress string) {
 	}
 	h := host.Open(context.Background(), l, []string{gatewayAddress}, secured, nil, log)
 	w.t.Cleanup(func() {
-		h.Close(true, 10*time.Second) //nolint:errcheck // the agent ends with its context
+		h.Close(true, 10*time.Second)
 		secured.Close()
 	})
 	if _, err := h.Add(agent.Config{ID: "host", Host: "host", Resources: resource.Vector{resource.Slots: 1},
@@ -162,7 +163,8 @@ func (w *world) awaitReady(address string) {
 	for {
 		got, err := berthv1.NewExecutorsClient(conn).GetExecutor(w.t.Context(), &berthv1.GetExecutorRequest{Id: "host"})
 		leaders, listErr := berthv1.NewLeadersClient(conn).ListLeaders(w.t.Context(), &berthv1.ListLeadersRequest{})
-		led := !slices.ContainsFunc(leaders.GetServices(), func(s *berthv1.ServiceLeadership) bool { return s.GetLeader() == "" })
+		led := !slices.ContainsFunc(leaders.GetServices(),
+			func(s *berthv1.ServiceLeadership) bool { return s.GetLeader() == "" })
 		if err == nil && listErr == nil && led && got.GetState() == berthv1.Executor_READY {
 			return
 		}

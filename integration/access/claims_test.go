@@ -49,7 +49,8 @@ func TestClaimedIdentities(t *testing.T) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Grpc-Metadata-Berth-Caller", operator)
-	web := &http.Client{Transport: &http.Transport{TLSClientConfig: w.caller(identity.Viewer, "v"), DisableKeepAlives: true}}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: w.caller(identity.Viewer, "v"),
+		DisableKeepAlives: true}}
 	res, err := web.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,8 @@ func TestBearerTokens(t *testing.T) {
 		return err
 	}
 	for token, want := range map[string]string{
-		"Bearer of alice": "", "bearer of alice": "", "Bearer of bob": "requires the role operator; the bearer token is unknown",
+		"Bearer of alice": "", "bearer of alice": "",
+		"Bearer of bob":       "requires the role operator; the bearer token is unknown",
 		"Bearer of train":     "requires the role operator; the caller berth://default/job/train has the role job",
 		"Basic YTpi":          "requires the role operator; authorization: must be a bearer token",
 		"Bearer of alice bob": "unknown",
@@ -118,7 +120,8 @@ func TestBearerTokens(t *testing.T) {
 		res.Body.Close()
 		return res.StatusCode
 	}
-	for job, want := range map[string]int{"train": http.StatusOK, "train-eu": http.StatusOK, "training": http.StatusForbidden} {
+	for job, want := range map[string]int{"train": http.StatusOK, "train-eu": http.StatusOK,
+		"training": http.StatusForbidden} {
 		if got := upsert(job, "Bearer of train"); got != want {
 			t.Errorf("an upsert of %s: %d, want %d", job, got, want)
 		}

@@ -56,7 +56,8 @@ func TestAttacksWithTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.StartAgent(ctx, fleet.Agent{ID: "host", SKU: "host", Slots: 4, Allow: []string{"/bin/sleep"}}); err != nil {
+	if err := f.StartAgent(ctx, fleet.Agent{ID: "host", SKU: "host", Slots: 4,
+		Allow: []string{"/bin/sleep"}}); err != nil {
 		t.Fatal(err)
 	}
 	host, err := f.Client().Executor(ctx, "host")
@@ -102,7 +103,8 @@ func TestAttacksWithTLS(t *testing.T) {
 		}
 	}
 	// A web page has no certificate and no token.
-	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true}}
 	res, err := web.Post("https://"+f.Gateway()+"/v1/executors/host:drain", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +193,8 @@ func rejectedCalls(t *testing.T, ctx context.Context, f *fleet.Fleet, host *bert
 // signed. It does not check the server, because the server must reject the thief.
 func thief(t *testing.T, authority *certs.Authority) *tls.Config {
 	t.Helper()
-	files, err := authority.Issue(identity.Identity{Cluster: fleet.Cluster, Role: identity.Job, Name: "thief"}, nil, time.Hour)
+	files, err := authority.Issue(identity.Identity{Cluster: fleet.Cluster, Role: identity.Job, Name: "thief"}, nil,
+		time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ var (
 	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, if they are permitted")
 	clock      = flag.Bool("clock", false, "step the clock of this machine, which needs root and affects all its processes")
 	old        = flag.String("old", "", "an older `berth` binary, for TestUpgrade")
+	secured    = flag.Bool("tls", false, "encrypt all connections of the cluster")
 	keep       = flag.String("keep", "", "directory for the logs and data of a failed run")
 )
 
@@ -76,8 +77,8 @@ func runFaults(t *testing.T, o Options) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
 	defer cancel()
-	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, requestedParts().clock.played(),
-		t.Logf
+	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.TLS, o.Log = binary, dir, *seed, duration,
+		requestedParts().clock.played(), *secured, t.Logf
 	report, err := Run(ctx, o)
 	if err != nil {
 		t.Errorf("run failed: %v", err)

@@ -73,7 +73,7 @@ func (r *run) failovers(ctx context.Context) {
 func (r *run) failover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
 	if err := until(ctx, func(ctx context.Context) string {
 		for _, replica := range r.fleet.Processes()[service] {
-			if missing := unready(ctx, replica.Addresses().HTTP); missing != "" {
+			if missing := unready(ctx, r.fleet, replica); missing != "" {
 				return fmt.Sprintf("%s is not ready: %s", replica.Name, missing)
 			}
 		}

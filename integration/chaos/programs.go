@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process/child"
 )
 
@@ -109,17 +110,22 @@ func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) e
 	if err := i.restart(ctx, p); err != nil || i.fleet.Agent(p.Name) != nil {
 		return err // agents have no readiness
 	}
-	return until(ctx, func(ctx context.Context) string { return unready(ctx, p.Addresses().HTTP) })
+	return until(ctx, func(ctx context.Context) string { return unready(ctx, i.fleet, p) })
 }
 
 // unready returns the reason why a replica or gateway is not ready, or an empty string if
 // it is ready.
-func unready(ctx context.Context, address string) string {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+func unready(ctx context.Context, f *fleet.Fleet, p *child.Process) string {
+	scheme, web := "http://", http.DefaultClient
+	if security := f.ClientTLS(identity.Service | identity.Gateway); security != nil {
+		scheme, web = "https://", &http.Client{Transport: &http.Transport{TLSClientConfig: security}}
+		defer web.CloseIdleConnections()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+p.Addresses().HTTP+"/readyz", nil)
 	if err != nil {
 		return err.Error()
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := web.Do(request)
 	if err != nil {
 		return err.Error()
 	}

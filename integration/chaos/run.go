@@ -16,8 +16,10 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/integration/proxy"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/transport"
 )
 
 var space = keyspace.New("default")
@@ -53,6 +55,8 @@ type Options struct {
 	// Old, if set, is an older program `berth`. Half of the processes begin with it. They
 	// are upgraded during the faults, rolled back once, and upgraded again.
 	Old string
+	// TLS encrypts all connections, except those between the members of etcd.
+	TLS bool
 	// Log prints progress.
 	Log func(format string, args ...any)
 }
@@ -93,6 +97,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		Binary: o.Binary, Program: r.programs.of, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members,
 		TTL: ttl, Via: r.via,
 	}
+	if o.TLS {
+		config.TLS = transport.Require
+	}
 	if o.Namespaces {
 		hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
 		if err != nil {
@@ -100,6 +107,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		}
 		defer hosts.Close()
 		r.hosts, r.links, config.Place = hosts, proxy.NewOn(hosts.Here()), hosts.Place
+		config.Hosts = []string{hosts.Here()}
 	}
 	defer r.links.Close()
 	broken := both{r.hosts, r.links}
@@ -108,7 +116,11 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.fleet.Close()) }()
-	if r.store, err = store.Dial(store.DialConfig{Endpoints: r.fleet.Etcd()}); err != nil {
+	etcd, err := r.fleet.EtcdConfig()
+	if err != nil {
+		return nil, err
+	}
+	if r.store, err = store.Dial(etcd); err != nil {
 		return nil, err
 	}
 	defer r.store.Close()
@@ -217,7 +229,7 @@ func (r *run) connect(ctx context.Context) error {
 			}
 			addresses = append(addresses, address)
 		}
-		c, err := client.Dial(addresses)
+		c, err := client.Dial(addresses, client.WithTLS(r.fleet.ClientTLS(identity.Gateway)))
 		if err != nil {
 			return err
 		}

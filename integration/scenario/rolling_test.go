@@ -148,7 +148,8 @@ func (w *world) overREST() func(ctx context.Context, job, stage string) error {
 	web := w.web(w.fleet.Gateway())
 	return func(_ context.Context, job, stage string) error {
 		path := "/v1/jobs/" + job + "/stages/" + stage + "/reservation"
-		for _, call := range [][3]string{{"PUT", path, `{"count": 2, "constraints": {"sku": "sim"}}`}, {"GET", path, ""}, {"GET", "/v1/assignments", ""},
+		for _, call := range [][3]string{{"PUT", path, `{"count": 2, "constraints": {"sku": "sim"}}`}, {"GET", path, ""},
+			{"GET", "/v1/assignments", ""},
 			{"GET", "/v1/executors", ""}, {"DELETE", path, ""}} {
 			if status, body := web.call(call[0], call[1], call[2]); status != http.StatusOK {
 				return fmt.Errorf("%s %s: %d %s", call[0], call[1], status, body)

@@ -35,6 +35,7 @@ const (
 	maxIssuers = 10
 	maxGrants  = 1000
 	maxTenants = 1000
+	maxNames   = 100 // of SKUs, and of pools, in a tenant's limits
 )
 
 // file is the content of an access file, in YAML.
@@ -150,7 +151,8 @@ func (a *Access) use(text []byte) error {
 		field     string
 		have, max int
 	}{
-		{"tokens", len(f.Tokens), maxTokens}, {"issuers", len(f.Issuers), maxIssuers}, {"tenants", len(f.Tenants), maxTenants},
+		{"tokens", len(f.Tokens), maxTokens}, {"issuers", len(f.Issuers), maxIssuers},
+		{"tenants", len(f.Tenants), maxTenants},
 	} {
 		if l.have > l.max {
 			return fmt.Errorf("%s: must be at most %d, got %d", l.field, l.max, l.have)
@@ -243,8 +245,8 @@ func (p *policy) addTenants(tenants []tenant) error {
 	return nil
 }
 
-// classes has the classes that highestPriority may name.
-var classes = []string{"", "REPLACE", "SCALE", "NEW_JOB"}
+// classes has the classes that highestPriority may name, the highest first.
+var classes = []model.Class{model.ClassReplace, model.ClassScale, model.ClassNewJob}
 
 func (l limits) check() (model.TenantLimits, error) {
 	for _, n := range []struct {
@@ -259,14 +261,20 @@ func (l limits) check() (model.TenantLimits, error) {
 			return model.TenantLimits{}, fmt.Errorf("%s: must not be negative, got %v", n.field, n.value)
 		}
 	}
-	class := slices.Index(classes, l.HighestPriority)
-	if class < 0 {
-		return model.TenantLimits{}, fmt.Errorf("highestPriority: must be one of %s, got %q",
-			strings.Join(classes[1:], ", "), l.HighestPriority)
+	if len(l.SKUs) > maxNames || len(l.Pools) > maxNames {
+		return model.TenantLimits{}, fmt.Errorf("skus and pools: must be at most %d names each", maxNames)
+	}
+	class := model.ClassUnset
+	if l.HighestPriority != "" {
+		i := slices.IndexFunc(classes, func(c model.Class) bool { return c.String() == l.HighestPriority })
+		if i < 0 {
+			return model.TenantLimits{}, fmt.Errorf("highestPriority: must be one of %v, got %q", classes, l.HighestPriority)
+		}
+		class = classes[i]
 	}
 	return model.TenantLimits{
 		QueuedReservations: l.QueuedReservations, Workers: l.Workers, Batch: l.Batch, StoredBytes: l.StoredBytes,
-		EventStreams: l.EventStreams, RequestsPerSecond: l.RequestsPerSecond, HighestPriority: model.Class(class),
+		EventStreams: l.EventStreams, RequestsPerSecond: l.RequestsPerSecond, HighestPriority: class,
 		SKUs: l.SKUs, Pools: l.Pools,
 	}, nil
 }

@@ -147,7 +147,8 @@ func TestTheRateOfATenant(t *testing.T) {
 		err = a.pace(train)
 	}
 	f := fault.Of(err)
-	if f.Reason != fault.ReasonTenantLimit || f.Kind != fault.Exhausted || f.Meta["limit"] != model.LimitRequestsPerSecond ||
+	if f.Reason != fault.ReasonTenantLimit || f.Kind != fault.Exhausted ||
+		f.Meta["limit"] != model.LimitRequestsPerSecond ||
 		f.Meta["max"] != "3" || f.Meta["current"] == "" || sent < 4 {
 		t.Errorf("after %d requests: %+v", sent, f)
 	}
@@ -187,7 +188,7 @@ func newIdentityProvider(t *testing.T) *identityProvider {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, body any) {
 		p.requests++
-		json.NewEncoder(w).Encode(body)
+		json.NewEncoder(w).Encode(body) //nolint:errcheck // the client would fail
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL,

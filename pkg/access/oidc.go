@@ -137,12 +137,14 @@ func (p *provider) verify(ctx context.Context, bearer string) (id identity.Ident
 		}
 		return id, true, nil
 	}
-	return id, true, denied("the bearer token of %s is valid, but no grant of the access file matches its claims", p.Issuer)
+	return id, true, denied("the bearer token of %s is valid, but no grant of the access file matches its claims",
+		p.Issuer)
 }
 
 // nameRune replaces the characters of a subject that names do not have.
 func nameRune(r rune) rune {
-	if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._-", r)) {
+	if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' ||
+		strings.ContainsRune("._-", r)) {
 		return r
 	}
 	return '_'

@@ -22,7 +22,8 @@ type rate struct {
 }
 
 func newRate(perSecond float64) *rate {
-	return &rate{perSecond: perSecond, limiter: xrate.NewLimiter(xrate.Limit(perSecond), max(1, int(math.Ceil(perSecond))))}
+	return &rate{perSecond: perSecond, limiter: xrate.NewLimiter(xrate.Limit(perSecond),
+		max(1, int(math.Ceil(perSecond))))}
 }
 
 // allow counts a request. It returns the number of requests in the current second, and

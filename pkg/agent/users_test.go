@@ -129,7 +129,8 @@ func TestWorkerWithItsOwnUserIsContained(t *testing.T) {
 	id := p.User.ID
 	if want := fmt.Sprintf("ids %d %[1]d %[1]d\nsetuid %[1]d\n"+
 		"privileges CapInh: %[2]s CapPrm: %[2]s CapEff: %[2]s CapBnd: %[2]s CapAmb: %[2]s NoNewPrivs: 1\n"+
-		"descriptors 0 1 2 3\nown %[3]s %[3]s 700 %[1]d mine\nopened\n", id, none, filepath.Join(own, dirWork)); string(out) != want {
+		"descriptors 0 1 2 3\nown %[3]s %[3]s 700 %[1]d mine\nopened\n", id, none,
+		filepath.Join(own, dirWork)); string(out) != want {
 		t.Errorf("got:\n%swant:\n%s", out, want)
 	}
 	gate.write(t, "go\n")
@@ -148,7 +149,8 @@ func TestWorkerCannotGainPrivileges(t *testing.T) {
 	mustSubmit(t, a, submit(0, 1, "grep", "-E", "^(NoNewPrivs|CapInh|CapAmb)", "/proc/self/status"))
 	c.awaitState(t, key(0), "COMPLETED")
 	out, err := os.ReadFile(filepath.Join(dir, "workers", "job", "stage.0.1.100", fileStdout))
-	if want := "CapInh:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"; err != nil || string(out) != want {
+	if want := "CapInh:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"; err != nil ||
+		string(out) != want {
 		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -192,7 +192,7 @@ func write(name string, text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // after the rename the name does not exist
+	defer os.Remove(f.Name())
 	_, err = f.Write(text)
 	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return err

@@ -24,7 +24,8 @@ func TestCertificate(t *testing.T) {
 			t.Errorf("%v: %v, %v", want, got, err)
 		}
 	}
-	for _, text := range []string{"berth://default/agent/a%2Fb", "berth://default/agent/a%3Fb", "berth://default/agent/a?b",
+	for _, text := range []string{"berth://default/agent/a%2Fb", "berth://default/agent/a%3Fb",
+		"berth://default/agent/a?b",
 		"berth://default/job/a%2A", "berth://u@default/agent/a", "berth://default/agent/a%25"} {
 		if got, err := of(text); err == nil {
 			t.Errorf("%s: %v", text, got)

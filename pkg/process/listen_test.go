@@ -94,7 +94,8 @@ func TestBeyondLoopbackNeedsTLSOrInsecure(t *testing.T) {
 		}
 	}
 	var log bytes.Buffer
-	l, err := process.Common{Listen: "0.0.0.0:0", Security: process.Security{Insecure: true}}.Open(slog.New(slog.NewTextHandler(&log, nil)))
+	l, err := process.Common{Listen: "0.0.0.0:0",
+		Security: process.Security{Insecure: true}}.Open(slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

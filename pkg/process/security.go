@@ -109,7 +109,8 @@ func (s *Secured) Guard(at access.Listener) *access.Guard {
 // Metrics emits the number of rejected calls and connections, and the end of the validity of
 // the certificate.
 func (s *Secured) Metrics(f Scrape) {
-	f.Counter("berth_access_rejected_calls_total", "Calls that were rejected because of the role or the identity of the caller.",
+	f.Counter("berth_access_rejected_calls_total",
+		"Calls that were rejected because of the role or the identity of the caller.",
 		uint64(s.calls.Load()))
 	f.Counter("berth_access_rejected_connections_total", "Connections that were rejected during the TLS handshake.",
 		uint64(s.connections.Load()))

@@ -97,7 +97,8 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		return nil, err
 	}
 	r.Metrics.Collect(r.secured.Metrics)
-	if r.Tracing, err = config.Trace(ctx, service, r.ID, r.secured.External(config.Tracing.OTLPEndpoint), r.Log, r.Metrics); err != nil {
+	if r.Tracing, err = config.Trace(ctx, service, r.ID, r.secured.External(config.Tracing.OTLPEndpoint), r.Log,
+		r.Metrics); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -119,8 +120,9 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		return nil, err
 	}
 	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{
-		Silence: gatewaySilence, TLS: r.Peers(identity.Gateway), Stats: rpcstats.Client(r.Metrics.Provider, r.Tracing.Provider()),
-		More: []grpc.DialOption{rpc.WarnMisdirected(r.Log)},
+		Silence: gatewaySilence, TLS: r.Peers(identity.Gateway),
+		Stats: rpcstats.Client(r.Metrics.Provider, r.Tracing.Provider()),
+		More:  []grpc.DialOption{rpc.WarnMisdirected(r.Log)},
 	}); err != nil {
 		r.close()
 		return nil, err

@@ -60,7 +60,8 @@ func TestLogin(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := use(dial("wrong", cluster.Endpoints()...)); err == nil || !strings.Contains(err.Error(), "authentication failed") {
+	if err := use(dial("wrong", cluster.Endpoints()...)); err == nil ||
+		!strings.Contains(err.Error(), "authentication failed") {
 		t.Errorf("a wrong password: %v", err)
 	}
 }

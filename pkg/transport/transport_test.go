@@ -102,7 +102,7 @@ func server(t *testing.T, tr *transport.Transport, public bool) (address string,
 				peers <- peer
 				var line [5]byte
 				if _, err := io.ReadFull(c, line[:]); err == nil {
-					c.Write(line[:])
+					c.Write(line[:]) //nolint:errcheck // the client would fail
 				}
 			})
 		}
@@ -204,6 +204,25 @@ func TestCertificatesAreOptionalOnAPublicListener(t *testing.T) {
 	}
 	if p := <-peers; !p.Encrypted || p.Identity != nil {
 		t.Errorf("peer %+v", p)
+	}
+}
+
+// An HTTP/1 request in plain text gets a hint on a public listener.
+func TestPlainHTTPGetsAHint(t *testing.T) {
+	a, _ := authority(t)
+	gateway := open(t, issue(t, a, cluster, identity.Gateway, "g", time.Hour), identity.Gateway, "", &output{})
+	address, _ := server(t, gateway, true)
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "use https://") {
+		t.Errorf("%q, %v", answer, err)
 	}
 }
 

@@ -63,7 +63,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	defer secured.Close()
 	metrics.Collect(secured.Metrics)
 	services := secured.Client(identity.Service)
-	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(), secured.External(config.Tracing.OTLPEndpoint), log, metrics)
+	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(),
+		secured.External(config.Tracing.OTLPEndpoint), log, metrics)
 	if err != nil {
 		return err
 	}

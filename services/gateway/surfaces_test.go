@@ -200,7 +200,8 @@ func TestTLSOnEveryListener(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.WaitForReady(c.want == codes.OK))
+			_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{},
+				grpc.WaitForReady(c.want == codes.OK))
 			if status.Code(err) != c.want {
 				t.Errorf("%s at %s: %v", name, address, err)
 			}

@@ -94,7 +94,8 @@ func (s *Sender) connect(address string, fresh bool) (c *connection, done func()
 			creds = credentials.NewTLS(s.security)
 		}
 		conn, err := grpc.NewClient("passthrough:///"+address,
-			grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(transport.CheckExecutors()), grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
+			grpc.WithTransportCredentials(creds), grpc.WithPerRPCCredentials(transport.CheckExecutors()),
+			grpc.WithIdleTimeout(idleTimeout), grpc.WithDisableRetry(),
 			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
 			grpc.WithStatsHandler(rpcstats.Client(nil, s.traces.Provider())))
 		if err != nil {

@@ -28,7 +28,12 @@ type Audit struct {
 func (w *World) audit(ctx context.Context) error {
 	w.Say("auditing")
 	began := time.Now()
-	phases := w.Costs[w.measured:]
+	var phases []*Cost
+	for i := range w.Costs {
+		if w.Costs[i].world == w {
+			phases = append(phases, &w.Costs[i])
+		}
+	}
 	auditor, err := audit.Check(ctx, w.Etcd, w.Space, w.from, func(c store.Change) { countWrite(w.Space, phases, c) })
 	if err != nil {
 		return err
@@ -67,7 +72,7 @@ var kindsOfRecords = map[model.Kind]string{
 
 // countWrite counts a change for the phase in which it was written. The phases must be in
 // order of revision.
-func countWrite(space keyspace.Space, phases []Cost, change store.Change) {
+func countWrite(space keyspace.Space, phases []*Cost, change store.Change) {
 	i := sort.Search(len(phases), func(i int) bool { return phases[i].to >= change.Mod })
 	if i == len(phases) || change.Mod <= phases[i].from {
 		return

@@ -29,7 +29,8 @@ type Cost struct {
 	Writes map[string]int `json:"writes"`
 	Bytes  int            `json:"bytes"`
 
-	from, to int64 // the revisions of the phase are those after from, up to and including to
+	world    *World // in which the phase ran
+	from, to int64  // the revisions of the phase are those after from, up to and including to
 }
 
 // usage has the processor seconds that processes have used so far and the MB of resident

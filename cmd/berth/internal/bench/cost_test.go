@@ -39,8 +39,8 @@ func TestCostOfThisProcess(t *testing.T) {
 // to and including its last revision.
 func TestWritesOfAPhase(t *testing.T) {
 	space := keyspace.New("c")
-	phase := func(from, to int64) Cost { return Cost{from: from, to: to, Writes: map[string]int{}} }
-	phases := []Cost{phase(10, 20), phase(20, 20), phase(25, 30)}
+	phase := func(from, to int64) *Cost { return &Cost{from: from, to: to, Writes: map[string]int{}} }
+	phases := []*Cost{phase(10, 20), phase(20, 20), phase(25, 30)}
 	for _, put := range []struct {
 		mod int64
 		key string

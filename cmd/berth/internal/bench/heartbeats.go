@@ -167,7 +167,7 @@ func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) 
 // of each stream.
 func (w *World) heartbeats(ctx context.Context) (count, late float64, err error) {
 	for _, p := range w.processes[model.ServiceExecutorState] {
-		text, err := get(ctx, p, "/metrics")
+		text, err := get(ctx, nil, p, "/metrics")
 		if err != nil {
 			return 0, 0, err
 		}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -117,6 +118,8 @@ func (w *World) paced(ctx context.Context, phase string, n int, interval time.Du
 
 // series is a steady load that is repeated.
 type series struct {
+	// world is the world of the series; default the world whose repeat runs the series.
+	world   *World
 	name    string
 	callers int
 	// most limits the number of operations of one repeat. If it is 0, only the window limits
@@ -138,7 +141,7 @@ func (w *World) repeat(ctx context.Context, all ...series) error {
 	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
 	for range w.Repeats {
 		for i, s := range all {
-			l, err := w.load(ctx, s.name, s.callers, bounds{time: w.Window, most: s.most}, s.do)
+			l, err := cmp.Or(s.world, w).load(ctx, s.name, s.callers, bounds{time: w.Window, most: s.most}, s.do)
 			if err != nil {
 				return err
 			}

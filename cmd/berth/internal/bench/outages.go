@@ -140,7 +140,7 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 // all records.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
 	return until(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
-		_, err := get(ctx, p, "/readyz")
+		_, err := get(ctx, nil, p, "/readyz")
 		return err == nil
 	})
 }

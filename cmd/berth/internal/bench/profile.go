@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -24,14 +26,19 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	if w.Profiles == "" {
 		return func() {}
 	}
+	world := len(w.Audits)
+	security := w.fleet.ClientTLS(identity.Service | identity.Gateway)
+	if security != nil {
+		world++ // it may run inside a world in plain text
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, service := range services {
 		for i, p := range w.processes[service] {
 			running.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.Workload, service, i, len(w.Audits), n)
-					text, err := get(ctx, p, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
+					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.Workload, service, i, world, n)
+					text, err := get(ctx, security, p, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
 					if err == nil {
 						err = os.WriteFile(filepath.Join(w.Profiles, name), text, 0o600)
 					}
@@ -49,13 +56,19 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	}
 }
 
-// get returns the response of a process to a GET request on its HTTP port.
-func get(ctx context.Context, p *child.Process, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addresses().HTTP+path, nil)
+// get returns the response of a process to a GET request on its HTTP port. The request is
+// encrypted if security is not nil.
+func get(ctx context.Context, security *tls.Config, p *child.Process, path string) ([]byte, error) {
+	scheme, web := "http://", http.DefaultClient
+	if security != nil {
+		scheme, web = "https://", &http.Client{Transport: &http.Transport{TLSClientConfig: security}}
+		defer web.CloseIdleConnections()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+p.Addresses().HTTP+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := web.Do(request)
 	if err != nil {
 		return nil, err
 	}

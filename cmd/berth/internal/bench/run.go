@@ -38,7 +38,8 @@ func inWorld(do func(ctx context.Context, w *World) error) func(ctx context.Cont
 
 // Workloads lists all workloads in the order in which they run.
 var Workloads = []Workload{
-	rawEtcd, upsert, batches, latency, freedToLeased, waiting, bursts, largeFleet, idle, heartbeats, trace,
+	rawEtcd, upsert, batches, latency, freedToLeased, waiting, bursts, largeFleet, idle, heartbeats, encrypted, tenants,
+	trace,
 }
 
 // Options are the options of a benchmark.

@@ -115,8 +115,13 @@ func (w *World) freeFleet(ctx context.Context, n int, resources string) error {
 // start requests a batch and waits until all its workers are started. It returns the times
 // at which the watch delivered the lease and the last start.
 func (w *World) start(ctx context.Context, b Batch) (leased, started time.Time, err error) {
+	return w.startAs(ctx, w.Client, b)
+}
+
+// startAs does the same as start, with the client of another caller.
+func (w *World) startAs(ctx context.Context, c *client.Client, b Batch) (leased, started time.Time, err error) {
 	one := w.starts.expect(b.Key(), b.Workers)
-	if err := w.Ask(ctx, b); err != nil {
+	if _, err := c.Reserve(ctx, b.Request()); err != nil {
 		return leased, started, err
 	}
 	select {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/running"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
@@ -54,8 +56,6 @@ type World struct {
 	starts starts
 	// stopTail stops the tail. It does nothing if there is no tail.
 	stopTail func() error
-	// measured is the number of phases that the run measured before this world.
-	measured int
 	jobs     sync.Map // names of jobs
 }
 
@@ -63,7 +63,7 @@ type World struct {
 // world began. The audit does not include the seed, because no service wrote it.
 func (r *Run) World(ctx context.Context, config fleet.Config, do func(context.Context, *World) error) (err error) {
 	r.Say("starting")
-	w := &World{Run: r, cluster: r.Cluster, measured: len(r.Costs), processes: map[string][]*child.Process{},
+	w := &World{Run: r, cluster: r.Cluster, processes: map[string][]*child.Process{},
 		starts: starts{batches: map[client.Key]*start{}}, stopTail: func() error { return nil }}
 	if w.binary, err = os.Executable(); err != nil {
 		return err
@@ -81,11 +81,19 @@ func (r *Run) World(ctx context.Context, config fleet.Config, do func(context.Co
 		defer func() { err = errors.Join(err, w.fleet.Close()) }()
 	}
 	w.Space = keyspace.New(w.cluster.Name)
-	if w.Client, err = client.Dial(w.cluster.Gateways); err != nil {
+	var security *tls.Config
+	etcd := store.DialConfig{Endpoints: w.cluster.Etcd}
+	if w.fleet != nil {
+		security = w.fleet.ClientTLS(identity.Gateway)
+		if etcd, err = w.fleet.EtcdConfig(); err != nil {
+			return err
+		}
+	}
+	if w.Client, err = client.Dial(w.cluster.Gateways, client.WithTLS(security)); err != nil {
 		return err
 	}
 	defer w.Client.Close()
-	if w.Etcd, err = store.Dial(store.DialConfig{Endpoints: w.cluster.Etcd}); err != nil {
+	if w.Etcd, err = store.Dial(etcd); err != nil {
 		return err
 	}
 	defer w.Etcd.Close()
@@ -115,7 +123,8 @@ func (w *World) startBerth(ctx context.Context, config fleet.Config) (err error)
 	config.Binary, config.Dir, config.Replicas = w.binary, w.dir, w.Replicas
 	config.Etcd, config.LogLevel = max(1, config.Etcd), cmp.Or(config.LogLevel, "warn")
 	if w.Profiles != "" {
-		config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
+		config.Flags = map[string][]string{"": append([]string{"--pprof"}, config.Flags[""]...),
+			model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
 	}
 	if w.fleet, err = fleet.Start(ctx, config); err != nil {
 		return err
@@ -168,9 +177,17 @@ func (w *World) SKU(name string) string { return w.Prefix + name }
 // startSim starts a process with n simulated executors of an SKU. Each resource has the form
 // name=quantity.
 func (w *World) startSim(ctx context.Context, name string, n int, resources ...string) error {
-	sim := child.New("sim-"+name, w.binary, w.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
+	args := []string{"sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
 		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways",
-		strings.Join(w.cluster.AgentsGateways, ","), "--log-level", "warn")
+		strings.Join(w.cluster.AgentsGateways, ","), "--log-level", "warn"}
+	if w.fleet != nil && w.fleet.ClientTLS(identity.Gateway) != nil {
+		files, err := w.fleet.Issue(identity.Agent, w.SKU(name)+"-*")
+		if err != nil {
+			return err
+		}
+		args = append(args, "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA)
+	}
+	sim := child.New("sim-"+name, w.binary, w.dir, nil, args...)
 	w.processes[kindSim] = append(w.processes[kindSim], sim)
 	return sim.Start(ctx, "--listen")
 }
@@ -232,7 +249,7 @@ func (w *World) Measure(ctx context.Context, phase string, do func() (operations
 		return c, err
 	}
 	c = cost(phase, operations, from, to)
-	c.from = first
+	c.world, c.from = w, first
 	if c.to, err = w.revision(ctx); err != nil {
 		return c, err
 	}

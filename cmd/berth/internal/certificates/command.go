@@ -106,7 +106,8 @@ ROLE is the role of the holder:
 			}
 			switch set := cmd.Flags().Changed("hosts"); {
 			case set && role&servers == 0:
-				return fault.BadField(fault.ReasonInvalid, "--hosts", "must not be set for the role %v, which serves no calls", role)
+				return fault.BadField(fault.ReasonInvalid, "--hosts", "must not be set for the role %v, which serves no calls",
+					role)
 			case !set && role&servers != 0:
 				hosts = localhost
 			}

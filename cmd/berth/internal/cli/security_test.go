@@ -128,7 +128,7 @@ func TestARejectedCallNamesTheRole(t *testing.T) {
 		{"disable ex-1", viewer, "berth: berth.v1.Executors/DisableExecutors requires the role operator" + denied},
 		{"cancel a", viewer, "berth: berth.v1.Reservations/CancelJob requires the role job or operator" + denied},
 		{"mark-ready", viewer, "berth: berth.v1.Reservations/MarkReady requires the role operator" + denied},
-		{"get reservations", tls, "berth: berth.v1.Reservations/ListReservations requires the role job or viewer or operator; " +
+		{"get reservations", tls, "berth: berth.v1.Reservations/ListReservations requires the role job, viewer or operator; " +
 			"the caller has no certificate and no bearer token (PERMISSION_DENIED)\n" +
 			"  hint: prove your role with --tls-cert and --tls-key, or with --token-file\n"},
 	} {

@@ -14,12 +14,14 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/process/port"
 )
 
 const (
@@ -36,6 +38,8 @@ const (
 // Etcd is a running server.
 type Etcd struct {
 	server *embed.Etcd
+	// http is the address of the port for HTTP; nil if the clients' port serves it too.
+	http *port.Held
 }
 
 // Member is the configuration of a member of an etcd cluster.
@@ -106,7 +110,15 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	if m.Joins {
 		config.ClusterState = embed.ClusterStateFlagExisting
 	}
+	e := &Etcd{}
 	if m.Security.Cert != "" {
+		// If a port with TLS serves HTTP too, etcd serves gRPC with the HTTP server of Go's
+		// library, which needs much more processor time than the server of gRPC.
+		var err error
+		if e.http, err = port.Hold("127.0.0.1"); err != nil {
+			return nil, err
+		}
+		config.ListenClientHttpUrls = []url.URL{{Scheme: scheme, Host: e.http.Address()}}
 		config.ClientTLSInfo.CertFile, config.ClientTLSInfo.KeyFile = m.Security.Cert, m.Security.Key
 		config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = m.Security.CA, true
 	}
@@ -117,15 +129,17 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 		if errors.Is(err, errInUse) {
 			action = "stop the process that uses it"
 		}
+		e.release()
 		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %v: %s",
 			config.Dir, err, action)
 	}
 	server, err := guarded(func() (*embed.Etcd, error) { return embed.StartEtcd(config) })
 	if err != nil {
+		e.release()
 		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s",
 			config.Dir).Because(err)
 	}
-	e := &Etcd{server}
+	e.server = server
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
@@ -151,7 +165,21 @@ func (e *Etcd) Endpoint() string {
 }
 
 // Listener returns the listener for clients.
-func (e *Etcd) Listener() net.Listener { return e.server.Clients[0] }
+func (e *Etcd) Listener() net.Listener {
+	i := slices.IndexFunc(e.server.Clients, func(l net.Listener) bool {
+		return e.http == nil || l.Addr().String() != e.http.Address()
+	})
+	return e.server.Clients[i]
+}
 
 // Close stops the server.
-func (e *Etcd) Close() { e.server.Close() }
+func (e *Etcd) Close() {
+	e.server.Close()
+	e.release()
+}
+
+func (e *Etcd) release() {
+	if e.http != nil {
+		e.http.Release()
+	}
+}

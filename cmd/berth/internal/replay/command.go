@@ -122,7 +122,8 @@ func (f *flags) run(ctx context.Context, dir string, out, status io.Writer) erro
 			return err
 		}
 		defer c.Close()
-		target.Gateways, target.AgentsGateways, target.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()}, []string{c.Etcd()}
+		target.Gateways, target.AgentsGateways, target.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()},
+			[]string{c.Etcd()}
 	}
 	report, err := f.replay(ctx, nodes, plan, target, status)
 	if err != nil {
