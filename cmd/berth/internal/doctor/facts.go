@@ -64,8 +64,8 @@ type Listener struct {
 	// Plain reports whether the listener answers calls in plain text, and Encrypted whether it
 	// answers calls with TLS.
 	Plain, Encrypted bool
-	// Locked reports whether the listener requires a certificate, which this command does not
-	// have.
+	// Locked reports whether the listener has a certificate and rejects this command, which has
+	// none.
 	Locked bool
 }
 

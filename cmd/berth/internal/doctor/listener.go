@@ -144,7 +144,11 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 	l.Encrypted = encrypted != ""
 	if !l.Plain {
 		l.Serves, l.Error = encrypted, failure
-		l.Locked = strings.Contains(failure, "tls: certificate required")
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		// The alert of a server that requires a certificate can get lost when the server closes
+		// the connection.
+		l.Locked = !l.Encrypted && len(security.Certificates) == 0 && presented(ctx, l.Address, security).Error == ""
 	}
 }
 
