@@ -373,7 +373,7 @@ func (s *secured) wrongRoles() {
 	}
 }
 
-// operations checks a port for health and metrics: everybody may ask for the health, and
+// operations checks a port for health and metrics: everybody may request the health, and
 // viewers and operators may read the metrics.
 func (s *secured) operations(p port, anonymous *tls.Config, name string) {
 	s.Helper()

@@ -222,7 +222,7 @@ func TestAllProcessesOfTheWorkersUserAreKilled(t *testing.T) {
 	cfg := usersFor(t, 2_103_000, 2)
 	a, c, _ := runProcesses(t, cfg)
 	f := openFIFO(t)
-	// The process hands over to a new one in a new session, again and again.
+	// The process starts a copy of itself in a new session and exits, again and again.
 	escape := `export F='trap "" TERM; setsid env -i F="$F" PATH="$PATH" sh -c "$F" & exit'; for i in 1 2 3; do sh -c "$F"; done
 		setsid env -i sh -c 'trap "" TERM; echo started >` + f.path + `; sleep 1000' &
 		wait; sleep 1000`
