@@ -221,7 +221,8 @@ func TestPlainHTTPGetsAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(c)
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "use https://") {
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") ||
+		!strings.Contains(string(answer), "use https://") {
 		t.Errorf("%q, %v", answer, err)
 	}
 }
