@@ -57,10 +57,11 @@ var silent = regexp.MustCompile(`connection error: desc = "error reading server 
 // connecting.
 const unconnected = "context deadline exceeded while waiting for connections to become ready"
 
-// hungUp matches gRPC's error for a gateway that closes a connection in plain text before it
-// answers.
-var hungUp = regexp.MustCompile(`connection error: desc = "error reading server preface: ` +
-	`(EOF|read tcp \S+->\S+: read: connection reset by peer)"`)
+// hungUp matches gRPC's errors for a gateway that closes a connection in plain text before
+// it answers: gRPC fails to read the server's first frame, or to write its own first frames.
+var hungUp = regexp.MustCompile(
+	`^(connection error: desc = "(error reading server preface|transport: failed to write [a-z ]+): )?` +
+		`(EOF|(read|write) tcp \S+->\S+: (read|write): (connection reset by peer|broken pipe))"?$`)
 
 // plain has Go's error for an answer in plain text to the begin of a TLS connection.
 const plain = "tls: first record does not look like a TLS handshake"

@@ -173,3 +173,23 @@ func TestARejectedCertificateIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestAClosedConnectionIsNamed checks each error of gRPC for a connection in plain text that
+// the gateway closes at once. An established connection that ends is another error.
+func TestAClosedConnectionIsNamed(t *testing.T) {
+	const named = "the gateway closed the connection: it may require TLS"
+	for message, want := range map[string]bool{
+		`connection error: desc = "error reading server preface: EOF"`:                                                                 true,
+		`connection error: desc = "error reading server preface: read tcp 1.2.3.4:5->1.2.3.4:6: read: connection reset by peer"`:       true,
+		`connection error: desc = "transport: failed to write initial settings frame: write tcp [::1]:5->[::1]:6: write: broken pipe"`: true,
+		`write tcp 127.0.0.1:37436->127.0.0.1:33711: write: broken pipe`:                                                               true,
+		`error reading from server: EOF`: false,
+		`error reading from server: read tcp 1.2.3.4:5->1.2.3.4:6: read: connection reset by peer`:                   false,
+		`connection error: desc = "transport: Error while dialing: dial tcp 1.2.3.4:6: connect: connection refused"`: false,
+	} {
+		f := (&Client{}).faultOf(rpc.ToStatus(fault.New(fault.Unavailable, "", "%s", message)))
+		if (f.Message == named) != want {
+			t.Errorf("%s becomes %s", message, f.Message)
+		}
+	}
+}

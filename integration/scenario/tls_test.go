@@ -345,7 +345,7 @@ func (s *secured) wrongRoles() {
 		method string
 		want   string
 	}{
-		access.Public:   {identity.Agent, berthv1.Executors_ListExecutors_FullMethodName, "autoscaler or viewer or operator"},
+		access.Public:   {identity.Agent, berthv1.Executors_ListExecutors_FullMethodName, "autoscaler, viewer or operator"},
 		access.Agents:   {identity.Operator, controlv1.Agents_Register_FullMethodName, "agent"},
 		access.Internal: {identity.Agent, controlv1.Dispatch_ReportWorkers_FullMethodName, "service"},
 		access.Service:  {identity.Agent, controlv1.Replicas_Resign_FullMethodName, "gateway"},

@@ -79,7 +79,10 @@ func (r Role) String() string {
 			list = append(list, names[i])
 		}
 	}
-	return strings.Join(list, " or ")
+	if last := len(list) - 1; last > 0 {
+		return strings.Join(list[:last], ", ") + " or " + list[last]
+	}
+	return list[0]
 }
 
 // Identity names a caller.

@@ -138,6 +138,9 @@ func (c *conn) negotiate() *opened {
 		o := &opened{Conn: raw}
 		if !t.Plain() {
 			o.err = errPlain
+			if c.listener.kind.public {
+				c.answerPlain(first[0])
+			}
 		}
 		return o
 	}
@@ -152,6 +155,21 @@ func (c *conn) negotiate() *opened {
 		o.peer.Identity, o.err = &id, err
 	}
 	return o
+}
+
+// plainAnswer is the answer to an HTTP/1 request in plain text.
+const plainAnswer = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
+	`{"code":3,"message":"this port requires TLS: use https://"}` + "\n"
+
+// answerPlain answers an HTTP/1 request that began with a byte. It reads the rest of the
+// request first, because closing a connection with unread input discards the answer. gRPC
+// gets no answer.
+func (c *conn) answerPlain(first byte) {
+	var rest [4 << 10]byte
+	n, err := c.Conn.Read(rest[:])
+	if err == nil && first >= 'A' && first <= 'Z' && !(first == 'P' && n > 1 && rest[0] == 'R') {
+		io.WriteString(c.Conn, plainAnswer) //nolint:errcheck // the connection is closed anyway
+	}
 }
 
 // prefixed is a connection whose first bytes were read already.

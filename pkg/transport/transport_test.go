@@ -207,6 +207,25 @@ func TestCertificatesAreOptionalOnAPublicListener(t *testing.T) {
 	}
 }
 
+// An HTTP/1 request in plain text gets a hint on a public listener.
+func TestPlainHTTPGetsAHint(t *testing.T) {
+	a, _ := authority(t)
+	gateway := open(t, issue(t, a, cluster, identity.Gateway, "g", time.Hour), identity.Gateway, "", &output{})
+	address, _ := server(t, gateway, true)
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "use https://") {
+		t.Errorf("%q, %v", answer, err)
+	}
+}
+
 // The modes allow and prefer accept both kinds of connections; only prefer makes encrypted
 // ones.
 func TestModes(t *testing.T) {

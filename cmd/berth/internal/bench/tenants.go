@@ -56,7 +56,7 @@ func (r *Run) worldOfTenants(ctx context.Context, limited bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // the directory is temporary
+	defer os.RemoveAll(dir)
 	text, suffix := "{}", ", no limits"
 	if limited {
 		text = fmt.Sprintf("tenants:\n- {name: %s, limits: {requestsPerSecond: %d, queuedReservations: %d}}\n", floodTenant,

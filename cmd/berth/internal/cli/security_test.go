@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func TestARejectedCallNamesTheRole(t *testing.T) {
 	s := newSecured(t)
 	s.do(t, []string{"executors", "ex-1", "ex-2"})
 	tls := []string{"--gateway", s.address, "--tls-ca", s.ca, "--timeout", "1m"}
-	viewer := append(tls, "--tls-cert", s.viewer.Cert, "--tls-key", s.viewer.Key)
+	viewer := append(slices.Clone(tls), "--tls-cert", s.viewer.Cert, "--tls-key", s.viewer.Key)
 	const denied = "; the caller berth://default/viewer/test has the role viewer (PERMISSION_DENIED)\n"
 	for _, c := range []struct {
 		line string
@@ -127,7 +128,7 @@ func TestARejectedCallNamesTheRole(t *testing.T) {
 		{"disable ex-1", viewer, "berth: berth.v1.Executors/DisableExecutors requires the role operator" + denied},
 		{"cancel a", viewer, "berth: berth.v1.Reservations/CancelJob requires the role job or operator" + denied},
 		{"mark-ready", viewer, "berth: berth.v1.Reservations/MarkReady requires the role operator" + denied},
-		{"get reservations", tls, "berth: berth.v1.Reservations/ListReservations requires the role job or viewer or operator; " +
+		{"get reservations", tls, "berth: berth.v1.Reservations/ListReservations requires the role job, viewer or operator; " +
 			"the caller has no certificate and no bearer token (PERMISSION_DENIED)\n" +
 			"  hint: prove your role with --tls-cert and --tls-key, or with --token-file\n"},
 	} {

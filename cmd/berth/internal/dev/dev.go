@@ -85,7 +85,7 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 		if config.DataDir, err = os.MkdirTemp("", "berth-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(config.DataDir) //nolint:errcheck // the directory is temporary
+		defer os.RemoveAll(config.DataDir)
 	}
 	var secured security
 	if config.TLS {

@@ -1,9 +1,129 @@
 package dev
 
-import "testing"
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/process"
+)
 
 func TestDevBoundsItsHistory(t *testing.T) {
 	if !(Config{}).cluster(security{}).Bounded {
 		t.Error("berth dev starts a cluster that is not bounded")
+	}
+}
+
+// started runs `berth dev` until the test calls stop, and returns what it prints.
+func started(t *testing.T, config Config) (text string, stop func()) {
+	t.Helper()
+	config.Listen, config.AgentsListen, config.InternalListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	config.Slots, config.Executors, config.LogFormat, config.LogLevel = 1, 2, "text", "error"
+	config.Tracing = process.Defaults(0, 0).Tracing
+	ctx, cancel := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, config, write)
+		write.CloseWithError(err)
+		ended <- err
+	}()
+	stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	var b strings.Builder
+	part := make([]byte, 4096)
+	for !strings.Contains(b.String(), "Press Ctrl-C") {
+		n, err := read.Read(part)
+		if b.Write(part[:n]); err != nil {
+			cancel()
+			t.Fatalf("%v: %s", err, &b)
+		}
+	}
+	return b.String(), stop
+}
+
+// TestPrintedCommandsWork runs the printed commands of `berth dev --tls` with a shell. Then
+// it starts `berth dev --tls` again with the same data, whose authority has not changed.
+func TestPrintedCommandsWork(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("this host has no curl")
+	}
+	t.Chdir(t.TempDir())
+	config := Config{TLS: true, DataDir: "data of a test", AuditLog: filepath.Join(t.TempDir(), "audit")}
+	text, stop := started(t, config)
+	reserved := shell(t, text, "curl", "-X PUT")
+	stop()
+	if !strings.Contains(reserved, `"state":"QUEUED"`) {
+		t.Errorf("the reservation is %s", reserved)
+	}
+	if log, err := os.ReadFile(config.AuditLog); err != nil ||
+		!strings.Contains(string(log), `"caller":"berth://default/operator/admin"`) {
+		t.Errorf("the audit log is %q, %v", log, err)
+	}
+	authority, err := os.ReadFile(filepath.Join(config.DataDir, "certs", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	text, stop = started(t, config)
+	defer stop()
+	if got := shell(t, text, "curl", "-X PUT"); !strings.Contains(got, `"uid":`) {
+		t.Errorf("after a restart, the reservation is %s", got)
+	}
+	if now, err := os.ReadFile(filepath.Join(config.DataDir, "certs", "ca.crt")); err != nil ||
+		string(now) != string(authority) {
+		t.Errorf("the restart has replaced the authority: %v", err)
+	}
+}
+
+// shell runs the exports in a text and its line that contains all words, and returns the
+// output.
+func shell(t *testing.T, text string, words ...string) string {
+	t.Helper()
+	var script strings.Builder
+	for line := range strings.Lines(text) {
+		chosen := true
+		for _, word := range words {
+			chosen = chosen && strings.Contains(line, word)
+		}
+		if chosen || strings.Contains(line, "export ") {
+			script.WriteString(line)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script.String())
+	cmd.Dir = t.TempDir() // another directory, as in another terminal
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, &script, &stderr)
+	}
+	return string(out)
+}
+
+// TestPlainTextPrintsNoOptions checks the lines that depend on --tls.
+func TestPlainTextPrintsNoOptions(t *testing.T) {
+	text, stop := started(t, Config{})
+	stop()
+	if strings.Contains(text, "tls") || strings.Contains(text, "https") || strings.Contains(text, "TLS") ||
+		!strings.Contains(text, "\n  curl -X PUT $BERTH_GATEWAY/v1/") || strings.Contains(text, "BERTH_GATEWAY=http") {
+		t.Errorf("without --tls:\n%s", text)
+	}
+}
+
+func TestQuotedFiles(t *testing.T) {
+	for _, name := range []string{"/tmp/x/ca.crt", "/tmp/a b/c", "/tmp/it's/$HOME", "*"} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+quoted(name)).Output()
+		if err != nil || string(out) != name {
+			t.Errorf("a shell reads %s as %q: %v", quoted(name), out, err)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -42,9 +43,11 @@ type security struct {
 }
 
 // issue issues the certificates in the directory certs of a data directory. It uses the
-// authorities of an earlier start.
+// authorities of an earlier start. The paths are absolute, because other terminals use them.
 func issue(dataDir string) (s security, err error) {
-	s.dir = filepath.Join(dataDir, "certs")
+	if s.dir, err = filepath.Abs(filepath.Join(dataDir, "certs")); err != nil {
+		return s, err
+	}
 	authority, err := openOrInit(s.dir)
 	if err != nil {
 		return s, err
@@ -115,7 +118,7 @@ func (s security) exports(gateway string) string {
 	}
 	files := s.of(identity.Operator, admin)
 	return fmt.Sprintf("  export BERTH_GATEWAY=%s\n  export BERTH_TLS_CERT=%s BERTH_TLS_KEY=%s BERTH_TLS_CA=%s\n",
-		s.url(gateway), files.TLSCert, files.TLSKey, files.TLSCA)
+		s.url(gateway), quoted(files.TLSCert), quoted(files.TLSKey), quoted(files.TLSCA))
 }
 
 // curl returns the options of curl, with a space at the end.
@@ -123,7 +126,7 @@ func (s security) curl() string {
 	if s.dir == "" {
 		return ""
 	}
-	return "--cacert $BERTH_TLS_CA --cert $BERTH_TLS_CERT --key $BERTH_TLS_KEY "
+	return `--cacert "$BERTH_TLS_CA" --cert "$BERTH_TLS_CERT" --key "$BERTH_TLS_KEY" `
 }
 
 // agentFlags returns the options that a further agent needs, with a space at the begin.
@@ -132,5 +135,17 @@ func (s security) agentFlags() string {
 		return ""
 	}
 	files := s.of(identity.Agent, everyAgent)
-	return strings.Join([]string{"", "--tls-cert", files.TLSCert, "--tls-key", files.TLSKey, "--tls-ca", files.TLSCA}, " ")
+	return fmt.Sprintf(" --tls-cert %s --tls-key %s --tls-ca %s", quoted(files.TLSCert), quoted(files.TLSKey),
+		quoted(files.TLSCA))
+}
+
+// special matches text that a shell does not read as one word.
+var special = regexp.MustCompile(`[^\w@%+=:,./-]`)
+
+// quoted returns the name of a file as one word of a shell.
+func quoted(name string) string {
+	if !special.MatchString(name) {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }

@@ -60,10 +60,14 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 	f.Clock = time.Now()
 	if config.TLS != nil {
 		f.TLS = true
-		f.askCertificates(ctx, slices.Concat(config.Public, config.Agents, config.Internal), config.TLS)
+		f.askCertificates(ctx, slices.Concat(config.Public, config.Agents, config.Internal, f.replicas()), config.TLS)
 		if c, has := own(config.Cert, config.TLS); has {
 			f.Certificates = append(f.Certificates, c)
 		}
+	}
+	if members := encrypted(config.Etcd.Endpoints); len(members) > 0 {
+		f.TLS = true
+		f.askCertificates(ctx, members, config.Etcd.TLS)
 	}
 	return f, nil
 }
@@ -118,9 +122,8 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	}
 }
 
-// askCertificates collects the certificates of the servers at the given addresses and of the
-// replicas.
-func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
+// replicas returns the addresses of the replicas that answer.
+func (f *Facts) replicas() (addresses []string) {
 	for _, s := range f.Services {
 		for _, r := range s.GetReplicas() {
 			if r.GetRole() != berthv1.Replica_UNREACHABLE {
@@ -128,15 +131,21 @@ func (f *Facts) askCertificates(ctx context.Context, addresses []string, securit
 			}
 		}
 	}
+	return addresses
+}
+
+// askCertificates collects the certificates of the servers at the given addresses.
+func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
 	addresses = distinct(addresses)
 	ctx, cancel := context.WithTimeout(ctx, f.patience)
 	defer cancel()
-	f.Certificates = make([]Certificate, len(addresses))
+	found := make([]Certificate, len(addresses))
 	var wait sync.WaitGroup
 	for i, address := range addresses {
-		wait.Go(func() { f.Certificates[i] = presented(ctx, address, security) })
+		wait.Go(func() { found[i] = presented(ctx, address, security) })
 	}
 	wait.Wait()
+	f.Certificates = append(f.Certificates, found...)
 }
 
 // encrypted returns the endpoints that use TLS, as host:port.

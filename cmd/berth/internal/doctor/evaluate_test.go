@@ -71,7 +71,7 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 	}
 	for _, want := range []string{
 		"OK registry leader: registry-0 leads in term 40 for 1h0m0s, renewed 300ms ago\n",
-		"OK listeners: no listener for agents or services is open to unknown callers of this host\n",
+		"OK listeners: no listener is open to unknown callers of this host\n",
 		"OK assigner replicas: 3, all up to date\n",
 		"OK clocks: 11 processes and this host differ by less than 2s\n",
 		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
@@ -110,15 +110,22 @@ func TestProblems(t *testing.T) {
 		}, []string{"FAIL listeners: gateway-0:8082 does not answer: refused -> set an address of --internal-listen in the --gateways of the services"}},
 		{"listeners that are open", func(f *Facts) {
 			f.Listeners = []Listener{
-				{Address: "10.0.0.9:8081", Serves: agentsListen, Clear: true},
-				{Address: "10.0.0.9:8082", Serves: internalListen, Anonymous: true},
-				{Address: "127.0.0.1:8082", Serves: internalListen, Clear: true, Loopback: true}, // not a problem
-				{Address: "10.0.0.8:8081", Serves: publicListen, Clear: true},                    // not a problem either
+				{Address: "10.0.0.8:8080", Serves: publicListen, Plain: true},
+				{Address: "10.0.0.9:8081", Serves: agentsListen, Plain: true},
+				{Address: "10.0.0.9:8082", Serves: internalListen, Plain: true, Encrypted: true},
+				{Address: "127.0.0.1:8081", Serves: agentsListen, Plain: true, Encrypted: true, Loopback: true},
+				{Address: "127.0.0.1:8082", Serves: internalListen, Plain: true, Loopback: true}, // not a problem
+				{Address: "10.0.0.7:8081", Serves: agentsListen, Encrypted: true},                // not a problem either
 			}
 		}, []string{
-			"WARN listeners: 10.0.0.9:8081 (--agents-listen) answers without TLS, and trusts every caller as it trusts agents -> bind it to loopback",
-			"WARN listeners: 10.0.0.9:8082 (--internal-listen) answers to callers without a certificate",
+			"WARN listeners: 10.0.0.8:8080 (--listen) accepts plain text: every caller has all roles, also operator -> set --tls-cert, --tls-key and --tls-ca instead of --insecure",
+			"WARN listeners: 10.0.0.9:8081 (--agents-listen) accepts plain text: every caller can act as any agent -> set",
+			"WARN listeners: 10.0.0.9:8082 (--internal-listen) accepts plain text as well as TLS: every caller can act as any service in plain text -> set --tls-mode require",
+			"WARN listeners: 127.0.0.1:8081 (--agents-listen) accepts plain text as well as TLS",
 		}},
+		{"a listener that requires a certificate", func(f *Facts) {
+			f.Listeners = []Listener{{Address: "gateway-0:8082", Want: internalListen, Locked: true}}
+		}, []string{"SKIP listeners: gateway-0:8082 requires a certificate -> to check which listener it is, set --tls-cert"}},
 		{"no leader", func(f *Facts) { f.Services[2].Leader = "" },
 			[]string{"FAIL assigner leader: no leader"}},
 		{"a replica does not answer", func(f *Facts) {

@@ -14,8 +14,8 @@ type Facts struct {
 
 	// Gateways are in the order of the option.
 	Gateways []Gateway
-	// Listeners are the gateways' listeners for agents and services. A listener at a default
-	// address is missing if it does not answer.
+	// Listeners are the gateways' listeners. A listener without Want is missing if it does not
+	// answer.
 	Listeners []Listener
 	// Answered reports whether a gateway answered. Otherwise Services, Findings and Ready are
 	// not known.
@@ -50,20 +50,23 @@ type Gateway struct {
 	Asked, Answered, Now time.Time
 }
 
-// Listener is the observation of an address at which agents or services call a gateway.
+// Listener is the observation of an address of a gateway's listener.
 type Listener struct {
 	Address string
-	// Want is the option of the listener that is expected at the address. It is empty for a
-	// default address.
+	// Want is the option of the listener that is expected at the address. It is empty for an
+	// address of the public listener and for a default address.
 	Want string
 	// Serves is the option of the listener that answers. If no listener answers, Serves is
 	// empty and Error is the reason.
 	Serves, Error string
 	// Loopback reports whether only this host can reach the address.
 	Loopback bool
-	// Clear reports whether the listener answers without TLS. Anonymous reports whether it
-	// uses TLS but also answers callers without a certificate.
-	Clear, Anonymous bool
+	// Plain reports whether the listener answers calls in plain text, and Encrypted whether it
+	// answers calls with TLS.
+	Plain, Encrypted bool
+	// Locked reports whether the listener has a certificate and rejects this command, which has
+	// none.
+	Locked bool
 }
 
 // Certificate is the certificate of a server or of this command.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"slices"
 	"strings"
@@ -22,12 +23,19 @@ const (
 	internalListen = "--internal-listen"
 )
 
-// callers names the callers of each listener.
-var callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
+// callers names the callers of the listeners for agents and services, and trusted says what
+// a caller in plain text may do at each listener.
+var (
+	callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
+	trusted = map[string]string{
+		publicListen:   "every caller has all roles, also operator",
+		agentsListen:   "every caller can act as any agent",
+		internalListen: "every caller can act as any service",
+	}
+)
 
-// listeners returns the checks of the gateways' listeners for agents and services. For a
-// listener at a default address, listeners only checks whether the listener is open to
-// unknown callers.
+// listeners returns the checks of the gateways' listeners. For a listener without Want,
+// listeners only checks whether the listener is open to unknown callers.
 func listeners(list []Listener) []Check {
 	const name = "listeners"
 	var checks []Check
@@ -36,6 +44,10 @@ func listeners(list []Listener) []Check {
 		func(a, b Listener) int { return cmp.Compare(a.Address, b.Address) }) {
 		do := "set an address of " + l.Want + " in the --gateways of " + callers[l.Want]
 		switch {
+		case l.Want != "" && l.Locked:
+			checks = append(checks, Check{Name: name, Verdict: Skipped, Seen: l.Address + " requires a certificate",
+				Do: "to check which listener it is, set --tls-cert and --tls-key"})
+			continue
 		case l.Want != "" && l.Serves == "":
 			checks = append(checks, fail(name, do+", and check that a gateway runs there", "%s does not answer: %s", l.Address,
 				l.Error))
@@ -47,15 +59,15 @@ func listeners(list []Listener) []Check {
 		case l.Want != "":
 			right = append(right, l.Address)
 		}
-		if l.Loopback || callers[l.Serves] == "" || !l.Clear && !l.Anonymous {
-			continue
+		switch {
+		case !l.Plain:
+		case l.Encrypted:
+			checks = append(checks, warn(name, "set --tls-mode require once all callers use TLS",
+				"%s (%s) accepts plain text as well as TLS: %s in plain text", l.Address, l.Serves, trusted[l.Serves]))
+		case !l.Loopback:
+			checks = append(checks, warn(name, "set --tls-cert, --tls-key and --tls-ca instead of --insecure, or bind it to loopback, or make sure that only trusted callers can reach the port",
+				"%s (%s) accepts plain text: %s", l.Address, l.Serves, trusted[l.Serves]))
 		}
-		how := "without TLS"
-		if l.Anonymous {
-			how = "to callers without a certificate"
-		}
-		checks = append(checks, warn(name, "bind it to loopback, or set --tls-cert and --tls-ca, or make sure that only "+callers[l.Serves]+" can reach the port",
-			"%s (%s) answers %s, and trusts every caller as it trusts %s", l.Address, l.Serves, how, callers[l.Serves]))
 	}
 	if len(checks) > 0 {
 		return checks
@@ -63,7 +75,7 @@ func listeners(list []Listener) []Check {
 	if len(right) > 0 {
 		return []Check{ok(name, "correct: %s", strings.Join(right, ", "))}
 	}
-	return []Check{ok(name, "no listener for agents or services is open to unknown callers of this host")}
+	return []Check{ok(name, "no listener is open to unknown callers of this host")}
 }
 
 // askListeners calls the listeners at the given addresses, or at the default addresses.
@@ -75,6 +87,7 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 			list = append(list, Listener{Address: address, Want: want, Loopback: rpc.Loopback(host)})
 		}
 	}
+	add("", gateways.Public...)
 	add(agentsListen, gateways.Agents...)
 	add(internalListen, gateways.Internal...)
 	if len(gateways.Agents) == 0 {
@@ -116,23 +129,43 @@ func withPort(gateways []string, standard string) []string {
 	return distinct(addresses)
 }
 
-// ask finds out which listener answers at the address. It calls without TLS first, then
-// with TLS but without a certificate, and then with this command's certificate.
+// ask finds out which listener answers at the address. It calls in plain text first, and
+// then with TLS.
 func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
-	if l.Serves, l.Error = serves(ctx, patience, l.Address, nil); l.Serves != "" {
-		l.Clear = true
-		return
-	}
+	l.Serves, l.Error = serves(ctx, patience, l.Address, nil)
+	l.Plain = l.Serves != ""
 	if security == nil {
+		if !l.Plain {
+			l.Error += "; if it requires TLS, set --tls-ca, --tls-cert and --tls-key"
+		}
 		return
 	}
-	anonymous := &tls.Config{MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true} //nolint:gosec // the call contains no secret, and its answer is not trusted
-	if l.Serves, _ = serves(ctx, patience, l.Address, anonymous); l.Serves != "" {
-		l.Anonymous = true
-		return
+	encrypted, failure := serves(ctx, patience, l.Address, anyHost(security))
+	l.Encrypted = encrypted != ""
+	if !l.Plain {
+		l.Serves, l.Error = encrypted, failure
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		// The alert of a server that requires a certificate can get lost when the server closes
+		// the connection.
+		l.Locked = !l.Encrypted && len(security.Certificates) == 0 && presented(ctx, l.Address, security).Error == ""
 	}
-	l.Serves, l.Error = serves(ctx, patience, l.Address, security)
+}
+
+// anyHost returns the configuration of calls to servers that callers know by their role:
+// their certificates need not be for the host of their address.
+func anyHost(with *tls.Config) *tls.Config {
+	config := with.Clone()
+	config.InsecureSkipVerify = true // VerifyConnection verifies the chain
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		options := x509.VerifyOptions{Roots: with.RootCAs, Intermediates: x509.NewCertPool()}
+		for _, certificate := range state.PeerCertificates[1:] {
+			options.Intermediates.AddCert(certificate)
+		}
+		_, err := state.PeerCertificates[0].Verify(options)
+		return err
+	}
+	return config
 }
 
 // serves returns the option of the gateway's listener at an address, or the reason why no

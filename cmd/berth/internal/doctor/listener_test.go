@@ -2,21 +2,17 @@ package doctor
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
+	"crypto/tls"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"berth.dev/pkg/certs"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/transport"
 	"berth.dev/services/gateway"
 	"berth.dev/testkit/porttest"
 )
@@ -50,12 +46,8 @@ func run(t *testing.T, change func(*gateway.Config)) process.Addresses {
 }
 
 // evaluated returns the text of the checks of a gateway's listeners.
-func evaluated(t *testing.T, gateways Gateways, config process.Common) string {
+func evaluated(t *testing.T, gateways Gateways, security *tls.Config) string {
 	t.Helper()
-	_, security, err := config.TLS()
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := Facts{patience: time.Minute}
 	f.askListeners(t.Context(), gateways, security)
 	return lines(listeners(f.Listeners), "")
@@ -78,13 +70,13 @@ func TestListenersAreDistinguished(t *testing.T) {
 		{Gateways{Agents: []string{g.Agents}, Internal: []string{silent}},
 			"FAIL listeners: " + silent + " does not answer: "},
 	} {
-		if got := evaluated(t, c.gateways, process.Common{}); !strings.HasPrefix(got, c.want) ||
+		if got := evaluated(t, c.gateways, nil); !strings.HasPrefix(got, c.want) ||
 			strings.Count(got, "\n") != 1 {
 			t.Errorf("%+v:\n%swant %s", c.gateways, got, c.want)
 		}
 	}
 	f := Facts{patience: time.Minute}
-	if err := f.askGateways(t.Context(), []string{g.Internal}, nil); err != nil {
+	if err := f.askGateways(t.Context(), Config{Gateways: Gateways{Public: []string{g.Internal}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := lines(gateways(f.Gateways), ""); !strings.Contains(got,
@@ -94,8 +86,8 @@ func TestListenersAreDistinguished(t *testing.T) {
 }
 
 // TestAnOpenListenerIsFound checks that doctor, on the host of the gateway, finds a
-// listener that is open beyond loopback. A listener that requires a client certificate is
-// not open.
+// listener beyond loopback that accepts plain text. The certificate of the gateway is not
+// for the address of the host.
 func TestAnOpenListenerIsFound(t *testing.T) {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -113,37 +105,78 @@ func TestAnOpenListenerIsFound(t *testing.T) {
 		_, port, _ := net.SplitHostPort(bound)
 		return []string{net.JoinHostPort(host, port)}
 	}
-	cert, key := certificateFor(t)
-	known := process.Common{TLSCert: cert, TLSKey: key, TLSCA: cert}
+	files := issued(t)
+	server, operator := files(identity.Gateway), clientConfig(t, files(identity.Operator))
+	anonymous := &tls.Config{RootCAs: operator.RootCAs}
+	const (
+		open = "%s (%s) accepts plain text: every caller"
+		both = "%s (%s) accepts plain text as well as TLS: every caller"
+	)
 	for name, c := range map[string]struct {
-		change func(*gateway.Config)
-		want   []string
+		mode     string // of TLS; without TLS if empty
+		security *tls.Config
+		want     []string
 	}{
-		"without TLS": {func(c *gateway.Config) { c.Insecure = true },
-			[]string{"WARN listeners: %a (--agents-listen) answers without TLS",
-				"WARN listeners: %i (--internal-listen) answers without TLS"}},
-		"TLS without client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey = cert, key },
-			[]string{"WARN listeners: %a (--agents-listen) answers to callers without a certificate",
-				"WARN listeners: %i (--internal-listen) answers to callers without a certificate"}},
-		"TLS with client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey, c.TLSCA = cert, key, cert },
-			[]string{"OK listeners: correct"}},
+		"plain text":                        {"", nil, []string{"WARN listeners: " + open}},
+		"plain text, asked with TLS":        {"", operator, []string{"WARN listeners: " + open}},
+		"allow":                             {"allow", operator, []string{"WARN listeners: " + both}},
+		"prefer":                            {"prefer", operator, []string{"WARN listeners: " + both}},
+		"prefer, asked without TLS":         {"prefer", nil, []string{"WARN listeners: " + open}},
+		"require":                           {"require", operator, nil},
+		"require, asked without TLS":        {"require", nil, []string{"FAIL listeners: %s does not answer: "}},
+		"require, asked by an unknown peer": {"require", anonymous, []string{"SKIP listeners: %s requires a certificate"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := run(t, func(config *gateway.Config) {
-				config.AgentsListen, config.InternalListen = "0.0.0.0:0", "0.0.0.0:0"
-				c.change(config)
+				config.Listen, config.AgentsListen, config.InternalListen = "0.0.0.0:0", "0.0.0.0:0", "0.0.0.0:0"
+				config.Insecure = c.mode != "require"
+				if c.mode != "" {
+					config.TLSCert, config.TLSKey, config.TLSCA, config.TLSMode = server.Cert, server.Key, server.CA, c.mode
+				}
 			})
-			agents, internal := at(g.Agents), at(g.Internal)
-			got := evaluated(t, Gateways{Agents: agents, Internal: internal}, known)
+			gateways := Gateways{Public: at(g.Listen), Agents: at(g.Agents), Internal: at(g.Internal)}
+			got := evaluated(t, gateways, c.security)
+			if c.want == nil {
+				if !strings.HasPrefix(got, "OK listeners: correct: ") || strings.Count(got, "\n") != 1 {
+					t.Errorf("got %s", got)
+				}
+				return
+			}
 			for _, want := range c.want {
-				if want = strings.NewReplacer("%a", agents[0], "%i", internal[0]).Replace(want); !strings.Contains(got, want) {
-					t.Errorf("no %q in\n%s", want, got)
+				for option, address := range map[string]string{publicListen: gateways.Public[0], agentsListen: gateways.Agents[0],
+					internalListen: gateways.Internal[0]} {
+					if option == publicListen && !strings.HasPrefix(want, "WARN") {
+						continue // the check of the gateway reports it
+					}
+					text := strings.NewReplacer("%s (%s)", address+" ("+option+")", "%s", address).Replace(want)
+					if !strings.Contains(got, text) {
+						t.Errorf("no %q in\n%s", text, got)
+					}
 				}
 			}
-			if n := strings.Count(got, "\n"); n != len(c.want) {
-				t.Errorf("%d lines:\n%s", n, got)
-			}
 		})
+	}
+}
+
+// TestCertificatesOfAGateway checks that doctor reports the certificates of a gateway and its
+// own, and that it warns before they expire.
+func TestCertificatesOfAGateway(t *testing.T) {
+	files := issued(t)
+	server, operator := files(identity.Gateway), files(identity.Operator)
+	g := run(t, func(config *gateway.Config) {
+		config.TLSCert, config.TLSKey, config.TLSCA = server.Cert, server.Key, server.CA
+	})
+	security := clientConfig(t, operator)
+	f := Facts{patience: time.Minute, TLS: true, Clock: time.Now()}
+	f.askCertificates(t.Context(), []string{g.Listen, g.Agents, g.Internal}, security)
+	if c, has := own(operator.Cert, security); has {
+		f.Certificates = append(f.Certificates, c)
+	}
+	got := lines(certificates(f), "")
+	for _, of := range []string{g.Listen, g.Agents, g.Internal, operator.Cert} {
+		if !strings.Contains(got, "WARN certificates: "+of+": expires at ") {
+			t.Errorf("no warning for %s in\n%s", of, got)
+		}
 	}
 }
 
@@ -165,41 +198,28 @@ func TestDefaultListeners(t *testing.T) {
 	}
 }
 
-// certificateFor writes a self-signed certificate for every address of this host, and its key.
-func certificateFor(t *testing.T) (cert, key string) {
+// issued returns a function that issues certificates, which expire in an hour.
+func issued(t *testing.T) func(identity.Role) certs.Files {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := certs.Init(t.TempDir(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range own {
-		if n, is := a.(*net.IPNet); is {
-			template.IPAddresses = append(template.IPAddresses, n.IP)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, bytes []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600); err != nil {
+	return func(role identity.Role) certs.Files {
+		files, err := authority.Issue(identity.Identity{Cluster: "default", Role: role, Name: "test"},
+			[]string{"localhost"}, time.Hour)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return file
+		return files
 	}
-	return write("cert", "CERTIFICATE", der), write("key", "PRIVATE KEY", pkcs8)
+}
+
+func clientConfig(t *testing.T, files certs.Files) *tls.Config {
+	t.Helper()
+	config, err := transport.ClientConfig(files.Cert, files.Key, files.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }
