@@ -189,12 +189,18 @@ func TestTLS(t *testing.T) {
 }
 
 func (s *secured) gangRuns() {
-	gang := shell("gang", "real", 2, "exit 0")
+	gate := filepath.Join(s.TempDir(), "gate")
+	gang := shell("gang", "real", 2, `until [ -e "$GATE" ]; do sleep 0.02; done`)
+	gang.Task.Env = map[string]string{"GATE": gate}
 	gang.Constraints = &berthv1.Constraints{Sku: "host"}
 	simulated := &berthv1.Reservation{Job: "gang", Stage: "simulated", Count: 8,
 		Constraints: &berthv1.Constraints{Sku: "sim"}}
 	s.upsert(gang)
 	s.upsert(simulated)
+	s.awaitRunning(gang, 2)
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		s.Fatal(err)
+	}
 	s.await(gang, berthv1.Reservation_COMPLETED)
 	s.awaitRunning(simulated, 8)
 	s.cancel(simulated)
@@ -296,20 +302,17 @@ func (s *secured) everyPort() {
 				s.Errorf("%v: answered, want a rejection because %q", p, reason)
 				continue
 			}
+			// Connections to different ports may have the same local address.
+			text := "listener=" + p.option + " peer=" + local
 			until(s.T, func() string {
-				if !strings.Contains(logged(p.process, "peer="+local), reason) {
-					return fmt.Sprintf("%v: the log has no line about %s with %q", p, local, reason)
+				if line := logged(p.process, text); !strings.Contains(line, "rejected a connection") ||
+					!strings.Contains(line, reason) || strings.Count(line, "\n") != 1 {
+					return fmt.Sprintf("%v: log about %s: %q, want one line with %q", p, local, line, reason)
 				}
-				return ""
-			})
-			if line := logged(p.process, "peer="+local); !strings.Contains(line, "rejected a connection") ||
-				!strings.Contains(line, "listener="+p.option) || strings.Count(line, "\n") != 1 {
-				s.Errorf("%v: log %q", p, line)
-			}
-			until(s.T, func() string {
-				lines := s.audited(p.process.Name, func(e access.Entry) bool { return e.Peer == local })
-				if len(lines) != 1 || lines[0].Outcome != "TLS_REJECTED" || lines[0].Listener != p.option ||
-					!strings.Contains(lines[0].Message, reason) {
+				lines := s.audited(p.process.Name, func(e access.Entry) bool {
+					return e.Peer == local && e.Listener == p.option
+				})
+				if len(lines) != 1 || lines[0].Outcome != "TLS_REJECTED" || !strings.Contains(lines[0].Message, reason) {
 					return fmt.Sprintf("%v: audit log: %+v", p, lines)
 				}
 				return ""
@@ -530,10 +533,12 @@ func (s *secured) foreignAddress() {
 	lie.Task.Env, lie.MaxAttempts = map[string]string{"DIR": dir}, proto.Int32(1)
 	lie = s.upsert(lie)
 	for i := range 3 {
-		own := shell("host", fmt.Sprintf("s%d", i), 4, "exit 0")
+		own := shell("host", fmt.Sprintf("s%d", i), 4, "exec sleep 3600")
 		own.Constraints = &berthv1.Constraints{Sku: "host"}
 		s.upsert(own)
-		s.await(own, berthv1.Reservation_COMPLETED)
+		s.awaitRunning(own, 4)
+		s.cancel(own)
+		s.await(own, berthv1.Reservation_CANCELLED)
 	}
 	s.awaitWorkers("liar", berthv1.Event_WORKER_FAILED, 1)
 	if last := s.lastOf(lie.GetUid(), 0); !strings.Contains(last.LastError,
