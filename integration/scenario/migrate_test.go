@@ -61,6 +61,26 @@ func TestPlainTextToTLS(t *testing.T) {
 	w.neverLost()
 }
 
+// reserveAndCancel requests a batch on simulated executors, waits for its lease and cancels
+// it. The batch may end before: simulated workers do not outlive the process that simulates
+// them.
+func reserveAndCancel(ctx context.Context, c *client.Client, job, stage string) error {
+	r := &berthv1.Reservation{Job: job, Stage: stage, Count: 3, Constraints: &berthv1.Constraints{Sku: "sim"}}
+	key := client.KeyOf(r)
+	if _, err := c.Reserve(ctx, r); err != nil {
+		return err
+	}
+	if _, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED,
+		berthv1.Reservation_FAILED); err != nil {
+		return err
+	}
+	if _, err := c.Cancel(ctx, key); err != nil {
+		return err
+	}
+	_, err := c.Get(ctx, key)
+	return err
+}
+
 // rollAll restarts all processes of the fleet one by one. The agents are killed, because
 // their workers must survive.
 func (w *world) rollAll() {

@@ -123,23 +123,18 @@ func (w *world) callSteadily(ctx context.Context, job string,
 }
 
 func (w *world) overGRPC(ctx context.Context, job, stage string) error {
-	return reserveAndCancel(ctx, w.client, job, stage)
-}
-
-// reserveAndCancel requests a batch on simulated executors, waits for its lease and cancels it.
-func reserveAndCancel(ctx context.Context, c *client.Client, job, stage string) error {
 	r := &berthv1.Reservation{Job: job, Stage: stage, Count: 3, Constraints: &berthv1.Constraints{Sku: "sim"}}
 	key := client.KeyOf(r)
-	if _, err := c.Reserve(ctx, r); err != nil {
+	if _, err := w.client.Reserve(ctx, r); err != nil {
 		return err
 	}
-	if _, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {
+	if _, err := w.client.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {
 		return err
 	}
-	if n, err := c.Cancel(ctx, key); err != nil || n != 1 {
+	if n, err := w.client.Cancel(ctx, key); err != nil || n != 1 {
 		return fmt.Errorf("cancelled %d: %w", n, err)
 	}
-	_, err := c.WaitFor(ctx, key, berthv1.Reservation_CANCELLED)
+	_, err := w.client.WaitFor(ctx, key, berthv1.Reservation_CANCELLED)
 	return err
 }
 

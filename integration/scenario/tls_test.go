@@ -244,7 +244,7 @@ func (s *secured) restOfJobService() {
 }
 
 // send sends a request over a connection, in plain text or encrypted. It returns the local
-// address of the connection, and whether the server answered.
+// address of the connection, and whether the server answered the request.
 func (w *world) send(p port, security *tls.Config) (local string, answered bool) {
 	w.Helper()
 	c, err := net.Dial("tcp", p.address)
@@ -262,8 +262,9 @@ func (w *world) send(p port, security *tls.Config) (local string, answered bool)
 	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: berth\r\n\r\n"); err != nil {
 		return local, false
 	}
-	n, _ := c.Read(make([]byte, 1))
-	return local, n > 0
+	var answer [12]byte // enough for the status of HTTP
+	n, _ := io.ReadFull(c, answer[:])
+	return local, n > 0 && string(answer[:]) != "HTTP/1.1 400" // the hint to use https://
 }
 
 // Every port of every process rejects plain text and invalid certificates. The process logs
