@@ -27,6 +27,9 @@ const (
 	auditFiles = 9
 )
 
+// maxAuditText is the maximum length of each text that a caller can choose, in bytes.
+const maxAuditText = 512
+
 // Audit is an audit log: a line of JSON for each call that changes something, for each
 // rejected call and for each rejected connection.
 type Audit struct {
@@ -105,8 +108,8 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, request pro
 	if rejected && g.Rejected != nil {
 		g.Rejected.Add(1)
 	}
-	if rejected && g.Log != nil {
-		g.Log.Debug("rejected a call", "listener", g.Listener.String(), "caller", c.String(), "peer", c.Peer, "error", err)
+	if rejected && g.Log != nil && (g.Lines == nil || g.Lines.Allow()) {
+		g.Log.Warn("rejected a call", "listener", g.Listener.String(), "caller", c.String(), "peer", c.Peer, "error", err)
 	}
 	if g.Audit == nil || !rejected && !g.Audit.wants(method) {
 		return
@@ -132,6 +135,11 @@ func (a *Audit) write(e Entry) {
 		return
 	}
 	e.Time = time.Now().UTC()
+	for _, text := range []*string{&e.Method, &e.Object, &e.RequestID, &e.Message} {
+		if len(*text) > maxAuditText {
+			*text = strings.ToValidUTF8((*text)[:maxAuditText], "") + "…"
+		}
+	}
 	line, err := json.Marshal(e)
 	if err != nil {
 		return // an Entry always marshals

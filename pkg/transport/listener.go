@@ -322,7 +322,11 @@ type peerKey struct{}
 // ServeHTTP makes the peer of a connection available to the handlers of a server, which get
 // it with PeerIn.
 func ServeHTTP(server *http.Server) {
+	before := server.ConnContext
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if before != nil {
+			ctx = before(ctx, c)
+		}
 		return context.WithValue(ctx, peerKey{}, c)
 	}
 }

@@ -131,7 +131,9 @@ func (t *Transport) use(contents [][]byte) error {
 		if m.id, err = identity.Of(m.pair.Leaf); err != nil {
 			return fmt.Errorf("%s: %w", t.config.Cert, err)
 		}
-		t.config.Cluster = cmp.Or(t.config.Cluster, m.id.Cluster)
+		if t.config.Cluster == "" {
+			t.config.Cluster = m.id.Cluster // only in Open, before other goroutines read it
+		}
 	}
 	switch {
 	case m.id.Cluster != t.config.Cluster:

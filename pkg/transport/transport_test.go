@@ -2,10 +2,12 @@ package transport_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -304,5 +306,21 @@ func TestBadOptions(t *testing.T) {
 	address, _ := server(t, service, true)
 	if err := call(t, address, only.External("https://"+address)); err == nil {
 		t.Error("a server without its host in its certificate is accepted")
+	}
+}
+
+// ServeHTTP keeps what the server itself adds to the context of a connection.
+func TestServeHTTPKeepsTheContextOfTheServer(t *testing.T) {
+	type key struct{}
+	server := &http.Server{ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, key{}, "kept")
+	}}
+	transport.ServeHTTP(server)
+	ctx := server.ConnContext(t.Context(), nil)
+	if ctx.Value(key{}) != "kept" {
+		t.Error("the value is lost")
+	}
+	if p := transport.PeerIn(ctx); p.Encrypted || p.Identity != nil {
+		t.Errorf("peer %+v", p)
 	}
 }
