@@ -28,8 +28,6 @@ const (
 	// Operations is a separate listener for health and metrics.
 	Operations
 
-	// Gateways is the set of a gateway's listeners.
-	Gateways = Public | Agents | Internal
 	// None is the empty set.
 	None Listener = 0
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	xrate "golang.org/x/time/rate"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"berth.dev/pkg/access"
@@ -28,9 +28,6 @@ type Security struct {
 	AuditLog string `mapstructure:"audit-log" usage:"file for the audit log, in lines of JSON; - is standard output"`
 }
 
-// maxLines is the maximum number of log lines about rejected calls in a second.
-const maxLines = 20
-
 // encrypted reports whether all listeners require TLS.
 func (s Security) encrypted() bool {
 	return s.TLSCert != "" && cmp.Or(transport.Mode(s.TLSMode), transport.Require) == transport.Require
@@ -46,7 +43,7 @@ type Secured struct {
 	cluster string
 	log     *slog.Logger
 	etcd    *transport.Transport
-	lines   *xrate.Limiter
+	lines   *rate.Limiter
 	// calls and connections count what was rejected.
 	calls, connections atomic.Int64
 }
@@ -58,7 +55,7 @@ func (s Security) Secure(cluster string, roles identity.Role, log *slog.Logger) 
 	if err != nil {
 		return nil, badConfig(err, "--audit-log: cannot write %s", s.AuditLog)
 	}
-	secured := &Secured{Audit: audit, log: log, cluster: cluster, lines: xrate.NewLimiter(maxLines, maxLines)}
+	secured := &Secured{Audit: audit, log: log, cluster: cluster, lines: transport.RejectedLines()}
 	secured.Transport, err = transport.Open(transport.Config{
 		Cluster: cluster, Cert: s.TLSCert, Key: s.TLSKey, CA: s.TLSCA, Mode: transport.Mode(s.TLSMode), Roles: roles,
 		Log: log, Rejected: func(listener, peer, reason string) {

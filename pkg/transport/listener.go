@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
 	"berth.dev/pkg/identity"
@@ -247,7 +247,7 @@ func PeerOf(c net.Conn) (Peer, error) {
 // reject logs a connection whose handshake failed.
 func (l *listener) reject(peer net.Addr, err error) {
 	t, why := l.transport, reason(err)
-	if t.limited.allow() {
+	if t.lines.Allow() {
 		t.config.Log.Warn("rejected a connection", "listener", l.name, "peer", peer.String(), "reason", why)
 	}
 	if t.config.Rejected != nil {
@@ -269,25 +269,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// limiter bounds the log lines about rejected connections, which any peer can cause.
-type limiter struct {
-	mu    sync.Mutex
-	since time.Time
-	lines int
-}
-
-// maxLines is the maximum number of log lines about rejected connections in a second.
-const maxLines = 20
-
-func (l *limiter) allow() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.since) > time.Second {
-		l.since, l.lines = now, 0
-	}
-	l.lines++
-	return l.lines <= maxLines
-}
+// RejectedLines returns a limiter for log lines about rejected connections or calls, which
+// any peer can cause.
+func RejectedLines() *rate.Limiter { return rate.NewLimiter(20, 20) }
 
 // Credentials returns the credentials of a gRPC server whose connections come from a
 // listener of a Transport. The AuthInfo of a call is a Peer.

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/reload"
@@ -68,7 +70,7 @@ type Transport struct {
 	config  Config
 	current atomic.Pointer[material]
 	stop    func()
-	limited limiter
+	lines   *rate.Limiter
 }
 
 // material is the content of the files of a process.
@@ -97,7 +99,7 @@ func Open(config Config) (*Transport, error) {
 	if !slices.Contains(modes, config.Mode) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--tls-mode", "must be require, prefer or allow, got %q", config.Mode)
 	}
-	t := &Transport{config: config}
+	t := &Transport{config: config, lines: RejectedLines()}
 	var err error
 	if t.stop, err = reload.Watch(config.Log, "the certificate", files, t.use); err != nil {
 		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use %s: %v", strings.Join(options, ", "), err)
@@ -155,14 +157,6 @@ func (t *Transport) use(contents [][]byte) error {
 
 // expiresSoon is the remaining life of a certificate below which Berth warns.
 const expiresSoon = 7 * 24 * time.Hour
-
-// Identity returns the identity of the process; the zero value without a certificate.
-func (t *Transport) Identity() identity.Identity {
-	if t == nil {
-		return identity.Identity{}
-	}
-	return t.current.Load().id
-}
 
 // Expires returns the end of the validity of the certificate; the zero time without a
 // certificate.
