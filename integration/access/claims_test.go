@@ -16,6 +16,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/identity"
 )
@@ -162,5 +163,85 @@ func TestAnAgentActsOnlyForItsExecutor(t *testing.T) {
 		if line.Caller != "berth://default/agent/thief" || line.Object != "host" || line.Outcome != "PermissionDenied" {
 			t.Errorf("audit line %+v", line)
 		}
+	}
+}
+
+// Services, agents and the internal listener of a gateway reject a call before they read its
+// message, so that nobody without the role can use their memory.
+func TestRejectedCallsAreNotRead(t *testing.T) {
+	w := start(t)
+	for at, method := range map[access.Listener]string{
+		access.Service:  berthv1.Reservations_UpsertReservation_FullMethodName,
+		access.Internal: controlv1.Dispatch_ReportWorkers_FullMethodName,
+		access.Agent:    controlv1.Executor_SubmitTasks_FullMethodName,
+	} {
+		conn := w.dial(w.addresses[at][0], w.caller(identity.Agent, "thief"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, method,
+			grpc.ForceCodecV2(rpc.FrameCodec()))
+		if err == nil {
+			err = stream.RecvMsg(&rpc.Frame{}) // the call has sent no message
+		}
+		cancel()
+		if !denied(err, "requires the role ") {
+			t.Errorf("%s on %v: %v", method, at, err)
+		}
+	}
+	for _, process := range []string{"service-registry", "gateway-g", "agent-host"} {
+		lines := w.audit(process)
+		if n := len(lines); n == 0 || lines[n-1].Caller != "berth://default/agent/thief" ||
+			lines[n-1].Outcome != "PermissionDenied" {
+			t.Errorf("%s: audit log %+v", process, lines)
+		}
+	}
+}
+
+// An autoscaler may undo only its claims, and not what an operator has disabled.
+func TestAnAutoscalerUndoesOnlyClaims(t *testing.T) {
+	w := start(t)
+	public := w.addresses[access.Public][0]
+	operator := berthv1.NewExecutorsClient(w.dial(public, w.caller(identity.Operator, "admin")))
+	autoscaler := berthv1.NewExecutorsClient(w.dial(public, w.caller(identity.Autoscaler, "scaler")))
+	host := &berthv1.ExecutorSelector{Ids: []string{"host"}}
+	if _, err := operator.DisableExecutors(t.Context(), &berthv1.DisableExecutorsRequest{RequestId: "d",
+		Selector: host}); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range []*berthv1.EnableExecutorsRequest{{DisableRequestId: "d"}, {Selector: host}} {
+		if _, err := autoscaler.EnableExecutors(t.Context(), request); !denied(err, "requires the role operator") {
+			t.Errorf("%v: %v", request, err)
+		}
+	}
+	if answer, err := operator.EnableExecutors(t.Context(), &berthv1.EnableExecutorsRequest{Selector: host}); err != nil ||
+		answer.GetUndone() != 1 {
+		t.Errorf("the operator: %v, %v", answer, err)
+	}
+}
+
+// The explanation for a job service does not name a job of others.
+func TestAnExplanationDoesNotNameForeignJobs(t *testing.T) {
+	w := start(t)
+	public := w.addresses[access.Public][0]
+	operator := w.dial(public, w.caller(identity.Operator, "admin"))
+	for _, job := range []string{"other", "train"} {
+		if _, err := berthv1.NewReservationsClient(operator).UpsertReservation(t.Context(),
+			&berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: job, Stage: "s", Count: 100}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	explain := func(conn *grpc.ClientConn) *berthv1.Explanation {
+		e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(t.Context(),
+			&berthv1.ExplainReservationRequest{Job: "train", Stage: "s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if e := explain(operator); e.GetHead().GetJob() != "other" || e.GetPosition() != 2 {
+		t.Errorf("for an operator: %v", e)
+	}
+	if e := explain(w.dial(public, w.caller(identity.Job, "train"))); e.GetHead() != nil || e.GetHeadWaited() != nil ||
+		e.GetPosition() != 2 {
+		t.Errorf("for the job service: %v", e)
 	}
 }

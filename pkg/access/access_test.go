@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -23,7 +24,6 @@ import (
 	"go.uber.org/goleak"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 )
 
@@ -137,37 +137,55 @@ func TestReload(t *testing.T) {
 }
 
 // Requests above the rate of a tenant are rejected with the limit and the current value.
-// Callers with other roles are not limited.
 func TestTheRateOfATenant(t *testing.T) {
 	a := open(t, "tenants: [{name: train, limits: {requestsPerSecond: 3}}]")
-	train := identity.Identity{Cluster: cluster, Role: identity.Job, Name: "train-eu"}
-	var err error
-	sent := 0
-	for ; err == nil && sent < 1000; sent++ {
-		err = a.pace(train)
+	// flood sends requests of a job service for a job until one is rejected.
+	flood := func(name, job string) (sent int, err error) {
+		for ; err == nil && sent < 1000; sent++ {
+			if err = a.pace(name, ""); err == nil {
+				err = a.pace(job, name)
+			}
+		}
+		return sent, err
 	}
+	sent, err := flood("train-eu", "train-eu-1")
 	f := fault.Of(err)
 	if f.Reason != fault.ReasonTenantLimit || f.Kind != fault.Exhausted ||
 		f.Meta["limit"] != model.LimitRequestsPerSecond ||
 		f.Meta["max"] != "3" || f.Meta["current"] == "" || sent < 4 {
 		t.Errorf("after %d requests: %+v", sent, f)
 	}
-	for _, other := range []identity.Identity{{Cluster: cluster, Role: identity.Operator, Name: "train"},
-		{Cluster: cluster, Role: identity.Job, Name: "training"}} {
-		if err := a.pace(other); err != nil {
-			t.Errorf("%v: %v", other, err)
-		}
+	if _, err := flood("training", "training-1"); err != nil {
+		t.Error(err)
 	}
 	// A reload with the same rate does not reset the limit.
 	if err := a.use([]byte("tenants: [{name: train, limits: {requestsPerSecond: 3, workers: 1}}]")); err != nil {
 		t.Fatal(err)
 	}
-	rejected := false
-	for range 4 {
-		rejected = rejected || a.pace(train) != nil
-	}
-	if !rejected {
+	if sent, err := flood("train", "train"); err == nil || sent > 4 {
 		t.Error("the reload has reset the limit")
+	}
+}
+
+// A request counts for the tenant of its job even if the job service is for jobs of several
+// tenants, and for each tenant once.
+func TestTheRateOfTheTenantOfAJob(t *testing.T) {
+	a := open(t, "tenants: [{name: all, prefix: acme, limits: {requestsPerSecond: 9}}, "+
+		"{name: eu, prefix: acme-eu, limits: {requestsPerSecond: 2}}]")
+	counts := func() (all, eu int) {
+		rates := a.current.Load().rates
+		return rates["all"].count, rates["eu"].count
+	}
+	for _, name := range []string{"acme", "acme-eu"} {
+		if err := errors.Join(a.pace(name, ""), a.pace("acme-eu-1", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, eu := counts(); all != 1 || eu != 2 {
+		t.Errorf("%d requests of all and %d of eu", all, eu)
+	}
+	if err := a.pace("acme-eu-1", "acme"); err == nil {
+		t.Error("the request is above the rate of eu")
 	}
 }
 

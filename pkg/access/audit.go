@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -11,9 +10,8 @@ import (
 	"sync"
 	"time"
 
+	xrate "golang.org/x/time/rate"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"berth.dev/api/fault"
@@ -30,6 +28,14 @@ const (
 // maxAuditText is the maximum length of each text that a caller can choose, in bytes.
 const maxAuditText = 512
 
+// Any peer can cause lines about rejections, so their rate is limited: at the maximum rate
+// the log still covers about four days. Rejections of identified callers have a limit of
+// their own, which strangers cannot use up.
+const (
+	auditRejections = xrate.Limit(10) // lines per second
+	auditBurst      = 1000
+)
+
 // Audit is an audit log: a line of JSON for each call that changes something, for each
 // rejected call and for each rejected connection.
 type Audit struct {
@@ -39,7 +45,28 @@ type Audit struct {
 	out    io.Writer
 	closer io.Closer
 	failed bool
+	// strangers and identified limit the lines about rejections.
+	strangers, identified rejections
 }
+
+// rejections limits the lines about one kind of rejections.
+type rejections struct {
+	limiter *xrate.Limiter
+	skipped int64 // since the last line
+}
+
+// admit reports whether a line may be written, and how many lines were skipped before it.
+func (r *rejections) admit() (skipped int64, ok bool) {
+	if !r.limiter.Allow() {
+		r.skipped++
+		return 0, false
+	}
+	skipped, r.skipped = r.skipped, 0
+	return skipped, true
+}
+
+// nobody is the name of a caller without an identity.
+const nobody = "nobody"
 
 // Entry is a line of an audit log.
 type Entry struct {
@@ -63,6 +90,9 @@ type Entry struct {
 	Message string `json:"message,omitempty"`
 	// Revision is the revision of etcd that made the change durable; 0 if nothing changed.
 	Revision int64 `json:"revision,omitempty"`
+	// Skipped is the number of rejections of the same kind, by identified callers or by
+	// others, that have no line because there were too many since the line before.
+	Skipped int64 `json:"skipped,omitempty"`
 }
 
 // OpenAudit opens an audit log. The name "-" is standard output; an empty name means no audit
@@ -72,7 +102,7 @@ func OpenAudit(name string, log *slog.Logger) (*Audit, error) {
 	case "":
 		return nil, nil
 	case "-":
-		return &Audit{log: log, out: os.Stdout, closer: io.NopCloser(nil)}, nil
+		return newAudit(os.Stdout, io.NopCloser(nil), log), nil
 	}
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -82,7 +112,12 @@ func OpenAudit(name string, log *slog.Logger) (*Audit, error) {
 		return nil, err
 	}
 	file := &lumberjack.Logger{Filename: name, MaxSize: auditMiB, MaxBackups: auditFiles}
-	return &Audit{log: log, out: file, closer: file}, nil
+	return newAudit(file, file, log), nil
+}
+
+func newAudit(out io.Writer, closer io.Closer, log *slog.Logger) *Audit {
+	limit := func() rejections { return rejections{limiter: xrate.NewLimiter(auditRejections, auditBurst)} }
+	return &Audit{log: log, out: out, closer: closer, strangers: limit(), identified: limit()}
 }
 
 // Close closes the file.
@@ -98,11 +133,11 @@ func (a *Audit) wants(method string) bool { return a != nil && table[method].cha
 
 // Rejected records a connection whose handshake failed.
 func (a *Audit) Rejected(listener, peer, reason string) {
-	a.write(Entry{Caller: "nobody", Peer: peer, Listener: listener, Outcome: "TLS_REJECTED", Message: reason})
+	a.write(Entry{Caller: nobody, Peer: peer, Listener: listener, Outcome: "TLS_REJECTED", Message: reason}, true)
 }
 
 // record records a call with its outcome.
-func (g *Guard) record(ctx context.Context, c Caller, method string, request proto.Message, err error) {
+func (g *Guard) record(ctx context.Context, c Caller, method string, about subject, err error) {
 	outcome := status.Convert(rpc.ToStatus(err))
 	rejected := isDenied(err)
 	if rejected && g.Rejected != nil {
@@ -119,20 +154,32 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, request pro
 	}
 	e := Entry{
 		Caller: c.String(), Peer: c.Peer, Listener: g.Listener.String(), Method: strings.TrimPrefix(method, "/"),
-		Outcome: outcome.Code().String(), Message: outcome.Message(), Revision: rpc.RevisionIn(ctx),
+		Object: about.object(), RequestID: about.requestID, Outcome: outcome.Code().String(), Message: outcome.Message(),
+		Revision: rpc.RevisionIn(ctx),
 	}
 	if err != nil {
 		e.Reason = string(rpc.FromStatus(err).Reason)
 	}
-	e.Object, e.RequestID = objectOf(request)
-	g.Audit.write(e)
+	g.Audit.write(e, rejected)
 }
 
 // write writes a line. If the log cannot be written, calls continue, and the process logs
 // the first error.
-func (a *Audit) write(e Entry) {
+func (a *Audit) write(e Entry, rejected bool) {
 	if a == nil {
 		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if rejected {
+		kind := &a.identified
+		if e.Caller == nobody {
+			kind = &a.strangers
+		}
+		var ok bool
+		if e.Skipped, ok = kind.admit(); !ok {
+			return
+		}
 	}
 	e.Time = time.Now().UTC()
 	for _, text := range []*string{&e.Method, &e.Object, &e.RequestID, &e.Message} {
@@ -144,8 +191,6 @@ func (a *Audit) write(e Entry) {
 	if err != nil {
 		return // an Entry always marshals
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	_, err = a.out.Write(append(line, '\n'))
 	if err != nil && !a.failed {
 		a.log.Error("cannot write to the audit log", "error", err)
@@ -156,60 +201,4 @@ func (a *Audit) write(e Entry) {
 // isDenied reports whether an error is a rejection by the table or by an identity.
 func isDenied(err error) bool {
 	return err != nil && rpc.FromStatus(err).Kind == fault.Denied
-}
-
-// objectFields has the fields that name the object of a request, in order. A request with a
-// field in innerFields has them in that message.
-var (
-	objectFields = []protoreflect.Name{"job", "stage", "name", "id", "executor", "service"}
-	innerFields  = []protoreflect.Name{"reservation", "sku", "pool"}
-)
-
-// objectOf returns the object that a request names, and its request ID.
-func objectOf(request proto.Message) (object, requestID string) {
-	if request == nil {
-		return "", ""
-	}
-	message := request.ProtoReflect()
-	requestID = textIn(message, "request_id")
-	if inner := innerOf(message); inner != nil {
-		message, requestID = inner, cmp.Or(requestID, textIn(inner, "request_id"))
-	}
-	var parts []string
-	for _, name := range objectFields {
-		if part := textIn(message, name); part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(parts, "/"), requestID
-}
-
-// jobIn returns the job that a request names, or "".
-func jobIn(request proto.Message) string {
-	message := request.ProtoReflect()
-	if inner := innerOf(message); inner != nil {
-		message = inner
-	}
-	return textIn(message, "job")
-}
-
-// innerOf returns the message in a request that names the object; nil if the request itself
-// names it.
-func innerOf(message protoreflect.Message) protoreflect.Message {
-	for _, name := range innerFields {
-		f := message.Descriptor().Fields().ByName(name)
-		if f != nil && f.Message() != nil && !f.IsList() && message.Has(f) {
-			return message.Get(f).Message()
-		}
-	}
-	return nil
-}
-
-// textIn returns the text in a field of a message, or "".
-func textIn(message protoreflect.Message, name protoreflect.Name) string {
-	f := message.Descriptor().Fields().ByName(name)
-	if f == nil || f.Kind() != protoreflect.StringKind || f.IsList() {
-		return ""
-	}
-	return message.Get(f).String()
 }

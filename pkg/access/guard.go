@@ -16,9 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
@@ -28,6 +27,14 @@ import (
 
 // MetaCaller is the metadata in which a gateway passes on the identity of a caller.
 const MetaCaller = "berth-caller"
+
+// DeleteProofs deletes the proofs and claims of a caller from the metadata of its call, so that
+// a gateway does not pass them on.
+func DeleteProofs(md metadata.MD) {
+	for _, key := range []string{MetaCaller, "authorization", "grpcgateway-authorization"} {
+		delete(md, key)
+	}
+}
 
 // Caller is the caller of a method.
 type Caller struct {
@@ -50,7 +57,7 @@ func (c Caller) String() string {
 	case c.Trusted:
 		return "trusted"
 	}
-	return "nobody"
+	return nobody
 }
 
 type callerKey struct{}
@@ -151,6 +158,15 @@ func (c Caller) has() string {
 	return fmt.Sprintf("the caller %v has the role %v", c.Identity, c.Identity.Role)
 }
 
+// unidentified returns the error of a call whose caller could not be identified. It names
+// the missing role, unless the reason is that an issuer does not answer.
+func (g *Guard) unidentified(method string, err error) error {
+	if !isDenied(err) {
+		return err
+	}
+	return missing(method, table[method].roles[g.Listener], err.Error())
+}
+
 // missing returns the error that names the missing role.
 func missing(method string, may identity.Role, why string) error {
 	if may == identity.Nobody {
@@ -164,10 +180,10 @@ func everywhere(method string) bool {
 	return strings.HasPrefix(method, "/berth.v1.Catalog/") || strings.HasPrefix(method, "/berth.v1.Tenants/")
 }
 
-// Scope returns an error if a request is for a job or an executor that does not belong to
+// scope returns an error if a request is about a job or an executor that does not belong to
 // its caller.
-func Scope(c Caller, method string, request proto.Message) error {
-	if c.Identity == nil || request == nil {
+func scope(c Caller, method string, about subject) error {
+	if c.Identity == nil {
 		return nil
 	}
 	if at := table[method].roles; c.passed && at[Public]|at[Agents]|at[Internal] == identity.Nobody {
@@ -175,16 +191,27 @@ func Scope(c Caller, method string, request proto.Message) error {
 	}
 	switch id := *c.Identity; id.Role {
 	case job:
-		if name := jobIn(request); !everywhere(method) && !id.CoversJob(name) {
-			return denied("job: the caller %v may name only jobs that the prefix %q covers, got %q", id, id.Name, name)
+		if !everywhere(method) && !id.CoversJob(about.job) {
+			return denied("job: the caller %v may name only jobs that the prefix %q covers, got %q", id, id.Name, about.job)
 		}
 	case agent:
-		if name := textIn(request.ProtoReflect(), "id"); !id.CoversExecutor(name) {
-			return denied("id: the caller %v may act only for its own executor, got %q", id, name)
+		if !id.CoversExecutor(about.id) {
+			return denied("id: the caller %v may act only for its own executor, got %q", id, about.id)
 		}
 	}
 	return nil
 }
+
+// check returns an error if the caller may not make an admitted call for this subject.
+func (g *Guard) check(c Caller, method string, about subject) error {
+	err := scope(c, method, about)
+	if err == nil && c.isJob() && g.Listener == Public {
+		err = g.Access.pace(about.job, c.Identity.Name)
+	}
+	return err
+}
+
+func (c Caller) isJob() bool { return c.Identity != nil && c.Identity.Role == job }
 
 // scoped reports whether the requests of a caller are limited to own jobs or executors.
 func (c Caller) scoped() bool { return c.Identity != nil && c.Identity.Role&(job|agent) != 0 }
@@ -192,13 +219,37 @@ func (c Caller) scoped() bool { return c.Identity != nil && c.Identity.Role&(job
 // ServerOptions returns the options of a gRPC server on the listener. They must come before
 // interceptors that need the caller.
 func (g *Guard) ServerOptions() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream)}
+	options := []grpc.ServerOption{grpc.ChainUnaryInterceptor(g.unary), grpc.ChainStreamInterceptor(g.stream)}
+	if g.Listener&(Internal|Service|Agent) != 0 {
+		options = append(options, grpc.InTapHandle(g.tap))
+	}
+	return options
 }
 
-// enter identifies and admits the caller of a gRPC method.
+// tap rejects a call before its messages are read and decoded, so that a caller without the
+// role cannot use the memory of this process. Listeners for unknown callers limit the memory
+// of all calls together instead; there, tap would wait for the issuers of bearer tokens.
+func (g *Guard) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	admitted, c, err := g.enter(ctx, info.FullMethodName)
+	switch {
+	case err == nil:
+		return admitted, nil
+	case !isDenied(err):
+		return ctx, nil // the interceptors return the error, with its details
+	}
+	g.record(admitted, c, info.FullMethodName, subject{}, err)
+	if p, ok := peer.FromContext(ctx); ok {
+		peerIn(p).CountRejected()
+	}
+	return ctx, rpc.ToStatus(err)
+}
+
+// enter identifies and admits the caller of a gRPC method, unless tap has done so.
 func (g *Guard) enter(ctx context.Context, method string) (context.Context, Caller, error) {
-	var from transport.Peer
-	address := ""
+	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
+		return ctx, c, nil
+	}
+	from, address := transport.Unknown, ""
 	if p, ok := peer.FromContext(ctx); ok {
 		from, address = peerIn(p), p.Addr.String()
 	}
@@ -210,10 +261,10 @@ func (g *Guard) enter(ctx context.Context, method string) (context.Context, Call
 	if err == nil {
 		err = g.admit(c, from, method)
 	} else {
-		err = missing(method, table[method].roles[g.Listener], err.Error())
+		err = g.unidentified(method, err)
 	}
-	if err == nil && g.Listener == Public && c.Identity != nil && table[method].roles[Public] != everybody {
-		err = g.Access.pace(*c.Identity)
+	if err == nil && c.isJob() && g.Listener == Public && table[method].roles[Public] != everybody {
+		err = g.Access.pace(c.Identity.Name, "")
 	}
 	return rpc.WithRevision(context.WithValue(ctx, callerKey{}, c)), c, err
 }
@@ -226,16 +277,20 @@ func peerIn(p *peer.Peer) transport.Peer {
 	case interface{ Peer() transport.Peer }:
 		return info.Peer()
 	}
-	return transport.Peer{}
+	return transport.Unknown
 }
 
 func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (answer any, err error) {
 	ctx, c, err := g.enter(ctx, info.FullMethod)
-	message, _ := request.(proto.Message)
-	defer func() { g.record(ctx, c, info.FullMethod, message, err) }()
+	var about subject
+	if err != nil || g.needsSubject(c, info.FullMethod) {
+		message, _ := request.(proto.Message)
+		about = subjectOf(message)
+	}
+	defer func() { g.record(ctx, c, info.FullMethod, about, err) }()
 	if err == nil {
-		err = Scope(c, info.FullMethod, message)
+		err = g.check(c, info.FullMethod, about)
 	}
 	if err != nil {
 		return nil, err
@@ -247,12 +302,17 @@ func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerIn
 	return answer, err
 }
 
+// needsSubject reports whether the subject of an admitted call must be known.
+func (g *Guard) needsSubject(c Caller, method string) bool {
+	return g.Audit.wants(method) || c.scoped()
+}
+
 func (g *Guard) stream(srv any, in grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
 	ctx, c, err := g.enter(in.Context(), info.FullMethod)
-	s := &stream{ServerStream: in, ctx: ctx, caller: c, method: info.FullMethod,
-		decode: g.Audit.wants(info.FullMethod) || c.scoped()}
-	defer func() { g.record(ctx, c, info.FullMethod, s.first(), err) }()
+	s := &stream{ServerStream: in, ctx: ctx, guard: g, caller: c, method: info.FullMethod,
+		checked: !g.needsSubject(c, info.FullMethod)}
+	defer func() { g.record(ctx, c, info.FullMethod, s.subject(), err) }()
 	if err != nil {
 		return err
 	}
@@ -263,27 +323,27 @@ func (g *Guard) stream(srv any, in grpc.ServerStream, info *grpc.StreamServerInf
 type stream struct {
 	grpc.ServerStream
 	ctx    context.Context
+	guard  *Guard
 	caller Caller
 	method string
-	decode bool // whether the first message is decoded
 
 	mu      sync.Mutex
-	message proto.Message
+	about   subject
 	checked bool
 }
 
 // Context implements grpc.ServerStream.
 func (s *stream) Context() context.Context { return s.ctx }
 
-func (s *stream) first() proto.Message {
+func (s *stream) subject() subject {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.message
+	return s.about
 }
 
 // RecvMsg implements grpc.ServerStream.
 func (s *stream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil || !s.decode {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -292,34 +352,11 @@ func (s *stream) RecvMsg(m any) error {
 		return nil
 	}
 	s.checked = true
-	switch m := m.(type) {
-	case proto.Message:
-		s.message = m
-	case *rpc.Frame:
-		var err error
-		if s.message, err = decode(s.method, m.Bytes); err != nil {
-			return err
-		}
+	var err error
+	if s.about, err = first(s.method, m); err != nil {
+		return err
 	}
-	return Scope(s.caller, s.method, s.message)
-}
-
-// decode decodes the request of a method.
-func decode(method string, frame []byte) (proto.Message, error) {
-	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
-	found, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
-	if err != nil {
-		return nil, nil // the server answers that it has no such method
-	}
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(found.(protoreflect.MethodDescriptor).Input().FullName())
-	if err != nil {
-		return nil, nil
-	}
-	request := kind.New().Interface()
-	if err := proto.Unmarshal(frame, request); err != nil {
-		return nil, fmt.Errorf("the request of %s cannot be decoded: %w", method, err)
-	}
-	return request, nil
+	return s.guard.check(s.caller, s.method, s.about)
 }
 
 // HTTP returns a handler that admits the requests of a listener before next handles them.
@@ -334,18 +371,18 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 		if strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
 			method = "GET /debug/pprof/"
 		}
-		own, known := table[method]
+		may, served := table[method].roles[g.Listener]
 		switch {
 		case err != nil:
-			err = missing(method, own.roles[g.Listener], err.Error())
-		case known:
+			err = g.unidentified(method, err)
+		case served:
 			err = g.admit(c, from, method)
 		}
-		if err == nil && c.Identity != nil && own.roles[g.Listener] != everybody {
-			err = g.Access.pace(*c.Identity)
+		if err == nil && c.isJob() && may != everybody {
+			err = g.Access.pace(c.Identity.Name, "")
 		}
 		if err != nil {
-			g.record(ctx, c, method, nil, err)
+			g.record(ctx, c, r.Method+" "+r.URL.Path, subject{}, err)
 			reject(w, err)
 			return
 		}
@@ -355,12 +392,12 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 
 // Check admits a request that arrived over HTTP, calls the method and records the call.
 func (g *Guard) Check(ctx context.Context, method string, request proto.Message, call func() error) (err error) {
-	c := CallerIn(ctx)
-	defer func() { g.record(ctx, c, method, request, err) }()
-	if err := g.admit(c, transport.Peer{}, method); err != nil {
+	c, about := CallerIn(ctx), subjectOf(request)
+	defer func() { g.record(ctx, c, method, about, err) }()
+	if err := g.admit(c, transport.Unknown, method); err != nil {
 		return err
 	}
-	if err := Scope(c, method, request); err != nil {
+	if err := g.check(c, method, about); err != nil {
 		return err
 	}
 	return call()

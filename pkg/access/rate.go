@@ -7,7 +7,6 @@ import (
 
 	xrate "golang.org/x/time/rate"
 
-	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 )
 
@@ -38,14 +37,17 @@ func (r *rate) allow(now time.Time) (current int, ok bool) {
 	return r.count, r.limiter.AllowN(now, 1)
 }
 
-// pace rejects a request of a job service whose tenant sends more requests than its limit.
-func (a *Access) pace(id identity.Identity) error {
-	if a == nil || id.Role != identity.Job {
+// pace counts a request of a job service for the tenant of a job, unless the request counts
+// for the tenant of another job already. It rejects the request if the tenant sends more
+// requests than its limit. A job service counts for the tenant of its name before its request
+// is read; its jobs may belong to tenants with longer prefixes.
+func (a *Access) pace(job, counted string) error {
+	if a == nil {
 		return nil
 	}
 	p := a.current.Load()
-	tenant := p.tenants.Of(id.Name)
-	if tenant == nil || p.rates[tenant.Name] == nil {
+	tenant := p.tenants.Of(job)
+	if tenant == nil || tenant == p.tenants.Of(counted) || p.rates[tenant.Name] == nil {
 		return nil
 	}
 	if current, ok := p.rates[tenant.Name].allow(time.Now()); !ok {

@@ -171,7 +171,7 @@ var table = map[string]row{
 	"GET /readyz":       {roles: roles{Public: everybody, Operations: everybody}},
 	"GET /leaderz":      {roles: roles{Public: everybody, Operations: everybody}},
 	"GET /metrics":      {roles: roles{Public: viewer | operator, Operations: viewer | operator}},
-	"GET /debug/pprof/": {roles: roles{Public: operator, Operations: operator}},
+	"GET /debug/pprof/": {roles: roles{Operations: operator}},
 }
 
 // Rule is what the table says about one method on one listener.

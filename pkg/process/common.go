@@ -22,7 +22,7 @@ type Common struct {
 	LogLevel    string        `mapstructure:"log-level" usage:"minimum log level: debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file that receives the bound addresses as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
-	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics, without authentication"`
+	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
 	Access string `mapstructure:"access" usage:"YAML file of bearer tokens, OpenID Connect issuers and tenants"`
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -122,9 +123,13 @@ func (s *Secured) Metrics(f Scrape) {
 	}
 }
 
+// handshakeTimeout bounds the TLS handshake and the HTTP/2 preface of a connection.
+const handshakeTimeout = 20 * time.Second
+
 // ServerOptions returns the options of a gRPC server on a listener of the process.
 func (s *Secured) ServerOptions(at access.Listener) []grpc.ServerOption {
-	return append(s.Guard(at).ServerOptions(), grpc.Creds(transport.Credentials()))
+	return append(s.Guard(at).ServerOptions(), grpc.Creds(transport.Credentials()),
+		grpc.ConnectionTimeout(handshakeTimeout))
 }
 
 // Operations returns a server for the requests of operators and load balancers. Every caller

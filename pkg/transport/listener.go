@@ -79,6 +79,25 @@ type Peer struct {
 	Encrypted bool
 	// Identity is the identity in the certificate; nil without a certificate.
 	Identity *identity.Identity
+
+	conn *conn // nil without TLS
+}
+
+// Unknown is the peer of a connection of an unknown kind. It has no identity and is not
+// trusted.
+var Unknown = Peer{Encrypted: true}
+
+// maxRejected is the maximum number of calls of one connection that are rejected before
+// their messages are read.
+const maxRejected = 100
+
+// CountRejected counts a call that was rejected before its messages were read. gRPC keeps the
+// context of such a call until the connection ends, so CountRejected closes a connection with
+// too many of them.
+func (p Peer) CountRejected() {
+	if p.conn != nil && p.conn.rejected.Add(1) > maxRejected {
+		p.conn.Conn.Close()
+	}
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -89,6 +108,7 @@ type conn struct {
 	net.Conn
 	listener *listener
 
+	rejected  atomic.Int32
 	handshake sync.Mutex
 	// open is nil before the handshake. It is the same connection in plain text.
 	open atomic.Pointer[opened]
@@ -145,7 +165,7 @@ func (c *conn) negotiate() *opened {
 		return o
 	}
 	secured := tls.Server(raw, t.current.Load().servers[c.listener.kind])
-	o := &opened{Conn: secured, peer: Peer{Encrypted: true}}
+	o := &opened{Conn: secured, peer: Peer{Encrypted: true, conn: c}}
 	o.peer.SecurityLevel = credentials.PrivacyAndIntegrity
 	if o.err = secured.Handshake(); o.err != nil {
 		return o
@@ -228,8 +248,9 @@ func (c *conn) CloseWrite() error {
 }
 
 // PeerOf completes the handshake of a connection and returns its peer. The connection is
-// from a listener of a Transport, or a wrapper around such a connection; a wrapper has the
-// method NetConn. Other connections are in plain text.
+// from a listener of a Transport or a plain connection of the operating system, or a wrapper
+// around such a connection; a wrapper has the method NetConn. The peer of any other
+// connection is Unknown.
 func PeerOf(c net.Conn) (Peer, error) {
 	for {
 		switch wrapped := c.(type) {
@@ -238,8 +259,10 @@ func PeerOf(c net.Conn) (Peer, error) {
 			return o.peer, o.err
 		case interface{ NetConn() net.Conn }:
 			c = wrapped.NetConn()
-		default:
+		case *net.TCPConn, *net.UnixConn:
 			return Peer{}, nil
+		default:
+			return Unknown, nil
 		}
 	}
 }
@@ -319,7 +342,7 @@ func ServeHTTP(server *http.Server) {
 func PeerIn(ctx context.Context) Peer {
 	c, ok := ctx.Value(peerKey{}).(net.Conn)
 	if !ok {
-		return Peer{}
+		return Unknown
 	}
 	peer, _ := PeerOf(c) // the handshake has succeeded: the request arrived
 	return peer

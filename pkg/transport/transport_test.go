@@ -316,11 +316,65 @@ func TestServeHTTPKeepsTheContextOfTheServer(t *testing.T) {
 		return context.WithValue(ctx, key{}, "kept")
 	}}
 	transport.ServeHTTP(server)
-	ctx := server.ConnContext(t.Context(), nil)
+	ctx := server.ConnContext(t.Context(), &net.TCPConn{})
 	if ctx.Value(key{}) != "kept" {
 		t.Error("the value is lost")
 	}
 	if p := transport.PeerIn(ctx); p.Encrypted || p.Identity != nil {
 		t.Errorf("peer %+v", p)
+	}
+}
+
+// The peer of a connection of an unknown kind is not trusted.
+func TestAnUnknownConnectionIsNotTrusted(t *testing.T) {
+	end, other := net.Pipe()
+	defer end.Close()
+	defer other.Close()
+	if p, err := transport.PeerOf(end); p != transport.Unknown || err != nil {
+		t.Errorf("peer %+v, %v", p, err)
+	}
+	if p := transport.PeerIn(t.Context()); p != transport.Unknown || !p.Encrypted {
+		t.Errorf("without a connection: peer %+v", p)
+	}
+}
+
+// A connection with too many calls that were rejected before their messages were read is
+// closed.
+func TestAConnectionWithManyRejectedCallsIsClosed(t *testing.T) {
+	a, _ := authority(t)
+	service := open(t, issue(t, a, cluster, identity.Service, "127.0.0.1", time.Hour), identity.Service, "", &output{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	rejected := make(chan int, 1)
+	go func() {
+		c, err := service.Listener(l, "--listen", false).Accept()
+		if err != nil {
+			rejected <- 0
+			return
+		}
+		for n := 1; ; n++ {
+			p, err := transport.PeerOf(c)
+			if err != nil {
+				rejected <- 0
+				return
+			}
+			p.CountRejected()
+			if _, err := c.Write([]byte("x")); err != nil {
+				rejected <- n
+				return
+			}
+		}
+	}()
+	c, err := tls.Dial("tcp", l.Addr().String(), service.Client(identity.Service))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.Copy(io.Discard, c) //nolint:errcheck // any end counts
+	if n := <-rejected; n < 10 {
+		t.Errorf("the connection is closed after %d rejected calls", n)
 	}
 }

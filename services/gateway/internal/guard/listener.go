@@ -141,6 +141,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// NetConn returns the connection below, for transport.PeerOf.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite closes the writing side of the connection.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 

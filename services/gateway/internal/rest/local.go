@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/pkg/access"
 )
 
-// guarded admits each call before it is sent.
+// guarded admits each call before it is sent, and deletes the proofs of its caller.
 type guarded struct {
 	grpc.ClientConnInterface
 	guard *access.Guard
@@ -18,6 +19,9 @@ type guarded struct {
 // Invoke implements grpc.ClientConnInterface.
 func (c guarded) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	request, _ := in.(proto.Message)
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	access.DeleteProofs(md)
+	ctx = metadata.NewOutgoingContext(ctx, md)
 	return c.guard.Check(ctx, method, request, func() error {
 		return c.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/access"
+	"berth.dev/pkg/transport"
 	"berth.dev/services/gateway/internal/rest"
 )
 
@@ -98,7 +100,12 @@ func handler(t *testing.T, c *calls, names ...string) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	// The callers have connections in plain text.
+	server := &http.Server{}
+	transport.ServeHTTP(server)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(server.ConnContext(r.Context(), &net.TCPConn{})))
+	})
 }
 
 func TestEveryPathReachesItsMethod(t *testing.T) {

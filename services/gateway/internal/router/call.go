@@ -55,9 +55,7 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 // gateway. It passes on the caller that the gateway has identified, and none of the proofs
 // and claims of the caller itself. passOn changes md.
 func passOn(ctx context.Context, md metadata.MD) context.Context {
-	for _, key := range []string{access.MetaCaller, "authorization", "grpcgateway-authorization"} {
-		delete(md, key)
-	}
+	access.DeleteProofs(md)
 	if uri := access.CallerIn(ctx).Passed(); uri != "" {
 		if md == nil {
 			md = metadata.MD{}
