@@ -9,6 +9,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
 	"berth.dev/services/executor-state/policy"
@@ -49,9 +51,10 @@ func (s *Executors) DisableExecutors(ctx context.Context,
 // EnableExecutors implements berth.v1.Executors.
 func (s *Executors) EnableExecutors(ctx context.Context,
 	req *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
+	caller := access.CallerIn(ctx).Identity
 	value, err := s.loop.Do(ctx, policy.Enable{
 		RequestID: requestID(req.GetRequestId()), DisableRequestID: req.GetDisableRequestId(),
-		Selector: selector(req.GetSelector()),
+		Selector: selector(req.GetSelector()), ClaimOnly: caller != nil && caller.Role == identity.Autoscaler,
 	})
 	if err != nil {
 		return nil, err

@@ -263,6 +263,33 @@ func TestSelectorsAreBounded(t *testing.T) {
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:policy.MaxSelected]}})
 }
 
+// An autoscaler may undo only claims, by their IDs.
+func TestOnlyClaimsAreUndone(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1, 1))
+	r.ready(small("h2", 1, 1))
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}}})
+	must[ExecutorView](t, r, policy.Drain{ID: "h1", RequestID: "drain"})
+	must[policy.Claimed](t, r, policy.Claim{RequestID: "c", SKU: "small", Max: 1})
+	for name, request := range map[string]policy.Enable{
+		"a disable":  {RequestID: "e", DisableRequestID: "d", ClaimOnly: true},
+		"a drain":    {RequestID: "e", DisableRequestID: "drain", ClaimOnly: true},
+		"a selector": {RequestID: "e", Selector: policy.Selector{IDs: []string{"h2"}}, ClaimOnly: true},
+	} {
+		if _, err := r.do(request); fault.Of(err) == nil || fault.Of(err).Kind != fault.Denied {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if e := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", DisableRequestID: "c",
+		ClaimOnly: true}); e.Undone != 1 {
+		t.Errorf("%d claims are undone", e.Undone)
+	}
+	if e := must[policy.Enabled](t, r, policy.Enable{RequestID: "e2", DisableRequestID: "unknown",
+		ClaimOnly: true}); e.Undone != 0 {
+		t.Errorf("%d requests are undone", e.Undone)
+	}
+}
+
 // Two limits apply to the requests in force: one to the requests by attributes, and one to
 // the names in all other requests together. A request that has ended no longer counts.
 func TestRequestsInForceAreBounded(t *testing.T) {

@@ -63,6 +63,8 @@ type Enable struct {
 	RequestID        string
 	DisableRequestID string
 	Selector         Selector
+	// ClaimOnly is true for a caller that may undo only claims for scale-down, by their IDs.
+	ClaimOnly bool
 }
 
 // Enabled is the reply to Enable.
@@ -164,6 +166,10 @@ func (r *Requests) Enable(now time.Time, req Enable) (Enabled, error) {
 	}
 	if err := bad.Err(); err != nil {
 		return Enabled{}, err
+	}
+	if d := r.byID[req.DisableRequestID]; req.ClaimOnly && (req.DisableRequestID == "" || d != nil && !d.Claim) {
+		return Enabled{}, fault.New(fault.Denied, fault.ReasonPermissionDenied,
+			"disableRequestId: must be the request ID of a claim for scale-down; undoing other requests requires the role operator")
 	}
 	call := &model.Disable{
 		ID: req.RequestID, Enable: true, CreatedAt: now, EndedAt: now,

@@ -9,18 +9,23 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/access"
 )
 
 // ExplainReservation returns the reservation's position in the queue from the registry. If
 // the reservation is queued, it also returns from executor-state how many of its workers
 // would fit now. If executor-state does not answer, the explanation has no
 // executorRevision, and its message contains the reason. If the registry returns an error,
-// such as NotFound for an unknown reservation, ExplainReservation returns this error.
+// such as NotFound for an unknown reservation, ExplainReservation returns this error. A job
+// service does not learn which reservation is the head of the queue unless it is its own.
 func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation,
 	error) {
 	e, err := s.queue.Standing(ctx, q)
 	if err != nil || e.GetPosition() == 0 {
 		return e, err
+	}
+	if id := access.CallerIn(ctx).Identity; id != nil && !id.CoversJob(e.GetHead().GetJob()) {
+		e.Head, e.HeadWaited = nil, nil
 	}
 	e.Needed = max(e.GetNeeded(), e.GetReservation().GetCount())
 
