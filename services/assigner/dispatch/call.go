@@ -10,6 +10,9 @@ type call struct {
 	incarnation int64
 	until       time.Time
 	ended       bool
+	// workerEnded is set on a start request if its executor has confirmed the end of the
+	// worker while the request was in flight.
+	workerEnded bool
 }
 
 // callKey identifies a call. stop is the instance that a stop request stops, and zero for

@@ -48,9 +48,11 @@
 //
 //  10. [model.Reconcile] decides what a report means for each worker. If an executor
 //     should not have a worker, that worker is an orphan: the core stops it, and reports
-//     a [Finding] until its end is confirmed. A report that contradicts a record frees no
-//     capacity: a worker whose uid and worker ID are listed is not absent, and the end of
-//     another epoch, name or executor does not end the recorded worker.
+//     a [Finding] until its end is confirmed. A confirmed end is final: if the answer to the
+//     start request arrives after it and shows an earlier state, the worker is not an
+//     orphan. A report that contradicts a record frees no capacity: a worker whose uid and
+//     worker ID are listed is not absent, and the end of another epoch, name or executor
+//     does not end the recorded worker.
 //
 // The ready gate: before the registry is ready, for example after a restore, a missing
 // record proves nothing, because job services may not have repeated their requests yet.

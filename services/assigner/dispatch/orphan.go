@@ -37,6 +37,20 @@ func (c *Core) stopOrphan(ordinal uint32, target instance, why model.Verdict) bo
 	return true
 }
 
+// endInstance handles the end of a worker that its executor has confirmed. The end is final:
+// the worker is not an orphan, and the answer to a start request in flight does not make it
+// one.
+func (c *Core) endInstance(ordinal uint32, target instance) {
+	if r := c.host(ordinal).orphans[target]; r != nil {
+		c.drop(r)
+	}
+	key := workerKey{ordinal, target.uid, target.worker.ID}
+	f, t := c.calls[callKey{workerKey: key}], c.tasks[target.uid]
+	if f != nil && t != nil && t.active() && t.instance(target.worker.ID) == target {
+		f.workerEnded = true
+	}
+}
+
 // dropOrphan drops the request to stop a worker as an orphan if the worker is recorded as
 // live again, because the decision that ended it was undone.
 func (c *Core) dropOrphan(t *task, w *model.TaskWorker) {

@@ -99,6 +99,28 @@ func (p *play) deliver(i int, refuse, lost, twice bool) {
 	}
 }
 
+// exit lets an agent accept a start request whose worker exits at once. The report of the
+// end arrives before the answer to the request, and the worker must not become an orphan.
+func (p *play) exit(t *rapid.T, i int) {
+	s, _ := p.wire[i].(Submit)
+	key, _ := p.core.workerKey(s.Executor, s.UID, s.Worker.ID)
+	if f := p.core.calls[callKey{workerKey: key}]; f == nil || f.attempt != s.Attempt {
+		t.Skip()
+	}
+	p.wire = slices.Delete(p.wire, i, i+1)
+	a := p.agents[s.Executor]
+	outcome := a.submit(s, false)
+	if _, ok := outcome.(Accepted); ok {
+		a.advance(placed{s.UID, s.Worker.ID}, 0)
+		a.advance(placed{s.UID, s.Worker.ID}, 0)
+		p.reportOf(s.Executor)
+	}
+	p.give(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
+	if p.core.host(key.ordinal).orphans[instance{s.UID, s.Worker, s.Epoch}] != nil {
+		t.Fatalf("%s of %s has ended on %s and is an orphan", s.Worker.ID, s.UID, s.Executor)
+	}
+}
+
 func (p *play) reportOf(id string) {
 	p.token++
 	p.reports[p.token] = p.agents[id]
@@ -234,6 +256,12 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 					t.Skip()
 				}
 				p.deliver(pick(len(p.wire), "request"), coin.Draw(t, "refuse"), pick(4, "lost") == 0, pick(4, "twice") == 0)
+			},
+			"exit": func(t *rapid.T) {
+				if len(p.wire) == 0 {
+					t.Skip()
+				}
+				p.exit(t, pick(len(p.wire), "request"))
 			},
 			"timeOut": func(t *rapid.T) {
 				if len(p.wire) == 0 {

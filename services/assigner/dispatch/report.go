@@ -31,7 +31,7 @@ func (c *Core) report(r Report) (Reported, error) {
 	}
 	for _, status := range r.Workers {
 		c.setSubject(status.UID)
-		if c.reportWorker(h, &s, status) == model.Ended {
+		if c.reportWorker(&s, status) == model.Ended {
 			answer.Ended = append(answer.Ended, status)
 		}
 	}
@@ -71,7 +71,7 @@ func instances(workers []WorkerStatus) map[instance]bool {
 func (w WorkerStatus) instance() instance { return instance{w.UID, w.Worker, w.Epoch} }
 
 // reportWorker handles the status of one worker in a report, and returns the verdict.
-func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) model.Verdict {
+func (c *Core) reportWorker(s *reconciliation, status WorkerStatus) model.Verdict {
 	if !status.State.Reportable() || c.quarantined.uids[status.UID] {
 		s.listed[placed{status.UID, status.Worker.ID}] = true
 		return model.VerdictUnset
@@ -83,8 +83,8 @@ func (c *Core) reportWorker(h *host, s *reconciliation, status WorkerStatus) mod
 	verdict := model.Reconcile(s.current, said, known)
 	if verdict != model.Ended {
 		s.listed[placed{target.uid, target.worker.ID}] = true
-	} else if r := h.orphans[target]; r != nil {
-		c.drop(r)
+	} else {
+		c.endInstance(said.Ordinal, target)
 	}
 	switch {
 	case verdict.Stops():

@@ -68,10 +68,12 @@ func (c *Core) retryUndecided(calls ...*call) {
 	}
 }
 
-// accepted handles a worker that its executor has accepted.
+// accepted handles a worker that its executor has accepted. If the record has ended without
+// the executor's confirmation, a live worker is an orphan. If the executor has confirmed the
+// end, the answer is older than the end, and there is no worker to stop.
 func (c *Core) accepted(f *call, t *task, at slot, found bool, a Accepted) {
 	if !found || c.read(t, at).State.Terminal() {
-		if !a.State.Terminal() && t != nil {
+		if !a.State.Terminal() && t != nil && !f.workerEnded {
 			c.stopOrphan(f.key.ordinal, t.instance(f.key.workerID), model.Zombie)
 		}
 		return

@@ -55,9 +55,7 @@ func (c *Core) stopEnded(f *call, result any) {
 	acknowledged := false
 	switch result := result.(type) {
 	case Ended:
-		if r := c.host(f.key.ordinal).orphans[f.key.stop]; r != nil {
-			c.drop(r)
-		}
+		c.endInstance(f.key.ordinal, f.key.stop)
 		if found && result.State.Terminal() {
 			c.recordEnd(t, at, c.read(t, at), Status(result))
 		}
