@@ -109,9 +109,10 @@ type Files struct {
 	Cert, Key, CA string
 }
 
-// FilesOf returns the files of an identity in a directory.
+// FilesOf returns the files of an identity in a directory. Shells expand '*', so the names of
+// the files have '+' instead, which no name of an identity has.
 func FilesOf(dir string, role identity.Role, name string) Files {
-	base := role.String() + "-" + strings.ReplaceAll(name, "*", "any")
+	base := role.String() + "-" + strings.ReplaceAll(name, "*", "+")
 	return Files{
 		Cert: filepath.Join(dir, base+".crt"), Key: filepath.Join(dir, base+".key"), CA: filepath.Join(dir, AuthorityCert),
 	}

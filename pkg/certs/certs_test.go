@@ -153,17 +153,26 @@ func TestIssueReplacesACertificate(t *testing.T) {
 	}
 }
 
+// TestFilesOf checks the names of the files, and that identities do not share files.
 func TestFilesOf(t *testing.T) {
+	seen := map[certs.Files]string{}
 	for _, c := range []struct {
 		role identity.Role
 		name string
 		want string
 	}{
 		{identity.Gateway, "gateway-0", "gateway-gateway-0.crt"},
-		{identity.Agent, "*", "agent-any.crt"},
-		{identity.Agent, "sim-*", "agent-sim-any.crt"},
+		{identity.Agent, "*", "agent-+.crt"},
+		{identity.Agent, "any", "agent-any.crt"},
+		{identity.Agent, "sim-*", "agent-sim-+.crt"},
+		{identity.Agent, "sim-any", "agent-sim-any.crt"},
 	} {
-		if got := certs.FilesOf("d", c.role, c.name); got.Cert != filepath.Join("d", c.want) ||
+		got := certs.FilesOf("d", c.role, c.name)
+		if other, shared := seen[got]; shared {
+			t.Errorf("%s and %s share %s", other, c.name, got.Cert)
+		}
+		seen[got] = c.name
+		if got.Cert != filepath.Join("d", c.want) ||
 			got.Key != strings.TrimSuffix(got.Cert, ".crt")+".key" || got.CA != filepath.Join("d", "ca.crt") {
 			t.Errorf("%v %s: %+v", c.role, c.name, got)
 		}

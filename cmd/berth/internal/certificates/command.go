@@ -79,7 +79,8 @@ func issueCommand() *cobra.Command {
 		Use:   "issue --dir DIR ROLE NAME",
 		Short: "Issue a certificate for a process or a person",
 		Long: `Issue a certificate and write it with a new key to DIR/ROLE-NAME.crt and
-DIR/ROLE-NAME.key. It replaces an earlier certificate with the same name.
+DIR/ROLE-NAME.key. The file names have '+' instead of '*'. It replaces an earlier
+certificate with the same name.
 
 ROLE is the role of the holder:
   gateway     a gateway

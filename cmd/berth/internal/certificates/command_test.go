@@ -27,7 +27,7 @@ func TestCertificatesAreIssued(t *testing.T) {
 		{"init --dir d", `^d/ca.crt: certificate authority, valid until \S+Z\nd/ca.key: its key; keep it secret\n$`},
 		{"issue --dir d gateway g-0 --hosts g-0.example.com",
 			`^d/gateway-g-0.crt: berth://default/gateway/g-0, valid until \S+Z\nd/gateway-g-0.key: its key; keep it secret\n$`},
-		{"issue --dir d agent sim-* --cluster prod --valid 1h", `^d/agent-sim-any.crt: berth://prod/agent/sim-\*, valid`},
+		{"issue --dir d agent sim-* --cluster prod --valid 1h", `^d/agent-sim-\+.crt: berth://prod/agent/sim-\*, valid`},
 		{"issue --dir d operator alice", `^d/operator-alice.crt: berth://default/operator/alice, valid`},
 	} {
 		got, err := run(t, strings.Fields(c.line)...)
