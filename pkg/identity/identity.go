@@ -129,7 +129,8 @@ func Parse(uri string) (Identity, error) {
 }
 
 // Of returns the identity in a certificate, which must have exactly one URI with Berth's
-// scheme.
+// scheme. The URI must be the one of Identity.URI; only the '*' of an agent's name may be
+// unescaped.
 func Of(certificate *x509.Certificate) (Identity, error) {
 	var found []*url.URL
 	for _, uri := range certificate.URIs {
@@ -141,11 +142,19 @@ func Of(certificate *x509.Certificate) (Identity, error) {
 		return Identity{}, fmt.Errorf("the certificate of %q has %d identities of the form %s://CLUSTER/ROLE/NAME, want one",
 			certificate.Subject.CommonName, len(found), Scheme)
 	}
-	text, err := url.PathUnescape(found[0].String()) // '*' is escaped
+	uri := found[0]
+	id, err := Parse(Scheme + "://" + uri.Host + uri.Path)
 	if err != nil {
-		return Identity{}, fmt.Errorf("the identity %q: %w", found[0], err)
+		return Identity{}, err
 	}
-	return Parse(text)
+	// Parse did not see a query, a user and so on, or how the path is escaped.
+	escaped := *id.URI()
+	plain := escaped
+	plain.RawPath = plain.Path
+	if *uri != escaped && *uri != plain {
+		return Identity{}, fmt.Errorf("the identity %q is not written as %q", uri, id)
+	}
+	return id, nil
 }
 
 // String returns the URI of the identity.
