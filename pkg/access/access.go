@@ -68,7 +68,7 @@ type grant struct {
 	Claim string `yaml:"claim"`
 	Value string `yaml:"value"`
 	Role  string `yaml:"role"`
-	// Name is the name of the identity, by default the claim sub.
+	// Name is the name of the identity, by default the claim sub as nameOf encodes it.
 	Name string `yaml:"name"`
 }
 

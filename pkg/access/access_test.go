@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -271,7 +273,8 @@ func TestOpenIDConnect(t *testing.T) {
 		token string
 		want  string // the identity or the error
 	}{
-		{"a group", p.token(t, "k", claims(nil)), "berth://default/operator/alice_example.com"},
+		{"a group", p.token(t, "k", claims(nil)), "berth://default/operator/alice_40example.com"},
+		{"an unusable subject", p.token(t, "k", claims(map[string]any{"sub": "|alice"})), "set grants[].name"},
 		{"a job service", p.token(t, "k", claims(map[string]any{"groups": "dev", "email": "ci@example.com"})),
 			"berth://default/job/train"},
 		{"no grant", p.token(t, "k", claims(map[string]any{"groups": "dev"})), "no grant of the access file matches"},
@@ -294,4 +297,23 @@ func TestOpenIDConnect(t *testing.T) {
 	if p.requests > issuerBurst+2 {
 		t.Errorf("%d requests to the issuer", p.requests)
 	}
+}
+
+// Different subjects have different names, and names of common subjects are valid.
+func TestNamesOfSubjects(t *testing.T) {
+	for subject, want := range map[string]string{
+		"auth0|123": "auth0_7c123", "system:serviceaccount:ns:ci": "system_3aserviceaccount_3ans_3aci", "josé": "jos_c3_a9",
+		"a/b": "a_2fb", "a_b": "a_5fb", "a_2fb": "a_5f2fb", "a.b-C9": "a.b-C9",
+	} {
+		got := nameOf(subject)
+		if _, err := granted(cluster, "viewer", got); got != want || err != nil {
+			t.Errorf("%s: %s, %v, want %s", subject, got, err, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		subject := rapid.StringN(0, -1, 100).Draw(t, "subject")
+		if back, err := url.PathUnescape(strings.ReplaceAll(nameOf(subject), "_", "%")); err != nil || back != subject {
+			t.Errorf("%q becomes %q, which stands for %q: %v", subject, nameOf(subject), back, err)
+		}
+	})
 }

@@ -130,10 +130,11 @@ func (p *provider) verify(ctx context.Context, bearer string) (id identity.Ident
 		}
 		name := g.Name
 		if name == "" {
-			name = strings.Map(nameRune, verified.Subject)
+			name = nameOf(verified.Subject)
 		}
 		if id, err = granted(p.cluster, g.Role, name); err != nil {
-			return id, true, denied("the subject %q of the bearer token cannot be a name: %v", verified.Subject, err)
+			return id, true, denied("the subject %q of the bearer token cannot be a name (%v); set grants[].name in the access file",
+				verified.Subject, err)
 		}
 		return id, true, nil
 	}
@@ -141,13 +142,18 @@ func (p *provider) verify(ctx context.Context, bearer string) (id identity.Ident
 		p.Issuer)
 }
 
-// nameRune replaces the characters of a subject that names do not have.
-func nameRune(r rune) rune {
-	if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' ||
-		strings.ContainsRune("._-", r)) {
-		return r
+// nameOf returns the name for a subject. Bytes that names do not have, and '_', become '_' and
+// two hexadecimal digits, so that different subjects have different names.
+func nameOf(subject string) string {
+	var name strings.Builder
+	for _, b := range []byte(subject) {
+		if b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || b == '.' || b == '-' {
+			name.WriteByte(b)
+		} else {
+			fmt.Fprintf(&name, "_%02x", b)
+		}
 	}
-	return '_'
+	return name.String()
 }
 
 // has reports whether a claim is a value, or a list that contains the value.
