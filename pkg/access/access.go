@@ -15,7 +15,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -141,11 +143,18 @@ func (a *Access) Tenants() *model.Tenants {
 
 // use replaces the policy. If the text is invalid, it changes nothing.
 func (a *Access) use(text []byte) error {
-	var f file
+	var f *file // nil after an empty document
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&f); err != nil && len(bytes.TrimSpace(text)) > 0 {
+	if err := decoder.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("not valid YAML: %w", err)
+	}
+	if f == nil {
+		// An editor may truncate the file before it writes it.
+		return errors.New("the file is empty: write {} if it should have no entries")
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New("the file must have one YAML document: remove the line --- and what follows")
 	}
 	for _, l := range []struct {
 		field     string

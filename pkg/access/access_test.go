@@ -80,7 +80,14 @@ func TestTokens(t *testing.T) {
 
 func TestInvalidFilesNameTheField(t *testing.T) {
 	for text, want := range map[string]string{
-		"tokenz: []": "tokenz",
+		"tokenz: []":            "tokenz",
+		"":                      "the file is empty",
+		" \n# tokens: []\n":     "the file is empty",
+		"---\n":                 "the file is empty",
+		"null":                  "the file is empty",
+		"tokens: []\n---\n{}":   "one YAML document",
+		"tokens: []\n---\n":     "one YAML document",
+		"tokens: []\n---\na: [": "one YAML document",
 		"tokens: [{role: king, name: a, sha256: 00}]":                                                          "tokens[0].role: must be one of job",
 		"tokens: [{role: agent, name: a, sha256: 00}]":                                                         "tokens[0].role: only a certificate",
 		"tokens: [{role: viewer, name: a b, sha256: 00}]":                                                      "tokens[0].name: must be letters",
@@ -108,6 +115,15 @@ func TestInvalidFilesNameTheField(t *testing.T) {
 	}
 }
 
+// A file can say that there are no tokens.
+func TestFilesWithoutTokens(t *testing.T) {
+	for _, text := range []string{"{}", "tokens: []", "---\ntokens: []\n...\n"} {
+		if err := (&Access{cluster: cluster, log: quiet}).use([]byte(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // A changed file takes effect. An invalid file changes nothing.
 func TestReload(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "access.yaml")
@@ -116,7 +132,7 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("")
+	write("{}")
 	a, err := Open(name, cluster, quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -130,8 +146,10 @@ func TestReload(t *testing.T) {
 	if before.Of("train-eu") != nil {
 		t.Error("the earlier tenants changed")
 	}
-	if err := a.use([]byte("tenants: 5")); err == nil {
-		t.Error("an invalid file is accepted")
+	for _, text := range []string{"tenants: 5", ""} {
+		if err := a.use([]byte(text)); err == nil {
+			t.Errorf("the file %q is accepted", text)
+		}
 	}
 	if got := a.Tenants().Of("train"); got == nil || got.Limits.Workers != 5 {
 		t.Errorf("tenant %+v", got)

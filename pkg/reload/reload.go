@@ -18,11 +18,12 @@ const Interval = time.Second
 // maxFile is the maximum size of a file, in bytes.
 const maxFile = 16 << 20
 
-// Watch reads files and passes their contents to use, now and whenever a content has
-// changed. It returns the error of the first read or of the first use. Later errors are
-// only logged, once for each content: then use must have changed nothing. Files that belong
-// together need not change at the same time: Watch logs an error only if the same content
-// is still invalid at the next read. stop ends the reads and waits for a use in progress.
+// Watch reads files and passes their contents to use, now and whenever two successive reads
+// return the same changed contents. A file that is being written, and files that belong
+// together and change one after the other, therefore need not be valid at every read. Watch
+// returns the error of the first read or of the first use. Later errors are only logged, once
+// for each content: then use must have changed nothing. stop ends the reads and waits for a
+// use in progress.
 func Watch(log *slog.Logger, what string, files []string, use func(contents [][]byte) error) (stop func(), err error) {
 	last, err := readAll(files)
 	if err != nil {
@@ -37,7 +38,7 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 		defer close(ended)
 		tick := time.NewTicker(Interval)
 		defer tick.Stop()
-		failed, unreadable := false, false
+		changed, unreadable := false, false
 		for {
 			select {
 			case <-ctx.Done():
@@ -52,18 +53,18 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 				unreadable = true
 				continue
 			}
-			changed, again := unreadable || !equal(contents, last), failed
-			failed, unreadable, last = false, false, contents
-			if !changed && !again {
+			if unreadable || !equal(contents, last) {
+				changed, unreadable, last = true, false, contents
+				continue // until the next read returns the same
+			}
+			if !changed {
 				continue
 			}
-			switch err := use(contents); {
-			case err == nil:
-				log.Info("reloaded "+what, "files", files)
-			case changed:
-				failed = true
-			default:
+			changed = false
+			if err := use(contents); err != nil {
 				log.Error("the new content of "+what+" is invalid; the last valid content stays in use", "error", err)
+			} else {
+				log.Info("reloaded "+what, "files", files)
 			}
 		}
 	}()

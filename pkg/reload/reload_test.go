@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -82,6 +84,39 @@ func TestFilesAreReadAgain(t *testing.T) {
 	log.await("cannot read the files")
 	write("three")
 	expect("three")
+}
+
+// A content that only one read returns is not used: the file may be half written.
+func TestHalfWrittenFilesAreNotUsed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	synctest.Test(t, func(t *testing.T) {
+		var used []string
+		next := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(reload.Interval) // until the next read
+			synctest.Wait()             // for the end of the read
+		}
+		if err := os.WriteFile(name, []byte("first"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stop, err := reload.Watch(slog.New(slog.DiscardHandler), "the file", []string{name}, func(contents [][]byte) error {
+			used = append(used, string(contents[0]))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		for _, text := range []string{"first", "", "sec", "second", "second", "second"} {
+			next(text)
+		}
+		if want := []string{"first", "second"}; !slices.Equal(used, want) {
+			t.Errorf("used %q, want %q", used, want)
+		}
+	})
 }
 
 func TestTheFirstReadMustSucceed(t *testing.T) {
