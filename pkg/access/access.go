@@ -171,10 +171,15 @@ func (a *Access) use(text []byte) error {
 	if err := p.addTokens(f.Tokens, a.cluster); err != nil {
 		return err
 	}
+	before := cmp.Or(a.current.Load(), &policy{})
 	for i, one := range f.Issuers {
-		added, err := newProvider(one, a.cluster)
+		added, err := newProvider(one, a.cluster, a.log)
 		if err != nil {
 			return fmt.Errorf("issuers[%d].%w", i, err)
+		}
+		// The earlier provider of the same entry has the keys of the issuer.
+		if same := slices.IndexFunc(before.issuers, added.equal); same >= 0 {
+			added = before.issuers[same]
 		}
 		p.issuers = append(p.issuers, added)
 	}
@@ -182,9 +187,8 @@ func (a *Access) use(text []byte) error {
 		return err
 	}
 	p.rates = map[string]*rate{}
-	before := a.current.Load()
 	for _, t := range p.tenants.All() {
-		if before != nil && before.rates[t.Name] != nil && before.rates[t.Name].perSecond == t.Limits.RequestsPerSecond {
+		if before.rates[t.Name] != nil && before.rates[t.Name].perSecond == t.Limits.RequestsPerSecond {
 			p.rates[t.Name] = before.rates[t.Name]
 		} else if t.Limits.RequestsPerSecond > 0 {
 			p.rates[t.Name] = newRate(t.Limits.RequestsPerSecond)

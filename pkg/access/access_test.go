@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -19,13 +21,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	xrate "golang.org/x/time/rate"
 	"pgregory.net/rapid"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/certs"
 	"berth.dev/pkg/model"
 )
 
@@ -213,7 +218,9 @@ func TestTheRateOfTheTenantOfAJob(t *testing.T) {
 type identityProvider struct {
 	*httptest.Server
 	key      *rsa.PrivateKey
-	requests int
+	requests atomic.Int64
+	// instead, if set, answers the requests.
+	instead atomic.Pointer[http.HandlerFunc]
 }
 
 func newIdentityProvider(t *testing.T) *identityProvider {
@@ -225,7 +232,6 @@ func newIdentityProvider(t *testing.T) *identityProvider {
 	p := &identityProvider{key: key}
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, body any) {
-		p.requests++
 		json.NewEncoder(w).Encode(body) //nolint:errcheck // the client would fail
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -236,9 +242,51 @@ func newIdentityProvider(t *testing.T) *identityProvider {
 		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "k",
 			"n": raw(key.N.Bytes()), "e": raw(big.NewInt(int64(key.E)).Bytes())}}})
 	})
-	p.Server = httptest.NewTLSServer(mux)
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.requests.Add(1)
+		if instead := p.instead.Load(); instead != nil {
+			(*instead)(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(p.Close)
 	return p
+}
+
+// answer makes a handler answer the requests; with nil, the provider answers again.
+func (p *identityProvider) answer(instead http.HandlerFunc) {
+	if instead == nil {
+		p.instead.Store(nil)
+		return
+	}
+	p.instead.Store(&instead)
+}
+
+// file returns an access file with the provider.
+func (p *identityProvider) file(t *testing.T) string {
+	t.Helper()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`issuers:
+- issuer: %s
+  audience: berth
+  ca: %s
+  grants:
+  - {claim: groups, value: sre, role: operator}
+  - {claim: email, value: ci@example.com, role: job, name: train}
+`, p.URL, ca)
+}
+
+// claims returns the claims of an operator, with changes.
+func (p *identityProvider) claims(change map[string]any) map[string]any {
+	all := map[string]any{"iss": p.URL, "aud": "berth", "sub": "alice@example.com", "groups": []string{"dev", "sre"},
+		"exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(all, change)
+	return all
 }
 
 func raw(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
@@ -265,27 +313,7 @@ func (p *identityProvider) token(t *testing.T, kid string, claims map[string]any
 
 func TestOpenIDConnect(t *testing.T) {
 	p := newIdentityProvider(t)
-	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
-	a := open(t, fmt.Sprintf(`issuers:
-- issuer: %s
-  audience: berth
-  ca: %s
-  grants:
-  - {claim: groups, value: sre, role: operator}
-  - {claim: email, value: ci@example.com, role: job, name: train}
-`, p.URL, ca))
-	claims := func(change map[string]any) map[string]any {
-		all := map[string]any{"iss": p.URL, "aud": "berth", "sub": "alice@example.com", "groups": []string{"dev", "sre"},
-			"exp": time.Now().Add(time.Hour).Unix()}
-		for name, value := range change {
-			all[name] = value
-		}
-		return all
-	}
+	a, claims := open(t, p.file(t)), p.claims
 	for _, c := range []struct {
 		name  string
 		token string
@@ -312,8 +340,131 @@ func TestOpenIDConnect(t *testing.T) {
 			t.Error("a token with an unknown key is accepted")
 		}
 	}
-	if p.requests > issuerBurst+2 {
-		t.Errorf("%d requests to the issuer", p.requests)
+	if n := p.requests.Load(); n > issuerBurst+2 {
+		t.Errorf("%d requests to the issuer", n)
+	}
+}
+
+// waiting is the context of a call that waits for an issuer.
+type waiting struct {
+	context.Context
+	waits chan<- struct{} // receives when the call begins to wait
+}
+
+func (w waiting) Done() <-chan struct{} {
+	w.waits <- struct{}{}
+	return w.Context.Done()
+}
+
+// All calls wait for the same answer of a slow issuer, each until its own context ends. The
+// next call asks again.
+func TestASlowIssuer(t *testing.T) {
+	p := newIdentityProvider(t)
+	a := open(t, p.file(t))
+	token := p.token(t, "k", p.claims(nil))
+	release := make(chan struct{})
+	p.answer(func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	const calls = 5
+	waits, errs := make(chan struct{}, calls), make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := a.token(waiting{context.Background(), waits}, token)
+			errs <- err
+		}()
+		<-waits
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.token(ended, token); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call whose context has ended: %v", err)
+	}
+	close(release)
+	for range calls {
+		if err := <-errs; !fault.Is(err, fault.ReasonUnavailable) {
+			t.Errorf("after an error of the issuer: %v", err)
+		}
+	}
+	if n := p.requests.Load(); n != 1 {
+		t.Errorf("%d requests to the issuer", n)
+	}
+	p.answer(nil)
+	if id, err := a.token(t.Context(), token); err != nil {
+		t.Errorf("after the outage: %v, %v", id, err)
+	}
+}
+
+// A token that needs an answer of an issuer that fails can be repeated, and is not rejected.
+// Others are accepted or rejected by the keys that are known.
+func TestAnOutageOfTheIssuer(t *testing.T) {
+	p := newIdentityProvider(t)
+	a := open(t, p.file(t))
+	good, other := p.token(t, "k", p.claims(nil)), p.token(t, "unknown", p.claims(nil))
+	expired := p.token(t, "k", p.claims(map[string]any{"exp": 1}))
+	a.current.Load().issuers[0].client.Transport.(limited).limiter.SetLimit(xrate.Inf)
+	expect := func(what, token string, want fault.Kind) {
+		t.Helper()
+		if _, err := a.token(t.Context(), token); err == nil || fault.Of(err).Kind != want {
+			t.Errorf("%s: %v, want the kind %v", what, err, want)
+		}
+	}
+	fails := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
+	p.answer(fails)
+	expect("without keys", good, fault.Unavailable)
+	expect("without keys, expired", expired, fault.Unavailable)
+	p.answer(nil)
+	if _, err := a.token(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	p.answer(fails)
+	if _, err := a.token(t.Context(), good); err != nil {
+		t.Errorf("with keys: %v", err)
+	}
+	expect("with keys, expired", expired, fault.Denied)
+	expect("another key", other, fault.Unavailable)
+	p.answer(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("busy")) }) //nolint:errcheck // the client would fail
+	expect("another key, and an answer without keys", other, fault.Unavailable)
+	p.Close()
+	expect("another key, and no answer", other, fault.Unavailable)
+}
+
+// A reload keeps the keys of the issuers whose entries and authorities did not change.
+func TestAReloadKeepsTheKeysOfIssuers(t *testing.T) {
+	p := newIdentityProvider(t)
+	text := p.file(t)
+	a := open(t, text)
+	token := p.token(t, "k", p.claims(nil))
+	if _, err := a.token(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if err := a.use([]byte(text + "tokens: [{role: viewer, name: bob, sha256: " + hash("x") + "}]\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.token(t.Context(), token); err != nil {
+		t.Errorf("after a reload: %v", err)
+	}
+	if err := a.use([]byte(strings.Replace(text, "audience: berth", "audience: other", 1))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.token(t.Context(), token); !fault.Is(err, fault.ReasonUnavailable) {
+		t.Errorf("after a change of the entry: %v", err)
+	}
+	before := a.current.Load().issuers[0]
+	dir := t.TempDir()
+	if _, err := certs.Init(dir, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, certs.AuthorityCert), before.CA); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.use([]byte(strings.Replace(text, "audience: berth", "audience: other", 1))); err != nil {
+		t.Fatal(err)
+	}
+	if a.current.Load().issuers[0] == before {
+		t.Error("a reload keeps the earlier authorities of the issuer")
 	}
 }
 

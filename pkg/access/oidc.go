@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -19,21 +21,32 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	xrate "golang.org/x/time/rate"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/identity"
 )
 
 // provider verifies the ID tokens of one issuer.
 type provider struct {
 	issuer
-	cluster string
-	client  *http.Client
+	cluster     string
+	authorities *x509.CertPool
+	client      *http.Client
 
-	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // nil until the issuer has answered
+	mu sync.Mutex
+	// latest is in progress or has succeeded. It is nil before the first discovery and after a
+	// failure.
+	latest *discovery
+}
+
+// discovery is a request for the configuration of an issuer.
+type discovery struct {
+	done     chan struct{} // closed when the other fields are set
+	verifier *oidc.IDTokenVerifier
+	err      error
 }
 
 const (
-	// issuerTimeout bounds a request to an issuer.
+	// issuerTimeout bounds a request to an issuer, and so the time that a caller waits for it.
 	issuerTimeout = 5 * time.Second
 	// An unknown key in a token makes the verifier fetch the keys of the issuer again. Anybody
 	// can send such tokens, so these requests are limited.
@@ -42,7 +55,7 @@ const (
 )
 
 // newProvider checks an entry. It does not wait for the issuer.
-func newProvider(entry issuer, cluster string) (*provider, error) {
+func newProvider(entry issuer, cluster string, log *slog.Logger) (*provider, error) {
 	at, err := url.Parse(entry.Issuer)
 	if err != nil || at.Scheme != "https" || at.Host == "" {
 		return nil, fmt.Errorf("issuer: must be an https:// URL, got %q", entry.Issuer)
@@ -84,14 +97,22 @@ func newProvider(entry issuer, cluster string) (*provider, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 	transport.DisableKeepAlives = true // requests are rare
-	return &provider{issuer: entry, cluster: cluster, client: &http.Client{Timeout: issuerTimeout,
-		Transport: limited{transport, xrate.NewLimiter(issuerRequests, issuerBurst)}}}, nil
+	client := &http.Client{Timeout: issuerTimeout,
+		Transport: limited{transport, xrate.NewLimiter(issuerRequests, issuerBurst), log}}
+	return &provider{issuer: entry, cluster: cluster, authorities: authorities, client: client}, nil
 }
 
-// limited is a transport that fails requests above a rate.
+// equal reports whether two providers accept the same tokens.
+func (p *provider) equal(o *provider) bool {
+	return reflect.DeepEqual(p.issuer, o.issuer) && p.authorities.Equal(o.authorities)
+}
+
+// limited is a transport that fails requests above a rate, and logs those that fail for other
+// reasons.
 type limited struct {
 	http.RoundTripper
 	limiter *xrate.Limiter
+	log     *slog.Logger
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -99,7 +120,14 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !l.limiter.Allow() {
 		return nil, fmt.Errorf("too many requests to %s", r.URL.Host)
 	}
-	return l.RoundTripper.RoundTrip(r)
+	res, err := l.RoundTripper.RoundTrip(r)
+	switch {
+	case err != nil:
+		l.log.Warn("the issuer of bearer tokens does not answer", "url", r.URL.String(), "error", err)
+	case res.StatusCode >= http.StatusBadRequest:
+		l.log.Warn("the issuer of bearer tokens answers with an error", "url", r.URL.String(), "status", res.Status)
+	}
+	return res, err
 }
 
 // verify returns the identity that a token proves. matches is false if another issuer has
@@ -114,9 +142,12 @@ func (p *provider) verify(ctx context.Context, bearer string) (id identity.Ident
 	}
 	verifier, err := p.verifierOf(ctx)
 	if err != nil {
-		return id, true, denied("the bearer token cannot be verified: %s does not answer: %v", p.Issuer, err)
+		return id, true, p.outage(err)
 	}
-	verified, err := verifier.Verify(oidc.ClientContext(ctx, p.client), bearer)
+	verified, err := verifier.Verify(ctx, bearer)
+	if err != nil && strings.HasPrefix(err.Error(), keysFailed) {
+		return id, true, p.outage(err)
+	}
 	if err != nil {
 		return id, true, denied("the bearer token of %s is not valid: %v", p.Issuer, err)
 	}
@@ -164,19 +195,45 @@ func has(claim any, value string) bool {
 	return claim == any(value)
 }
 
-// verifierOf returns the verifier. It asks the issuer for its configuration with the first
-// token.
+// keysFailed is the begin of the verifier's error if it cannot fetch the keys of the issuer.
+// The error has no type.
+const keysFailed = "failed to verify signature: fetching keys"
+
+// outage returns the error for a token that cannot be verified now.
+func (p *provider) outage(err error) *fault.Error {
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable,
+		"the bearer token cannot be verified now: cannot get the keys of its issuer %s", p.Issuer).Because(err)
+}
+
+// verifierOf returns the verifier. The first call starts a discovery, and so does the first
+// call after a failure. Other calls wait for its result, each until its own context ends.
 func (p *provider) verifierOf(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.verifier != nil {
-		return p.verifier, nil
+	d := p.latest
+	if d == nil {
+		d = &discovery{done: make(chan struct{})}
+		p.latest = d
+		go p.discover(d) //nolint:gosec // it must not end with this call: other calls wait for it
 	}
-	// The key set keeps this context for its own requests, so it must not end with the call.
-	found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.Issuer)
+	p.mu.Unlock()
+	select {
+	case <-d.done:
+		return d.verifier, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// discover requests the configuration of the issuer. issuerTimeout bounds it.
+func (p *provider) discover(d *discovery) {
+	defer close(d.done)
+	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), p.client), p.Issuer)
 	if err != nil {
-		return nil, err
+		d.err = err
+		p.mu.Lock()
+		p.latest = nil
+		p.mu.Unlock()
+		return
 	}
-	p.verifier = found.Verifier(&oidc.Config{ClientID: p.Audience})
-	return p.verifier, nil
+	d.verifier = found.Verifier(&oidc.Config{ClientID: p.Audience})
 }

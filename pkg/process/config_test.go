@@ -2,7 +2,10 @@ package process_test
 
 import (
 	"context"
+	"encoding/base64"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +146,32 @@ func TestSecurityOptionsGoTogether(t *testing.T) {
 		{EtcdUser: "a", EtcdPasswordFile: "/nowhere/a"}} {
 		if _, err := s.Etcd(c); fault.Of(err).Kind != fault.Invalid {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// A token that is unknown is rejected. A token whose issuer does not answer can be repeated.
+func TestOperationsWithoutTheIssuer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "access.yaml")
+	if err := os.WriteFile(file, []byte("issuers: [{issuer: 'https://127.0.0.1:1', audience: berth, "+
+		"grants: [{claim: a, value: b, role: viewer}]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := process.Common{Cluster: "default", Access: file}.Secure(identity.Service, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	handler := s.Operations(http.NotFoundHandler()).Handler
+	for issuer, want := range map[string]int{"https://127.0.0.1:1": http.StatusServiceUnavailable,
+		"https://127.0.0.1:2": http.StatusForbidden} {
+		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		request.Header.Set("Authorization", "Bearer e30."+
+			base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"`+issuer+`"}`))+".e30")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		if answer.Code != want || strings.Contains(answer.Body.String(), "refused") {
+			t.Errorf("%s: %d, %s", issuer, answer.Code, answer.Body)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/transport"
@@ -136,7 +137,8 @@ func (s *Secured) ServerOptions(at access.Listener) []grpc.ServerOption {
 // may check the health; the other requests require a role.
 func (s *Secured) Operations(handler http.Handler) *http.Server {
 	server := HTTPServer(s.Guard(access.Operations).HTTP(handler, func(w http.ResponseWriter, err error) {
-		writeJSON(w, http.StatusForbidden, map[string]string{"message": err.Error()})
+		f := rpc.FromStatus(err)
+		writeJSON(w, rpc.HTTPStatus(f.Kind), map[string]string{"message": f.Message})
 	}))
 	transport.ServeHTTP(server)
 	return server
