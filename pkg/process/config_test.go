@@ -1,9 +1,11 @@
 package process_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -172,6 +174,58 @@ func TestOperationsWithoutTheIssuer(t *testing.T) {
 		handler.ServeHTTP(answer, request)
 		if answer.Code != want || strings.Contains(answer.Body.String(), "refused") {
 			t.Errorf("%s: %d, %s", issuer, answer.Code, answer.Body)
+		}
+	}
+}
+
+// Options for etcd that would have no effect, and secrets that would cross the network in plain
+// text, are refused with the name of the option.
+func TestPlainEtcdIsRefused(t *testing.T) {
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	s, err := process.Common{}.Secure(identity.Service, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const remote = "--etcd-endpoints etcd-1:2379"
+	required, prefer := process.Security{TLSCert: "c"}, process.Security{TLSCert: "c", TLSMode: "prefer"}
+	for _, c := range []struct {
+		endpoints string
+		config    process.Common
+		want      string // in the error
+	}{
+		{"127.0.0.1:2379", process.Common{EtcdCert: "c"}, "--etcd-cert has no effect, because --etcd-endpoints 127.0.0.1:2379 "},
+		{"https://etcd-0:2379,etcd-1:2379", process.Common{EtcdKey: "k"}, "--etcd-key has no effect, because " + remote},
+		{"http://etcd-1:2379", process.Common{EtcdCA: "a", Security: process.Security{Insecure: true}}, "--etcd-ca has no effect"},
+		{"https://etcd-0:2379", process.Common{EtcdCert: "c", EtcdKey: "k", EtcdCA: "a"}, ""},
+
+		{"https://etcd-0:2379,etcd-1:2379", process.Common{EtcdUser: "u", EtcdPasswordFile: password},
+			"--etcd-user and --etcd-password-file would be sent in plain text to " + remote},
+		{"http://10.0.0.7:2379", process.Common{EtcdUser: "u", EtcdPasswordFile: password, Security: prefer}, "--etcd-password-file"},
+		{"https://etcd-0:2379", process.Common{EtcdUser: "u", EtcdPasswordFile: password}, ""},
+		{"127.0.0.1:2379,http://localhost:2379,[::1]:2379", process.Common{EtcdUser: "u", EtcdPasswordFile: password}, ""},
+		{"etcd-1:2379", process.Common{EtcdUser: "u", EtcdPasswordFile: password, Security: process.Security{Insecure: true}}, ""},
+
+		{"https://etcd-0:2379,etcd-1:2379", process.Common{Security: required}, remote + " is beyond loopback and has no TLS"},
+		{"http://etcd-1:2379", process.Common{Security: required}, "is beyond loopback and has no TLS"},
+		{"127.0.0.1:2379,unix:///run/etcd", process.Common{Security: required}, ""},
+		{"etcd-1:2379", process.Common{Security: process.Security{TLSCert: "c", Insecure: true}}, ""},
+		{"etcd-1:2379", process.Common{Security: prefer}, ""},
+		{"etcd-1:2379", process.Common{}, ""},
+	} {
+		c.config.Etcd = strings.Split(c.endpoints, ",")
+		log.Reset()
+		_, err := s.Etcd(c.config)
+		switch {
+		case c.want == "" && err != nil, c.want != "" && (fault.Of(err) == nil || fault.Of(err).Kind != fault.Invalid ||
+			!strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: %v, want %q", c.config, err, c.want)
+		case err == nil && c.config.Insecure != strings.Contains(log.String(), "level=WARN"):
+			t.Errorf("%+v: the log is %q", c.config, &log)
 		}
 	}
 }

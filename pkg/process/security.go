@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -26,7 +27,7 @@ type Security struct {
 	TLSKey   string `mapstructure:"tls-key" usage:"PEM file of the certificate's key"`
 	TLSCA    string `mapstructure:"tls-ca" usage:"PEM file of the certificate authorities for peers"`
 	TLSMode  string `mapstructure:"tls-mode" usage:"with --tls-cert: require encrypts all connections; prefer also accepts plain text; allow also calls in plain text"`
-	Insecure bool   `mapstructure:"insecure" usage:"allow listeners beyond loopback that accept plain text"`
+	Insecure bool   `mapstructure:"insecure" usage:"allow plain text beyond loopback: on listeners, and to etcd and the collector of traces"`
 	AuditLog string `mapstructure:"audit-log" usage:"file for the audit log, in lines of JSON; - is standard output"`
 }
 
@@ -152,9 +153,16 @@ type EtcdConfig struct {
 	Username, Password string
 }
 
-// Etcd returns how to reach etcd. The configuration must be the one of Secure.
+// Etcd returns how to reach etcd. The configuration must be the one of Secure. The error names
+// an option that would have no effect, or that would let a secret cross the network in plain
+// text.
 func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 	config := EtcdConfig{Endpoints: c.Etcd, Username: c.EtcdUser}
+	for _, endpoint := range c.Etcd {
+		if err := s.checkEndpoint(c, endpoint); err != nil {
+			return config, err
+		}
+	}
 	switch {
 	case s.etcd != nil:
 		config.TLS = s.etcd.External(c.Etcd...)
@@ -174,4 +182,40 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 		config.Password = strings.TrimSpace(string(password))
 	}
 	return config, nil
+}
+
+// checkEndpoint checks the options for one endpoint of etcd. Beyond loopback, calls in plain
+// text need Insecure if they send a password, or if all listeners require TLS.
+func (s *Secured) checkEndpoint(c Common, endpoint string) error {
+	if strings.HasPrefix(endpoint, "https://") {
+		return nil
+	}
+	for _, o := range []struct{ option, value string }{
+		{"--etcd-cert", c.EtcdCert}, {"--etcd-key", c.EtcdKey}, {"--etcd-ca", c.EtcdCA},
+	} {
+		if o.value != "" {
+			return badConfig(nil, "%s has no effect, because --etcd-endpoints %s has no TLS: use https://", o.option, endpoint)
+		}
+	}
+	password := c.EtcdUser != "" || c.EtcdPasswordFile != ""
+	switch {
+	case !PlainEtcd(endpoint) || !password && !c.encrypted():
+		return nil
+	case c.Insecure:
+		s.log.Warn("calling etcd beyond loopback without TLS", "endpoint", endpoint)
+		return nil
+	case password:
+		return badConfig(nil, "--etcd-user and --etcd-password-file would be sent in plain text to --etcd-endpoints %s: use https:// or add --insecure",
+			endpoint)
+	}
+	return badConfig(nil, "--etcd-endpoints %s is beyond loopback and has no TLS: use https:// or add --insecure", endpoint)
+}
+
+// PlainEtcd reports whether calls to an endpoint of etcd cross the network in plain text.
+func PlainEtcd(endpoint string) bool {
+	host := strings.TrimPrefix(endpoint, "http://")
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return !strings.HasPrefix(endpoint, "https://") && !strings.HasPrefix(endpoint, "unix://") && !rpc.Loopback(host)
 }

@@ -30,6 +30,8 @@ func TestWrongValues(t *testing.T) {
 		{"{tls: {enabled: true}, etcd: {endpoints: ['https://etcd:2379']}}", "set etcd.tlsSecretName"},
 		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], tlsSecretName: s}}",
 			"etcd.tlsSecretName requires etcd.endpoints that begin with https://"},
+		{"{insecure: true, etcd: {endpoints: ['https://e:2379', 'etcd:2379'], tlsSecretName: s}}",
+			"etcd.tlsSecretName requires etcd.endpoints that begin with https://"},
 		{"{tls: {enabled: true}, etcd: {endpoints: ['etcd:2379'], caSecretName: ca}}", "etcd.caSecretName is only for"},
 		{"{insecure: true, etcd: {endpoints: ['etcd:2379'], user: berth}}", "etcd.user and etcd.passwordSecretName"},
 		{encrypted + "auditLog: /tmp/audit", "at '/auditLog': value must be one of '', '-', 'none'"},

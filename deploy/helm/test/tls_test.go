@@ -117,7 +117,8 @@ func checkIssuer(t *testing.T, r *release, by issuerReference) {
 
 // TestMigrationToTLS checks that the processes of a release that changes to TLS accept
 // connections of both kinds. Its agents encrypt their calls at once, so that one
-// replacement of each agent is enough until all connections are encrypted.
+// replacement of each agent is enough until all connections are encrypted. The etcd for trials
+// has no TLS, so the processes that call it keep --insecure.
 func TestMigrationToTLS(t *testing.T) {
 	values := readValues(t, "testdata/own-certificates.yaml")
 	for mode, agents := range map[string]string{"allow": "prefer", "prefer": "prefer", "require": "require"} {
@@ -131,9 +132,18 @@ func TestMigrationToTLS(t *testing.T) {
 				want = agents
 			}
 			given := flags(t, template.Spec.Containers[0])
-			if _, plain := given["insecure"]; given["tls-mode"] != want || plain != (want != "require") {
+			if _, plain := given["insecure"]; given["tls-mode"] != want || plain != (want != "require" || name != "berth-agent") {
 				t.Errorf("%s: %s has --tls-mode=%s, --insecure is set: %v", mode, name, given["tls-mode"], plain)
 			}
+		}
+	}
+}
+
+// TestRequiredTLS checks that a release whose etcd has TLS sends nothing in plain text.
+func TestRequiredTLS(t *testing.T) {
+	for name, template := range decoded(t, "testdata/tls.yaml").pods() {
+		if _, plain := flags(t, template.Spec.Containers[0])["insecure"]; plain {
+			t.Errorf("%s has --insecure", name)
 		}
 	}
 }

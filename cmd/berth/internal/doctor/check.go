@@ -50,7 +50,7 @@ func Evaluate(f Facts) []Check {
 		checks = append(checks, findings(f)...)
 		checks = append(checks, clocks(f)...)
 	}
-	checks = append(checks, etcd(f.Etcd)...)
+	checks = append(checks, etcd(f.Etcd, f.PlainEtcd)...)
 	return append(checks, certificates(f)...)
 }
 

@@ -12,6 +12,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/client"
+	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 )
 
@@ -52,6 +53,11 @@ func Collect(ctx context.Context, config Config) (Facts, error) {
 		s, err := store.Dial(config.Etcd)
 		if err != nil {
 			return Facts{}, err
+		}
+		for _, endpoint := range config.Etcd.Endpoints {
+			if process.PlainEtcd(endpoint) {
+				f.PlainEtcd = append(f.PlainEtcd, endpoint)
+			}
 		}
 		health := s.Inspect(ctx, f.patience)
 		f.Etcd = &health

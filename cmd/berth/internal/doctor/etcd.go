@@ -33,8 +33,8 @@ const (
 	oldest      = "3.5"
 )
 
-// etcd returns the checks of the etcd cluster.
-func etcd(h *store.Health) []Check {
+// etcd returns the checks of the etcd cluster. plain has the endpoints of Facts.PlainEtcd.
+func etcd(h *store.Health, plain []string) []Check {
 	if h == nil {
 		return []Check{{Name: "etcd", Verdict: Skipped, Seen: "not checked", Do: "set --etcd-endpoints"}}
 	}
@@ -44,7 +44,15 @@ func etcd(h *store.Health) []Check {
 		return []Check{check}
 	}
 	return []Check{members(h.Members), quorum(h), alarms(h), space(h.Members), latency(h), lag(h.Members),
-		etcdVersions(h.Members), compaction(h)}
+		etcdVersions(h.Members), compaction(h), etcdTLS(plain)}
+}
+
+func etcdTLS(plain []string) Check {
+	if len(plain) > 0 {
+		return warn("etcd TLS", "use https:// in --etcd-endpoints of every process, or make sure that only Berth can reach etcd",
+			"called in plain text: %s", strings.Join(plain, ", "))
+	}
+	return ok("etcd TLS", "every endpoint has TLS or is on loopback")
 }
 
 func members(list []store.Member) Check {

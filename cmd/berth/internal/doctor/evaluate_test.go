@@ -159,6 +159,8 @@ func TestProblems(t *testing.T) {
 				f.Gateways[i].Now = time.Time{}
 			}
 		}, []string{"WARN clocks: no process reports its time"}},
+		{"etcd in plain text", func(f *Facts) { f.PlainEtcd = []string{"10.1.0.0:2379", "10.1.0.1:2379"} },
+			[]string{"WARN etcd TLS: called in plain text: 10.1.0.0:2379, 10.1.0.1:2379 -> use https:// in --etcd-endpoints"}},
 		{"a member of etcd does not answer", func(f *Facts) {
 			f.Etcd.Members[2] = store.Member{Name: "etcd-2", Endpoint: "10.1.0.2:2379", Error: "refused"}
 		}, []string{"WARN etcd members: 1 of 3 do not answer: etcd-2: refused",
@@ -237,5 +239,14 @@ func TestProblems(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Collect reports the endpoints of etcd beyond loopback without TLS, whether they answer or not.
+func TestCollectReportsPlainEtcd(t *testing.T) {
+	f, err := Collect(t.Context(), Config{Patience: time.Millisecond,
+		Etcd: store.DialConfig{Endpoints: []string{"127.0.0.1:1", "0.0.0.0:1"}}})
+	if err != nil || len(f.PlainEtcd) != 1 || f.PlainEtcd[0] != "0.0.0.0:1" {
+		t.Errorf("%q: %v", f.PlainEtcd, err)
 	}
 }

@@ -28,6 +28,8 @@ type Facts struct {
 	Ready bool
 	// Etcd is nil if --etcd-endpoints is not set.
 	Etcd *store.Health
+	// PlainEtcd has the endpoints of etcd to which calls cross the network in plain text.
+	PlainEtcd []string
 	// TLS reports whether the certificates of servers were checked.
 	TLS          bool
 	Certificates []Certificate

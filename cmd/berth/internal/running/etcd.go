@@ -25,6 +25,7 @@ func (e *Etcd) Flags(set *pflag.FlagSet, endpoints string) {
 	set.StringVar(&e.common.EtcdCA, "etcd-ca", "", "file (PEM) of the certificate authorities of etcd")
 	set.StringVar(&e.common.EtcdUser, "etcd-user", "", "user name for etcd")
 	set.StringVar(&e.common.EtcdPasswordFile, "etcd-password-file", "", "file with the password of --etcd-user")
+	set.BoolVar(&e.common.Insecure, "insecure", false, "send the password to etcd beyond loopback in plain text")
 }
 
 // Config returns how to call etcd. The error names the flag.

@@ -45,3 +45,8 @@ reaches another gateway. So gateways can be added and removed without configurat
 {{- join "," .Values.etcd.endpoints -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Not empty if calls to some member of etcd are in plain text. */}}
+{{- define "berth.plainEtcd" -}}
+{{- range splitList "," (include "berth.etcd" .) -}}{{- if not (hasPrefix "https://" .) -}}yes{{- end -}}{{- end -}}
+{{- end -}}

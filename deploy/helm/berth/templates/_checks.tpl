@@ -32,7 +32,7 @@
 {{- fail "etcd.endpoints and etcd.trial.enabled=true are mutually exclusive" -}}
 {{- end -}}
 {{- $https := contains "https://" (join "," $v.etcd.endpoints) -}}
-{{- if and $v.etcd.tlsSecretName (not $https) -}}
+{{- if and $v.etcd.tlsSecretName (include "berth.plainEtcd" .) -}}
 {{- fail "etcd.tlsSecretName requires etcd.endpoints that begin with https://" -}}
 {{- end -}}
 {{- if and $v.tls.enabled $https (not $v.etcd.tlsSecretName) -}}

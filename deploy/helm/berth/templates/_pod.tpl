@@ -35,7 +35,7 @@
 {{- if include "berth.accessSecret" .root }}
 - --access=/etc/berth/access/access.yaml
 {{- end }}
-{{ include "berth.securityFlags" (dict "root" .root "mode" .root.Values.tls.mode) | trim }}
+{{ include "berth.securityFlags" (dict "root" .root "mode" .root.Values.tls.mode "plainEtcd" (include "berth.plainEtcd" .root)) | trim }}
 {{- end -}}
 
 {{- define "berth.env" -}}

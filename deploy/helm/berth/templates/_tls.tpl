@@ -55,7 +55,7 @@ the gateways' Service for REST, and one common name for the metrics of all repli
 {{- end -}}
 {{- end -}}
 
-{{/* The flags for the connections of a process: a dict of root and mode. */}}
+{{/* The flags for the connections of a process: a dict of root and mode, and of plainEtcd for a process that calls etcd. */}}
 {{- define "berth.securityFlags" -}}
 {{- $tls := .root.Values.tls -}}
 {{- if $tls.enabled -}}
@@ -64,8 +64,8 @@ the gateways' Service for REST, and one common name for the metrics of all repli
 - --tls-ca=/etc/berth/tls/ca.crt
 - --tls-mode={{ .mode }}
 {{ end -}}
-{{- if or (not $tls.enabled) (ne .mode "require") -}}
-# The ports accept connections without TLS, which requires this flag.
+{{- if or (not $tls.enabled) (ne .mode "require") .plainEtcd -}}
+# The ports accept connections without TLS, or etcd has no TLS, which requires this flag.
 - --insecure
 {{ end -}}
 {{- $audit := .root.Values.auditLog | default (ternary "-" "none" $tls.enabled) -}}
