@@ -426,6 +426,20 @@ func TestAnOutageOfTheIssuer(t *testing.T) {
 	expect("another key", other, fault.Unavailable)
 	p.answer(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("busy")) }) //nolint:errcheck // the client would fail
 	expect("another key, and an answer without keys", other, fault.Unavailable)
+	written := make(chan int, 1)
+	p.answer(func(w http.ResponseWriter, _ *http.Request) {
+		n := 0
+		for chunk := make([]byte, 64<<10); ; n += len(chunk) {
+			if _, err := w.Write(chunk); err != nil {
+				written <- n
+				return
+			}
+		}
+	})
+	expect("another key, and an endless answer", other, fault.Unavailable)
+	if n := <-written; n > 100*maxIssuerAnswer {
+		t.Errorf("%d bytes of an endless answer were read", n)
+	}
 	p.Close()
 	expect("another key, and no answer", other, fault.Unavailable)
 }

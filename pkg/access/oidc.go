@@ -22,6 +22,7 @@ import (
 	xrate "golang.org/x/time/rate"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/identity"
 )
 
@@ -52,6 +53,8 @@ const (
 	// can send such tokens, so these requests are limited.
 	issuerRequests = xrate.Limit(0.2) // per second
 	issuerBurst    = 5
+	// maxIssuerAnswer is the maximum size of an answer of an issuer, in bytes.
+	maxIssuerAnswer = 1 << 20
 )
 
 // newProvider checks an entry. It does not wait for the issuer.
@@ -108,7 +111,7 @@ func (p *provider) equal(o *provider) bool {
 }
 
 // limited is a transport that fails requests above a rate, and logs those that fail for other
-// reasons.
+// reasons. It cuts off long answers.
 type limited struct {
 	http.RoundTripper
 	limiter *xrate.Limiter
@@ -126,6 +129,9 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.log.Warn("the issuer of bearer tokens does not answer", "url", r.URL.String(), "error", err)
 	case res.StatusCode >= http.StatusBadRequest:
 		l.log.Warn("the issuer of bearer tokens answers with an error", "url", r.URL.String(), "status", res.Status)
+	}
+	if err == nil {
+		res.Body = http.MaxBytesReader(nil, res.Body, maxIssuerAnswer)
 	}
 	return res, err
 }
@@ -227,13 +233,16 @@ func (p *provider) verifierOf(ctx context.Context) (*oidc.IDTokenVerifier, error
 // discover requests the configuration of the issuer. issuerTimeout bounds it.
 func (p *provider) discover(d *discovery) {
 	defer close(d.done)
-	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), p.client), p.Issuer)
-	if err != nil {
-		d.err = err
+	d.err = rpc.Recover(func() error {
+		found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), p.client), p.Issuer)
+		if err == nil {
+			d.verifier = found.Verifier(&oidc.Config{ClientID: p.Audience})
+		}
+		return err
+	})
+	if d.err != nil {
 		p.mu.Lock()
 		p.latest = nil
 		p.mu.Unlock()
-		return
 	}
-	d.verifier = found.Verifier(&oidc.Config{ClientID: p.Audience})
 }
