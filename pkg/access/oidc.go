@@ -219,7 +219,7 @@ func (p *provider) verifierOf(ctx context.Context) (*oidc.IDTokenVerifier, error
 	if d == nil {
 		d = &discovery{done: make(chan struct{})}
 		p.latest = d
-		go p.discover(d) //nolint:gosec // it must not end with this call: other calls wait for it
+		go p.discover(d) // it must not end with this call: other calls wait for it
 	}
 	p.mu.Unlock()
 	select {
