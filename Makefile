@@ -51,7 +51,7 @@ build: ## Build all binaries into bin/
 test: ## Run every check that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One at a time: each of these packages uses the whole machine.
-	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/proxy
+	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/proxy ./integration/access
 	@# Without the cache of go test, which does not see that these read files and start programs.
 	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/attack/...
 

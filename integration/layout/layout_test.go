@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +180,26 @@ func TestAgentDependencies(t *testing.T) {
 	for _, path := range built {
 		if within(path, "go.etcd.io", "berth.dev/cmd/berth", "berth.dev/client", "berth.dev/testkit", "berth.dev/services") {
 			t.Errorf("berth-agent contains %s", path)
+		}
+	}
+}
+
+// TestMakeRunsEveryIntegrationTest checks that `make test` names every package of this module
+// with tests, because it runs the packages one at a time.
+func TestMakeRunsEveryIntegrationTest(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, recipe, _ := strings.Cut(string(makefile), "\ntest:")
+	recipe, _, _ = strings.Cut(recipe, "\n\n")
+	tests, err := filepath.Glob("../*/*_test.go")
+	if err != nil || len(tests) == 0 {
+		t.Fatal("no tests", err)
+	}
+	for _, file := range tests {
+		if name := filepath.Base(filepath.Dir(file)); !strings.Contains(recipe, " ./integration/"+name) {
+			t.Errorf("make test does not run ./integration/%s", name)
 		}
 	}
 }
