@@ -109,7 +109,8 @@ func (w *world) security(role identity.Role, name string) process.Security {
 
 func (w *world) issue(role identity.Role, name string) certs.Files {
 	w.t.Helper()
-	files, err := w.authority.Issue(identity.Identity{Cluster: cluster, Role: role, Name: name}, []string{"127.0.0.1"},
+	hosts := []string{"127.0.0.1", "gw.example.com"}
+	files, err := w.authority.Issue(identity.Identity{Cluster: cluster, Role: role, Name: name}, hosts,
 		24*time.Hour)
 	if err != nil {
 		w.t.Fatal(err)
@@ -384,6 +385,27 @@ func TestRestAsEveryRole(t *testing.T) {
 				lines[0].Caller != fmt.Sprintf("berth://default/%v/caller", role) || lines[0].Listener != "--listen"):
 				t.Errorf("%s %s as %v: audit line %+v", c.method, c.path, role, lines[0])
 			}
+		}
+	}
+}
+
+// Callers may call a gateway by the names in its certificate, and by no others.
+func TestTheNamesInTheCertificate(t *testing.T) {
+	w := start(t)
+	for name, want := range map[string]int{"gw.example.com": http.StatusOK, "evil.example.com": http.StatusForbidden} {
+		config := w.caller(identity.Viewer, "v")
+		config.InsecureSkipVerify = true
+		web := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, w.addresses[access.Public][0])
+			}}}
+		res, err := web.Get("https://" + name + "/v1/executors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: %s", name, res.Status)
 		}
 	}
 }

@@ -28,7 +28,7 @@ var All = []Mutant{
 				New: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term)}`},
 			{File: "pkg/store/committer.go", Old: "\tchain := Absent(c.cfg.ChainKey)\n\tif c.chain != nil {\n\t\tchain = HasValue(c.cfg.ChainKey, c.chain)\n\t}\n", New: ""},
 		},
-		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "says that nothing changed"},
+		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "RESERVATION_STATE", "says that nothing changed"},
 	},
 	{
 		Name: "no-compare-at-dispatch", Breaks: "a task is created only if its reservation and lease have not changed since the decision",

@@ -240,7 +240,7 @@ func (p *policy) addTenants(tenants []tenant) error {
 			return fmt.Errorf("%s: must be a name of 1 to %d bytes, got %q", field("name"), identity.MaxName, t.Name)
 		}
 		if !model.ValidName(t.Prefix, identity.MaxName) {
-			return fmt.Errorf("%s: must be the begin of a name, got %q", field("prefix"), t.Prefix)
+			return fmt.Errorf("%s: must be the prefix of a name, got %q", field("prefix"), t.Prefix)
 		}
 		if slices.ContainsFunc(list, func(o model.Tenant) bool { return o.Name == t.Name }) {
 			return fmt.Errorf("%s: an earlier tenant has the name %q", field("name"), t.Name)

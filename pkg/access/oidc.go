@@ -201,7 +201,7 @@ func has(claim any, value string) bool {
 	return claim == any(value)
 }
 
-// keysFailed is the begin of the verifier's error if it cannot fetch the keys of the issuer.
+// keysFailed is the prefix of the verifier's error if it cannot fetch the keys of the issuer.
 // The error has no type.
 const keysFailed = "failed to verify signature: fetching keys"
 

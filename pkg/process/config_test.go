@@ -214,8 +214,8 @@ func TestPlainEtcdIsRefused(t *testing.T) {
 		{"http://etcd-1:2379", process.Common{Security: required}, "is beyond loopback and has no TLS"},
 		{"127.0.0.1:2379,unix:///run/etcd", process.Common{Security: required}, ""},
 		{"etcd-1:2379", process.Common{Security: process.Security{TLSCert: "c", Insecure: true}}, ""},
-		{"etcd-1:2379", process.Common{Security: prefer}, ""},
-		{"etcd-1:2379", process.Common{}, ""},
+		{"etcd-1:2379", process.Common{Security: prefer}, "is beyond loopback and has no TLS"},
+		{"etcd-1:2379", process.Common{}, "is beyond loopback and has no TLS"},
 	} {
 		c.config.Etcd = strings.Split(c.endpoints, ",")
 		log.Reset()

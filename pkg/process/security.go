@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -168,6 +169,9 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 		config.TLS = s.etcd.External(c.Etcd...)
 	case s.Transport != nil:
 		config.TLS = s.External(c.Etcd...)
+		if slices.ContainsFunc(c.Etcd, func(e string) bool { return strings.HasPrefix(e, "https://") }) {
+			s.log.Warn("etcd gets the certificate of this process, and is trusted because of --tls-ca; an etcd that trusts the same authorities accepts the certificate of every agent: set --etcd-ca, --etcd-cert and --etcd-key")
+		}
 	default:
 		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -185,7 +189,7 @@ func (s *Secured) Etcd(c Common) (EtcdConfig, error) {
 }
 
 // checkEndpoint checks the options for one endpoint of etcd. Beyond loopback, calls in plain
-// text need Insecure if they send a password, or if all listeners require TLS.
+// text need Insecure.
 func (s *Secured) checkEndpoint(c Common, endpoint string) error {
 	if strings.HasPrefix(endpoint, "https://") {
 		return nil
@@ -199,7 +203,7 @@ func (s *Secured) checkEndpoint(c Common, endpoint string) error {
 	}
 	password := c.EtcdUser != "" || c.EtcdPasswordFile != ""
 	switch {
-	case !PlainEtcd(endpoint) || !password && !c.encrypted():
+	case !PlainEtcd(endpoint):
 		return nil
 	case c.Insecure:
 		s.log.Warn("calling etcd beyond loopback without TLS", "endpoint", endpoint)

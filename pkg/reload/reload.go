@@ -48,7 +48,7 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 			contents, err := readAll(files)
 			if err != nil {
 				if !unreadable {
-					log.Error("cannot read the files of "+what+"; the last valid content stays in use", "error", err)
+					log.Error("cannot read "+what+"; the last valid content stays in use", "error", err)
 				}
 				unreadable = true
 				continue

@@ -81,7 +81,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	log.await("cannot read the files")
+	log.await("cannot read ")
 	write("three")
 	expect("three")
 }

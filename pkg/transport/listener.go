@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,14 @@ type serverKind struct {
 	// public is true for a listener that callers may use without a certificate, with TLS 1.2
 	// and with HTTP/1.
 	public bool
+}
+
+// versions names the accepted versions of TLS.
+func (k serverKind) versions() string {
+	if k.public {
+		return "1.2 or 1.3"
+	}
+	return "1.3"
 }
 
 func (t *Transport) server(m *material, kind serverKind) *tls.Config {
@@ -269,7 +278,7 @@ func PeerOf(c net.Conn) (Peer, error) {
 
 // reject logs a connection whose handshake failed.
 func (l *listener) reject(peer net.Addr, err error) {
-	t, why := l.transport, reason(err)
+	t, why := l.transport, l.reason(err)
 	if t.lines.Allow() {
 		t.config.Log.Warn("rejected a connection", "listener", l.name, "peer", peer.String(), "reason", why)
 	}
@@ -278,11 +287,16 @@ func (l *listener) reject(peer net.Addr, err error) {
 	}
 }
 
+// offeredOld is the prefix of the error of crypto/tls, which has no type.
+const offeredOld = "tls: client offered only unsupported versions"
+
 // reason describes why a handshake failed, for people.
-func reason(err error) string {
+func (l *listener) reason(err error) string {
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {
+	case strings.HasPrefix(err.Error(), offeredOld):
+		return "the caller offers no version of TLS that this listener accepts: it requires TLS " + l.kind.versions()
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Sprintf("the certificate of %q is not valid at this time: it is valid from %v to %v",
 			invalid.Cert.Subject.CommonName, invalid.Cert.NotBefore.UTC(), invalid.Cert.NotAfter.UTC())

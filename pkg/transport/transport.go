@@ -8,6 +8,7 @@ package transport
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -52,7 +53,7 @@ type Config struct {
 	// Cert, Key and CA are PEM files: the certificate of this process with its key, and the
 	// authorities that sign the certificates of peers. Either all are set or none.
 	Cert, Key, CA string
-	// Options is the begin of the names of the options in errors, "--tls" by default.
+	// Options is the prefix of the names of the options in errors, "--tls" by default.
 	Options string
 	// Mode is Require by default.
 	Mode Mode
@@ -69,7 +70,7 @@ type Config struct {
 type Transport struct {
 	config  Config
 	current atomic.Pointer[material]
-	stop    func()
+	stop    []func()
 	lines   *rate.Limiter
 }
 
@@ -84,12 +85,15 @@ type material struct {
 
 // Open reads the files. It returns nil without files. The error names the option.
 func Open(config Config) (*Transport, error) {
+	given := config.Mode
 	config.Options, config.Mode = cmp.Or(config.Options, "--tls"), cmp.Or(config.Mode, Require)
 	files := []string{config.Cert, config.Key, config.CA}
 	options := []string{config.Options + "-cert", config.Options + "-key", config.Options + "-ca"}
 	switch missing := slices.Index(files, ""); {
-	case config.Cert == "" && config.Key == "" && config.CA == "":
+	case config.Cert == "" && config.Key == "" && config.CA == "" && given == "":
 		return nil, nil
+	case config.Cert == "" && config.Key == "" && config.CA == "":
+		return nil, fault.BadField(fault.ReasonInvalid, "--tls-mode", "has no effect without %s", options[0])
 	case config.Roles == identity.Nobody && config.Cert == "" && config.Key == "":
 		files = files[2:]
 	case missing >= 0:
@@ -100,17 +104,20 @@ func Open(config Config) (*Transport, error) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--tls-mode", "must be require, prefer or allow, got %q", config.Mode)
 	}
 	t := &Transport{config: config, lines: RejectedLines()}
-	var err error
-	if t.stop, err = reload.Watch(config.Log, "the certificate", files, t.use); err != nil {
+	stop, err := reload.Watch(config.Log, "the certificate", files, t.use)
+	if err != nil {
 		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use %s: %v", strings.Join(options, ", "), err)
 	}
+	t.stop = []func(){stop, every(remindEvery, t.remind)}
 	return t, nil
 }
 
 // Close ends the reads of the files.
 func (t *Transport) Close() {
 	if t != nil {
-		t.stop()
+		for _, stop := range t.stop {
+			stop()
+		}
 	}
 }
 
@@ -137,6 +144,9 @@ func (t *Transport) use(contents [][]byte) error {
 			t.config.Cluster = m.id.Cluster // only in Open, before other goroutines read it
 		}
 	}
+	if err := t.usable(m); err != nil {
+		return fmt.Errorf("%s: %w", t.config.Cert, err)
+	}
 	switch {
 	case m.id.Cluster != t.config.Cluster:
 		return fmt.Errorf("%s is for the cluster %q, and this process belongs to %q", t.config.Cert, m.id.Cluster,
@@ -149,14 +159,81 @@ func (t *Transport) use(contents [][]byte) error {
 		m.servers[kind] = t.server(m, kind)
 	}
 	t.current.Store(m)
-	if left := time.Until(m.pair.Leaf.NotAfter); left < expiresSoon {
-		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "expires", m.pair.Leaf.NotAfter)
+	t.remind()
+	return nil
+}
+
+// usable returns an error if other processes would reject the certificate, because it has
+// expired or their authorities have not signed it. A certificate that is not valid yet is
+// usable, because the clocks of hosts differ.
+func (t *Transport) usable(m *material) error {
+	leaf, now := m.pair.Leaf, time.Now()
+	if now.After(leaf.NotAfter) {
+		return fmt.Errorf("the certificate expired at %v", leaf.NotAfter.UTC())
+	}
+	if t.config.Roles == identity.Nobody {
+		return nil // the other software has authorities of its own
+	}
+	if now.Before(leaf.NotBefore) {
+		now = leaf.NotBefore
+	}
+	chain := x509.NewCertPool()
+	for _, der := range m.pair.Certificate[1:] {
+		if certificate, err := x509.ParseCertificate(der); err == nil {
+			chain.AddCert(certificate)
+		}
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: m.authorities, Intermediates: chain, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
+		return fmt.Errorf("no authority in %s has signed the certificate: %w", t.config.CA, err)
 	}
 	return nil
 }
 
-// expiresSoon is the remaining life of a certificate below which Berth warns.
-const expiresSoon = 7 * 24 * time.Hour
+const (
+	// expiresSoon is the remaining life of a certificate below which Berth warns.
+	expiresSoon = 7 * 24 * time.Hour
+	// remindEvery is the interval of the warnings.
+	remindEvery = 6 * time.Hour
+)
+
+// remind logs that the certificate expires soon or has expired.
+func (t *Transport) remind() {
+	leaf := t.current.Load().pair.Leaf
+	switch {
+	case leaf == nil: // only authorities
+	case time.Now().After(leaf.NotAfter):
+		t.config.Log.Error("the certificate has expired", "file", t.config.Cert, "expired", leaf.NotAfter)
+	case time.Until(leaf.NotAfter) < expiresSoon:
+		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "expires", leaf.NotAfter)
+	}
+}
+
+// every calls a function at an interval, until stop. stop waits for a call in progress.
+func every(interval time.Duration, call func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				call()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// Serves reports whether the certificate is for a host name.
+func (t *Transport) Serves(host string) bool {
+	return t != nil && t.current.Load().pair.Leaf.VerifyHostname(host) == nil
+}
 
 // Expires returns the end of the validity of the certificate; the zero time without a
 // certificate.

@@ -182,7 +182,7 @@ func TestOthersAreRejected(t *testing.T) {
 		{"an expired certificate", config(issue(t, a, cluster, identity.Gateway, "late", -time.Minute)),
 			"is not valid at this time"},
 		{"another cluster", config(issue(t, a, "other", identity.Gateway, "g2", time.Hour)), "is for another cluster"},
-		{"an old version of TLS", old, "client offered only unsupported versions"},
+		{"an old version of TLS", old, "it requires TLS 1.3"},
 	} {
 		before := len(log.String())
 		if call(t, address, c.config) == nil {
@@ -270,14 +270,34 @@ func TestRotation(t *testing.T) {
 	await(t, func() bool {
 		return strings.Contains(log.String(), "has the role gateway, and this process needs the role service")
 	})
+	expired := issue(t, a, cluster, identity.Service, "late", -time.Minute)
+	copyFile(t, expired.Cert, files.Cert)
+	copyFile(t, expired.Key, files.Key)
+	await(t, func() bool { return strings.Contains(log.String(), "the certificate expired at") })
 	if !tr.Expires().Equal(second) {
 		t.Error("an invalid certificate is in use")
 	}
 }
 
+// A certificate that is valid for a short time causes a reminder.
+func TestReminders(t *testing.T) {
+	a, _ := authority(t)
+	log := &output{}
+	tr := open(t, issue(t, a, cluster, identity.Service, "gw.example.com", time.Hour), identity.Service, "", log)
+	if !strings.Contains(log.String(), "the certificate expires soon") {
+		t.Errorf("log %q", log)
+	}
+	if tr.Serves("gw.example.com") || (*transport.Transport)(nil).Serves("gw.example.com") {
+		t.Error("a certificate without names is for a name")
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	a, _ := authority(t)
+	foreign, _ := authority(t)
 	files := issue(t, a, cluster, identity.Job, "train", time.Hour)
+	expired := issue(t, a, cluster, identity.Service, "late", -time.Minute)
+	signed := issue(t, foreign, cluster, identity.Service, "foreign", time.Hour)
 	for _, c := range []struct {
 		config transport.Config
 		want   string
@@ -287,6 +307,9 @@ func TestBadOptions(t *testing.T) {
 		{transport.Config{Cert: files.Cert, Key: files.Key, CA: files.Key}, "contains no certificate"},
 		{transport.Config{Cert: files.Cert, Key: files.CA, CA: files.CA}, files.CA},
 		{transport.Config{Cert: files.Cert, Key: files.Key, CA: files.CA}, "needs the role service"},
+		{transport.Config{Mode: "require"}, "--tls-mode: has no effect without --tls-cert"},
+		{transport.Config{Cert: expired.Cert, Key: expired.Key, CA: expired.CA}, "the certificate expired at"},
+		{transport.Config{Cert: signed.Cert, Key: signed.Key, CA: files.CA}, "has signed the certificate"},
 		{transport.Config{Cert: "/nowhere", Key: files.Key, CA: files.CA}, "/nowhere"},
 	} {
 		c.config.Cluster, c.config.Roles, c.config.Log = cluster, identity.Service, slog.New(slog.DiscardHandler)

@@ -22,7 +22,7 @@ type Config struct {
 	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
 	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"deadline of calls without one, including the wait for a leader"`
 	MaxBody        int           `mapstructure:"max-body" usage:"maximum body of a REST call, bytes; at most 1048576"`
-	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses and localhost"`
+	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses, localhost and the names in the certificate"`
 	// MaxEventStreams also bounds the number of watches that the gateway has at etcd.
 	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events"`
 

@@ -202,7 +202,7 @@ func (s *security) flags(id identity.Identity, host string) ([]string, error) {
 	return list, nil
 }
 
-// scheme returns the begin of the URLs of etcd's members.
+// scheme returns the prefix of the URLs of etcd's members.
 func (s *security) scheme() string {
 	if s.etcd.Cert == "" {
 		return ""

@@ -85,8 +85,8 @@ certificate with the same name.
 ROLE is the role of the holder:
   gateway     a gateway
   service     a replica of the registry, executor-state or the assigner
-  agent       an agent; NAME is the ID of its executor, or the begin of IDs and '*'
-  job         a job service; NAME is the begin of the names of its jobs
+  agent       an agent; NAME is the ID of its executor, or a prefix of IDs and '*'
+  job         a job service; NAME is the prefix of the names of its jobs
   autoscaler  reads the usage and claims idle executors
   viewer      reads everything
   operator    does everything that the public API offers`,

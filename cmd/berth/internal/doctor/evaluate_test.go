@@ -118,7 +118,7 @@ func TestProblems(t *testing.T) {
 				{Address: "10.0.0.7:8081", Serves: agentsListen, Encrypted: true},                // not a problem either
 			}
 		}, []string{
-			"WARN listeners: 10.0.0.8:8080 (--listen) accepts plain text: every caller has all roles, also operator -> set --tls-cert, --tls-key and --tls-ca instead of --insecure",
+			"WARN listeners: 10.0.0.8:8080 (--listen) accepts plain text: every caller has all roles, including operator -> set --tls-cert, --tls-key and --tls-ca instead of --insecure",
 			"WARN listeners: 10.0.0.9:8081 (--agents-listen) accepts plain text: every caller can act as any agent -> set",
 			"WARN listeners: 10.0.0.9:8082 (--internal-listen) accepts plain text as well as TLS: every caller can act as any service in plain text -> set --tls-mode require",
 			"WARN listeners: 127.0.0.1:8081 (--agents-listen) accepts plain text as well as TLS",

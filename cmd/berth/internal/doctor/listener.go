@@ -28,7 +28,7 @@ const (
 var (
 	callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
 	trusted = map[string]string{
-		publicListen:   "every caller has all roles, also operator",
+		publicListen:   "every caller has all roles, including operator",
 		agentsListen:   "every caller can act as any agent",
 		internalListen: "every caller can act as any service",
 	}

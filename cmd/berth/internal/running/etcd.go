@@ -36,6 +36,10 @@ func (e *Etcd) Config() (store.DialConfig, error) {
 		return store.DialConfig{}, err
 	}
 	defer secured.Close() // a command is too short for a new certificate
-	etcd, err := secured.Etcd(e.common)
+	common := e.common
+	if common.EtcdUser == "" && common.EtcdPasswordFile == "" {
+		common.Insecure = true // nothing secret is sent
+	}
+	etcd, err := secured.Etcd(common)
 	return store.DialConfig(etcd), err
 }

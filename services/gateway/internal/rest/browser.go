@@ -12,17 +12,17 @@ import (
 // sameOrigin rejects requests that a web page of another origin makes a browser send. Such a
 // page can post to any address that the browser reaches. If the page's own name resolves to
 // that address (DNS rebinding), the page can also read the answer. So the Host of every call
-// must be an address, localhost or one of the names, and a call that changes something must
+// must be an address, localhost, one of the names or a name in the certificate, and a call that changes something must
 // not come from a page of another origin. Probes may call the operation paths under any
 // name.
-func sameOrigin(names []string, calls http.Handler) http.Handler {
+func sameOrigin(names []string, serves func(host string) bool, calls http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(operationPaths, r.URL.Path) {
 			calls.ServeHTTP(w, r)
 			return
 		}
-		if host := hostname(r.Host); !known(host, names) {
-			rejectBrowser(w, "the Host %q is neither an address, localhost nor a name in --public-names", host)
+		if host := hostname(r.Host); !known(host, names) && (serves == nil || !serves(host)) {
+			rejectBrowser(w, "the Host %q is neither an address, localhost, a name in --public-names nor one in the certificate", host)
 			return
 		}
 		if crossOrigin.Check(r) != nil {

@@ -34,8 +34,10 @@ type Options struct {
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
 	Ops http.Handler
 	// Names are the host names by which callers may call the gateway. Addresses and
-	// localhost are always allowed.
-	Names []string
+	// localhost are always allowed, and the names for which Serves, if set, returns true:
+	// those in the certificate of the gateway.
+	Names  []string
+	Serves func(host string) bool
 	// Traces, if not nil, receives a span of each call.
 	Traces trace.Tracer
 	// Guard admits the requests.
@@ -58,7 +60,7 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /openapi.json", document)
 	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
-	return sameOrigin(o.Names, o.Guard.HTTP(asEscaped(calls, mux), WriteError)), nil
+	return sameOrigin(o.Names, o.Serves, o.Guard.HTTP(asEscaped(calls, mux), WriteError)), nil
 }
 
 // events returns the handler of a stream of job events.
