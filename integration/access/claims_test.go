@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -120,6 +121,21 @@ func TestBearerTokens(t *testing.T) {
 		}
 		res.Body.Close()
 		return res.StatusCode
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+public+"/v1/executors", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer of bob")
+	res, err := web.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || res.StatusCode != http.StatusForbidden ||
+		!strings.Contains(string(body), "requires the role autoscaler, viewer or operator; the bearer token is unknown") {
+		t.Errorf("an unknown token over REST: %s %s %v", res.Status, body, err)
 	}
 	for job, want := range map[string]int{"train": http.StatusOK, "train-eu": http.StatusOK,
 		"training": http.StatusForbidden} {

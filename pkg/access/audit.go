@@ -28,12 +28,12 @@ const (
 // maxAuditText is the maximum length of each text that a caller can choose, in bytes.
 const maxAuditText = 512
 
-// Any peer can cause lines about rejections, so their rate is limited: at the maximum rate
-// the log still covers about four days. Rejections of identified callers have a limit of
+// Any peer can cause lines about calls that fail, so their rate is limited: at the maximum
+// rate the log still covers about four days. Failures of identified callers have a limit of
 // their own, which strangers cannot use up.
 const (
-	auditRejections = xrate.Limit(10) // lines per second
-	auditBurst      = 1000
+	auditFailures = xrate.Limit(10) // lines per second
+	auditBurst    = 1000
 )
 
 // Audit is an audit log: a line of JSON for each call that changes something, for each
@@ -41,22 +41,22 @@ const (
 type Audit struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
-	out    io.Writer
-	closer io.Closer
-	failed bool
-	// strangers and identified limit the lines about rejections.
-	strangers, identified rejections
+	mu         sync.Mutex
+	out        io.Writer
+	closer     io.Closer
+	unwritable bool
+	// strangers and identified limit the lines about calls that fail.
+	strangers, identified failures
 }
 
-// rejections limits the lines about one kind of rejections.
-type rejections struct {
+// failures limits the lines about the failures of one kind of callers.
+type failures struct {
 	limiter *xrate.Limiter
 	skipped int64 // since the last line
 }
 
 // admit reports whether a line may be written, and how many lines were skipped before it.
-func (r *rejections) admit() (skipped int64, ok bool) {
+func (r *failures) admit() (skipped int64, ok bool) {
 	if !r.limiter.Allow() {
 		r.skipped++
 		return 0, false
@@ -90,8 +90,8 @@ type Entry struct {
 	Message string `json:"message,omitempty"`
 	// Revision is the revision of etcd that made the change durable; 0 if nothing changed.
 	Revision int64 `json:"revision,omitempty"`
-	// Skipped is the number of rejections of the same kind, by identified callers or by
-	// others, that have no line because there were too many since the line before.
+	// Skipped is the number of failures of the same kind of callers, identified or not, that
+	// have no line because there were too many since the line before.
 	Skipped int64 `json:"skipped,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func OpenAudit(name string, log *slog.Logger) (*Audit, error) {
 }
 
 func newAudit(out io.Writer, closer io.Closer, log *slog.Logger) *Audit {
-	limit := func() rejections { return rejections{limiter: xrate.NewLimiter(auditRejections, auditBurst)} }
+	limit := func() failures { return failures{limiter: xrate.NewLimiter(auditFailures, auditBurst)} }
 	return &Audit{log: log, out: out, closer: closer, strangers: limit(), identified: limit()}
 }
 
@@ -160,18 +160,18 @@ func (g *Guard) record(ctx context.Context, c Caller, method string, about subje
 	if err != nil {
 		e.Reason = string(rpc.FromStatus(err).Reason)
 	}
-	g.Audit.write(e, rejected)
+	g.Audit.write(e, err != nil)
 }
 
 // write writes a line. If the log cannot be written, calls continue, and the process logs
 // the first error.
-func (a *Audit) write(e Entry, rejected bool) {
+func (a *Audit) write(e Entry, failed bool) {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if rejected {
+	if failed {
 		kind := &a.identified
 		if e.Caller == nobody {
 			kind = &a.strangers
@@ -192,10 +192,10 @@ func (a *Audit) write(e Entry, rejected bool) {
 		return // an Entry always marshals
 	}
 	_, err = a.out.Write(append(line, '\n'))
-	if err != nil && !a.failed {
+	if err != nil && !a.unwritable {
 		a.log.Error("cannot write to the audit log", "error", err)
 	}
-	a.failed = err != nil
+	a.unwritable = err != nil
 }
 
 // isDenied reports whether an error is a rejection by the table or by an identity.

@@ -47,6 +47,9 @@ type Caller struct {
 	Identity *identity.Identity
 	// passed is true if a gateway has passed on the identity.
 	passed bool
+	// unproven is set if the caller's proof was not accepted. The error for a call of the caller
+	// then has it, together with the role that the method needs.
+	unproven error
 }
 
 // String describes the caller for logs and errors.
@@ -135,6 +138,8 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	switch {
 	case !known, !served:
 		return g.Listener.misdirected(method)
+	case c.unproven != nil:
+		return missing(method, may, fault.Of(c.unproven).Message)
 	case c.passed:
 		if from.Encrypted && from.Identity.Role&may == 0 {
 			return missing(method, may, Caller{Identity: from.Identity}.has())
@@ -164,7 +169,7 @@ func (g *Guard) unidentified(method string, err error) error {
 	if !isDenied(err) {
 		return err
 	}
-	return missing(method, table[method].roles[g.Listener], err.Error())
+	return missing(method, table[method].roles[g.Listener], fault.Of(err).Message)
 }
 
 // missing returns the error that names the missing role.
@@ -186,13 +191,16 @@ func scope(c Caller, method string, about subject) error {
 	if c.Identity == nil {
 		return nil
 	}
-	if at := table[method].roles; c.passed && at[Public]|at[Agents]|at[Internal] == identity.Nobody {
+	at := table[method].roles
+	if c.passed && at[Public]|at[Agents]|at[Internal] == identity.Nobody {
 		return nil // the gateway calls this method to answer another one, which it has checked
 	}
 	switch id := *c.Identity; id.Role {
 	case job:
 		if !everywhere(method) && !id.CoversJob(about.job) {
-			return denied("job: the caller %v may name only jobs that the prefix %q covers, got %q", id, id.Name, about.job)
+			others := (at[Public] | at[Agents] | at[Internal]) &^ job
+			return denied("job: the caller %v may name only jobs that the prefix %q covers, got %q; other jobs require the role %v",
+				id, id.Name, about.job, others)
 		}
 	case agent:
 		if !id.CoversExecutor(about.id) {
@@ -283,6 +291,9 @@ func peerIn(p *peer.Peer) transport.Peer {
 func (g *Guard) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (answer any, err error) {
 	ctx, c, err := g.enter(ctx, info.FullMethod)
+	if err != nil && !isDenied(err) {
+		return nil, err // the call had no effect
+	}
 	var about subject
 	if err != nil || g.needsSubject(c, info.FullMethod) {
 		message, _ := request.(proto.Message)
@@ -310,6 +321,9 @@ func (g *Guard) needsSubject(c Caller, method string) bool {
 func (g *Guard) stream(srv any, in grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
 	ctx, c, err := g.enter(in.Context(), info.FullMethod)
+	if err != nil && !isDenied(err) {
+		return err // the call had no effect
+	}
 	s := &stream{ServerStream: in, ctx: ctx, guard: g, caller: c, method: info.FullMethod,
 		checked: !g.needsSubject(c, info.FullMethod)}
 	defer func() { g.record(ctx, c, info.FullMethod, s.subject(), err) }()
@@ -373,6 +387,9 @@ func (g *Guard) HTTP(next http.Handler, reject func(http.ResponseWriter, error))
 		}
 		may, served := table[method].roles[g.Listener]
 		switch {
+		case err != nil && isDenied(err) && !served:
+			c.unproven, err = err, nil // Check rejects the call, once the method is known
+			ctx = context.WithValue(ctx, callerKey{}, c)
 		case err != nil:
 			err = g.unidentified(method, err)
 		case served:

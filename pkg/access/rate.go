@@ -18,6 +18,7 @@ type rate struct {
 	mu     sync.Mutex
 	second int64 // since 1970
 	count  int   // requests in that second
+	before int   // requests in the second before
 }
 
 func newRate(perSecond float64) *rate {
@@ -25,16 +26,26 @@ func newRate(perSecond float64) *rate {
 		max(1, int(math.Ceil(perSecond))))}
 }
 
-// allow counts a request. It returns the number of requests in the current second, and
-// whether the request is within the limit.
+// allow counts a request. It returns about how many requests the last second had, and whether
+// the request is within the limit. Beyond the limit, the number is above the limit.
 func (r *rate) allow(now time.Time) (current int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Unix() != r.second {
-		r.second, r.count = now.Unix(), 0
+	switch now.Unix() - r.second {
+	case 0:
+	case 1:
+		r.before, r.count = r.count, 0
+	default:
+		r.before, r.count = 0, 0
 	}
+	r.second = now.Unix()
 	r.count++
-	return r.count, r.limiter.AllowN(now, 1)
+	if r.limiter.AllowN(now, 1) {
+		return r.count, true
+	}
+	// The part of the second before that is less than a second ago.
+	left := 1 - float64(now.Nanosecond())/float64(time.Second)
+	return max(r.count+int(left*float64(r.before)), int(r.perSecond)+1), false
 }
 
 // pace counts a request of a job service for the tenant of a job, unless the request counts

@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 )
@@ -17,12 +19,14 @@ import (
 // subject is what a request is about, and the request's ID. A text is empty if the request
 // does not have it.
 type subject struct {
-	job, stage, name, id, executor, service, requestID string
+	job, stage, name, id, executor, service, group, disableRequestID, requestID string
+	// selector has the IDs and attributes of the executors that the request selects.
+	selector string
 }
 
 // object names the job, the reservation, the executor or whatever the request is about.
 func (s subject) object() string {
-	names := []string{s.job, s.stage, s.name, s.id, s.executor, s.service}
+	names := []string{s.job, s.stage, s.name, s.id, s.executor, s.service, s.group, s.disableRequestID, s.selector}
 	return strings.Join(slices.DeleteFunc(names, func(name string) bool { return name == "" }), "/")
 }
 
@@ -41,6 +45,10 @@ func (s *subject) text(name protoreflect.Name) *string {
 		return &s.executor
 	case "service":
 		return &s.service
+	case "group":
+		return &s.group
+	case "disable_request_id":
+		return &s.disableRequestID
 	case "request_id":
 		return &s.requestID
 	}
@@ -64,6 +72,10 @@ func subjectOf(request proto.Message) subject {
 			if to := outer.text(f.Name()); to != nil {
 				*to = message.Get(f).String()
 			}
+		case isSelector(f) && message.Has(f):
+			if found, ok := message.Get(f).Message().Interface().(*berthv1.ExecutorSelector); ok {
+				outer.selector = selected(found)
+			}
 		case isInner(f) && message.Has(f):
 			found := subjectOf(message.Get(f).Message().Interface())
 			inner = &found
@@ -80,6 +92,20 @@ func isInner(f protoreflect.FieldDescriptor) bool {
 	return f.Kind() == protoreflect.MessageKind && !f.IsList() && slices.Contains(innerFields, f.Name())
 }
 
+func isSelector(f protoreflect.FieldDescriptor) bool {
+	return f.Kind() == protoreflect.MessageKind && f.Name() == "selector"
+}
+
+// selected names the selected executors. It cuts long lists off.
+func selected(m *berthv1.ExecutorSelector) string {
+	parts := slices.Clone(m.GetIds()[:min(len(m.GetIds()), maxScanned)])
+	for _, name := range slices.Sorted(maps.Keys(m.GetAttributes())) {
+		parts = append(parts, name+"="+m.GetAttributes()[name])
+	}
+	text := strings.Join(parts, ",")
+	return text[:min(len(text), maxScanned)]
+}
+
 // with returns the subject of a request whose inner message, if it has one, is about inner.
 func (s subject) with(inner *subject) subject {
 	if inner == nil {
@@ -93,6 +119,10 @@ func (s subject) with(inner *subject) subject {
 // length of every valid name.
 const maxScanned = 2 * maxAuditText
 
+// maxSelector is the maximum size of an encoded selector that scan decodes, in bytes. A longer
+// one has no valid request.
+const maxSelector = 256 << 10
+
 // scan returns the subject of an encoded request without decoding the request, which may
 // take a hundred times the memory of the frame. It cuts long texts off.
 func scan(method string, frame []byte) (subject, error) {
@@ -102,7 +132,9 @@ func scan(method string, frame []byte) (subject, error) {
 		return subject{}, nil // the server answers that it has no such method
 	}
 	outer, inner := subject{}, (*subject)(nil)
-	err = scanFields(frame, found.(protoreflect.MethodDescriptor).Input(), &outer, &inner)
+	var selector *berthv1.ExecutorSelector
+	err = scanFields(frame, found.(protoreflect.MethodDescriptor).Input(), &outer, &inner, &selector)
+	outer.selector = selected(selector)
 	if err != nil {
 		return subject{}, fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded", method).
 			Because(err)
@@ -112,7 +144,8 @@ func scan(method string, frame []byte) (subject, error) {
 
 // scanFields adds the texts of a message to a subject. As in every decoder of protobuf, the
 // last value of a field counts, and a message that occurs several times is merged.
-func scanFields(message []byte, kind protoreflect.MessageDescriptor, to *subject, inner **subject) error {
+func scanFields(message []byte, kind protoreflect.MessageDescriptor, to *subject, inner **subject,
+	selector **berthv1.ExecutorSelector) error {
 	for len(message) > 0 {
 		number, wire, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -138,7 +171,14 @@ func scanFields(message []byte, kind protoreflect.MessageDescriptor, to *subject
 			if *inner == nil {
 				*inner = &subject{}
 			}
-			if err := scanFields(value, f.Message(), *inner, nil); err != nil {
+			if err := scanFields(value, f.Message(), *inner, nil, nil); err != nil {
+				return err
+			}
+		case isSelector(f) && selector != nil && len(value) <= maxSelector:
+			if *selector == nil {
+				*selector = &berthv1.ExecutorSelector{}
+			}
+			if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(value, *selector); err != nil {
 				return err
 			}
 		}

@@ -35,6 +35,9 @@ func FuzzSubject(f *testing.F) {
 	add(berthv1.Reservations_CancelJob_FullMethodName, &berthv1.CancelJobRequest{Job: "train", RequestId: "r"})
 	add(berthv1.Events_WatchEvents_FullMethodName, &berthv1.WatchEventsRequest{Job: "train"})
 	add(berthv1.Catalog_PutSku_FullMethodName, &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "small"}})
+	add(berthv1.Executors_DisableExecutors_FullMethodName, &berthv1.DisableExecutorsRequest{
+		Selector: &berthv1.ExecutorSelector{Ids: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}}})
+	add(berthv1.Executors_EnableExecutors_FullMethodName, &berthv1.EnableExecutorsRequest{DisableRequestId: "d"})
 	add(controlv1.Heartbeats_Heartbeat_FullMethodName, &controlv1.HeartbeatRequest{Id: "host-1"})
 	add(controlv1.Agents_Register_FullMethodName, &controlv1.RegisterRequest{Id: "host-1"})
 	f.Fuzz(func(t *testing.T, index uint8, frame []byte) {
@@ -59,7 +62,22 @@ func FuzzSubject(f *testing.F) {
 	})
 }
 
-// scan keeps the begin of a long text only.
+// The object names what a request selects.
+func TestTheObjectOfARequest(t *testing.T) {
+	for want, request := range map[string]proto.Message{
+		"train/s/n": &berthv1.GetReservationRequest{Job: "train", Stage: "s", Name: "n"},
+		"a,b,zone=eu": &berthv1.DisableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "b"},
+			Attributes: map[string]string{"zone": "eu"}}},
+		"d1":    &berthv1.EnableExecutorsRequest{DisableRequestId: "d1"},
+		"small": &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: "small"}},
+	} {
+		if got := subjectOf(request).object(); got != want {
+			t.Errorf("%v: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// scan cuts long texts off.
 func TestScanCutsLongTextsOff(t *testing.T) {
 	frame, err := proto.Marshal(&berthv1.CancelJobRequest{Job: strings.Repeat("x", 1<<20)})
 	if err != nil {
