@@ -156,6 +156,10 @@ func (w *world) startAgent(gatewayAddress string) {
 		h.Close(true, 10*time.Second)
 		secured.Close()
 	})
+	if _, err := h.Add(agent.Config{ID: "other", Driver: agent.Simulated{}}); err == nil ||
+		!strings.Contains(err.Error(), `is for the executor "host", not for "other"`) {
+		w.t.Errorf("an agent with the certificate of another executor: %v", err)
+	}
 	if _, err := h.Add(agent.Config{ID: "host", Host: "host", Resources: resource.Vector{resource.Slots: 1},
 		Driver: agent.Simulated{}}); err != nil {
 		w.t.Fatal(err)
@@ -236,6 +240,7 @@ func TestEveryMethodAsEveryRole(t *testing.T) {
 		callers[role] = w.caller(role, "caller")
 	}
 	calls := 0
+	implemented := map[string]bool{} // by method and listener
 	for _, at := range access.Listeners[:5] {
 		for role, config := range callers {
 			if role == identity.Nobody && at != access.Public {
@@ -250,11 +255,17 @@ func TestEveryMethodAsEveryRole(t *testing.T) {
 					calls++
 					may, served := allowed[method+at.String()]
 					err := call(t, conn, method)
+					implemented[method+at.String()] = implemented[method+at.String()] || status.Code(err) != codes.Unimplemented
 					if problem := compare(err, may, served, role, at == access.Service); problem != "" {
 						t.Errorf("%s on %v as %v: %v: %s", method, at, role, err, problem)
 					}
 				}
 			}
+		}
+	}
+	for _, rule := range access.Rules() {
+		if !strings.HasPrefix(rule.Method, "GET ") && !implemented[rule.Method+rule.Listener.String()] {
+			t.Errorf("no process implements %s on %v", rule.Method, rule.Listener)
 		}
 	}
 	if calls < 1500 {

@@ -222,11 +222,11 @@ func (p *policy) addTokens(tokens []token, cluster string) error {
 // of Berth's own processes.
 func granted(cluster, role, name string) (identity.Identity, error) {
 	parsed, err := identity.ParseRole(role)
-	if err == nil && parsed&(agent|gateway|service) != 0 {
-		err = fmt.Errorf("only a certificate can prove the role %v", parsed)
-	}
-	if err != nil {
-		return identity.Identity{}, fmt.Errorf("role: %w", err)
+	switch {
+	case err != nil:
+		return identity.Identity{}, fmt.Errorf("role: must be one of %v, got %q", job|autoscaler|viewer|operator, role)
+	case parsed&(agent|gateway|service) != 0:
+		return identity.Identity{}, fmt.Errorf("role: only a certificate can prove the role %v", parsed)
 	}
 	return identity.New(cluster, parsed, name)
 }

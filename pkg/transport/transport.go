@@ -244,6 +244,14 @@ func (t *Transport) Expires() time.Time {
 	return t.current.Load().pair.Leaf.NotAfter
 }
 
+// Identity returns the identity of this process; nil without a certificate.
+func (t *Transport) Identity() *identity.Identity {
+	if t == nil || t.config.Roles == identity.Nobody {
+		return nil
+	}
+	return &t.current.Load().id
+}
+
 // Plain reports whether listeners accept connections in plain text.
 func (t *Transport) Plain() bool { return t == nil || t.config.Mode != Require }
 

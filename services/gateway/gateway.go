@@ -125,7 +125,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
-		Events: events, Ops: ops, Names: config.PublicNames, Serves: secured.Serves, Traces: traces.Tracer(), Guard: secured.Guard(access.Public),
+		Events: events, Ops: ops, Names: config.PublicNames, Serves: secured.Serves,
+		Traces: traces.Tracer(), Guard: secured.Guard(access.Public),
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/agent"
@@ -70,6 +71,9 @@ func (h *Host) Address() string { return h.listener.Addr().String() }
 // Add creates an agent and runs it. Add sets the Conn and Log of the configuration, and the
 // Address if it is empty.
 func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
+	if id := h.secured.Identity(); id != nil && !id.CoversExecutor(config.ID) {
+		return nil, fault.BadField(fault.ReasonInvalid, "--tls-cert", "is for the executor %q, not for %q", id.Name, config.ID)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.running) >= agentsPerConn*len(h.conns) {

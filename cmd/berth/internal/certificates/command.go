@@ -146,7 +146,7 @@ func issue(cmd *cobra.Command, dir string, id identity.Identity, hosts []string,
 
 func flags(cmd *cobra.Command, dir *string, lasts *time.Duration) {
 	cmd.Flags().StringVar(dir, "dir", "", "directory of the authority and of the certificates")
-	cmd.Flags().DurationVar(lasts, "valid", *lasts, "how long the certificate is valid, at most as long as its authority")
+	cmd.Flags().DurationVar(lasts, "valid", *lasts, "how long the certificate is valid; an issued one at most as long as its authority")
 	_ = cmd.MarkFlagRequired("dir") // fails only for an unknown flag
 }
 

@@ -54,7 +54,7 @@ func (a *app) get() *cobra.Command {
 	var flags getFlags
 	cmd := a.calls(&cobra.Command{
 		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
-		Short: "List reservations, queues, workers, executors, leaders or findings",
+		Short: "List reservations, queues, workers, executors, leaders, findings or tenants",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var kinds []string
