@@ -58,7 +58,7 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /openapi.json", document)
 	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
-	return sameOrigin(o.Names, o.Guard.HTTP(asEscaped(calls, mux), WriteError)), nil
+	return o.Guard.HTTP(sameOrigin(o.Names, o.Guard, asEscaped(calls, mux)), WriteError), nil
 }
 
 // events returns the handler of a stream of job events.
