@@ -234,15 +234,32 @@ func (w *target) leader(service string) (*child.Process, int64) {
 	return p, term
 }
 
-// rogueClient connects to an address without credentials.
-func (w *target) rogueClient(address string) *grpc.ClientConn {
+// rogueClient connects to a listener without credentials. It can make only the calls of
+// attackCalls.
+func (w *target) rogueClient(at place) *grpc.ClientConn {
 	w.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	_, address, err := at.of(w.ctx, w.fleet)
+	if err != nil {
+		w.Fatal(err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		append(w.recorded(at), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { conn.Close() })
 	return conn
+}
+
+// rogueCaller is a rogueClient of the public listener that uses Berth's client library.
+func (w *target) rogueCaller() *client.Client {
+	w.Helper()
+	c, err := client.Dial(w.fleet.Gateways(), client.WithDialOptions(w.recorded(public)...))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { c.Close() })
+	return c
 }
 
 // until polls check, for conditions that give no signal. check returns what is missing, or
