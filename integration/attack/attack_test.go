@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -150,8 +149,8 @@ func TestForeignExecutorA2(t *testing.T) {
 			{Executor: "host", Incarnation: executor.GetIncarnation(), Sequence: 1 << 40, Complete: true},
 			completed.GetReports()[0],
 		} {
-			err := w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host", Incarnation: executor.GetIncarnation(), Nonce: nonce,
-				Report: report})
+			err := w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host", Incarnation: executor.GetIncarnation(),
+				Nonce: nonce, Report: report})
 			if err == nil {
 				t.Errorf("a report for another executor was accepted with nonce %q", nonce)
 			}
@@ -237,7 +236,8 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 		err := w.call(func(ctx context.Context) error {
 			answer, err := agent.SubmitTasks(ctx, &controlv1.SubmitTasksRequest{
 				Term: math.MaxInt64, Job: "thief", Stage: "s", Epoch: worker.GetEpoch(), Uid: "thief", Task: task,
-				Orders: []*controlv1.SubmitOrder{{Executor: "host", Incarnation: executor.GetIncarnation(), Number: 1, Nonce: nonce}},
+				Orders: []*controlv1.SubmitOrder{{Executor: "host", Incarnation: executor.GetIncarnation(), Number: 1,
+					Nonce: nonce}},
 			})
 			for _, outcome := range answer.GetOutcomes() {
 				if len(outcome.GetFailure()) == 0 {
@@ -505,15 +505,7 @@ func TestLargeReportsA3(t *testing.T) {
 	}
 	for _, service := range []string{model.ServiceExecutorState, model.ServiceAssigner} {
 		p, _ := w.leader(service)
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
-		if err != nil {
-			continue // there is no such file except on Linux
-		}
-		_, peak, _ := strings.Cut(string(status), "VmHWM:")
-		var kilobytes int
-		if _, err := fmt.Sscan(peak, &kilobytes); err != nil || kilobytes > 512<<10 {
-			t.Errorf("%s uses %d MiB, want at most 512: %v", service, kilobytes>>10, err)
-		}
+		checkMemory(t, p)
 	}
 }
 

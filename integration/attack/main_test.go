@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(built.Run(func(path string) int {
 		binary = path
 		code := m.Run()
-		if complete := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""; complete &&
-			len(unsent()) > 0 {
+		complete := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""
+		if complete && len(unsent()) > 0 {
 			fmt.Fprintln(os.Stderr, "no attack in plain text sends these calls of attackCalls:", unsent())
 			code = 1
 		}

@@ -5,14 +5,18 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +30,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/integration/attack/flood"
 	"berth.dev/pkg/access"
 	"berth.dev/pkg/certs"
 	"berth.dev/pkg/identity"
@@ -95,7 +100,7 @@ func TestAttacksWithTLS(t *testing.T) {
 		}
 	}
 	// An operator's browser may have the operator's certificate.
-	browsers := append(w.attackers, attacker{"an operator's certificate", f.ClientTLS(identity.Gateway), true})
+	browsers := append(slices.Clone(w.attackers), attacker{"an operator's certificate", f.ClientTLS(identity.Gateway), true})
 	for _, c := range webCalls {
 		for _, a := range browsers {
 			w.browse(c, a)
@@ -107,10 +112,11 @@ func TestAttacksWithTLS(t *testing.T) {
 			t.Errorf("the audit log of %s has %d lines about rejections, want %d", process, len(lines), want)
 		}
 	}
+	w.flood()
 	if after := w.state(); !maps.Equal(before, after) {
 		t.Errorf("the attacks changed the state from %v to %v", before, after)
 	}
-	// Others go on.
+	// Other callers get executors.
 	r := &berthv1.Reservation{Job: "after", Stage: "s", Count: 2, Constraints: &berthv1.Constraints{Sku: "host"},
 		Task: sleep()}
 	if _, err := f.Client().Reserve(ctx, r); err != nil {
@@ -167,7 +173,15 @@ func (w *tlsTarget) send(c attackCall, a attacker, address string, executor *ber
 	if a.tls != nil {
 		creds = credentials.NewTLS(a.tls)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
+	// A client that connects again is rejected again, with another line.
+	var dialled atomic.Bool
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			if dialled.Swap(true) {
+				return nil, errors.New("the only connection was closed")
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -285,6 +299,33 @@ func (w *tlsTarget) attackEtcd() {
 		})
 	}
 	writes.Wait()
+}
+
+// flood sends a small form of the floods of attack A7, with TLS but without a certificate and
+// in plain text. The agents listener closes all of its connections. TestFloodsWithTLSA7 has
+// the full numbers.
+func (w *tlsTarget) flood() {
+	w.Helper()
+	before := len(auditLines(w.T, w.log("gateway-0")))
+	for _, secured := range []bool{true, false} {
+		rejected, served := flood.New(w.fleet.AgentsGateways()[0], secured), flood.New(w.fleet.Gateway(), secured)
+		for _, err := range []error{
+			rejected.Streams(200, 100), rejected.Watches(20, 10, 60_000), rejected.Headers(200, 100, 60_000),
+			rejected.Unfinished(20, 10, 60_000), rejected.Resets(200, 4),
+			served.Idle(30), served.Bodies(10, 64<<10), served.Heads(5, 1<<20), served.Streams(200, 100),
+			served.Watches(20, 10, 60_000), served.Headers(200, 100, 60_000), served.Unfinished(20, 10, 60_000),
+			served.Compressed(20, 10, 1<<20), served.Resets(200, 4), served.Handshakes(10),
+		} {
+			if err != nil {
+				w.Errorf("A7 with TLS %t: %v", secured, err)
+			}
+		}
+		rejected.Wait()
+	}
+	if lines := auditLines(w.T, w.log("gateway-0")); len(lines) == before || lines[before].Outcome != tlsRejected {
+		w.Errorf("A7: the audit log has no line about a rejected connection")
+	}
+	checkMemory(w.T, w.fleet.GatewayProcess(0))
 }
 
 // thief returns the configuration of a job service whose certificate an authority has

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -286,5 +287,19 @@ func (w *target) refused(what string, err error, kind fault.Kind, reason fault.R
 	f := rpc.FromStatus(err)
 	if f == nil || f.Kind != kind || f.Reason != reason {
 		w.Errorf("%s: got %v, want %v %s", what, err, kind, reason)
+	}
+}
+
+// checkMemory checks the memory that a process has used at most.
+func checkMemory(t *testing.T, p *child.Process) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	if err != nil {
+		return // there is no such file except on Linux
+	}
+	_, peak, _ := strings.Cut(string(text), "VmHWM:")
+	var kilobytes int
+	if _, err := fmt.Sscan(peak, &kilobytes); err != nil || kilobytes > 512<<10 {
+		t.Errorf("%s used %d MiB, want at most 512: %v", p.Name, kilobytes>>10, err)
 	}
 }
