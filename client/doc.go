@@ -28,6 +28,10 @@
 // state, and calls [Client.Reserve] and [Client.CancelWorkers] for the difference. The
 // example of Watch is such a loop, and examples/jobservice is a whole program.
 //
+// Without options the connections are in plain text. [WithTLS] encrypts them, and a
+// certificate in its configuration proves the role of the caller. [WithToken] proves the
+// role with a bearer token instead.
+//
 // The messages are the messages of berth.v1, the documented API. This package never
 // changes a message of the caller.
 //

@@ -4,6 +4,9 @@
 //
 //	jobservice -job web -stage serve -workers 3 my-server --some-flag
 //
+// If the cluster uses TLS, -tls-ca, -tls-cert, -tls-key and -token-file set the
+// authorities and prove the role.
+//
 // It stores nothing, because Watch returns the current workers and the input is the
 // desired number. So you can kill it at any time, and another jobservice can continue its
 // work.
@@ -33,7 +36,7 @@ var (
 
 func main() {
 	flag.Parse()
-	ctx, c := context.Background(), must(client.Dial([]string{*gateway}))
+	ctx, c := context.Background(), must(client.Dial([]string{*gateway}, security()...))
 	states, wanted := make(chan *client.Job), make(chan int32)
 	go func() {
 		for change, err := range c.Watch(ctx, *job) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -59,17 +58,12 @@ func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error 
 // real one.
 func TestHighestTermA1(t *testing.T) {
 	w := attack(t)
-	registry, term := w.leader(model.ServiceRegistry)
-	for option, address := range map[string]string{"--listen": w.fleet.Gateway(),
-		"--agents-listen": w.fleet.AgentsGateways()[0]} {
-		w.unserved("TryAllocateAndLease on "+option, w.cycle(w.rogueClient(address), math.MaxInt64, 1), "--internal-listen")
+	leader, term := w.leader(model.ServiceRegistry)
+	for _, at := range []place{public, agents} {
+		w.unserved("TryAllocateAndLease on "+string(at), w.cycle(w.rogueClient(at), math.MaxInt64, 1), "--internal-listen")
 	}
-	executors, _ := w.leader(model.ServiceExecutorState)
-	assigner, _ := w.leader(model.ServiceAssigner)
-	for name, address := range map[string]string{
-		"the internal listener": w.fleet.InternalGateways()[0], "executor-state itself": executors.Addresses().Listen,
-	} {
-		conn := w.rogueClient(address)
+	for _, name := range []place{internal, executorState} {
+		conn := w.rogueClient(name)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, term - 1, 0, -1} {
 			if err := w.cycle(conn, wrong, 1); err == nil {
 				w.Errorf("%s accepted a cycle of term %d, want only term %d", name, wrong, term)
@@ -83,16 +77,11 @@ func TestHighestTermA1(t *testing.T) {
 		// A possible cycle number does no harm either, because the registry continues above it.
 		_ = w.cycle(conn, term, 1<<40)
 	}
-	for name, address := range map[string]string{
-		"the internal listener": w.fleet.InternalGateways()[0], "the assigner": assigner.Addresses().Listen,
-	} {
-		conn := w.rogueClient(address)
+	for _, name := range []place{internal, assigner} {
+		conn := w.rogueClient(name)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, 0, -1} {
 			err := w.call(func(ctx context.Context) error {
-				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx,
-					&controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
-						{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "rogue", Mod: 1, Lease: 1},
-					}})
+				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx, dispatch(wrong))
 				return err
 			})
 			if err == nil {
@@ -100,78 +89,75 @@ func TestHighestTermA1(t *testing.T) {
 			}
 		}
 	}
-	if again, now := w.leader(model.ServiceRegistry); again != registry || now != term {
-		w.Errorf("the registry's leader is %s in term %d, want %s in term %d", again.Name, now, registry.Name, term)
+	if again, now := w.leader(model.ServiceRegistry); again != leader || now != term {
+		w.Errorf("the registry's leader is %s in term %d, want %s in term %d", again.Name, now, leader.Name, term)
 	}
 }
 
 // A rogue client acts for an executor that belongs to another agent.
 func TestForeignExecutorA2(t *testing.T) {
 	w := attack(t)
-	host, err := w.client.Executor(w.ctx, "host")
+	executor, err := w.client.Executor(w.ctx, "host")
 	if err != nil {
 		t.Fatal(err)
 	}
 	worker := w.workerOn("host")
 	completed := &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
-		Executor: "host", Incarnation: host.GetIncarnation(), Sequence: 1 << 40, Complete: true,
+		Executor: "host", Incarnation: executor.GetIncarnation(), Sequence: 1 << 40, Complete: true,
 		Workers: []*controlv1.WorkerReport{{
 			Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(),
 			Epoch: worker.GetEpoch(), Uid: worker.GetUid(), State: berthv1.Assignment_COMPLETED,
 		}},
 	}}}
-	register := &controlv1.RegisterRequest{
-		Id: "host", Address: "127.0.0.1:1", Sku: "stolen", Host: "thief", Resources: map[string]int64{"slots": 64},
-		Nonce: "thief", Secret: "thief",
-	}
-	for option, address := range map[string]string{"--listen": w.fleet.Gateway(),
-		"--internal-listen": w.fleet.InternalGateways()[0]} {
-		conn := w.rogueClient(address)
-		w.unserved("Register on "+option, w.call(func(ctx context.Context) error {
+	register := thiefsRegistration()
+	for _, at := range []place{public, internal} {
+		conn := w.rogueClient(at)
+		w.unserved("Register on "+string(at), w.call(func(ctx context.Context) error {
 			_, err := controlv1.NewAgentsClient(conn).Register(ctx, register)
 			return err
 		}), "--agents-listen")
-		w.unserved("Heartbeat on "+option, w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host",
-			Incarnation: host.GetIncarnation()}), "--agents-listen")
+		w.unserved("Heartbeat on "+string(at), w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host",
+			Incarnation: executor.GetIncarnation()}), "--agents-listen")
 	}
-	public, agents := w.rogueClient(w.fleet.Gateway()), w.rogueClient(w.fleet.AgentsGateways()[0])
-	for option, conn := range map[string]*grpc.ClientConn{"--listen": public, "--agents-listen": agents} {
-		w.unserved("ReportWorkers on "+option, w.call(func(ctx context.Context) error {
+	for _, at := range []place{public, agents} {
+		conn := w.rogueClient(at)
+		w.unserved("ReportWorkers on "+string(at), w.call(func(ctx context.Context) error {
 			_, err := controlv1.NewDispatchClient(conn).ReportWorkers(ctx, completed)
 			return err
 		}), "--internal-listen")
-		w.unserved("Depart on "+option, w.call(func(ctx context.Context) error {
+		w.unserved("Depart on "+string(at), w.call(func(ctx context.Context) error {
 			_, err := controlv1.NewAgentsClient(conn).Depart(ctx,
-				&controlv1.DepartRequest{Id: "host", Incarnation: host.GetIncarnation()})
+				&controlv1.DepartRequest{Id: "host", Incarnation: executor.GetIncarnation()})
 			return err
 		}), "--internal-listen")
 	}
+	conn := w.rogueClient(agents)
 	w.unserved("ListExecutors on --agents-listen", w.call(func(ctx context.Context) error {
-		_, err := berthv1.NewExecutorsClient(agents).ListExecutors(ctx, &berthv1.ListExecutorsRequest{})
+		_, err := berthv1.NewExecutorsClient(conn).ListExecutors(ctx, &berthv1.ListExecutorsRequest{})
 		return err
 	}), "--listen")
 
 	// On the agents listener, a rogue client can only use the ID of another executor.
 	if err := w.call(func(ctx context.Context) error {
-		_, err := controlv1.NewAgentsClient(agents).Register(ctx, register)
+		_, err := controlv1.NewAgentsClient(conn).Register(ctx, register)
 		return err
 	}); err == nil {
 		t.Error("a registration with the ID of a present executor was accepted")
 	}
 	for _, nonce := range []string{"", "thief"} {
 		for _, report := range []*controlv1.ExecutorReport{
-			{Executor: "host", Incarnation: host.GetIncarnation(), Sequence: 1 << 40, Complete: true},
+			{Executor: "host", Incarnation: executor.GetIncarnation(), Sequence: 1 << 40, Complete: true},
 			completed.GetReports()[0],
 		} {
-			err := w.heartbeat(agents, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation(), Nonce: nonce,
-				Report: report})
+			err := w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host", Incarnation: executor.GetIncarnation(),
+				Nonce: nonce, Report: report})
 			if err == nil {
 				t.Errorf("a report for another executor was accepted with nonce %q", nonce)
 			}
 		}
 	}
 	now, err := w.client.Executor(w.ctx, "host")
-	if err != nil || now.GetIncarnation() != host.GetIncarnation() || now.GetAddress() != host.GetAddress() ||
+	if err != nil || now.GetIncarnation() != executor.GetIncarnation() || now.GetAddress() != executor.GetAddress() ||
 		now.GetState() != berthv1.Executor_READY {
 		t.Errorf("executor = %v, %v", now, err)
 	}
@@ -218,28 +204,28 @@ func (w *target) workerOn(executor string) *berthv1.Assignment {
 // A rogue client calls an agent directly, with the highest possible term.
 func TestForeignRequestsToAgentA4(t *testing.T) {
 	w := attack(t)
-	host, err := w.client.Executor(w.ctx, "host")
+	executor, err := w.client.Executor(w.ctx, "host")
 	if err != nil {
 		t.Fatal(err)
 	}
 	worker := w.workerOn("host")
-	agent := controlv1.NewExecutorClient(w.rogueClient(host.GetAddress()))
+	agent := controlv1.NewExecutorClient(w.rogueClient(host))
 	ref := &controlv1.WorkerRef{
 		Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(),
 		Epoch: worker.GetEpoch(), Uid: worker.GetUid(),
 	}
 	other := &controlv1.WorkerRef{Job: "thief", Stage: "s", Number: 1, Epoch: worker.GetEpoch(), Uid: "thief"}
-	task := &berthv1.Task{Command: "sleep", Args: []string{"3600"}}
+	task := sleep()
 	for _, nonce := range []string{"", "thief"} {
 		for what, err := range map[string]error{
 			"a start request": w.call(func(ctx context.Context) error {
 				_, err := agent.SubmitTask(ctx, &controlv1.SubmitTaskRequest{Term: math.MaxInt64, Executor: "host",
-					Incarnation: host.GetIncarnation(), Worker: other, Task: task, Nonce: nonce})
+					Incarnation: executor.GetIncarnation(), Worker: other, Task: task, Nonce: nonce})
 				return err
 			}),
 			"a stop request": w.call(func(ctx context.Context) error {
 				_, err := agent.StopTask(ctx, &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host",
-					Incarnation: host.GetIncarnation(), Worker: ref, Grace: durationpb.New(0), Nonce: nonce})
+					Incarnation: executor.GetIncarnation(), Worker: ref, Grace: durationpb.New(0), Nonce: nonce})
 				return err
 			}),
 		} {
@@ -250,7 +236,8 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 		err := w.call(func(ctx context.Context) error {
 			answer, err := agent.SubmitTasks(ctx, &controlv1.SubmitTasksRequest{
 				Term: math.MaxInt64, Job: "thief", Stage: "s", Epoch: worker.GetEpoch(), Uid: "thief", Task: task,
-				Orders: []*controlv1.SubmitOrder{{Executor: "host", Incarnation: host.GetIncarnation(), Number: 1, Nonce: nonce}},
+				Orders: []*controlv1.SubmitOrder{{Executor: "host", Incarnation: executor.GetIncarnation(), Number: 1,
+					Nonce: nonce}},
 			})
 			for _, outcome := range answer.GetOutcomes() {
 				if len(outcome.GetFailure()) == 0 {
@@ -288,13 +275,14 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 // A caller sets environment variables that would make any allowed command run other code.
 func TestEnvironmentA5(t *testing.T) {
 	w := attack(t)
+	rogue := w.rogueCaller()
 	reserve := func(name string, env map[string]string) (*berthv1.Reservation, error) {
 		r := &berthv1.Reservation{
 			Job: "environment", Stage: "s", Name: name, Count: 1, OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
 			Constraints: &berthv1.Constraints{Sku: "host"},
 			Task:        &berthv1.Task{Command: "env", Env: env, Payload: []byte("payload")},
 		}
-		_, err := w.client.Reserve(w.ctx, r)
+		_, err := rogue.Reserve(w.ctx, r)
 		return r, err
 	}
 	for _, name := range []string{"BERTH_PAYLOAD_FILE", "BERTH_ANYTHING"} {
@@ -337,7 +325,7 @@ func TestEnvironmentA5(t *testing.T) {
 // A web page or another caller floods the list of disabled executors.
 func TestDisableFloodA8(t *testing.T) {
 	w := attack(t)
-	refused := 0
+	rogue, refused := w.rogueCaller(), 0
 	var requests []string
 	for i := range 200 {
 		var ids []string
@@ -345,7 +333,7 @@ func TestDisableFloodA8(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("unknown-%d-%d", i, j))
 		}
 		id := fmt.Sprintf("flood-%d", i)
-		answer, err := w.client.Disable(w.ctx, &berthv1.DisableExecutorsRequest{RequestId: id,
+		answer, err := rogue.Disable(w.ctx, &berthv1.DisableExecutorsRequest{RequestId: id,
 			Selector: &berthv1.ExecutorSelector{Ids: ids}})
 		switch {
 		case err != nil:
@@ -393,56 +381,33 @@ func (w *target) spare() string {
 // A web page in an operator's browser posts to the gateway.
 func TestBrowserA10(t *testing.T) {
 	w := attack(t)
-	gateway := w.fleet.Gateway()
-	send := func(method, path, host string, header map[string]string, body string) int {
+	send := func(c webCall) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(w.ctx, method, "http://"+gateway+path, strings.NewReader(body))
+		code, _, err := c.send(w.ctx, http.DefaultClient, "http://"+w.fleet.Gateway())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if host != "" {
-			req.Host = host
+		return code
+	}
+	for _, c := range webCalls {
+		if got := send(c); got != http.StatusForbidden {
+			t.Errorf("%s: status %d, want 403", c.name, got)
 		}
-		for name, value := range header {
-			req.Header.Set(name, value)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		_, _ = io.Copy(io.Discard, res.Body) // only the status matters
-		return res.StatusCode
 	}
-	const disable, body = "/v1/executors:disable", `{"requestId":"browser","selector":{"ids":["sim-0"]}}`
-	foreign := map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}
-	if got := send(http.MethodPost, disable, "", foreign, body); got != http.StatusForbidden {
-		t.Errorf("POST from a foreign origin: status %d, want 403", got)
-	}
-	if got := send(http.MethodPost, disable, "", map[string]string{"Origin": "null"}, body); got != http.StatusForbidden {
-		t.Errorf("POST from an opaque origin: status %d, want 403", got)
-	}
-	if got := send(http.MethodPost, disable, "rebound.example:8080", nil, body); got != http.StatusForbidden {
-		t.Errorf("POST to a foreign host name: status %d, want 403", got)
-	}
-	if got := send(http.MethodGet, "/v1/executors", "rebound.example:8080", nil, ""); got != http.StatusForbidden {
-		t.Errorf("GET with a foreign host name: status %d, want 403", got)
-	}
-	if e, err := w.client.Executor(w.ctx, "sim-0"); err != nil || len(e.GetDisabled()) != 0 {
-		t.Errorf("sim-0 = %v, %v", e, err)
+	if e, err := w.client.Executor(w.ctx, "host"); err != nil || len(e.GetDisabled()) != 0 {
+		t.Errorf("host = %v, %v", e, err)
 	}
 	// Requests as curl sends them are accepted.
-	if got := send(http.MethodPost, "/v1/executors:enable", "", nil,
-		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
-		t.Errorf("POST without a content type: status %d, want 200", got)
-	}
-	if got := send(http.MethodPost, "/v1/executors:enable", "",
-		map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
-		`{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
-		t.Errorf("POST with the content type of curl -d: status %d, want 200", got)
-	}
-	if got := send(http.MethodGet, "/v1/executors", "localhost:8080", nil, ""); got != http.StatusOK {
-		t.Errorf("GET with the host localhost: status %d, want 200", got)
+	const enable, body = "/v1/executors:enable", `{"selector":{"ids":["host"]}}`
+	for _, c := range []webCall{
+		{name: "POST without a content type", method: http.MethodPost, path: enable, body: body},
+		{name: "POST with the content type of curl -d", method: http.MethodPost, path: enable, body: body,
+			header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}},
+		{name: "GET with the host localhost", method: http.MethodGet, path: "/v1/executors", host: "localhost:8080"},
+	} {
+		if got := send(c); got != http.StatusOK {
+			t.Errorf("%s: status %d, want 200", c.name, got)
+		}
 	}
 }
 
@@ -450,7 +415,7 @@ func TestBrowserA10(t *testing.T) {
 // states.
 func TestLyingAgentA3(t *testing.T) {
 	w := attack(t)
-	gateway := w.rogueClient(w.fleet.AgentsGateways()[0])
+	gateway := w.rogueClient(agents)
 	ctx, leave := context.WithCancel(w.ctx)
 	var joined sync.WaitGroup
 	t.Cleanup(func() { leave(); joined.Wait() })
@@ -495,7 +460,6 @@ func TestLyingAgentA3(t *testing.T) {
 // decoded. A registered agent can invent only a limited number of workers.
 func TestLargeReportsA3(t *testing.T) {
 	w := attack(t)
-	address := w.fleet.AgentsGateways()[0]
 	// Each worker has two bytes on the wire.
 	workers := make([]*controlv1.WorkerReport, 90_000)
 	for i := range workers {
@@ -503,7 +467,7 @@ func TestLargeReportsA3(t *testing.T) {
 	}
 	var rogueCalls sync.WaitGroup
 	for i := range 20 {
-		conn := w.rogueClient(address)
+		conn := w.rogueClient(agents)
 		rogueCalls.Go(func() {
 			if err := w.heartbeat(conn, &controlv1.HeartbeatRequest{
 				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess",
@@ -524,7 +488,7 @@ func TestLargeReportsA3(t *testing.T) {
 		reports = append(reports, r)
 	}
 	liar := agenttest.Serve(t, agenttest.Lies()[0].Script)
-	err := liar.Join(w.ctx, w.rogueClient(address), &controlv1.RegisterRequest{
+	err := liar.Join(w.ctx, w.rogueClient(agents), &controlv1.RegisterRequest{
 		Id: "crowded", Sku: "crowded", Host: "crowded", Resources: map[string]int64{"slots": 2}, Secret: "crowded",
 	}, reports...)
 	if kind := fault.Of(rpc.FromStatus(err)).Kind; kind != fault.Exhausted && kind != fault.Unavailable {
@@ -541,15 +505,7 @@ func TestLargeReportsA3(t *testing.T) {
 	}
 	for _, service := range []string{model.ServiceExecutorState, model.ServiceAssigner} {
 		p, _ := w.leader(service)
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
-		if err != nil {
-			continue // there is no such file except on Linux
-		}
-		_, peak, _ := strings.Cut(string(status), "VmHWM:")
-		var kilobytes int
-		if _, err := fmt.Sscan(peak, &kilobytes); err != nil || kilobytes > 512<<10 {
-			t.Errorf("%s uses %d MiB, want at most 512: %v", service, kilobytes>>10, err)
-		}
+		checkMemory(t, p)
 	}
 }
 
@@ -557,7 +513,8 @@ func TestLargeReportsA3(t *testing.T) {
 // without limit.
 func TestUnboundedRequestsA9(t *testing.T) {
 	w := attack(t)
-	agents := controlv1.NewAgentsClient(w.rogueClient(w.fleet.AgentsGateways()[0]))
+	gateway := controlv1.NewAgentsClient(w.rogueClient(agents))
+	reservations, rogue := berthv1.NewReservationsClient(w.rogueClient(public)), w.rogueCaller()
 	accepted, refused := 0, 0
 	count := func(what string, err error) {
 		t.Helper()
@@ -579,7 +536,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 	}
 	for i := range 100 {
 		count("register", w.call(func(ctx context.Context) error {
-			_, err := agents.Register(ctx, &controlv1.RegisterRequest{
+			_, err := gateway.Register(ctx, &controlv1.RegisterRequest{
 				Id: fmt.Sprintf("flood-%d", i), Address: "127.0.0.1:1", Sku: "flood", Host: "flood",
 				Resources: map[string]int64{"slots": 1}, Nonce: "flood", Secret: "flood",
 			})
@@ -588,7 +545,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 	}
 	bounded("registrations")
 	for i := range 30 {
-		_, err := w.client.PutSKU(w.ctx, &berthv1.Sku{Name: fmt.Sprintf("flood-%d", i),
+		_, err := rogue.PutSKU(w.ctx, &berthv1.Sku{Name: fmt.Sprintf("flood-%d", i),
 			Resources: map[string]int64{"slots": 1}})
 		count("SKU", err)
 	}
@@ -597,7 +554,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 		r := &berthv1.Reservation{Job: "flood", Stage: "s", Name: fmt.Sprintf("n%d", i), Count: 1,
 			Constraints: &berthv1.Constraints{Sku: "none"}}
 		count("reservation", w.call(func(ctx context.Context) error {
-			_, err := berthv1.NewReservationsClient(w.rogueClient(w.fleet.Gateway())).UpsertReservation(ctx,
+			_, err := reservations.UpsertReservation(ctx,
 				&berthv1.UpsertReservationRequest{Reservation: r})
 			return err
 		}))
@@ -609,7 +566,7 @@ func TestUnboundedRequestsA9(t *testing.T) {
 			Task: &berthv1.Task{Command: "x", Payload: make([]byte, 60<<10)},
 		}
 		count("reservation", w.call(func(ctx context.Context) error {
-			_, err := berthv1.NewReservationsClient(w.rogueClient(w.fleet.Gateway())).UpsertReservation(ctx,
+			_, err := reservations.UpsertReservation(ctx,
 				&berthv1.UpsertReservationRequest{Reservation: r})
 			return err
 		}))

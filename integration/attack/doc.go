@@ -7,6 +7,8 @@
 //	rogue client ──▶ internal ┘                │
 //	                           lying agent ◀───┘
 //
+// TestAttacksWithTLS sends the same calls to a fleet with TLS, which rejects them.
+//
 // After each attack the tests check the same promises: no process has restarted, the
 // workers of all other executors keep running, a new gang is leased and started, and the
 // history in etcd has no violation. docs/explanation/security.md lists the attacks with

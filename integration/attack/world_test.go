@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,15 +235,32 @@ func (w *target) leader(service string) (*child.Process, int64) {
 	return p, term
 }
 
-// rogueClient connects to an address without credentials.
-func (w *target) rogueClient(address string) *grpc.ClientConn {
+// rogueClient connects to a listener without credentials. It can make only the calls of
+// attackCalls.
+func (w *target) rogueClient(at place) *grpc.ClientConn {
 	w.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	_, address, err := at.of(w.ctx, w.fleet)
+	if err != nil {
+		w.Fatal(err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		append(w.recorded(at), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { conn.Close() })
 	return conn
+}
+
+// rogueCaller is a rogueClient of the public listener that uses Berth's client library.
+func (w *target) rogueCaller() *client.Client {
+	w.Helper()
+	c, err := client.Dial(w.fleet.Gateways(), client.WithDialOptions(w.recorded(public)...))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { c.Close() })
+	return c
 }
 
 // until polls check, for conditions that give no signal. check returns what is missing, or
@@ -269,5 +287,19 @@ func (w *target) refused(what string, err error, kind fault.Kind, reason fault.R
 	f := rpc.FromStatus(err)
 	if f == nil || f.Kind != kind || f.Reason != reason {
 		w.Errorf("%s: got %v, want %v %s", what, err, kind, reason)
+	}
+}
+
+// checkMemory checks the memory that a process has used at most.
+func checkMemory(t *testing.T, p *child.Process) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+	if err != nil {
+		return // there is no such file except on Linux
+	}
+	_, peak, _ := strings.Cut(string(text), "VmHWM:")
+	var kilobytes int
+	if _, err := fmt.Sscan(peak, &kilobytes); err != nil || kilobytes > 512<<10 {
+		t.Errorf("%s used %d MiB, want at most 512: %v", p.Name, kilobytes>>10, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -65,7 +66,8 @@ type issuer struct {
 }
 
 // grant grants a role to the tokens whose claim has a value. The claim is a string or a list
-// of strings. The first grant that matches counts.
+// of strings. The claim email matches only if the claim email_verified is true, because an
+// issuer may let its users enter any email. The first grant that matches counts.
 type grant struct {
 	Claim string `yaml:"claim"`
 	Value string `yaml:"value"`
@@ -177,8 +179,13 @@ func (a *Access) use(text []byte) error {
 		if err != nil {
 			return fmt.Errorf("issuers[%d].%w", i, err)
 		}
+		if slices.ContainsFunc(p.issuers, func(o *provider) bool { return o.Issuer == one.Issuer }) {
+			return fmt.Errorf("issuers[%d].issuer: an earlier entry has the issuer %q; put all grants into one entry", i, one.Issuer)
+		}
 		// The earlier provider of the same entry has the keys of the issuer.
-		if same := slices.IndexFunc(before.issuers, added.equal); same >= 0 {
+		if same := slices.IndexFunc(before.issuers, func(o *provider) bool {
+			return reflect.DeepEqual(o.issuer, one)
+		}); same >= 0 {
 			added = before.issuers[same]
 		}
 		p.issuers = append(p.issuers, added)

@@ -93,25 +93,26 @@ func TestInvalidFilesNameTheField(t *testing.T) {
 		"tokens: []\n---\n{}":   "one YAML document",
 		"tokens: []\n---\n":     "one YAML document",
 		"tokens: []\n---\na: [": "one YAML document",
-		"tokens: [{role: king, name: a, sha256: 00}]":                                                          "tokens[0].role: must be one of job",
-		"tokens: [{role: agent, name: a, sha256: 00}]":                                                         "tokens[0].role: only a certificate",
-		"tokens: [{role: viewer, name: a b, sha256: 00}]":                                                      "tokens[0].name: must be letters",
-		"tokens: [{role: viewer, name: a, sha256: 00}]":                                                        "tokens[0].sha256: must be",
-		"tenants: [{name: ''}]":                                                                                "tenants[0].name: must be",
-		"tenants: [{name: a, prefix: /}]":                                                                      "tenants[0].prefix: must be",
-		"tenants: [{name: a}, {name: a, prefix: b}]":                                                           "tenants[1].name: an earlier",
-		"tenants: [{name: a}, {name: b, prefix: a}]":                                                           "tenants[1].prefix: an earlier",
-		"tenants: [{name: a, limits: {workers: -1}}]":                                                          "tenants[0].limits.workers: must",
-		"tenants: [{name: a, limits: {requestsPerSecond: .nan}}]":                                              "tenants[0].limits.requestsPerSecond",
-		"tenants: [{name: a, limits: {highestPriority: ALL}}]":                                                 "tenants[0].limits.highestPriority",
-		"tenants: [{name: a, limits: {wokers: 1}}]":                                                            "wokers",
-		"issuers: [{issuer: 'http://x'}]":                                                                      "issuers[0].issuer: must be an https",
-		"issuers: [{issuer: 'https://x'}]":                                                                     "issuers[0].audience: is required",
-		"issuers: [{issuer: 'https://x', audience: a}]":                                                        "issuers[0].grants: must be",
-		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: viewer}]}]":                              "issuers[0].grants[0]: claim",
-		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: job, claim: a, value: b}]}]":             "issuers[0].grants[0].name",
-		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: x, claim: a, value: b}]}]":               "issuers[0].grants[0].role",
-		"issuers: [{issuer: 'https://x', audience: a, ca: /no, grants: [{role: viewer, claim: a, value: b}]}]": "issuers[0].ca: open /no",
+		"tokens: [{role: king, name: a, sha256: 00}]":                                              "tokens[0].role: must be one of job",
+		"tokens: [{role: agent, name: a, sha256: 00}]":                                             "tokens[0].role: only a certificate",
+		"tokens: [{role: viewer, name: a b, sha256: 00}]":                                          "tokens[0].name: must be letters",
+		"tokens: [{role: viewer, name: a, sha256: 00}]":                                            "tokens[0].sha256: must be",
+		"tenants: [{name: ''}]":                                                                    "tenants[0].name: must be",
+		"tenants: [{name: a, prefix: /}]":                                                          "tenants[0].prefix: must be",
+		"tenants: [{name: a}, {name: a, prefix: b}]":                                               "tenants[1].name: an earlier",
+		"tenants: [{name: a}, {name: b, prefix: a}]":                                               "tenants[1].prefix: an earlier",
+		"tenants: [{name: a, limits: {workers: -1}}]":                                              "tenants[0].limits.workers: must",
+		"tenants: [{name: a, limits: {requestsPerSecond: .nan}}]":                                  "tenants[0].limits.requestsPerSecond",
+		"tenants: [{name: a, limits: {highestPriority: ALL}}]":                                     "tenants[0].limits.highestPriority",
+		"tenants: [{name: a, limits: {wokers: 1}}]":                                                "wokers",
+		"issuers: [{issuer: 'http://x'}]":                                                          "issuers[0].issuer: must be an https",
+		"issuers: [{issuer: 'https://x'}]":                                                         "issuers[0].audience: is required",
+		"issuers: [{issuer: 'https://x', audience: a}]":                                            "issuers[0].grants: must be",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: viewer}]}]":                  "issuers[0].grants[0]: claim",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: job, claim: a, value: b}]}]": "issuers[0].grants[0].name",
+		"issuers: [{issuer: 'https://x', audience: a, grants: [{role: x, claim: a, value: b}]}]":   "issuers[0].grants[0].role",
+		"issuers: [&i {issuer: 'https://x', audience: a, grants: [{role: viewer, claim: a, value: b}]}, {<<: *i, audience: b}]": "issuers[1].issuer: an earlier entry",
+		"issuers: [{issuer: 'https://x', audience: a, ca: /no, grants: [{role: viewer, claim: a, value: b}]}]":                  "issuers[0].ca: open /no",
 	} {
 		a := &Access{cluster: cluster, log: quiet}
 		if err := a.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -321,8 +322,12 @@ func TestOpenIDConnect(t *testing.T) {
 	}{
 		{"a group", p.token(t, "k", claims(nil)), "berth://default/operator/alice_40example.com"},
 		{"an unusable subject", p.token(t, "k", claims(map[string]any{"sub": "|alice"})), "set grants[].name"},
-		{"a job service", p.token(t, "k", claims(map[string]any{"groups": "dev", "email": "ci@example.com"})),
-			"berth://default/job/train"},
+		{"a job service", p.token(t, "k", claims(map[string]any{"groups": "dev", "email": "ci@example.com",
+			"email_verified": true})), "berth://default/job/train"},
+		{"an unverified email", p.token(t, "k", claims(map[string]any{"groups": "dev", "email": "ci@example.com",
+			"email_verified": false})), "(email_verified: true)"},
+		{"an email that may be unverified", p.token(t, "k", claims(map[string]any{"groups": "dev",
+			"email": "ci@example.com"})), "(email_verified: true)"},
 		{"no grant", p.token(t, "k", claims(map[string]any{"groups": "dev"})), "no grant of the access file matches"},
 		{"another audience", p.token(t, "k", claims(map[string]any{"aud": "other"})), "is not valid"},
 		{"expired", p.token(t, "k", claims(map[string]any{"exp": 1})), "is not valid"},
@@ -444,7 +449,7 @@ func TestAnOutageOfTheIssuer(t *testing.T) {
 	expect("another key, and no answer", other, fault.Unavailable)
 }
 
-// A reload keeps the keys of the issuers whose entries and authorities did not change.
+// A reload keeps the keys of the issuers whose entries did not change.
 func TestAReloadKeepsTheKeysOfIssuers(t *testing.T) {
 	p := newIdentityProvider(t)
 	text := p.file(t)
@@ -466,19 +471,33 @@ func TestAReloadKeepsTheKeysOfIssuers(t *testing.T) {
 	if _, err := a.token(t.Context(), token); !fault.Is(err, fault.ReasonUnavailable) {
 		t.Errorf("after a change of the entry: %v", err)
 	}
-	before := a.current.Load().issuers[0]
+}
+
+// A change of the file of an issuer's authorities applies to the next request to the issuer.
+func TestTheAuthoritiesOfAnIssuerChange(t *testing.T) {
+	p := newIdentityProvider(t)
+	a := open(t, p.file(t))
+	ca := a.current.Load().issuers[0].CA
+	right, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	if _, err := certs.Init(dir, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(dir, certs.AuthorityCert), before.CA); err != nil {
+	if err := os.Rename(filepath.Join(dir, certs.AuthorityCert), ca); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.use([]byte(strings.Replace(text, "audience: berth", "audience: other", 1))); err != nil {
+	token := p.token(t, "k", p.claims(nil))
+	if _, err := a.token(t.Context(), token); !fault.Is(err, fault.ReasonUnavailable) {
+		t.Errorf("with other authorities: %v", err)
+	}
+	if err := os.WriteFile(ca, right, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if a.current.Load().issuers[0] == before {
-		t.Error("a reload keeps the earlier authorities of the issuer")
+	if _, err := a.token(t.Context(), token); err != nil {
+		t.Errorf("with the right authorities: %v", err)
 	}
 }
 

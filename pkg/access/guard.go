@@ -444,3 +444,8 @@ func (l Listener) misdirected(fullMethod string) error {
 	}
 	return refusal.Err()
 }
+
+// RecordRejected records that the handler of HTTP rejected a request with an error.
+func (g *Guard) RecordRejected(r *http.Request, err error) {
+	g.record(r.Context(), CallerIn(r.Context()), r.Method+" "+r.URL.Path, subject{}, err)
+}

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +28,8 @@ import (
 // provider verifies the ID tokens of one issuer.
 type provider struct {
 	issuer
-	cluster     string
-	authorities *x509.CertPool
-	client      *http.Client
+	cluster string
+	client  *http.Client
 
 	mu sync.Mutex
 	// latest is in progress or has succeeded. It is nil before the first discovery and after a
@@ -84,36 +82,35 @@ func newProvider(entry issuer, cluster string, log *slog.Logger) (*provider, err
 			return nil, fmt.Errorf("grants[%d].%w", i, err)
 		}
 	}
-	authorities, err := x509.SystemCertPool()
-	if err != nil {
-		authorities = x509.NewCertPool()
+	if _, err := authorities(entry.CA); err != nil {
+		return nil, err
 	}
-	if entry.CA != "" {
-		pem, err := os.ReadFile(entry.CA)
-		if err != nil {
-			return nil, fmt.Errorf("ca: %w", err)
-		}
-		if authorities = x509.NewCertPool(); !authorities.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca: %s contains no certificate", entry.CA)
-		}
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
-	transport.DisableKeepAlives = true // requests are rare
 	client := &http.Client{Timeout: issuerTimeout,
-		Transport: limited{transport, xrate.NewLimiter(issuerRequests, issuerBurst), log}}
-	return &provider{issuer: entry, cluster: cluster, authorities: authorities, client: client}, nil
+		Transport: limited{entry.CA, xrate.NewLimiter(issuerRequests, issuerBurst), log}}
+	return &provider{issuer: entry, cluster: cluster, client: client}, nil
 }
 
-// equal reports whether two providers accept the same tokens.
-func (p *provider) equal(o *provider) bool {
-	return reflect.DeepEqual(p.issuer, o.issuer) && p.authorities.Equal(o.authorities)
+// authorities returns the certificate authorities in a file, by default those of the host.
+func authorities(ca string) (*x509.CertPool, error) {
+	if ca == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("ca: %s contains no certificate", ca)
+	}
+	return pool, nil
 }
 
 // limited is a transport that fails requests above a rate, and logs those that fail for other
-// reasons. It cuts off long answers.
+// reasons. It cuts off long answers. Requests are rare, so each one reads the file of the
+// authorities and opens a connection: changes of the file apply without a restart.
 type limited struct {
-	http.RoundTripper
+	ca      string
 	limiter *xrate.Limiter
 	log     *slog.Logger
 }
@@ -123,10 +120,17 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !l.limiter.Allow() {
 		return nil, fmt.Errorf("too many requests to %s", r.URL.Host)
 	}
-	res, err := l.RoundTripper.RoundTrip(r)
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableKeepAlives = true
+	pool, err := authorities(l.ca)
+	var res *http.Response
+	if err == nil {
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+		res, err = transport.RoundTrip(r)
+	}
 	switch {
 	case err != nil:
-		l.log.Warn("the issuer of bearer tokens does not answer", "url", r.URL.String(), "error", err)
+		l.log.Warn("a request to the issuer of bearer tokens failed", "url", r.URL.String(), "error", err)
 	case res.StatusCode >= http.StatusBadRequest:
 		l.log.Warn("the issuer of bearer tokens answers with an error", "url", r.URL.String(), "status", res.Status)
 	}
@@ -161,8 +165,13 @@ func (p *provider) verify(ctx context.Context, bearer string) (id identity.Ident
 	if err := verified.Claims(&claims); err != nil {
 		return id, true, denied("the claims of the bearer token of %s cannot be decoded: %v", p.Issuer, err)
 	}
+	unverified := ""
 	for _, g := range p.Grants {
 		if !has(claims[g.Claim], g.Value) {
+			continue
+		}
+		if g.Claim == "email" && claims["email_verified"] != true {
+			unverified = "; the issuer must verify its email (email_verified: true)"
 			continue
 		}
 		name := g.Name
@@ -175,8 +184,8 @@ func (p *provider) verify(ctx context.Context, bearer string) (id identity.Ident
 		}
 		return id, true, nil
 	}
-	return id, true, denied("the bearer token of %s is valid, but no grant of the access file matches its claims",
-		p.Issuer)
+	return id, true, denied("the bearer token of %s is valid, but no grant of the access file matches its claims%s",
+		p.Issuer, unverified)
 }
 
 // nameOf returns the name for a subject. Bytes that names do not have, and '_', become '_' and

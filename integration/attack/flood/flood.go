@@ -7,6 +7,7 @@ package flood
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -24,12 +25,34 @@ const dialers = 64
 // listener closes it.
 type Flood struct {
 	address string
+	secured bool
 
 	readers sync.WaitGroup // one for each connection that is open
 }
 
-// New returns a flood of the listener at an address.
-func New(address string) *Flood { return &Flood{address: address} }
+// New returns a flood of the listener at an address. If secured is true, the connections use
+// TLS, without a certificate.
+func New(address string, secured bool) *Flood { return &Flood{address: address, secured: secured} }
+
+// dial opens a connection.
+func (f *Flood) dial() (conn, error) {
+	d := net.Dialer{Timeout: 30 * time.Second}
+	c, err := d.Dial("tcp", f.address)
+	if err != nil {
+		return nil, err
+	}
+	if !f.secured {
+		return c.(*net.TCPConn), nil
+	}
+	// The first write completes the handshake. If the listener rejects it, the write fails.
+	return tls.Client(c, &tls.Config{InsecureSkipVerify: true}), nil
+}
+
+// conn is a connection whose writing side can be closed.
+type conn interface {
+	net.Conn
+	CloseWrite() error
+}
 
 // Wait waits until the listener has closed all connections.
 func (f *Flood) Wait() { f.readers.Wait() }
@@ -43,7 +66,7 @@ func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 	for range dialers {
 		all.Go(func() {
 			for i := range numbers {
-				c, err := net.DialTimeout("tcp", f.address, 30*time.Second)
+				c, err := f.dial()
 				if err != nil {
 					select {
 					case errs <- fmt.Errorf("connection %d: %w", i, err):
@@ -99,6 +122,12 @@ func (f *Flood) Idle(n int) error {
 			write(c, preface())
 		}
 	})
+}
+
+// Handshakes opens n connections and sends the begin of a TLS handshake on each. The handshake
+// never ends.
+func (f *Flood) Handshakes(n int) error {
+	return f.open(n, func(_ int, c net.Conn) { write(c, []byte("\x16\x03\x01\x02\x00\x01")) })
 }
 
 // Bodies opens n connections and sends a REST call on each. The body of the call is one
@@ -201,7 +230,7 @@ func (f *Flood) Resets(n, conns int) error {
 	for range conns {
 		all.Go(func() {
 			for left.Load() > 0 {
-				c, err := net.DialTimeout("tcp", f.address, 30*time.Second)
+				c, err := f.dial()
 				if err != nil {
 					errs <- err
 					return
@@ -216,7 +245,7 @@ func (f *Flood) Resets(n, conns int) error {
 					_, err = c.Write(append(headers(id, "/berth.v1.Reservations/GetReservation", false),
 						frame(3, 0, id, []byte{0, 0, 0, 8})...))
 				}
-				c.(*net.TCPConn).CloseWrite() //nolint:errcheck // the listener may have closed it
+				c.CloseWrite() //nolint:errcheck // the listener may have closed it
 				<-ended
 				c.Close()
 			}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +22,13 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/integration/attack/flood"
 	"berth.dev/integration/built"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/transport"
 )
 
-var floods = flag.Bool("floods", false, "flood with the full numbers (two minutes, on an otherwise idle machine)")
+var floods = flag.Bool("floods", false, "flood with the full numbers (five minutes, on an otherwise idle machine)")
 
-// attacker makes this process run as an attacker. Its value is "address kind n each size".
+// attacker makes this process run as an attacker. Its value is "address secured kind n each size".
 var attacker = flag.String("attacker", "", "flood this address instead of running tests")
 
 // binary is the program `berth`.
@@ -60,15 +63,17 @@ func attack(what string) error {
 	}()
 	var (
 		address, kind string
+		secured       bool
 		n, each, size int
 	)
-	if _, err := fmt.Sscan(what, &address, &kind, &n, &each, &size); err != nil {
+	if _, err := fmt.Sscan(what, &address, &secured, &kind, &n, &each, &size); err != nil {
 		return err
 	}
-	f := flood.New(address)
+	f := flood.New(address, secured)
 	if err := map[string]func() error{
 		"streams":  func() error { return f.Streams(n, each) },
 		"idle":     func() error { return f.Idle(n) },
+		"hellos":   func() error { return f.Handshakes(n) },
 		"bodies":   func() error { return f.Bodies(n, size) },
 		"messages": func() error { return f.Unfinished(n, each, size) },
 		"heads":    func() error { return f.Heads(n, size) },
@@ -91,13 +96,14 @@ func attack(what string) error {
 //
 // A real attacker has processors of its own. This attacker shares the processors with
 // Berth, so it runs with the lowest priority.
-func startAttack(t *testing.T, address, kind string, n, each, size int) <-chan string {
+func startAttack(t *testing.T, address string, secured bool, kind string, n, each, size int) <-chan string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("nice", "-n", "19", self, fmt.Sprintf("-attacker=%s %s %d %d %d", address, kind, n, each, size))
+	cmd := exec.Command("nice", "-n", "19", self,
+		fmt.Sprintf("-attacker=%s %t %s %d %d %d", address, secured, kind, n, each, size))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -146,7 +152,11 @@ type callers struct {
 func call(t *testing.T, f *fleet.Fleet) *callers {
 	ctx, stop := context.WithCancel(t.Context())
 	c := &callers{stop: stop}
-	web := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	security, scheme := f.ClientTLS(identity.Gateway), "http://"
+	if security != nil {
+		scheme = "https://"
+	}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: security}, Timeout: patience}
 	every := func(do func() error) {
 		c.done.Go(func() {
 			tick := time.NewTicker(50 * time.Millisecond)
@@ -168,7 +178,7 @@ func call(t *testing.T, f *fleet.Fleet) *callers {
 		})
 	}
 	every(func() error {
-		res, err := web.Get("http://" + f.Gateway() + "/v1/skus")
+		res, err := web.Get(scheme + f.Gateway() + "/v1/skus")
 		if err != nil {
 			return err
 		}
@@ -256,20 +266,23 @@ func stealTime(t *testing.T) func() float64 {
 	}
 }
 
-// A flooded gateway needs little memory, serves other callers and closes the connections of
-// the flood. The test checks the latency of calls only in phases in which the host takes
-// less than a twentieth of the processors.
-func TestFloodsA7(t *testing.T) {
-	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers, gzip int }
-	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20,
-		watches: 100, headers: 200, gzip: 200}
-	if *floods {
-		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000,
-			heads: 200, watches: 10_000, headers: 10_000, gzip: 2000}
-	}
+// flooded is a gateway under a flood, with other callers.
+type flooded struct {
+	*testing.T
+	fleet   *fleet.Fleet
+	gateway int // the process ID
+	others  *callers
+	steal   func() float64
+	// goal is the target for the 95th percentile of the latency of other callers; 0 is none.
+	goal time.Duration
+}
+
+func start(t *testing.T, config fleet.Config, goal time.Duration) *flooded {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	f, err := fleet.Start(ctx, fleet.Config{Binary: binary, Dir: t.TempDir(), Replicas: 1, Etcd: 1})
+	config.Binary, config.Replicas, config.Etcd = binary, 1, 1
+	f, err := fleet.Start(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,40 +291,85 @@ func TestFloodsA7(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	gateway := f.GatewayProcess(0).Pid()
-	others, steal := call(t, f), stealTime(t)
-	report := func(phase string, take time.Duration) {
-		t.Helper()
-		time.Sleep(take) // the duration of the measurement
-		p95, n, err := others.p95()
-		share := steal()
-		steal = stealTime(t)
-		t.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v; the host took %.0f %% of the processors",
-			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond),
-			100*share)
-		if err != nil {
-			t.Errorf("%s: a call of another client failed: %v", phase, err)
-		}
-		if *floods && share < 0.05 && p95 > 50*time.Millisecond {
-			t.Errorf("%s: the 95th percentile is %v, want at most 50ms", phase, p95)
-		}
-	}
-	settle := time.Second / 2
-	if *floods {
-		settle = 3 * time.Second
-	}
-	report("before", settle)
+	return &flooded{t, f, f.GatewayProcess(0).Pid(), call(t, f), stealTime(t), goal}
+}
 
+// report measures for a time and reports a phase. A call of another client must not fail. The
+// latency of these calls has a goal only if the host takes less than a twentieth of the
+// processors.
+func (w *flooded) report(phase string, take time.Duration) {
+	w.Helper()
+	time.Sleep(take) // the duration of the measurement
+	p95, n, err := w.others.p95()
+	share := w.steal()
+	w.steal = stealTime(w.T)
+	w.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v; the host took %.0f %% of the processors",
+		phase, memory(w.T, w.gateway, "VmRSS")>>20, memory(w.T, w.gateway, "VmHWM")>>20, n,
+		p95.Round(100*time.Microsecond), 100*share)
+	if err != nil {
+		w.Errorf("%s: a call of another client failed: %v", phase, err)
+	}
+	if w.goal > 0 && share < 0.05 && p95 > w.goal {
+		w.Errorf("%s: the 95th percentile is %v, want at most %v", phase, p95, w.goal)
+	}
+}
+
+// checkMemory checks the memory that the gateway has used at most.
+func (w *flooded) checkMemory() {
+	w.Helper()
+	if peak := memory(w.T, w.gateway, "VmHWM"); peak >= 512<<20 {
+		w.Errorf("the gateway used %d MiB, want less than 512", peak>>20)
+	}
+}
+
+// checkClosed checks that the gateway has closed the connections of attackers within 30 s.
+func (w *flooded) checkClosed(attackers []<-chan string) {
+	w.Helper()
+	for _, lines := range attackers {
+		select {
+		case line := <-lines:
+			if durations, err := time.ParseDuration(line); err != nil || durations > 30*time.Second {
+				w.Errorf("connections of a flood stayed open for %s: %v", line, err)
+			}
+		case <-time.After(30 * time.Second):
+			w.Fatal("connections of a flood are still open after 30 s")
+		}
+	}
+}
+
+// load is the size of a flood.
+type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers, gzip int }
+
+// size returns the load, and the duration of each measurement.
+func size() (load, time.Duration) {
+	if *floods {
+		return load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000,
+			heads: 200, watches: 10_000, headers: 10_000, gzip: 2000}, 3 * time.Second
+	}
+	return load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20,
+		watches: 100, headers: 200, gzip: 200}, time.Second / 2
+}
+
+// A flooded gateway needs little memory, serves other callers and closes the connections of
+// the flood.
+func TestFloodsA7(t *testing.T) {
+	l, settle := size()
+	goal := time.Duration(0)
+	if *floods {
+		goal = 50 * time.Millisecond
+	}
+	w := start(t, fleet.Config{Dir: t.TempDir()}, goal)
+	w.report("before", settle)
 	begin := func(kind string, n, each, size int) <-chan string {
 		t.Helper()
-		lines := startAttack(t, f.Gateway(), kind, n, each, size)
-		report(fmt.Sprintf("%d %s", n, kind), settle)
+		lines := startAttack(t, w.fleet.Gateway(), false, kind, n, each, size)
+		w.report(fmt.Sprintf("%d %s", n, kind), settle)
 		return lines
 	}
 	begin("streams", l.streams, 1000, 0) // these connections may stay open
-	startAttack(t, f.Gateway(), "watches", l.watches, 100, 60_000)
-	startAttack(t, f.Gateway(), "headers", l.headers, 1000, 60_000)
-	report(fmt.Sprintf("%d watches, %d headers", l.watches, l.headers), settle/2)
+	startAttack(t, w.fleet.Gateway(), false, "watches", l.watches, 100, 60_000)
+	startAttack(t, w.fleet.Gateway(), false, "headers", l.headers, 1000, 60_000)
+	w.report(fmt.Sprintf("%d watches, %d headers", l.watches, l.headers), settle/2)
 	begin("gzip", l.gzip, 1000, 1<<20)
 	slow := []<-chan string{ // these connections must be closed within 30 s
 		begin("heads", l.heads, 0, 1<<20),
@@ -320,21 +378,58 @@ func TestFloodsA7(t *testing.T) {
 		begin("messages", l.unfinished, 100, 60_000),
 	}
 	begin("resets", l.resets, 20, 0)
-	if peak := memory(t, gateway, "VmHWM"); peak >= 512<<20 {
-		t.Errorf("the gateway used %d MiB, want less than 512", peak>>20)
+	w.checkMemory()
+	if *floods {
+		w.checkClosed(slow)
+		w.report("after 30 s", settle)
 	}
+}
+
+// The same floods do no harm to listeners that require TLS. The agents listener rejects their
+// connections, which have no certificate or are in plain text. The public listener closes
+// connections without TLS. It serves connections without a certificate, because a token can
+// prove the role; there the limits hold.
+func TestFloodsWithTLSA7(t *testing.T) {
 	if !*floods {
-		return
+		t.Skip("needs -floods; TestAttacksWithTLS has the short form")
 	}
-	for _, lines := range slow {
-		select {
-		case line := <-lines:
-			if durations, err := time.ParseDuration(line); err != nil || durations > 30*time.Second {
-				t.Errorf("connections of a flood stayed open for %s: %v", line, err)
-			}
-		case <-time.After(30 * time.Second):
-			t.Fatal("connections of a flood are still open after 30 s")
-		}
+	l, settle := size()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "audit")
+	w := start(t, fleet.Config{Dir: dir, TLS: transport.Require,
+		Flags: map[string][]string{"gateway-0": {"--audit-log", log}}}, 0)
+	public, agents := w.fleet.Gateway(), w.fleet.AgentsGateways()[0]
+	var rejected, slow []<-chan string
+	for _, secured := range []bool{true, false} {
+		rejected = append(rejected,
+			startAttack(t, agents, secured, "streams", l.streams, 100, 0),
+			startAttack(t, agents, secured, "messages", l.unfinished, 10, 60_000),
+			startAttack(t, agents, secured, "watches", l.watches, 100, 60_000),
+			startAttack(t, agents, secured, "headers", l.headers, 100, 60_000))
+		startAttack(t, agents, secured, "resets", l.resets/10, 20, 0)
+		w.report(fmt.Sprintf("the agents listener, TLS %t", secured), settle)
 	}
-	report("after 30 s", settle)
+	w.checkClosed(rejected)
+	lines, err := os.ReadFile(log)
+	if n := strings.Count(string(lines), `"TLS_REJECTED"`); err != nil || n == 0 || n > 10_000 {
+		t.Errorf("the audit log has %d lines about rejected connections, %v", n, err)
+	}
+	slow = append(slow, startAttack(t, public, false, "hellos", l.idle, 0, 0),
+		startAttack(t, agents, false, "hellos", l.idle, 0, 0))
+	w.report("unfinished handshakes", settle)
+	startAttack(t, public, true, "streams", l.streams, 1000, 0) // these connections may stay open
+	startAttack(t, public, true, "watches", l.watches, 100, 60_000)
+	startAttack(t, public, true, "headers", l.headers, 1000, 60_000)
+	startAttack(t, public, true, "gzip", l.gzip, 1000, 1<<20)
+	w.report("streams", settle)
+	slow = append(slow, startAttack(t, public, true, "heads", l.heads, 0, 1<<20),
+		startAttack(t, public, true, "idle", l.idle, 0, 0),
+		startAttack(t, public, true, "bodies", l.bodies, 0, l.bodySize),
+		startAttack(t, public, true, "messages", l.unfinished, 100, 60_000))
+	w.report("connections and bodies", settle)
+	startAttack(t, public, true, "resets", l.resets, 20, 0)
+	w.report("resets", settle)
+	w.checkMemory()
+	w.checkClosed(slow)
+	w.report("after 30 s", settle)
 }

@@ -5,6 +5,7 @@ package running
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ type Cluster struct {
 // Flags adds the flags for the cluster.
 func (r *Cluster) Flags(set *pflag.FlagSet) {
 	set.StringSliceVar(&r.Gateways, "gateway", nil,
-		"gateway addresses of a running cluster, host:port or http:// URLs (default: no running cluster)")
+		"gateway addresses of a running cluster in plain text, host:port or http:// URLs (default: no running cluster)")
 	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil,
 		"addresses of --agents-listen of those gateways, host:port; executors register there")
 	set.StringSliceVar(&r.Etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
@@ -50,7 +51,19 @@ func (r *Cluster) Check() error {
 	case (len(r.Gateways) == 0) != (len(r.AgentsGateways) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "must be set together with --gateway")
 	}
+	for _, address := range slices.Concat(r.Gateways, r.Etcd) {
+		if strings.HasPrefix(strings.TrimSpace(address), "https://") {
+			return withTLS(address)
+		}
+	}
 	return process.CheckCluster(r.Name)
+}
+
+// withTLS returns the error for a cluster with TLS. It would need certificates for an operator,
+// for etcd and for the simulated executors.
+func withTLS(address string) error {
+	return fault.New(fault.Invalid, fault.ReasonUnsupported,
+		"%s requires TLS: berth bench and berth replay support only running clusters in plain text", address)
 }
 
 // Reach waits until a gateway and etcd have answered. It converts the addresses of the
@@ -68,6 +81,9 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	}
 	defer c.Close()
 	if _, err := c.Leaders(ctx); err != nil {
+		if strings.Contains(err.Error(), "it may require TLS") {
+			return withTLS(strings.Join(addresses, ","))
+		}
 		return err
 	}
 	etcd, err := store.Dial(store.DialConfig{Endpoints: r.Etcd})

@@ -53,7 +53,7 @@ func TestPagesOfOtherOriginsAreRejected(t *testing.T) {
 		case refused != (test.refused != ""):
 			t.Errorf("%s of %s with %v: %d %s", test.call, test.host, test.headers, w.Code, w.Body)
 		case refused && (!strings.Contains(w.Body.String(), test.refused+` \"`) ||
-			!strings.Contains(w.Body.String(), test.headers[1]) || !strings.Contains(w.Body.String(), "NOT_ALLOWED")):
+			!strings.Contains(w.Body.String(), test.headers[1]) || !strings.Contains(w.Body.String(), "PERMISSION_DENIED")):
 			t.Errorf("%s of %s with %v: the answer does not name %s: %s", test.call, test.host, test.headers, test.refused,
 				w.Body)
 		}

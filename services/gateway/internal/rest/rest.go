@@ -60,7 +60,7 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("GET /openapi.json", document)
 	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
-	return sameOrigin(o.Names, o.Serves, o.Guard.HTTP(asEscaped(calls, mux), WriteError)), nil
+	return o.Guard.HTTP(sameOrigin(o, asEscaped(calls, mux)), WriteError), nil
 }
 
 // events returns the handler of a stream of job events.
