@@ -289,8 +289,9 @@ func compare(err error, may identity.Role, served bool, role identity.Role, some
 		if served && !some {
 			return "must be served"
 		}
-	case !served:
+	case !served && !missing:
 		return "must not be served"
+	case !served:
 	case may == identity.Everybody || may&role != 0:
 		if missing {
 			return "must be admitted"

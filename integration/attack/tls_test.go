@@ -91,11 +91,8 @@ func TestAttacksWithTLS(t *testing.T) {
 	before := w.state()
 	for _, c := range attackCalls {
 		for _, a := range w.attackers {
-			for _, at := range c.at {
+			for _, at := range slices.Concat(c.at, c.misdirected) {
 				w.attack(c, a, at, executor)
-			}
-			for _, at := range c.misdirected {
-				w.misdirect(c, a, at, executor)
 			}
 		}
 	}
@@ -220,24 +217,6 @@ func (w *tlsTarget) attack(c attackCall, a attacker, at place, executor *berthv1
 	}
 	if line := w.line(what, process); line.Outcome != want.Outcome || line.Method != want.Method || line.Message == "" {
 		w.Errorf("%s: the audit line is %+v", what, line)
-	}
-}
-
-// misdirect sends a call to a listener that does not serve the method. A caller with a
-// certificate of the cluster learns the right listener, and the audit log has no line about a
-// rejection.
-func (w *tlsTarget) misdirect(c attackCall, a attacker, at place, executor *berthv1.Executor) {
-	w.Helper()
-	if !a.member {
-		w.attack(c, a, at, executor)
-		return
-	}
-	_, address, err := at.of(w.ctx, w.fleet)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := w.send(c, a, address, executor); status.Code(err) != codes.Unimplemented {
-		w.Errorf("%s, %s with %s: got %v, want UNIMPLEMENTED", c.attack, nameOf(at, c.method), a.name, err)
 	}
 }
 

@@ -136,6 +136,8 @@ func (g *Guard) admit(c Caller, from transport.Peer, method string) error {
 	r, known := table[method]
 	may, served := r.roles[g.Listener]
 	switch {
+	case known && !served && c.Identity != nil && c.Identity.Role&r.any() == 0:
+		return missing(method, r.any(), c.has())
 	case !known, !served:
 		return g.Listener.misdirected(method)
 	case c.unproven != nil:

@@ -66,6 +66,14 @@ type row struct {
 	changes bool
 }
 
+// any returns the roles that may call the method on some listener.
+func (r row) any() (all identity.Role) {
+	for _, may := range r.roles {
+		all |= may
+	}
+	return all
+}
+
 const (
 	everybody  = identity.Everybody
 	job        = identity.Job
