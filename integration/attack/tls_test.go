@@ -109,7 +109,9 @@ func TestAttacksWithTLS(t *testing.T) {
 			t.Errorf("the audit log of %s has %d lines about rejections, want %d", process, len(lines), want)
 		}
 	}
-	w.flood()
+	if *floods { // several seconds
+		w.flood()
+	}
 	if after := w.state(); !maps.Equal(before, after) {
 		t.Errorf("the attacks changed the state from %v to %v", before, after)
 	}
