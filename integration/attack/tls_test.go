@@ -97,7 +97,8 @@ func TestAttacksWithTLS(t *testing.T) {
 		}
 	}
 	// An operator's browser may have the operator's certificate.
-	browsers := append(slices.Clone(w.attackers), attacker{"an operator's certificate", f.ClientTLS(identity.Gateway), true})
+	browsers := append(slices.Clone(w.attackers),
+		attacker{"an operator's certificate", f.ClientTLS(identity.Gateway), true})
 	for _, c := range webCalls {
 		for _, a := range browsers {
 			w.browse(c, a)

@@ -72,7 +72,8 @@ func (h *Host) Address() string { return h.listener.Addr().String() }
 // Address if it is empty.
 func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	if id := h.secured.Identity(); id != nil && !id.CoversExecutor(config.ID) {
-		return nil, fault.BadField(fault.ReasonInvalid, "--tls-cert", "is for the executor %q, not for %q", id.Name, config.ID)
+		return nil, fault.BadField(fault.ReasonInvalid, "--tls-cert", "is for the executor %q, not for %q",
+			id.Name, config.ID)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
