@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -70,5 +71,8 @@ func TestOpenAPIDocumentIsComplete(t *testing.T) {
 	}
 	for name, s := range doc.Components.Schemas {
 		check(name, s)
+		if !bytes.Contains(openapi.Document, []byte(`"#/components/schemas/`+name+`"`)) {
+			t.Errorf("%s: nothing uses the schema", name)
+		}
 	}
 }

@@ -102,6 +102,7 @@ func convert(text []byte) (map[string]any, error) {
 		return nil, err
 	}
 	text = fieldNames.ReplaceAllFunc(text, jsonName)
+	text = enumValues.ReplaceAllFunc(text, once)
 	var doc map[string]any
 	return doc, json.Unmarshal(text, &doc)
 }
@@ -162,6 +163,19 @@ func jsonName(name []byte) []byte {
 		word[0] -= 'a' - 'A'
 	}
 	return bytes.Join(words, nil)
+}
+
+// enumValues matches the name of a value in the description of an enum, and the name with which
+// its comment may begin.
+var enumValues = regexp.MustCompile(`- [A-Z_]+: [A-Z_]+: `)
+
+// once removes the second of two equal names.
+func once(names []byte) []byte {
+	first, second, _ := bytes.Cut(names[2:], []byte(" "))
+	if bytes.Equal(first, bytes.TrimSpace(second)) {
+		return names[:2+len(first)+1]
+	}
+	return names
 }
 
 // merge applies changes to a document.

@@ -30,15 +30,21 @@ const (
 	Assignment_ASSIGNED Assignment_State = 1
 	// STARTING: the executor has acknowledged the start request.
 	Assignment_STARTING Assignment_State = 2
-	Assignment_RUNNING  Assignment_State = 3
+	// RUNNING: the executor runs the worker.
+	Assignment_RUNNING Assignment_State = 3
 	// EVICT: the stop request is durable.
 	Assignment_EVICT Assignment_State = 4
 	// EVICTING: the executor has acknowledged the stop request.
-	Assignment_EVICTING  Assignment_State = 5
+	Assignment_EVICTING Assignment_State = 5
+	// COMPLETED: the worker ended by itself with exit code 0.
 	Assignment_COMPLETED Assignment_State = 6
-	Assignment_FAILED    Assignment_State = 7
-	Assignment_LOST      Assignment_State = 8
-	Assignment_EVICTED   Assignment_State = 9
+	// FAILED: the worker ended in another way, or could not be started.
+	Assignment_FAILED Assignment_State = 7
+	// LOST: the executor was given up or no longer has the worker, or an operator gave
+	// it up.
+	Assignment_LOST Assignment_State = 8
+	// EVICTED: Berth stopped the worker.
+	Assignment_EVICTED Assignment_State = 9
 )
 
 // Enum value maps for Assignment_State.

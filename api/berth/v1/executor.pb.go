@@ -29,7 +29,8 @@ const (
 	Executor_STATE_UNSPECIFIED Executor_State = 0
 	// REGISTERED: the executor is known, but cannot get workers yet.
 	Executor_REGISTERED Executor_State = 1
-	Executor_READY      Executor_State = 2
+	// READY: heartbeats arrive. The executor may get workers.
+	Executor_READY Executor_State = 2
 	// UNREACHABLE: heartbeats are missing. The executor gets no new workers and keeps its
 	// workers and capacity.
 	Executor_UNREACHABLE Executor_State = 3

@@ -26,8 +26,10 @@ type Replica_Role int32
 
 const (
 	Replica_ROLE_UNSPECIFIED Replica_Role = 0
-	Replica_LEADER           Replica_Role = 1
-	Replica_STANDBY          Replica_Role = 2
+	// LEADER: the replica leads its service.
+	Replica_LEADER Replica_Role = 1
+	// STANDBY: the replica does not lead, and can replace the leader.
+	Replica_STANDBY Replica_Role = 2
 	// UNREACHABLE: the replica did not answer.
 	Replica_UNREACHABLE Replica_Role = 3
 )

@@ -342,16 +342,27 @@ type Reservation_State int32
 
 const (
 	Reservation_STATE_UNSPECIFIED Reservation_State = 0
-	Reservation_QUEUED            Reservation_State = 1
-	Reservation_LEASING           Reservation_State = 2
-	Reservation_ASSIGNING         Reservation_State = 3
-	Reservation_ACTIVE            Reservation_State = 4
-	Reservation_CANCELLING        Reservation_State = 5
-	Reservation_COMPLETED         Reservation_State = 6
-	Reservation_CANCELLED         Reservation_State = 7
-	Reservation_EXPIRED           Reservation_State = 8
-	Reservation_FAILED            Reservation_State = 9
-	Reservation_REPLACED          Reservation_State = 10
+	// QUEUED: it is pending in its group.
+	Reservation_QUEUED Reservation_State = 1
+	// LEASING: it is a candidate in a scheduling cycle in flight.
+	Reservation_LEASING Reservation_State = 2
+	// ASSIGNING: it has its executors, and the registry dispatches them to the
+	// assigner.
+	Reservation_ASSIGNING Reservation_State = 3
+	// ACTIVE: the assigner has stored the task for its workers.
+	Reservation_ACTIVE Reservation_State = 4
+	// CANCELLING: its cancel is stored, and Berth stops its workers.
+	Reservation_CANCELLING Reservation_State = 5
+	// COMPLETED: every worker has ended.
+	Reservation_COMPLETED Reservation_State = 6
+	// CANCELLED: it was cancelled, and all its workers have ended.
+	Reservation_CANCELLED Reservation_State = 7
+	// EXPIRED: it was pending longer than its `queue_timeout`.
+	Reservation_EXPIRED Reservation_State = 8
+	// FAILED: Berth gave the reservation up. The message says why.
+	Reservation_FAILED Reservation_State = 9
+	// REPLACED: a newer version replaced it.
+	Reservation_REPLACED Reservation_State = 10
 	// HELD, OFFERING and BOUND are reserved.
 	Reservation_HELD     Reservation_State = 11
 	Reservation_OFFERING Reservation_State = 12
@@ -426,10 +437,14 @@ type UpsertReservationRequest_Change int32
 
 const (
 	UpsertReservationRequest_CHANGE_UNSPECIFIED UpsertReservationRequest_Change = 0
-	UpsertReservationRequest_CREATED            UpsertReservationRequest_Change = 1
-	UpsertReservationRequest_UNCHANGED          UpsertReservationRequest_Change = 2
-	UpsertReservationRequest_REORDERED          UpsertReservationRequest_Change = 3
-	UpsertReservationRequest_REPLACED           UpsertReservationRequest_Change = 4
+	// CREATED: the reservation is new, or its earlier version has ended.
+	UpsertReservationRequest_CREATED UpsertReservationRequest_Change = 1
+	// UNCHANGED: the request equals the reservation.
+	UpsertReservationRequest_UNCHANGED UpsertReservationRequest_Change = 2
+	// REORDERED: only the priority changed.
+	UpsertReservationRequest_REORDERED UpsertReservationRequest_Change = 3
+	// REPLACED: a new version replaces the earlier one.
+	UpsertReservationRequest_REPLACED UpsertReservationRequest_Change = 4
 )
 
 // Enum value maps for UpsertReservationRequest_Change.
