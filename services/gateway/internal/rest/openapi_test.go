@@ -27,7 +27,9 @@ type content map[string]struct {
 // operations are the operations of the OpenAPI document, by "GET /path".
 func operations(t *testing.T) map[string]operation {
 	t.Helper()
-	var document struct{ Paths map[string]map[string]operation }
+	var document struct {
+		Paths map[string]map[string]operation
+	}
 	if err := json.Unmarshal(openapi.Document, &document); err != nil {
 		t.Fatal(err)
 	}
