@@ -145,6 +145,7 @@ bench-failover: build ## Measure how long Berth pauses during failures, over an 
 verify: tools prose ## Check generated code, compatibility, formatting, linters, prose, licenses, vulnerabilities, and each module separately
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
+	cd tools && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(TOOLS)/golangci-lint run ./openapi
 	@# Without -o, a module with one program would write its binary here.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check compatible licenses vulnerabilities
@@ -195,15 +196,19 @@ $(PROGRAMS):
 image: ## Build the container image (IMAGE=name:tag)
 	docker build -f deploy/Dockerfile --build-arg COMMIT=$(COMMIT) -t $(IMAGE) .
 
+# The program converts the output of protoc-gen-openapiv2, and deletes it.
+OPENAPI = GOWORK=off $(GO) run ./openapi
+
 .PHONY: generate
 generate: tools ## Generate protobuf code, REST mapping and OpenAPI from api/
 	cd api && PATH="$(TOOLS):$$PATH" buf generate
+	cd tools && $(OPENAPI) "$(CURDIR)/api"
 
 .PHONY: generate-check
 generate-check: tools
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r api "$$dir/api" && \
 	(cd "$$dir/api" && PATH="$(TOOLS):$$PATH" buf generate) && \
-	diff -r -q api "$$dir/api" || { echo "generated code is stale: make generate"; exit 1; }
+	(cd tools && $(OPENAPI) "$$dir/api") && diff -r -q api "$$dir/api" || { echo "generated code is stale: make generate"; exit 1; }
 
 # Since the newest tag (SINCE=ref), calls and records may only gain fields: old and new
 # processes run at the same time.

@@ -9,6 +9,13 @@
 //     the caller's context ends. So a failover or a restart of a gateway delays a call
 //     but is not an error. The client repeats a call with a request ID for at most five
 //     minutes, because the registry stores the ID only for a limited time.
+//   - The first pause is 25 to 50 ms. Each pause is twice as long as the one before, up to
+//     1 to 2 s. The exact length is random, so that many clients do not stay
+//     synchronized. [WithOnRetry] reports each error that leads to a repeat.
+//   - The client does not hedge: it begins an attempt only when the attempt before it has
+//     failed, and each attempt goes to one gateway. A gateway that sends nothing for four
+//     seconds counts as down. Its calls fail, and the client repeats them at another
+//     gateway.
 //   - Every call that changes something has a request ID, so that a repeat has no further
 //     effect. It is the request ID in the message, or a new ID if the message has none.
 //     Calls that put a SKU or a pool need no request ID, because they are idempotent. To

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,8 +17,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/client"
 )
 
@@ -43,18 +47,20 @@ func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop
 	berthv1.RegisterReservationsServer(server, g)
 	berthv1.RegisterAssignmentsServer(server, g)
 	berthv1.RegisterEventsServer(server, g)
+	registerCluster(server)
 	go server.Serve(listener)
 	return listener.Addr().String(), server.Stop
 }
 
 // serveTLSGateway is like serveGateway, but with TLS. The returned authorities include the
 // one that signed the certificate of the gateway.
-func serveTLSGateway() (address string, authorities *x509.CertPool, stop func()) {
+func serveTLSGateway(opts ...grpc.ServerOption) (address string, authorities *x509.CertPool, stop func()) {
 	generated := httptest.NewTLSServer(nil)
 	defer generated.Close()
 	authorities = x509.NewCertPool()
 	authorities.AddCert(generated.Certificate())
-	address, stop = serveGateway(0, grpc.Creds(credentials.NewServerTLSFromCert(&generated.TLS.Certificates[0])))
+	address, stop = serveGateway(0,
+		append(opts, grpc.Creds(credentials.NewServerTLSFromCert(&generated.TLS.Certificates[0])))...)
 	return address, authorities, stop
 }
 
@@ -63,6 +69,14 @@ func printUserAgent(ctx context.Context, request any, _ *grpc.UnaryServerInfo, h
 	received, _ := metadata.FromIncomingContext(ctx)
 	program, _, _ := strings.Cut(received["user-agent"][0], " ")
 	fmt.Println("called by", program)
+	return handler(ctx, request)
+}
+
+// printAuthorization prints the proof of the caller.
+func printAuthorization(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+	error) {
+	received, _ := metadata.FromIncomingContext(ctx)
+	fmt.Println("called with", received["authorization"][0])
 	return handler(ctx, request)
 }
 
@@ -143,6 +157,9 @@ func (g *grantingGateway) CancelReservation(_ context.Context,
 	}
 	answer := &berthv1.CancelAnswer{}
 	for _, r := range g.reservations {
+		if q.GetIfEpoch() != 0 && q.GetIfEpoch() != r.GetEpoch() {
+			return nil, rpc.ToStatus(fault.New(fault.Conflict, fault.ReasonEpochMismatch, "the epoch is %d", r.GetEpoch()))
+		}
 		if r.GetStage() == q.GetStage() && r.GetName() == q.GetName() && r.GetState() != berthv1.Reservation_CANCELLED {
 			r.State = berthv1.Reservation_CANCELLED
 			answer.Cancelled++
@@ -170,13 +187,61 @@ func (g *grantingGateway) ListReservations(context.Context,
 	return answer, nil
 }
 
-func (g *grantingGateway) ListAssignments(context.Context,
-	*berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
+func (g *grantingGateway) CancelJob(context.Context, *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	answer := &berthv1.CancelAnswer{Cancelled: int32(len(g.reservations))}
+	g.reservations = nil
+	return answer, nil
+}
+
+func (g *grantingGateway) CancelWorkers(_ context.Context,
+	q *berthv1.CancelWorkersRequest) (*berthv1.CancelWorkersAnswer, error) {
+	return &berthv1.CancelWorkersAnswer{Cancelled: int32(len(q.GetWorkers()))}, nil
+}
+
+func (g *grantingGateway) ListPending(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer,
+	error) {
+	return &berthv1.ListPendingAnswer{Ready: true, Groups: []*berthv1.PendingGroup{{
+		Id: "e8c5f666f96605a3", Reservations: 1, Workers: 12, Message: "12 needed, 8 fit now",
+		Head: &berthv1.ReservationKey{Job: "etl", Stage: "map", Name: "main"},
+	}}}, nil
+}
+
+func (g *grantingGateway) FlushReservations(context.Context,
+	*berthv1.FlushReservationsRequest) (*berthv1.CancelAnswer, error) {
+	return &berthv1.CancelAnswer{Cancelled: 1}, nil
+}
+
+func (g *grantingGateway) MarkReady(context.Context, *berthv1.MarkReadyRequest) (*berthv1.MarkReadyAnswer, error) {
+	return &berthv1.MarkReadyAnswer{ReadySince: timestamppb.New(time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC))}, nil
+}
+
+// ListAssignments lists the workers of all reservations, one in a page.
+func (g *grantingGateway) ListAssignments(_ context.Context,
+	q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer,
 	error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	revision := int64(len(g.events))
-	return &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: fmt.Sprint(revision)}, nil
+	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: fmt.Sprint(revision)}
+	for _, r := range g.reservations {
+		for _, w := range r.GetWorkers() {
+			answer.Assignments = append(answer.Assignments, &berthv1.Assignment{
+				Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(), Uid: r.GetUid(), Epoch: r.GetEpoch(),
+				Index: w.GetIndex(), Number: w.GetNumber(), Executor: fmt.Sprintf("host-%d", w.GetIndex()),
+				State: berthv1.Assignment_RUNNING,
+			})
+		}
+	}
+	var err error
+	answer.Assignments, answer.NextPageToken, err = page(answer.Assignments, q.GetPageToken(), q.GetPageSize())
+	return answer, err
+}
+
+func (g *grantingGateway) ClearQuarantine(_ context.Context,
+	q *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
+	return &berthv1.ClearQuarantineAnswer{Cleared: int32(len(q.GetWorkers()))}, nil
 }
 
 func (g *grantingGateway) WatchEvents(q *berthv1.WatchEventsRequest,

@@ -4,7 +4,7 @@ package openapi
 
 import _ "embed"
 
-// Document is the OpenAPI 2.0 document of every REST call, in JSON.
+// Document is the OpenAPI 3.1 document of every REST call, in JSON.
 //
-//go:embed berth.swagger.json
+//go:embed berth.openapi.json
 var Document []byte

@@ -30,15 +30,21 @@ const (
 	Assignment_ASSIGNED Assignment_State = 1
 	// STARTING: the executor has acknowledged the start request.
 	Assignment_STARTING Assignment_State = 2
-	Assignment_RUNNING  Assignment_State = 3
+	// RUNNING: the executor runs the worker.
+	Assignment_RUNNING Assignment_State = 3
 	// EVICT: the stop request is durable.
 	Assignment_EVICT Assignment_State = 4
 	// EVICTING: the executor has acknowledged the stop request.
-	Assignment_EVICTING  Assignment_State = 5
+	Assignment_EVICTING Assignment_State = 5
+	// COMPLETED: the worker ended by itself with exit code 0.
 	Assignment_COMPLETED Assignment_State = 6
-	Assignment_FAILED    Assignment_State = 7
-	Assignment_LOST      Assignment_State = 8
-	Assignment_EVICTED   Assignment_State = 9
+	// FAILED: the worker ended in another way, or could not be started.
+	Assignment_FAILED Assignment_State = 7
+	// LOST: the executor was given up or no longer has the worker, or an operator gave
+	// it up.
+	Assignment_LOST Assignment_State = 8
+	// EVICTED: Berth stopped the worker.
+	Assignment_EVICTED Assignment_State = 9
 )
 
 // Enum value maps for Assignment_State.
@@ -98,21 +104,33 @@ func (Assignment_State) EnumDescriptor() ([]byte, []int) {
 
 // Assignment is one worker on one executor, from its start request until its end.
 type Assignment struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Job         string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage       string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Reservation string                 `protobuf:"bytes,3,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	Uid         string                 `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
-	Epoch       int64                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Index       int32                  `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`
-	Number      int32                  `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
-	Executor    string                 `protobuf:"bytes,8,opt,name=executor,proto3" json:"executor,omitempty"`
-	State       Assignment_State       `protobuf:"varint,9,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	Since       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the worker's job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the worker's stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Reservation is the name of the reservation that requested the worker.
+	Reservation string `protobuf:"bytes,3,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Uid is the UID of the version of the reservation.
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Epoch is the epoch of the version of the reservation.
+	Epoch int64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Index is the worker index in the stage.
+	Index int32 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`
+	// Number rises each time the worker index is used again.
+	Number int32 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
+	// Executor is the ID of the executor.
+	Executor string `protobuf:"bytes,8,opt,name=executor,proto3" json:"executor,omitempty"`
+	// State is the state of the worker.
+	State Assignment_State `protobuf:"varint,9,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	// Since is the time at which the worker entered its state.
+	Since *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	// Attempts is the number of start requests that were sent.
-	Attempts  int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts int32 `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// LastError is the last error that the executor reported for the worker.
 	LastError *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
-	ExitCode  *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// ExitCode is the exit code of the worker. It is set if the worker has exited.
+	ExitCode *int32 `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Reason is the reason why the worker ended or is being stopped, from the list of
 	// reasons.
 	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
@@ -259,13 +277,18 @@ func (x *Assignment) GetRequeued() bool {
 }
 
 type ListAssignmentsRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Executor string                 `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
-	State    Assignment_State       `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job restricts the list to the workers of one job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Executor restricts the list to the workers on the executor with this ID.
+	Executor string `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	// State restricts the list to the workers in one state.
+	State Assignment_State `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
 	// PageSize is the maximum number of assignments in a page, 1 to 1,000. The default is
 	// 100.
-	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// PageToken is the `next_page_token` of the page before. It is empty for the first
+	// page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -337,10 +360,13 @@ func (x *ListAssignmentsRequest) GetPageToken() string {
 }
 
 type ListAssignmentsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Assignments   []*Assignment          `protobuf:"bytes,1,rep,name=assignments,proto3" json:"assignments,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Assignments has the workers of the page.
+	Assignments []*Assignment `protobuf:"bytes,1,rep,name=assignments,proto3" json:"assignments,omitempty"`
+	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Revision is the etcd revision of the list.
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Cursor is the position of the list in the job's stream of events. The list contains
 	// the effects of all events up to this position.
 	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
@@ -407,8 +433,9 @@ func (x *ListAssignmentsAnswer) GetCursor() string {
 }
 
 type ClearQuarantineRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Executor is the ID of the executor of the workers.
+	Executor string `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
 	// RequestId identifies the request. A repeat returns the first result while the records
 	// of the workers exist.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -474,12 +501,17 @@ func (x *ClearQuarantineRequest) GetWorkers() []*AssignedWorker {
 // AssignedWorker identifies one worker in the same way as its assignment, so that it
 // cannot match a later worker with the same index.
 type AssignedWorker struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Number        int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
-	Epoch         int64                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Index is the worker index in the stage.
+	Index int32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	// Number is the number of the worker.
+	Number int32 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	// Epoch is the epoch of the worker's assignment.
+	Epoch         int64 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -29,6 +29,7 @@ const (
 //
 // Assignments lists the workers on executors. The leader of the assigner serves it.
 type AssignmentsClient interface {
+	// ListAssignments lists the workers on executors.
 	ListAssignments(ctx context.Context, in *ListAssignmentsRequest, opts ...grpc.CallOption) (*ListAssignmentsAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is
@@ -71,6 +72,7 @@ func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuaran
 //
 // Assignments lists the workers on executors. The leader of the assigner serves it.
 type AssignmentsServer interface {
+	// ListAssignments lists the workers on executors.
 	ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsAnswer, error)
 	// ClearQuarantine is an operator's declaration that workers do not run although their
 	// executor does not confirm the stop. The workers become LOST, and their capacity is

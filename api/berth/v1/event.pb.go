@@ -22,6 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Kind says what changed.
 type Event_Kind int32
 
 const (
@@ -131,21 +132,32 @@ type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cursor is the position in the stream: the revision and the index of the event in this
 	// revision.
-	Cursor      string                 `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Revision    int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Kind        Event_Kind             `protobuf:"varint,3,opt,name=kind,proto3,enum=berth.v1.Event_Kind" json:"kind,omitempty"`
-	Time        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
-	Job         string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
-	Stage       string                 `protobuf:"bytes,6,opt,name=stage,proto3" json:"stage,omitempty"`
-	Reservation string                 `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	Uid         string                 `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
+	Cursor string `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Revision is the etcd revision of the change.
+	Revision int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Kind says what changed.
+	Kind Event_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=berth.v1.Event_Kind" json:"kind,omitempty"`
+	// Time is the time of the change.
+	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,6,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Reservation is the name of the reservation.
+	Reservation string `protobuf:"bytes,7,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Uid is the UID of the version of the reservation.
+	Uid string `protobuf:"bytes,8,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Workers has the workers of the event. If the event is about more than 256 workers,
 	// workers is empty or incomplete, but `count` is always the number of all workers.
 	Workers []*EventWorker `protobuf:"bytes,9,rep,name=workers,proto3" json:"workers,omitempty"`
-	TraceId *string        `protobuf:"bytes,10,opt,name=trace_id,json=traceId,proto3,oneof" json:"trace_id,omitempty"`
-	Count   int32          `protobuf:"varint,11,opt,name=count,proto3" json:"count,omitempty"`
+	// TraceId is the ID of the trace of the reservation, in hexadecimal digits. It is
+	// unset without a trace.
+	TraceId *string `protobuf:"bytes,10,opt,name=trace_id,json=traceId,proto3,oneof" json:"trace_id,omitempty"`
+	// Count is the number of all workers of the event.
+	Count int32 `protobuf:"varint,11,opt,name=count,proto3" json:"count,omitempty"`
 	// Reason is the reason for the change, from the list of reasons.
-	Reason        *string `protobuf:"bytes,12,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	Reason *string `protobuf:"bytes,12,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Message describes the reason in a sentence.
 	Message       *string `protobuf:"bytes,13,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -272,14 +284,22 @@ func (x *Event) GetMessage() string {
 	return ""
 }
 
+// EventWorker is one worker of an event.
 type EventWorker struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Index    int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Number   int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
-	Executor *string                `protobuf:"bytes,3,opt,name=executor,proto3,oneof" json:"executor,omitempty"`
-	State    *Assignment_State      `protobuf:"varint,4,opt,name=state,proto3,enum=berth.v1.Assignment_State,oneof" json:"state,omitempty"`
-	Reason   *string                `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	ExitCode *int32                 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index is the worker index in the stage.
+	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Number is the number of the worker.
+	Number int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// Executor is the ID of the worker's executor. It is unset if the event does not
+	// concern an executor.
+	Executor *string `protobuf:"bytes,3,opt,name=executor,proto3,oneof" json:"executor,omitempty"`
+	// State is the state of the worker after the change.
+	State *Assignment_State `protobuf:"varint,4,opt,name=state,proto3,enum=berth.v1.Assignment_State,oneof" json:"state,omitempty"`
+	// Reason is the reason for the state, from the list of reasons.
+	Reason *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// ExitCode is the exit code of the worker. It is set if the worker has exited.
+	ExitCode *int32 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Message is the last error that the worker's executor reported for the worker.
 	Message       *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -367,7 +387,8 @@ func (x *EventWorker) GetMessage() string {
 
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// Since is the cursor of the last received event. If it is empty, the stream starts at
 	// the oldest event that still exists.
 	Since         string `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`

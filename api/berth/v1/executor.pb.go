@@ -29,7 +29,8 @@ const (
 	Executor_STATE_UNSPECIFIED Executor_State = 0
 	// REGISTERED: the executor is known, but cannot get workers yet.
 	Executor_REGISTERED Executor_State = 1
-	Executor_READY      Executor_State = 2
+	// READY: heartbeats arrive. The executor may get workers.
+	Executor_READY Executor_State = 2
 	// UNREACHABLE: heartbeats are missing. The executor gets no new workers and keeps its
 	// workers and capacity.
 	Executor_UNREACHABLE Executor_State = 3
@@ -86,15 +87,23 @@ func (Executor_State) EnumDescriptor() ([]byte, []int) {
 // Executor is a host with named resources, attributes and an agent.
 type Executor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Id is the ID of the executor.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Address is the address of the executor's agent for the assigner's requests, as
 	// host:port.
-	Address    string            `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Sku        string            `protobuf:"bytes,3,opt,name=sku,proto3" json:"sku,omitempty"`
-	Pool       string            `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
-	Host       string            `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Sku is the name of the executor's SKU.
+	Sku string `protobuf:"bytes,3,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Pool is the name of the executor's pool. If the executor is in several pools, it is the
+	// first of them.
+	Pool string `protobuf:"bytes,4,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Host is the name of the host.
+	Host string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
+	// Attributes are the properties that constraints and pools can require.
 	Attributes map[string]string `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Resources  map[string]int64  `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Resources is the capacity of the executor, in base units: thousandths of a core for
+	// `cpu`, bytes for `memory` and `disk`, and whole units for any other resource.
+	Resources map[string]int64 `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Used is the capacity that leases use on the executor, in the same units as
 	// `resources`.
 	Used map[string]int64 `protobuf:"bytes,8,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -103,13 +112,18 @@ type Executor struct {
 	// Generation ranks executors that fit equally well. The highest generation comes first.
 	Generation int64 `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Incarnation rises each time the agent registers.
-	Incarnation int64          `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	State       Executor_State `protobuf:"varint,12,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
+	Incarnation int64 `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// State is the state of the executor.
+	State Executor_State `protobuf:"varint,12,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
 	// Disabled has the requests to disable that apply to the executor.
 	Disabled []*DisableMark `protobuf:"bytes,13,rep,name=disabled,proto3" json:"disabled,omitempty"`
-	Draining bool           `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Draining is set while Berth evicts the workers on the executor because of a request
+	// to drain.
+	Draining bool `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Workers is the number of workers for which capacity is leased on the executor.
-	Workers       int32                  `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int32 `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Since is the time at which the executor entered its state, as far as the answering
+	// replica knows.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -259,8 +273,9 @@ func (x *Executor) GetSince() *timestamppb.Timestamp {
 
 // ResourceShare is a vector of resources.
 type ResourceShare struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Resources     map[string]int64       `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Resources has the amount of each resource, in base units.
+	Resources     map[string]int64 `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,9 +319,11 @@ func (x *ResourceShare) GetResources() map[string]int64 {
 
 // DisableMark is a request to disable that applies to an executor.
 type DisableMark struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RequestId is the ID of the request.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Reason is the reason that the request gave.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// ExpireTime is the time at which the request expires. It is unset if the request does
 	// not expire.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
@@ -368,9 +385,11 @@ func (x *DisableMark) GetExpireTime() *timestamppb.Timestamp {
 // ExecutorSelector selects executors by their IDs or by attributes. Exactly one of the
 // two must be set. An executor matches if it has all of the attributes, ignoring case.
 type ExecutorSelector struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	Attributes    map[string]string      `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids has the IDs of 1 to 1,000 executors.
+	Ids []string `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Attributes has the attributes that an executor must have.
+	Attributes    map[string]string `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -422,10 +441,14 @@ func (x *ExecutorSelector) GetAttributes() map[string]string {
 type DisableExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RequestId identifies the request. A repeat has no further effect.
-	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Selector      *ExecutorSelector      `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Selector selects the executors.
+	Selector *ExecutorSelector `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
+	// ExpireTime is the time at which the request ends by itself. If it is unset, the
+	// request applies until it is undone.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Reason is a text for operators. Lists of executors show it.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,8 +512,9 @@ func (x *DisableExecutorsRequest) GetReason() string {
 }
 
 type DisableExecutorsAnswer struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RequestId is the request ID of the call, or a new ID if the call had none.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Executors is the number of executors to which the request applies now.
 	Executors int32 `protobuf:"varint,2,opt,name=executors,proto3" json:"executors,omitempty"`
 	// Unknown has the selected IDs for which no executor is registered, in order. The
@@ -552,16 +576,18 @@ func (x *DisableExecutorsAnswer) GetUnknown() []string {
 }
 
 type EnableExecutorsRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Exactly one of disable_request_id and selector must be set. DisableRequestId is the
-	// ID of the request to undo. A selector undoes every request with the same IDs or
-	// attributes. If a request also has other IDs, only the selected IDs are removed from
-	// it.
-	DisableRequestId string            `protobuf:"bytes,2,opt,name=disable_request_id,json=disableRequestId,proto3" json:"disable_request_id,omitempty"`
-	Selector         *ExecutorSelector `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RequestId identifies the call. A repeat has no further effect. The default is a new
+	// ID.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// DisableRequestId is the ID of the request to undo. Exactly one of `disable_request_id`
+	// and `selector` must be set.
+	DisableRequestId string `protobuf:"bytes,2,opt,name=disable_request_id,json=disableRequestId,proto3" json:"disable_request_id,omitempty"`
+	// Selector undoes every request with the same IDs or attributes. If a request also
+	// has other IDs, only the selected IDs are removed from it.
+	Selector      *ExecutorSelector `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnableExecutorsRequest) Reset() {
@@ -670,10 +696,14 @@ func (x *EnableExecutorsAnswer) GetRequestId() string {
 }
 
 type DrainExecutorRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id is the ID of the executor.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// RequestId identifies the request. A repeat has no further effect. EnableExecutors
+	// with this ID undoes the drain.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Reason is a text for operators. Lists of executors show it.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// ExpireTime is the time at which the drain ends. If it is unset, the drain applies
 	// until it is undone.
 	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
@@ -741,7 +771,8 @@ func (x *DrainExecutorRequest) GetExpireTime() *timestamppb.Timestamp {
 
 type ListIdleExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Sku restricts the list to executors of one SKU.
+	Sku string `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Max is the maximum number of executors in the answer, 1 to 1,000. The default is 100.
 	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -793,9 +824,12 @@ func (x *ListIdleExecutorsRequest) GetMax() int32 {
 }
 
 type ListIdleExecutorsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Executors     []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
-	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Executors has the idle executors. The executor that has been idle longest comes
+	// first.
+	Executors []*IdleExecutor `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	// Revision is the etcd revision of the list.
+	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,12 +881,17 @@ func (x *ListIdleExecutorsAnswer) GetRevision() int64 {
 // IdleExecutor is an executor without workers.
 type IdleExecutor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Sku   string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Id is the ID of the executor.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Sku is the name of the executor's SKU.
+	Sku string `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Reason is the reason why the executor is idle: NO_DEMAND or DEMAND_DOES_NOT_FIT. In
 	// the answer to a claim it is CLAIMED.
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Message describes the reason in a sentence.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// Since is the time at which the executor became idle, as far as the answering
+	// replica knows. In the answer to a claim it is the time of the claim.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -924,9 +963,12 @@ func (x *IdleExecutor) GetSince() *timestamppb.Timestamp {
 }
 
 type ClaimForScaleDownRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Sku       string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RequestId identifies the claim: a repeat returns the first result. The default is a
+	// new ID.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Sku is the name of the SKU whose executors are claimed.
+	Sku string `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Max is the maximum number of executors to claim, 1 to 1,000.
 	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
 	// ExpireTime is the time at which the claim ends for executors that were not removed
@@ -995,8 +1037,9 @@ func (x *ClaimForScaleDownRequest) GetExpireTime() *timestamppb.Timestamp {
 }
 
 type ClaimForScaleDownAnswer struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Executors []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Executors has the claimed executors.
+	Executors []*IdleExecutor `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
 	// RequestId is the request ID of the call, or a new ID if the call had none.
 	// EnableExecutors with this ID undoes the claim.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -1050,11 +1093,16 @@ func (x *ClaimForScaleDownAnswer) GetRequestId() string {
 
 // Sku is the specification of a host shape and the scale rule of the SKU.
 type Sku struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Resources     map[string]int64       `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Attributes    map[string]string      `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Scale         *ScaleRule             `protobuf:"bytes,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is the name of the SKU.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Resources is the capacity of one executor of the SKU, in base units.
+	Resources map[string]int64 `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Attributes are the attributes of the executors of the SKU.
+	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Scale is the rule for the number of executors.
+	Scale *ScaleRule `protobuf:"bytes,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	// UpdatedAt is the time of the last change. Berth sets it.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1128,11 +1176,15 @@ func (x *Sku) GetUpdatedAt() *timestamppb.Timestamp {
 // ScaleRule is the wanted number of executors of a SKU.
 type ScaleRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// MinIdle and max_idle are the minimum and the maximum number of idle executors.
-	MinIdle int32  `protobuf:"varint,1,opt,name=min_idle,json=minIdle,proto3" json:"min_idle,omitempty"`
+	// MinIdle is the minimum number of idle executors.
+	MinIdle int32 `protobuf:"varint,1,opt,name=min_idle,json=minIdle,proto3" json:"min_idle,omitempty"`
+	// MaxIdle is the maximum number of idle executors. If it is unset, there is no
+	// maximum.
 	MaxIdle *int32 `protobuf:"varint,2,opt,name=max_idle,json=maxIdle,proto3,oneof" json:"max_idle,omitempty"`
-	// MinSize and max_size are the minimum and the maximum number of all executors.
-	MinSize       int32  `protobuf:"varint,3,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
+	// MinSize is the minimum number of all executors.
+	MinSize int32 `protobuf:"varint,3,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
+	// MaxSize is the maximum number of all executors. If it is unset, there is no
+	// maximum.
 	MaxSize       *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1199,14 +1251,16 @@ func (x *ScaleRule) GetMaxSize() int32 {
 // Pool is a named set of executors and the policy for them.
 type Pool struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Name is the name of the pool.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Attributes has the attributes that an executor must have to be in the pool, ignoring
 	// case. If a pool is not in the catalog, its executors are those whose attribute `pool`
 	// is the name of the pool.
 	Attributes map[string]string `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// LostAfter is how long executors of the pool may be unreachable before their workers
 	// are LOST. The default is the cluster's value. With 0 the workers are LOST at once.
-	LostAfter     *durationpb.Duration   `protobuf:"bytes,3,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
+	LostAfter *durationpb.Duration `protobuf:"bytes,3,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
+	// UpdatedAt is the time of the last change. Berth sets it.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1307,8 +1361,9 @@ func (*ListSkusRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListSkusAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Skus          []*Sku                 `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Skus has all SKUs of the catalog, sorted by name.
+	Skus          []*Sku `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,8 +1406,9 @@ func (x *ListSkusAnswer) GetSkus() []*Sku {
 }
 
 type GetSkuRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is the name of the SKU.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1395,8 +1451,9 @@ func (x *GetSkuRequest) GetName() string {
 }
 
 type PutSkuRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sku           *Sku                   `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sku replaces the SKU with this name, or creates it.
+	Sku           *Sku `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1439,8 +1496,9 @@ func (x *PutSkuRequest) GetSku() *Sku {
 }
 
 type DeleteSkuRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is the name of the SKU.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1555,8 +1613,9 @@ func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListPoolsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pools         []*Pool                `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Pools has all pools of the catalog, sorted by name.
+	Pools         []*Pool `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1599,8 +1658,9 @@ func (x *ListPoolsAnswer) GetPools() []*Pool {
 }
 
 type GetPoolRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is the name of the pool.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1643,8 +1703,9 @@ func (x *GetPoolRequest) GetName() string {
 }
 
 type PutPoolRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pool          *Pool                  `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Pool replaces the pool with this name, or creates it.
+	Pool          *Pool `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1687,8 +1748,9 @@ func (x *PutPoolRequest) GetPool() *Pool {
 }
 
 type DeletePoolRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is the name of the pool.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1767,8 +1829,9 @@ func (*DeletePoolAnswer) Descriptor() ([]byte, []int) {
 }
 
 type GetUsageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sku           string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sku restricts the answer to one SKU. The answer then has no `unmapped` demand.
+	Sku           string `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1811,9 +1874,11 @@ func (x *GetUsageRequest) GetSku() string {
 }
 
 type GetUsageAnswer struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Skus     []*SkuUsage            `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
-	Unmapped []*UnmappedDemand      `protobuf:"bytes,2,rep,name=unmapped,proto3" json:"unmapped,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Skus has the use of each SKU, sorted by name.
+	Skus []*SkuUsage `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
+	// Unmapped has the demand that fits no SKU.
+	Unmapped []*UnmappedDemand `protobuf:"bytes,2,rep,name=unmapped,proto3" json:"unmapped,omitempty"`
 	// Revision is the revision of all numbers in the answer.
 	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1875,24 +1940,31 @@ func (x *GetUsageAnswer) GetRevision() int64 {
 // + leased + running + unavailable.
 type SkuUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
-	Total int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	// Idle executors are READY and have no lease. Leased executors have a lease, but no
-	// worker of their leases runs yet. Running executors have a running worker. All other
-	// executors are unavailable.
-	Idle        int32 `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
-	Leased      int32 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
-	Running     int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	// Sku is the name of the SKU.
+	Sku string `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Total is the number of all executors of the SKU.
+	Total int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// Idle is the number of executors that may get workers and have none.
+	Idle int32 `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Leased is the number of executors that have workers, none of which runs yet.
+	Leased int32 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
+	// Running is the number of executors with a worker that runs or is being stopped.
+	Running int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	// Unavailable is the number of executors that are not READY, and of those that have
+	// no workers and may not get any.
 	Unavailable int32 `protobuf:"varint,6,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	// Disabled is the number of disabled executors. Each of them is also in one of the
 	// other counts.
-	Disabled            int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Disabled int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	// PendingReservations is the number of queued reservations without a lease.
 	PendingReservations int32 `protobuf:"varint,8,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
-	PendingWorkers      int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
+	// PendingWorkers is the number of workers of these reservations.
+	PendingWorkers int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
 	// PendingExecutors is the number of executors with the SKU's specification that all
 	// reservations without a lease need.
-	PendingExecutors int32           `protobuf:"varint,10,opt,name=pending_executors,json=pendingExecutors,proto3" json:"pending_executors,omitempty"`
-	PendingBatches   []*PendingBatch `protobuf:"bytes,11,rep,name=pending_batches,json=pendingBatches,proto3" json:"pending_batches,omitempty"`
+	PendingExecutors int32 `protobuf:"varint,10,opt,name=pending_executors,json=pendingExecutors,proto3" json:"pending_executors,omitempty"`
+	// PendingBatches has these reservations by their number of workers.
+	PendingBatches []*PendingBatch `protobuf:"bytes,11,rep,name=pending_batches,json=pendingBatches,proto3" json:"pending_batches,omitempty"`
 	// EffectiveIdle is max(0, idle - pending_executors).
 	EffectiveIdle int32 `protobuf:"varint,12,opt,name=effective_idle,json=effectiveIdle,proto3" json:"effective_idle,omitempty"`
 	// WantedSize is the number of executors that the scale rule recommends. Without a rule
@@ -2025,9 +2097,11 @@ func (x *SkuUsage) GetWantedSize() int32 {
 
 // PendingBatch contains the number of pending batches with the same number of workers.
 type PendingBatch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Workers       int32                  `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
-	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Workers is the number of workers of one batch.
+	Workers int32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Count is the number of batches of this size.
+	Count         int32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2078,13 +2152,19 @@ func (x *PendingBatch) GetCount() int32 {
 
 // UnmappedDemand is the demand of a group of reservations whose workers fit no SKU.
 type UnmappedDemand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Constraints   *Constraints           `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Reservations  int32                  `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
-	Workers       int32                  `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Group is the ID of the group.
+	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Constraints are the constraints of the group.
+	Constraints *Constraints `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	// Reservations is the number of pending reservations of the group.
+	Reservations int32 `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	// Workers is the number of workers of these reservations.
+	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Reason is the reason why no SKU fits, from the list of reasons.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Message describes the reason in a sentence.
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2163,12 +2243,17 @@ func (x *UnmappedDemand) GetMessage() string {
 
 type ListExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
-	Pool  string                 `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
-	State Executor_State         `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
+	// Sku restricts the list to executors of one SKU.
+	Sku string `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Pool restricts the list to executors of one pool.
+	Pool string `protobuf:"bytes,2,opt,name=pool,proto3" json:"pool,omitempty"`
+	// State restricts the list to executors in one state.
+	State Executor_State `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
 	// PageSize is the maximum number of executors in a page, 1 to 1,000. The default is
 	// 100.
-	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// PageToken is the `next_page_token` of the page before. It is empty for the first
+	// page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2240,10 +2325,13 @@ func (x *ListExecutorsRequest) GetPageToken() string {
 }
 
 type ListExecutorsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Executors     []*Executor            `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Executors has the executors of the page.
+	Executors []*Executor `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Revision is the etcd revision of the list.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2300,8 +2388,9 @@ func (x *ListExecutorsAnswer) GetRevision() int64 {
 }
 
 type GetExecutorRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id is the ID of the executor.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -34,7 +34,9 @@ const (
 //
 // Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsClient interface {
+	// ListExecutors lists the executors.
 	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsAnswer, error)
+	// GetExecutor reads one executor.
 	GetExecutor(ctx context.Context, in *GetExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
 	// DisableExecutors takes executors out of allocation until the request expires or is
 	// undone. It also applies to executors that register later. Workers on these executors
@@ -136,7 +138,9 @@ func (c *executorsClient) ClaimForScaleDown(ctx context.Context, in *ClaimForSca
 //
 // Executors lists, disables and drains executors. The leader of executor-state serves it.
 type ExecutorsServer interface {
+	// ListExecutors lists the executors.
 	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsAnswer, error)
+	// GetExecutor reads one executor.
 	GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error)
 	// DisableExecutors takes executors out of allocation until the request expires or is
 	// undone. It also applies to executors that register later. Workers on these executors
@@ -388,13 +392,19 @@ const (
 // Catalog reads and changes the named SKUs and pools. The leader of executor-state serves
 // it.
 type CatalogClient interface {
+	// ListSkus lists the SKUs of the catalog.
 	ListSkus(ctx context.Context, in *ListSkusRequest, opts ...grpc.CallOption) (*ListSkusAnswer, error)
+	// GetSku reads one SKU of the catalog.
 	GetSku(ctx context.Context, in *GetSkuRequest, opts ...grpc.CallOption) (*Sku, error)
+	// PutSku creates or replaces one SKU of the catalog.
 	PutSku(ctx context.Context, in *PutSkuRequest, opts ...grpc.CallOption) (*Sku, error)
 	// DeleteSku deletes a SKU. It succeeds if the SKU does not exist.
 	DeleteSku(ctx context.Context, in *DeleteSkuRequest, opts ...grpc.CallOption) (*DeleteSkuAnswer, error)
+	// ListPools lists the pools of the catalog.
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsAnswer, error)
+	// GetPool reads one pool of the catalog.
 	GetPool(ctx context.Context, in *GetPoolRequest, opts ...grpc.CallOption) (*Pool, error)
+	// PutPool creates or replaces one pool of the catalog.
 	PutPool(ctx context.Context, in *PutPoolRequest, opts ...grpc.CallOption) (*Pool, error)
 	// DeletePool deletes a pool. It succeeds if the pool does not exist.
 	DeletePool(ctx context.Context, in *DeletePoolRequest, opts ...grpc.CallOption) (*DeletePoolAnswer, error)
@@ -495,13 +505,19 @@ func (c *catalogClient) DeletePool(ctx context.Context, in *DeletePoolRequest, o
 // Catalog reads and changes the named SKUs and pools. The leader of executor-state serves
 // it.
 type CatalogServer interface {
+	// ListSkus lists the SKUs of the catalog.
 	ListSkus(context.Context, *ListSkusRequest) (*ListSkusAnswer, error)
+	// GetSku reads one SKU of the catalog.
 	GetSku(context.Context, *GetSkuRequest) (*Sku, error)
+	// PutSku creates or replaces one SKU of the catalog.
 	PutSku(context.Context, *PutSkuRequest) (*Sku, error)
 	// DeleteSku deletes a SKU. It succeeds if the SKU does not exist.
 	DeleteSku(context.Context, *DeleteSkuRequest) (*DeleteSkuAnswer, error)
+	// ListPools lists the pools of the catalog.
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsAnswer, error)
+	// GetPool reads one pool of the catalog.
 	GetPool(context.Context, *GetPoolRequest) (*Pool, error)
+	// PutPool creates or replaces one pool of the catalog.
 	PutPool(context.Context, *PutPoolRequest) (*Pool, error)
 	// DeletePool deletes a pool. It succeeds if the pool does not exist.
 	DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolAnswer, error)
@@ -759,7 +775,8 @@ const (
 // Usage shows how much of the fleet is used, and how much more is requested. The leader
 // of executor-state serves it. All numbers of an answer are from the same revision.
 type UsageClient interface {
-	// GetUsage returns the error REGISTRY_NOT_READY until the registry is ready.
+	// GetUsage reads the use of the executors and the demand. It returns the error
+	// REGISTRY_NOT_READY until the registry is ready.
 	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageAnswer, error)
 }
 
@@ -788,7 +805,8 @@ func (c *usageClient) GetUsage(ctx context.Context, in *GetUsageRequest, opts ..
 // Usage shows how much of the fleet is used, and how much more is requested. The leader
 // of executor-state serves it. All numbers of an answer are from the same revision.
 type UsageServer interface {
-	// GetUsage returns the error REGISTRY_NOT_READY until the registry is ready.
+	// GetUsage reads the use of the executors and the demand. It returns the error
+	// REGISTRY_NOT_READY until the registry is ready.
 	GetUsage(context.Context, *GetUsageRequest) (*GetUsageAnswer, error)
 	mustEmbedUnimplementedUsageServer()
 }

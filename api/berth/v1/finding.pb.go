@@ -30,9 +30,11 @@ type Finding struct {
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Object is the affected object, for example the ID of an executor, or a worker as
 	// job/stage/index.number.
-	Object  string                 `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
-	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	// Since is the time at which the problem began.
+	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// Message describes the problem in a sentence.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// Action says what Berth does or did about the problem, and what the operator can do.
 	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
 	// Service is the service that reports the finding.
@@ -150,8 +152,9 @@ func (*ListFindingsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListFindingsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Findings has all problems. It is empty if all services answered and found none.
+	Findings      []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -29,6 +29,7 @@ const (
 // Findings lists problems that an operator should know, such as a missed deadline or
 // contradicting records. The gateway serves it with the findings of all three services.
 type FindingsClient interface {
+	// ListFindings lists all problems that the services know.
 	ListFindings(ctx context.Context, in *ListFindingsRequest, opts ...grpc.CallOption) (*ListFindingsAnswer, error)
 }
 
@@ -57,6 +58,7 @@ func (c *findingsClient) ListFindings(ctx context.Context, in *ListFindingsReque
 // Findings lists problems that an operator should know, such as a missed deadline or
 // contradicting records. The gateway serves it with the findings of all three services.
 type FindingsServer interface {
+	// ListFindings lists all problems that the services know.
 	ListFindings(context.Context, *ListFindingsRequest) (*ListFindingsAnswer, error)
 	mustEmbedUnimplementedFindingsServer()
 }

@@ -26,8 +26,10 @@ type Replica_Role int32
 
 const (
 	Replica_ROLE_UNSPECIFIED Replica_Role = 0
-	Replica_LEADER           Replica_Role = 1
-	Replica_STANDBY          Replica_Role = 2
+	// LEADER: the replica leads its service.
+	Replica_LEADER Replica_Role = 1
+	// STANDBY: the replica does not lead, and can replace the leader.
+	Replica_STANDBY Replica_Role = 2
 	// UNREACHABLE: the replica did not answer.
 	Replica_UNREACHABLE Replica_Role = 3
 )
@@ -131,8 +133,9 @@ func (x *ResignRequest) GetTerm() int64 {
 }
 
 type ResignAnswer struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Service is the name of the service.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// Replica is the ID of the former leader. It is empty if the term was already over.
 	Replica string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
 	// Term is the term that is over.
@@ -229,8 +232,9 @@ func (*ListLeadersRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListLeadersAnswer struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Services []*ServiceLeadership   `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Services has the registry, executor-state and the assigner.
+	Services []*ServiceLeadership `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
 	// Now is the time of the gateway's clock when it answered.
 	Now           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -283,17 +287,21 @@ func (x *ListLeadersAnswer) GetNow() *timestamppb.Timestamp {
 
 // ServiceLeadership is the leadership of one service.
 type ServiceLeadership struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Service is the name of the service.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// Leader is the ID of the leader. It is empty if no replica leads.
-	Leader  string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Address is the address of the leader, as host:port.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	// Term is the create revision of the leader key. It rises with every change of leader.
-	Term  int64                  `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	Term int64 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	// Since is the time at which the term began.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// Renewed is the time at which the leader last renewed its etcd lease.
-	Renewed       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Replicas      []*Replica             `protobuf:"bytes,7,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Renewed *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	// Replicas has all replicas of the service that the gateway knows.
+	Replicas      []*Replica `protobuf:"bytes,7,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,18 +387,25 @@ func (x *ServiceLeadership) GetReplicas() []*Replica {
 
 // Replica describes one process of a service.
 type Replica struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Role    Replica_Role           `protobuf:"varint,3,opt,name=role,proto3,enum=berth.v1.Replica_Role" json:"role,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id is the ID of the replica.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Address is the address of the replica, as host:port.
+	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	// Role is the role of the replica.
+	Role Replica_Role `protobuf:"varint,3,opt,name=role,proto3,enum=berth.v1.Replica_Role" json:"role,omitempty"`
 	// Revision is the revision of the replica's view.
 	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Behind is the number of revisions between the replica's view and the newest known
 	// revision.
-	Behind  int64                  `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
-	Version string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
-	Term    int64                  `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
-	Since   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	Behind int64 `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
+	// Version is the version of the program.
+	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	// Term is the term of the replica if it leads.
+	Term int64 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
+	// Since is the time at which that term began.
+	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	// Renewed is the time at which the replica last renewed its etcd lease.
 	Renewed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	// Now is the time of the replica's clock when it answered.
 	Now *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`

@@ -30,6 +30,7 @@ const (
 // Leaders lists the leader of each service and makes leaders resign. The gateway serves
 // it.
 type LeadersClient interface {
+	// ListLeaders lists the leader and the replicas of each service.
 	ListLeaders(ctx context.Context, in *ListLeadersRequest, opts ...grpc.CallOption) (*ListLeadersAnswer, error)
 	// Resign makes the leader of a service finish its writes and give up its term, so that
 	// a standby leads at once. The call returns when the term is over. If the service has
@@ -72,6 +73,7 @@ func (c *leadersClient) Resign(ctx context.Context, in *ResignRequest, opts ...g
 // Leaders lists the leader of each service and makes leaders resign. The gateway serves
 // it.
 type LeadersServer interface {
+	// ListLeaders lists the leader and the replicas of each service.
 	ListLeaders(context.Context, *ListLeadersRequest) (*ListLeadersAnswer, error)
 	// Resign makes the leader of a service finish its writes and give up its term, so that
 	// a standby leads at once. The call returns when the term is over. If the service has

@@ -24,6 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PriorityClass orders reservations if the cluster orders queues by class.
 type PriorityClass int32
 
 const (
@@ -76,6 +77,7 @@ func (PriorityClass) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{0}
 }
 
+// Readiness is reserved.
 type Readiness int32
 
 const (
@@ -286,6 +288,7 @@ func (OnAssignmentFailure) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
+// Hold is reserved.
 type Hold int32
 
 const (
@@ -339,16 +342,27 @@ type Reservation_State int32
 
 const (
 	Reservation_STATE_UNSPECIFIED Reservation_State = 0
-	Reservation_QUEUED            Reservation_State = 1
-	Reservation_LEASING           Reservation_State = 2
-	Reservation_ASSIGNING         Reservation_State = 3
-	Reservation_ACTIVE            Reservation_State = 4
-	Reservation_CANCELLING        Reservation_State = 5
-	Reservation_COMPLETED         Reservation_State = 6
-	Reservation_CANCELLED         Reservation_State = 7
-	Reservation_EXPIRED           Reservation_State = 8
-	Reservation_FAILED            Reservation_State = 9
-	Reservation_REPLACED          Reservation_State = 10
+	// QUEUED: it is pending in its group.
+	Reservation_QUEUED Reservation_State = 1
+	// LEASING: it is a candidate in a scheduling cycle in flight.
+	Reservation_LEASING Reservation_State = 2
+	// ASSIGNING: it has its executors, and the registry dispatches them to the
+	// assigner.
+	Reservation_ASSIGNING Reservation_State = 3
+	// ACTIVE: the assigner has stored the task for its workers.
+	Reservation_ACTIVE Reservation_State = 4
+	// CANCELLING: its cancel is stored, and Berth stops its workers.
+	Reservation_CANCELLING Reservation_State = 5
+	// COMPLETED: every worker has ended.
+	Reservation_COMPLETED Reservation_State = 6
+	// CANCELLED: it was cancelled, and all its workers have ended.
+	Reservation_CANCELLED Reservation_State = 7
+	// EXPIRED: it was pending longer than its `queue_timeout`.
+	Reservation_EXPIRED Reservation_State = 8
+	// FAILED: Berth gave the reservation up. The message says why.
+	Reservation_FAILED Reservation_State = 9
+	// REPLACED: a newer version replaced it.
+	Reservation_REPLACED Reservation_State = 10
 	// HELD, OFFERING and BOUND are reserved.
 	Reservation_HELD     Reservation_State = 11
 	Reservation_OFFERING Reservation_State = 12
@@ -423,10 +437,14 @@ type UpsertReservationRequest_Change int32
 
 const (
 	UpsertReservationRequest_CHANGE_UNSPECIFIED UpsertReservationRequest_Change = 0
-	UpsertReservationRequest_CREATED            UpsertReservationRequest_Change = 1
-	UpsertReservationRequest_UNCHANGED          UpsertReservationRequest_Change = 2
-	UpsertReservationRequest_REORDERED          UpsertReservationRequest_Change = 3
-	UpsertReservationRequest_REPLACED           UpsertReservationRequest_Change = 4
+	// CREATED: the reservation is new, or its earlier version has ended.
+	UpsertReservationRequest_CREATED UpsertReservationRequest_Change = 1
+	// UNCHANGED: the request equals the reservation.
+	UpsertReservationRequest_UNCHANGED UpsertReservationRequest_Change = 2
+	// REORDERED: only the priority changed.
+	UpsertReservationRequest_REORDERED UpsertReservationRequest_Change = 3
+	// REPLACED: a new version replaces the earlier one.
+	UpsertReservationRequest_REPLACED UpsertReservationRequest_Change = 4
 )
 
 // Enum value maps for UpsertReservationRequest_Change.
@@ -479,8 +497,10 @@ func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
 // so that a client can send the answer to a read back.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Job is the name of the job. In REST it comes from the path.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage. In REST it comes from the path.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Name distinguishes the batches of one stage. The default is `main`.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Workers lists the workers by index and number. Either `workers` or `count` must be
@@ -490,47 +510,69 @@ type Reservation struct {
 	Count int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	// TargetSize is the total number of workers that the stage should have. A lower target
 	// size cancels the other queued reservations of the stage.
-	TargetSize          int32               `protobuf:"varint,6,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
-	Constraints         *Constraints        `protobuf:"bytes,7,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Priority            *Priority           `protobuf:"bytes,8,opt,name=priority,proto3" json:"priority,omitempty"`
-	Task                *Task               `protobuf:"bytes,9,opt,name=task,proto3" json:"task,omitempty"`
-	Batch               Batch               `protobuf:"varint,10,opt,name=batch,proto3,enum=berth.v1.Batch" json:"batch,omitempty"`
-	Start               Start               `protobuf:"varint,11,opt,name=start,proto3,enum=berth.v1.Start" json:"start,omitempty"`
+	TargetSize int32 `protobuf:"varint,6,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
+	// Constraints select the executors. Without constraints each worker needs 1 of
+	// `slots`.
+	Constraints *Constraints `protobuf:"bytes,7,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	// Priority is the place of the reservation in its queue.
+	Priority *Priority `protobuf:"bytes,8,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Task is the process that an executor starts for each worker.
+	Task *Task `protobuf:"bytes,9,opt,name=task,proto3" json:"task,omitempty"`
+	// Batch decides if the workers are a gang: all of them or none.
+	Batch Batch `protobuf:"varint,10,opt,name=batch,proto3,enum=berth.v1.Batch" json:"batch,omitempty"`
+	// Start decides what happens to the batch if one worker cannot be started.
+	Start Start `protobuf:"varint,11,opt,name=start,proto3,enum=berth.v1.Start" json:"start,omitempty"`
+	// OnAssignmentFailure decides what happens to a worker that no attempt could start.
 	OnAssignmentFailure OnAssignmentFailure `protobuf:"varint,12,opt,name=on_assignment_failure,json=onAssignmentFailure,proto3,enum=berth.v1.OnAssignmentFailure" json:"on_assignment_failure,omitempty"`
 	// MaxAttempts is the maximum number of start requests for one worker, including the
 	// first. It is 1 to 100, 3 by default.
 	MaxAttempts *int32 `protobuf:"varint,13,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// QueueTimeout is how long the reservation may be pending before it expires.
 	QueueTimeout *durationpb.Duration `protobuf:"bytes,14,opt,name=queue_timeout,json=queueTimeout,proto3" json:"queue_timeout,omitempty"`
-	Labels       map[string]string    `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Labels has up to 64 texts that Berth stores and shows. They have no other effect.
+	Labels map[string]string `protobuf:"bytes,15,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// RequestId identifies the call: a repeat returns the first result. It has 1 to 128
 	// characters of [A-Za-z0-9._-].
 	RequestId *string `protobuf:"bytes,16,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
 	// IfEpoch, if set, restricts the call to the version with this epoch.
 	IfEpoch *int64 `protobuf:"varint,17,opt,name=if_epoch,json=ifEpoch,proto3,oneof" json:"if_epoch,omitempty"`
-	// These fields are reserved for later versions. Until then Berth refuses them as
-	// UNSUPPORTED.
-	Hold         *Hold                  `protobuf:"varint,30,opt,name=hold,proto3,enum=berth.v1.Hold,oneof" json:"hold,omitempty"`
-	HoldTimeout  *durationpb.Duration   `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
-	Lifetime     *Lifetime              `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
-	ExpireAt     *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
-	Restart      *string                `protobuf:"bytes,34,opt,name=restart,proto3,oneof" json:"restart,omitempty"`
-	OnWorkerLoss *string                `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
-	Volume       *string                `protobuf:"bytes,36,opt,name=volume,proto3,oneof" json:"volume,omitempty"`
-	Near         *string                `protobuf:"bytes,37,opt,name=near,proto3,oneof" json:"near,omitempty"`
-	Apart        *string                `protobuf:"bytes,38,opt,name=apart,proto3,oneof" json:"apart,omitempty"`
-	Executors    *structpb.ListValue    `protobuf:"bytes,39,opt,name=executors,proto3" json:"executors,omitempty"`
-	NotBefore    *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	Uid          string                 `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Hold is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Hold *Hold `protobuf:"varint,30,opt,name=hold,proto3,enum=berth.v1.Hold,oneof" json:"hold,omitempty"`
+	// HoldTimeout is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	HoldTimeout *durationpb.Duration `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
+	// Lifetime is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Lifetime *Lifetime `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// ExpireAt is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	ExpireAt *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
+	// Restart is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Restart *string `protobuf:"bytes,34,opt,name=restart,proto3,oneof" json:"restart,omitempty"`
+	// OnWorkerLoss is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
+	// Volume is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Volume *string `protobuf:"bytes,36,opt,name=volume,proto3,oneof" json:"volume,omitempty"`
+	// Near is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Near *string `protobuf:"bytes,37,opt,name=near,proto3,oneof" json:"near,omitempty"`
+	// Apart is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Apart *string `protobuf:"bytes,38,opt,name=apart,proto3,oneof" json:"apart,omitempty"`
+	// Executors is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Executors *structpb.ListValue `protobuf:"bytes,39,opt,name=executors,proto3" json:"executors,omitempty"`
+	// NotBefore is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Uid identifies this version of the reservation.
+	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Epoch is the etcd revision that accepted this version.
-	Epoch int64             `protobuf:"varint,51,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch int64 `protobuf:"varint,51,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// State is the state of this version.
 	State Reservation_State `protobuf:"varint,52,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
 	// Reason is the reason for the state, from the list of reasons.
 	Reason *string `protobuf:"bytes,53,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Position is the place in the queue of the reservation's group: 1 for the head of the
 	// queue, 0 if the reservation is not queued.
-	Position  int32                  `protobuf:"varint,54,opt,name=position,proto3" json:"position,omitempty"`
+	Position int32 `protobuf:"varint,54,opt,name=position,proto3" json:"position,omitempty"`
+	// CreatedAt is the time at which these workers were requested, or queued again.
+	// `queue_timeout` begins then.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,55,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// UpdatedAt is the time of the last change of this version.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,56,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// WorkerCounts has the number of workers in each state.
 	WorkerCounts map[string]int32 `protobuf:"bytes,57,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
@@ -871,8 +913,10 @@ func (x *Reservation) GetAvoided() []*AvoidedExecutor {
 
 // AvoidedExecutor is an executor that a reservation avoids until the given time.
 type AvoidedExecutor struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Executor is the ID of the executor.
+	Executor string `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	// Until is the time from which the reservation no longer avoids the executor.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -925,7 +969,8 @@ func (x *AvoidedExecutor) GetUntil() *timestamppb.Timestamp {
 // WorkerID identifies a worker of a stage.
 type WorkerID struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Index int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Index is the worker index in the stage, from 0.
+	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	// Number rises each time the worker index is used again.
 	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -985,14 +1030,23 @@ type Constraints struct {
 	// units are thousandths of a core for `cpu`, bytes for `memory` and `disk`, and whole
 	// units for any other resource. A worker needs 1 of `slots` by default.
 	Resources map[string]int64 `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Sku       string           `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Sku is the name of the executor's SKU, ignoring case.
+	Sku string `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
 	// Attributes has the required attributes of the executor, ignoring case.
 	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Pools      []string          `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
-	Role       string            `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
-	SameShape  bool              `protobuf:"varint,6,opt,name=same_shape,json=sameShape,proto3" json:"same_shape,omitempty"`
-	Spread     *Spread           `protobuf:"bytes,7,opt,name=spread,proto3" json:"spread,omitempty"`
-	Pack       bool              `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
+	// Pools has names of pools. The executor must be in at least one of them.
+	Pools []string `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	// Role is the role of the workers. They may use the resources that executors reserve
+	// for this role, and use these first.
+	Role string `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"`
+	// SameShape places all workers on executors of one shape: the same SKU, resources and
+	// reserved shares.
+	SameShape bool `protobuf:"varint,6,opt,name=same_shape,json=sameShape,proto3" json:"same_shape,omitempty"`
+	// Spread limits the number of workers on executors with the same value of an
+	// attribute.
+	Spread *Spread `protobuf:"bytes,7,opt,name=spread,proto3" json:"spread,omitempty"`
+	// Pack places the workers on as few executors as possible.
+	Pack bool `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
 	// Avoid lists executors that Berth never uses for this reservation.
 	Avoid         []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1095,9 +1149,11 @@ func (x *Constraints) GetAvoid() []string {
 // Spread allows at most `max` workers of the batch on executors with the same value of
 // the attribute `by`. With `by: "executor"` the limit applies to each executor.
 type Spread struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	Max           int32                  `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By is the name of an attribute, or `executor`.
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Max is the maximum number of workers for each value.
+	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1146,10 +1202,15 @@ func (x *Spread) GetMax() int32 {
 	return 0
 }
 
+// Priority is the place of a reservation in its queue.
 type Priority struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Class PriorityClass          `protobuf:"varint,1,opt,name=class,proto3,enum=berth.v1.PriorityClass" json:"class,omitempty"`
-	Tier  int32                  `protobuf:"varint,2,opt,name=tier,proto3" json:"tier,omitempty"`
+	// Class is the class of the reservation. If the cluster orders queues by class, it
+	// decides first. In any other cluster, `REPLACE` counts as order 0.
+	Class PriorityClass `protobuf:"varint,1,opt,name=class,proto3,enum=berth.v1.PriorityClass" json:"class,omitempty"`
+	// Tier orders reservations of the same class, lower first, if the cluster orders
+	// queues by class.
+	Tier int32 `protobuf:"varint,2,opt,name=tier,proto3" json:"tier,omitempty"`
 	// Order is the rank of the reservation in its queue. A lower order comes first. Without
 	// an order the epoch is the rank: first come, first served.
 	Order         *int64 `protobuf:"varint,3,opt,name=order,proto3,oneof" json:"order,omitempty"`
@@ -1210,16 +1271,21 @@ func (x *Priority) GetOrder() int64 {
 
 // Task describes the process that an executor starts for each worker.
 type Task struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Command string                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
-	Args    []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
-	Env     map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Command is the program, as an absolute path or a name in the agent's PATH.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	// Args are the arguments of the program.
+	Args []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
+	// Env has the environment variables of the program. The agent must allow them.
+	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Payload is data of at most 64 KiB. The worker gets it as a file.
 	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
 	// StopGrace is the time between the signal to stop and the kill, 10 s by default.
-	StopGrace     *durationpb.Duration `protobuf:"bytes,5,opt,name=stop_grace,json=stopGrace,proto3" json:"stop_grace,omitempty"`
-	StartTimeout  *durationpb.Duration `protobuf:"bytes,6,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
-	Readiness     *Readiness           `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
+	StopGrace *durationpb.Duration `protobuf:"bytes,5,opt,name=stop_grace,json=stopGrace,proto3" json:"stop_grace,omitempty"`
+	// StartTimeout is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	StartTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
+	// Readiness is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	Readiness     *Readiness `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1305,9 +1371,11 @@ func (x *Task) GetReadiness() Readiness {
 
 // Lifetime is reserved.
 type Lifetime struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	For           *durationpb.Duration   `protobuf:"bytes,1,opt,name=for,proto3" json:"for,omitempty"`
-	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For is reserved.
+	For *durationpb.Duration `protobuf:"bytes,1,opt,name=for,proto3" json:"for,omitempty"`
+	// From is reserved.
+	From          string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1357,10 +1425,14 @@ func (x *Lifetime) GetFrom() string {
 }
 
 type UpsertReservationRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reservation   *Reservation           `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	IfEpoch       int64                  `protobuf:"varint,3,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reservation is the requested reservation.
+	Reservation *Reservation `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// RequestId identifies the call: a repeat returns the first result. The reservation
+	// may have the ID instead. The default is a new ID.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// IfEpoch, if set, restricts the call to the version with this epoch.
+	IfEpoch       int64 `protobuf:"varint,3,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,10 +1489,13 @@ func (x *UpsertReservationRequest) GetIfEpoch() int64 {
 }
 
 type GetReservationRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation. The default is `main`.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1477,12 +1552,18 @@ func (x *GetReservationRequest) GetName() string {
 }
 
 type CancelReservationRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	IfEpoch       int64                  `protobuf:"varint,5,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation. The default is `main`.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// RequestId identifies the call: a repeat returns the first result. The default is a
+	// new ID.
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// IfEpoch, if set, restricts the call to the version with this epoch.
+	IfEpoch       int64 `protobuf:"varint,5,opt,name=if_epoch,json=ifEpoch,proto3" json:"if_epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1553,9 +1634,12 @@ func (x *CancelReservationRequest) GetIfEpoch() int64 {
 }
 
 type CancelJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// RequestId identifies the call: a repeat returns the first result. The default is a
+	// new ID.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1651,12 +1735,17 @@ func (x *CancelAnswer) GetCancelled() int32 {
 
 type ListReservationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	State Reservation_State      `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
+	// Job restricts the list to one job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage restricts the list to one stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// State restricts the list to reservations in one state.
+	State Reservation_State `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
 	// PageSize is the maximum number of reservations in a page, 1 to 1,000. The default is
 	// 100.
-	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// PageToken is the `next_page_token` of the page before. It is empty for the first
+	// page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Versions, if set, lists every stored version of each reservation with its workers,
 	// instead of only the newest version. The answer also has the worker IDs that the
@@ -1739,9 +1828,11 @@ func (x *ListReservationsRequest) GetVersions() bool {
 }
 
 type ListReservationsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reservations  []*Reservation         `protobuf:"bytes,1,rep,name=reservations,proto3" json:"reservations,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reservations has the reservations of the page.
+	Reservations []*Reservation `protobuf:"bytes,1,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Revision is the etcd revision of the list.
 	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Cursor is the position of the list in the job's stream of events. The list contains
@@ -1820,9 +1911,11 @@ func (x *ListReservationsAnswer) GetStages() []*StageWorkers {
 
 // StageWorkers has the highest number used for each worker index of a stage.
 type StageWorkers struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	Workers       []*WorkerID            `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Workers has each used worker index with its highest number.
+	Workers       []*WorkerID `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1908,10 +2001,13 @@ func (*ListPendingRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListPendingAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
-	Groups        []*PendingGroup        `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ready reports whether the registry is ready to grant executors.
+	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Groups has the queues that are not empty.
+	Groups []*PendingGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Revision is the etcd revision of the list.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,12 +2067,17 @@ func (x *ListPendingAnswer) GetRevision() int64 {
 type PendingGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id is an opaque ID. It is the same for equal constraints.
-	Id           string               `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Constraints  *Constraints         `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Reservations int32                `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
-	Workers      int32                `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	Head         *ReservationKey      `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
-	HeadAge      *durationpb.Duration `protobuf:"bytes,6,opt,name=head_age,json=headAge,proto3" json:"head_age,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Constraints are the constraints of the group.
+	Constraints *Constraints `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	// Reservations is the number of queued reservations.
+	Reservations int32 `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	// Workers is the number of their workers.
+	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Head is the reservation at the head of the queue.
+	Head *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
+	// HeadAge is how long the head of the queue has been pending.
+	HeadAge *durationpb.Duration `protobuf:"bytes,6,opt,name=head_age,json=headAge,proto3" json:"head_age,omitempty"`
 	// Reason is the reason why the head of the queue is pending, from the list of reasons.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Message describes the reason in a sentence.
@@ -2080,11 +2181,15 @@ func (x *PendingGroup) GetAvoided() []*AvoidedExecutor {
 	return nil
 }
 
+// ReservationKey identifies a reservation.
 type ReservationKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2142,10 +2247,12 @@ func (x *ReservationKey) GetName() string {
 
 type FlushReservationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exactly one of `job` and `group` must be set. Group is the ID of a group in the
-	// answer of ListPending.
-	Job           string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// Job is the name of the job. Exactly one of `job` and `group` must be set.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Group is the ID of a group in the answer of ListPending.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// RequestId identifies the call: a repeat returns the first result. The default is a
+	// new ID.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2204,11 +2311,15 @@ func (x *FlushReservationsRequest) GetRequestId() string {
 
 type CancelWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Workers has the workers to remove, at most 50,000.
-	Workers       []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
-	RequestId     string      `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Workers []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	// RequestId identifies the call: a repeat returns the first result. The default is a
+	// new ID.
+	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2317,8 +2428,10 @@ func (x *CancelWorkersAnswer) GetCancelled() int32 {
 }
 
 type MarkReadyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RequestId identifies the call. A repeat has no further effect. The default is a new
+	// ID.
+	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2406,10 +2519,13 @@ func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
 }
 
 type ExplainReservationRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job is the name of the job.
+	Job string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Stage is the name of the stage.
+	Stage string `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Name is the name of the reservation. The default is `main`.
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2473,22 +2589,26 @@ type Explanation struct {
 	// Group is the ID of the reservation's group. It is empty if the reservation is not
 	// queued.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
-	// Position is the place in the queue, 1 for the head of the queue. Queued is the length
-	// of the queue.
-	Position int32           `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
-	Queued   int32           `protobuf:"varint,4,opt,name=queued,proto3" json:"queued,omitempty"`
-	Head     *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
-	// Waited is how long the reservation has been pending. HeadWaited is how long the head
-	// of the queue has been pending.
-	Waited     *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
+	// Position is the place in the queue, 1 for the head of the queue.
+	Position int32 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
+	// Queued is the length of the queue.
+	Queued int32 `protobuf:"varint,4,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Head is the reservation at the head of the queue.
+	Head *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
+	// Waited is how long the reservation has been pending.
+	Waited *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
+	// HeadWaited is how long the head of the queue has been pending.
 	HeadWaited *durationpb.Duration `protobuf:"bytes,7,opt,name=head_waited,json=headWaited,proto3" json:"head_waited,omitempty"`
-	// Needed is the number of workers of the reservation. Fitting and missing are the
-	// numbers of workers that would and would not fit now if the reservation were the head
-	// of the queue.
-	Needed  int32  `protobuf:"varint,8,opt,name=needed,proto3" json:"needed,omitempty"`
-	Fitting int32  `protobuf:"varint,9,opt,name=fitting,proto3" json:"fitting,omitempty"`
-	Missing int32  `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
-	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Needed is the number of workers of the reservation.
+	Needed int32 `protobuf:"varint,8,opt,name=needed,proto3" json:"needed,omitempty"`
+	// Fitting is the number of workers that would fit now if the reservation were the
+	// head of the queue.
+	Fitting int32 `protobuf:"varint,9,opt,name=fitting,proto3" json:"fitting,omitempty"`
+	// Missing is the number of workers that would not fit now.
+	Missing int32 `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
+	// Reason is the reason why the reservation is pending, from the list of reasons.
+	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Message describes the reason in a sentence.
 	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
 	// Checks has the first check that each executor fails, with the number of executors.
 	// The check that most executors fail comes first.
@@ -2657,8 +2777,10 @@ type FailedCheck struct {
 	// an idle executor would be too small, and "free.cpu" that too little of the capacity
 	// is free.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
-	Want  string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
-	Have  string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`
+	// Want is the value that the check requires.
+	Want string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
+	// Have is the value that the executors have.
+	Have string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`
 	// Count is the number of executors that fail the check with these values.
 	Count         int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields

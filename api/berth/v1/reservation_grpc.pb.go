@@ -483,6 +483,7 @@ const (
 // Explanations explains why a reservation is pending. The gateway serves it. The place in
 // the queue comes from the registry, and the capacity of executors from executor-state.
 type ExplanationsClient interface {
+	// ExplainReservation explains why a reservation is pending.
 	ExplainReservation(ctx context.Context, in *ExplainReservationRequest, opts ...grpc.CallOption) (*Explanation, error)
 }
 
@@ -511,6 +512,7 @@ func (c *explanationsClient) ExplainReservation(ctx context.Context, in *Explain
 // Explanations explains why a reservation is pending. The gateway serves it. The place in
 // the queue comes from the registry, and the capacity of executors from executor-state.
 type ExplanationsServer interface {
+	// ExplainReservation explains why a reservation is pending.
 	ExplainReservation(context.Context, *ExplainReservationRequest) (*Explanation, error)
 	mustEmbedUnimplementedExplanationsServer()
 }

@@ -24,13 +24,16 @@ const (
 // Tenant is a set of jobs with limits in common.
 type Tenant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Name is the name of the tenant.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Prefix selects the jobs of the tenant: "train" selects the job train and every job whose
 	// name begins with "train-", "train." or "train_". A job belongs to the tenant with the
 	// longest prefix.
-	Prefix        string        `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	Limits        *TenantLimits `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
-	Use           *TenantUse    `protobuf:"bytes,4,opt,name=use,proto3" json:"use,omitempty"`
+	Prefix string `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Limits has the limits of the tenant.
+	Limits *TenantLimits `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Use is what the tenant uses of its limits.
+	Use           *TenantUse `protobuf:"bytes,4,opt,name=use,proto3" json:"use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -95,8 +98,9 @@ func (x *Tenant) GetUse() *TenantUse {
 
 // TenantLimits has the limits of a tenant. A limit that is 0, unset or empty does not apply.
 type TenantLimits struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	QueuedReservations int32                  `protobuf:"varint,1,opt,name=queued_reservations,json=queuedReservations,proto3" json:"queued_reservations,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// QueuedReservations is the maximum number of queued reservations.
+	QueuedReservations int32 `protobuf:"varint,1,opt,name=queued_reservations,json=queuedReservations,proto3" json:"queued_reservations,omitempty"`
 	// Workers is the maximum number of workers of all reservations that have not ended.
 	Workers int32 `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
 	// Batch is the maximum number of workers of one reservation.
@@ -110,9 +114,11 @@ type TenantLimits struct {
 	RequestsPerSecond float64 `protobuf:"fixed64,6,opt,name=requests_per_second,json=requestsPerSecond,proto3" json:"requests_per_second,omitempty"`
 	// HighestPriority is the highest class that the priority of a reservation may have.
 	HighestPriority PriorityClass `protobuf:"varint,7,opt,name=highest_priority,json=highestPriority,proto3,enum=berth.v1.PriorityClass" json:"highest_priority,omitempty"`
-	// Skus and Pools are the names that a reservation may name. If a list is not empty, a
+	// Skus has the names of the SKUs that a reservation may name. If the list is not empty, a
 	// reservation must name one of its entries.
-	Skus          []string `protobuf:"bytes,8,rep,name=skus,proto3" json:"skus,omitempty"`
+	Skus []string `protobuf:"bytes,8,rep,name=skus,proto3" json:"skus,omitempty"`
+	// Pools has the names of the pools that a reservation may name. If the list is not
+	// empty, a reservation must name one of its entries.
 	Pools         []string `protobuf:"bytes,9,rep,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -213,10 +219,13 @@ func (x *TenantLimits) GetPools() []string {
 
 // TenantUse is what a tenant uses of its limits.
 type TenantUse struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	QueuedReservations int32                  `protobuf:"varint,1,opt,name=queued_reservations,json=queuedReservations,proto3" json:"queued_reservations,omitempty"`
-	Workers            int32                  `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
-	StoredBytes        int64                  `protobuf:"varint,3,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// QueuedReservations is the number of queued reservations.
+	QueuedReservations int32 `protobuf:"varint,1,opt,name=queued_reservations,json=queuedReservations,proto3" json:"queued_reservations,omitempty"`
+	// Workers is the number of workers of all reservations that have not ended.
+	Workers int32 `protobuf:"varint,2,opt,name=workers,proto3" json:"workers,omitempty"`
+	// StoredBytes is the size of the records of reservations, in bytes.
+	StoredBytes int64 `protobuf:"varint,3,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
 	// EventStreams is the number of open streams of job events at the gateway that answers.
 	EventStreams  int32 `protobuf:"varint,4,opt,name=event_streams,json=eventStreams,proto3" json:"event_streams,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -318,8 +327,9 @@ func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListTenantsAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenants       []*Tenant              `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tenants has the tenants, sorted by name.
+	Tenants       []*Tenant `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

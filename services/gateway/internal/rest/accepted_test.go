@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	berthv1 "berth.dev/api/berth/v1"
 )
 
@@ -81,6 +83,27 @@ func TestDurationsInGosForm(t *testing.T) {
 			got.GetLabels()["é"] != "10m" {
 			t.Errorf("%s became %v", text, got)
 		}
+	}
+}
+
+// Every field for a duration accepts Go's form, and answers have seconds.
+func TestDurationsInEveryField(t *testing.T) {
+	c := &calls{answer: &berthv1.Reservation{QueueTimeout: durationpb.New(90 * time.Second)}}
+	code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation",
+		`{"queueTimeout": "1m30s", "task": {"stopGrace": "5m", "startTimeout": "1h"}}`)
+	if code != 200 || !strings.Contains(strings.ReplaceAll(answer, " ", ""), `"queueTimeout":"90s"`) {
+		t.Errorf("%d %s", code, answer)
+	}
+	r := c.in.(*berthv1.UpsertReservationRequest).GetReservation()
+	if r.GetQueueTimeout().AsDuration() != 90*time.Second || r.GetTask().GetStopGrace().AsDuration() != 5*time.Minute ||
+		r.GetTask().GetStartTimeout().AsDuration() != time.Hour {
+		t.Errorf("got %v", r)
+	}
+	c = &calls{answer: &berthv1.Pool{LostAfter: durationpb.New(300 * time.Second)}}
+	code, answer = ask(t, c, "PUT", "/v1/pools/night", `{"lostAfter": "5m"}`)
+	if code != 200 || !strings.Contains(strings.ReplaceAll(answer, " ", ""), `"lostAfter":"300s"`) ||
+		c.in.(*berthv1.PutPoolRequest).GetPool().GetLostAfter().AsDuration() != 5*time.Minute {
+		t.Errorf("%d %s, got %v", code, answer, c.in)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestTheGatewaysOwnAnswers(t *testing.T) {
 		"/readyz":       "ops",
 		"/leaderz":      "ops",
 		"/metrics":      "ops",
-		"/openapi.json": `"swagger"`,
+		"/openapi.json": `"openapi": "3.1.1"`,
 		"/":             "all or none",
 	} {
 		if status, body := ask(t, &calls{}, "GET", path, ""); status != 200 || !strings.Contains(body, want) {
