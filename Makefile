@@ -167,6 +167,12 @@ alerts-test: ## Test the alerts with the engine of Prometheus
 	cd deploy/prometheus/test && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
 		GOWORK=off $(GO) test -count=1 -timeout 2m ./...
 
+.PHONY: keda-test
+keda-test: ## Test the external scaler with the client of KEDA and a real gateway
+	@# Outside the workspace: KEDA's requirements would raise the versions of the services' dependencies.
+	cd examples/keda-scaler && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		GOWORK=off $(GO) test -count=1 -timeout 3m ./...
+
 # The tool takes a package for one of the standard library only if it is below GOROOT, and
 # it would write its warnings about assembly files to the directory for temporary files.
 .PHONY: licenses

@@ -112,6 +112,7 @@ require berth.dev/client v0.0.0
 
 require (
 	berth.dev/cmd/berth-agent v0.0.0
+	berth.dev/examples v0.0.0
 	berth.dev/testkit v0.0.0
 	golang.org/x/mod v0.42.0
 )
@@ -121,6 +122,7 @@ replace (
 	berth.dev/client => ../client
 	berth.dev/cmd/berth => ../cmd/berth
 	berth.dev/cmd/berth-agent => ../cmd/berth-agent
+	berth.dev/examples => ../examples
 	berth.dev/pkg => ../pkg
 	berth.dev/services/assigner => ../services/assigner
 	berth.dev/services/executor-state => ../services/executor-state
