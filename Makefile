@@ -162,6 +162,18 @@ chart-test: build ## Render the Helm chart, decode it strictly and start its com
 	cd deploy/helm/test && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
 		BERTH_BINARY=$(BIN)/berth GOWORK=off $(GO) test -count=1 -timeout 8m ./...
 
+.PHONY: alerts-test
+alerts-test: ## Test the alerts with the engine of Prometheus
+	@# Outside the workspace, for the same reason as the test of the chart.
+	cd deploy/prometheus/test && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		GOWORK=off $(GO) test -count=1 -timeout 2m ./...
+
+.PHONY: keda-test
+keda-test: ## Test the external scaler with the client of KEDA and a real gateway
+	@# Outside the workspace: KEDA's requirements would raise the versions of the services' dependencies.
+	cd examples/keda-scaler && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		GOWORK=off $(GO) test -count=1 -timeout 3m ./...
+
 # The tool takes a package for one of the standard library only if it is below GOROOT, and
 # it would write its warnings about assembly files to the directory for temporary files.
 .PHONY: licenses

@@ -12,10 +12,12 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/grpc v1.85.0 // indirect
-	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-require berth.dev/client v0.0.0
+require (
+	berth.dev/client v0.0.0
+	google.golang.org/protobuf v1.36.12
+)
 
 replace (
 	berth.dev/api => ../api

@@ -53,7 +53,7 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
-	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
@@ -86,7 +86,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.opentelemetry.io/proto/otlp v1.11.0
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
@@ -115,6 +115,7 @@ require berth.dev/client v0.0.0
 
 require (
 	berth.dev/cmd/berth-agent v0.0.0
+	berth.dev/examples v0.0.0
 	berth.dev/testkit v0.0.0
 	github.com/getkin/kin-openapi v0.153.0
 	golang.org/x/mod v0.42.0
@@ -125,6 +126,7 @@ replace (
 	berth.dev/client => ../client
 	berth.dev/cmd/berth => ../cmd/berth
 	berth.dev/cmd/berth-agent => ../cmd/berth-agent
+	berth.dev/examples => ../examples
 	berth.dev/pkg => ../pkg
 	berth.dev/services/assigner => ../services/assigner
 	berth.dev/services/executor-state => ../services/executor-state

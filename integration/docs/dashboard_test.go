@@ -5,36 +5,82 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// TestDashboardShowsExistingMetrics checks the expressions of the dashboard. If a metric
-// was renamed, Prometheus would return no data and no error.
-func TestDashboardShowsExistingMetrics(t *testing.T) {
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
+// monitorMetric matches a metric of Berth or etcd in an expression.
+var monitorMetric = regexp.MustCompile(`\b(?:berth_|rpc_(?:server|client)_|etcd_)[a-z_]+`)
+
+// dashboardPanel is a panel of the dashboard.
+type dashboardPanel struct {
+	Type, Title string
+	Targets     []struct{ Expr string }
+	FieldConfig struct{ Defaults struct{ NoValue string } }
+}
+
+func dashboard(t *testing.T) []dashboardPanel {
+	t.Helper()
+	var dashboard struct{ Panels []dashboardPanel }
 	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/berth.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	// The metrics of events and calls are not in the tables of the document.
-	listed, prose := listedMetrics(t), read(t, "docs/reference/metrics.md")
-	name := regexp.MustCompile(`\b(?:berth_|rpc_(?:server|client)_)[a-z_]+`)
-	shown := map[string]bool{}
-	for _, panel := range dashboard.Panels {
+	return dashboard.Panels
+}
+
+// TestExpressionsHaveListedMetrics checks the expressions of the dashboard and of the
+// alerts. If a metric was renamed, Prometheus would return no data and no error.
+func TestExpressionsHaveListedMetrics(t *testing.T) {
+	expressions := map[string]string{}
+	for _, panel := range dashboard(t) {
 		for _, target := range panel.Targets {
-			for _, metric := range name.FindAllString(target.Expr, -1) {
-				metric = strings.TrimSuffix(metric, "_bucket")
-				shown[metric] = true
-				if !listed[metric] && !strings.Contains(prose, "`"+metric+"`") {
-					t.Errorf("panel %q shows %s, which docs/reference/metrics.md does not list", panel.Title, metric)
-				}
+			expressions["panel "+panel.Title] += target.Expr + "\n"
+		}
+	}
+	var alerts struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/prometheus/berth.rules.yaml")), &alerts); err != nil {
+		t.Fatal(err)
+	}
+	reference := read(t, "docs/reference/metrics.md")
+	for _, rule := range alerts.Groups[0].Rules {
+		expressions["alert "+rule.Alert] = rule.Expr
+		if !strings.Contains(reference, "| `"+rule.Alert+"` |") {
+			t.Errorf("docs/reference/metrics.md does not list the alert %s", rule.Alert)
+		}
+	}
+	// The metrics of events and calls are not in the tables of the document.
+	listed := listedMetrics(t)
+	shown := map[string]bool{}
+	for where, expression := range expressions {
+		for _, metric := range monitorMetric.FindAllString(expression, -1) {
+			metric = strings.TrimSuffix(metric, "_bucket")
+			shown[metric] = true
+			if !listed[metric] && !strings.Contains(reference, "`"+metric+"`") && !strings.HasPrefix(metric, "etcd_") {
+				t.Errorf("%s uses %s, which docs/reference/metrics.md does not list", where, metric)
 			}
 		}
 	}
-	if len(shown) < 30 {
-		t.Errorf("the dashboard shows only %d metrics", len(shown))
+	if len(shown) < 40 {
+		t.Errorf("the dashboard and the alerts use only %d metrics", len(shown))
+	}
+}
+
+// TestDashboardShowsMissingLeaders checks that panels are not blank while a service has no
+// leader: the leader's metrics are absent then.
+func TestDashboardShowsMissingLeaders(t *testing.T) {
+	for _, panel := range dashboard(t) {
+		for _, target := range panel.Targets {
+			if panel.Type == "stat" && !strings.HasSuffix(target.Expr, "or vector(0)") &&
+				!strings.HasSuffix(target.Expr, "or vector(0))") {
+				t.Errorf("panel %q is blank without a leader: %s", panel.Title, target.Expr)
+			}
+		}
+		if panel.Type == "timeseries" && panel.FieldConfig.Defaults.NoValue == "" {
+			t.Errorf("panel %q has no text for a missing leader", panel.Title)
+		}
 	}
 }

@@ -7,7 +7,8 @@
 //	                 is generated from the options of the processes (-rewrite)
 //	docs/reference/reasons.md, metrics.md, findings.md, states.md
 //	                 list every reason, metric, finding and deadline of the code
-//	deploy/grafana   shows only metrics in that list
+//	deploy/grafana, deploy/prometheus
+//	                 show only metrics in that list
 //	docs/how-to/write-a-job-service.md, docs/tutorial
 //	                 show code that is part of the examples
 //	docs/README.md   lists every page

@@ -34,6 +34,18 @@ type Common struct {
 
 	Security `mapstructure:",squash"`
 	Tracing  tracing.Config `mapstructure:",squash"`
+
+	// Metrics, if set, are the metrics of a program that runs several services in one
+	// process. The service serves its metrics as a part of them.
+	Metrics *Metrics `mapstructure:"-"`
+}
+
+// NewMetrics returns the registry for the metrics of a service.
+func (c Common) NewMetrics(service string) (*Metrics, error) {
+	if c.Metrics == nil {
+		return NewMetrics()
+	}
+	return c.Metrics.Part(service)
 }
 
 // The default addresses of a gateway's listeners. Its callers use the same defaults.

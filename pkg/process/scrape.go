@@ -49,7 +49,7 @@ func pairs(labels []string) (names, values []string) {
 }
 
 // Collect adds a function that each scrape calls.
-func (m *Metrics) Collect(read func(Scrape)) { m.registry.MustRegister(collector(read)) }
+func (m *Metrics) Collect(read func(Scrape)) { m.registerer.MustRegister(collector(read)) }
 
 // collector does not describe its metrics in advance, because it knows their labels only
 // during a scrape.

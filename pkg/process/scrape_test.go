@@ -1,8 +1,8 @@
 package process
 
 import (
-	"io"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -28,12 +28,7 @@ func TestMetricDisappearsWithItsSubject(t *testing.T) {
 		f.Counter("berth_test_total", "Total.", 7)
 		f.Histogram("berth_test_seconds", "Waits.", &waits)
 	})
-	read := func() string {
-		answer := httptest.NewRecorder()
-		metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-		text, _ := io.ReadAll(answer.Body)
-		return string(text)
-	}
+	read := func() string { return scrapeOf(t, metrics) }
 	text := read()
 	for _, line := range []string{
 		`berth_test_depth{group="g1"} 3`, "berth_test_total 7",
@@ -47,5 +42,59 @@ func TestMetricDisappearsWithItsSubject(t *testing.T) {
 	delete(depth, "g1")
 	if text := read(); strings.Contains(text, "berth_test_depth") {
 		t.Error("the metric of a deleted queue is still exported")
+	}
+}
+
+// scrapeOf returns the metrics that a handler serves.
+func scrapeOf(t *testing.T, metrics *Metrics) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	if answer.Code != 200 {
+		t.Fatalf("status %d: %s", answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+// Services in one process serve all metrics together. Metrics of one name differ in the
+// label "part", and the metrics of the process are not repeated.
+func TestPartsShareARegistry(t *testing.T) {
+	whole, err := NewMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts []*Metrics
+	for _, name := range []string{"a", "b"} {
+		part, err := Common{Metrics: whole}.NewMetrics(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		part.Collect(func(f Scrape) { f.Gauge("berth_test", "Test.", 1, "kind", "x") })
+		counter, err := part.Provider.Meter("berth").Int64Counter("berth_calls")
+		if err != nil {
+			t.Fatal(err)
+		}
+		counter.Add(t.Context(), 3)
+		parts = append(parts, part)
+	}
+	for _, m := range append(parts, whole) {
+		text := scrapeOf(t, m)
+		for _, line := range []string{
+			`berth_test{kind="x",part="a"} 1`, `berth_test{kind="x",part="b"} 1`,
+			`berth_calls_total{part="a"} 3`, `berth_calls_total{part="b"} 3`,
+		} {
+			if !strings.Contains(text, line+"\n") {
+				t.Errorf("no line %q in:\n%s", line, text)
+			}
+		}
+		for _, once := range []string{"\nberth_build_info{", "\ngo_goroutines ", "\nprocess_open_fds "} {
+			if n := strings.Count(text, once); n != 1 {
+				t.Errorf("%d of %q", n, once)
+			}
+		}
+	}
+	build := scrapeOf(t, parts[0])
+	if !strings.Contains(build, `go_version="`+runtime.Version()+`",version="`+Version+`"} 1`) {
+		t.Errorf("no build in:\n%s", build)
 	}
 }

@@ -36,23 +36,41 @@ func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 
 // Metrics is the metrics registry of a process. It is never the default registry of
 // Prometheus, which embedded etcd uses. So the metrics of several services in one process
-// are separate.
+// are separate, unless each service has a Part of one registry.
 type Metrics struct {
 	// Provider creates the OpenTelemetry meters.
 	Provider *metric.MeterProvider
 	registry *prometheus.Registry
+	// registerer registers with registry, and adds the label of a part.
+	registerer prometheus.Registerer
 }
 
-// NewMetrics returns a registry with the metrics of the process and of Go.
+// NewMetrics returns a registry with the metrics of the process, of Go and of the build.
 func NewMetrics() (*Metrics, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo(),
+	m, err := newMetrics(registry, registry)
+	if err != nil {
+		return nil, err
+	}
+	m.Collect(showBuild)
+	return m, nil
+}
+
+// Part returns the metrics of one of several services in the process. They have the label
+// "part", so that the metrics of two parts differ. The handlers of all parts serve the
+// metrics of the whole process.
+func (m *Metrics) Part(name string) (*Metrics, error) {
+	return newMetrics(m.registry, prometheus.WrapRegistererWith(prometheus.Labels{"part": name}, m.registry))
+}
+
+func newMetrics(registry *prometheus.Registry, registerer prometheus.Registerer) (*Metrics, error) {
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registerer), otelprom.WithoutScopeInfo(),
 		otelprom.WithoutTargetInfo())
 	if err != nil {
 		return nil, fault.New(fault.Internal, fault.ReasonInternal, "cannot make the metrics exporter").Because(err)
 	}
-	return &Metrics{metric.NewMeterProvider(metric.WithReader(exporter)), registry}, nil
+	return &Metrics{metric.NewMeterProvider(metric.WithReader(exporter)), registry, registerer}, nil
 }
 
 // Handler returns a handler that serves the metrics in the text format of Prometheus.

@@ -1,6 +1,9 @@
 package process
 
-import "runtime/debug"
+import (
+	"runtime"
+	"runtime/debug"
+)
 
 // Version is the version of the build. If the Makefile built the program, it is the
 // content of the file VERSION. Otherwise it is the version of the module, or "dev" if Go
@@ -18,6 +21,16 @@ func init() {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		Version = info.Main.Version
 	}
+}
+
+// showBuild emits the build as labels of a constant, as exporters usually do.
+func showBuild(f Scrape) {
+	recorded := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		recorded = Commit(info)
+	}
+	f.Gauge("berth_build_info", "Version, commit and version of Go of the process; always 1.", 1,
+		"version", Version, "commit", recorded, "go_version", runtime.Version())
 }
 
 // Commit returns the commit of a build, with a note if the source had uncommitted

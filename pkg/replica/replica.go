@@ -87,7 +87,7 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		Service: service, ID: config.ReplicaID(), instance: rand.Text(), Config: config, Space: keyspace.New(config.Cluster),
 	}
 	r.Log = log.With("service", service, "replica", r.ID)
-	if r.Metrics, err = process.NewMetrics(); err != nil {
+	if r.Metrics, err = config.NewMetrics(service); err != nil {
 		return nil, err
 	}
 	if err := eventLimits(config).Check(); err != nil {
@@ -217,12 +217,7 @@ func (r *Replica) identify(ctx context.Context, address string) (leader.Candidat
 // Run serves until the context of Open ends or a part of the process fails.
 func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
-	r.Metrics.Collect(func(f process.Scrape) {
-		if s := l.Status(); s.Serving {
-			f.Gauge("berth_events_kept", "job events in etcd, of all services", float64(s.Events))
-			f.Gauge("berth_events_kept_bytes", "bytes of keys and values of the job events in etcd", float64(s.EventBytes))
-		}
-	})
+	r.Metrics.Collect(func(f process.Scrape) { r.showStatus(f, l.Status()) })
 	r.Server.SetServing(r.Service, true)
 
 	ready := func() error {

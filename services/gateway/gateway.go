@@ -52,7 +52,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	log = log.With("service", model.ServiceGateway, "replica", config.ReplicaID())
-	metrics, err := process.NewMetrics()
+	metrics, err := config.NewMetrics(model.ServiceGateway)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 		return err
 	}
 	showMetrics := Serve(r.Server, l, r.Tenants)
-	replica.CollectMetrics(r, l, (*queue.Core).Stats, showMetrics)
+	replica.CollectMetrics(r, l, internal.TakeSnapshot, showMetrics)
 	return replica.Run(r, l)
 }
 
@@ -48,7 +48,7 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 // they change. Serve returns the function that shows the metrics of the core and of the
 // calls.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core],
-	tenants func() *model.Tenants) (showMetrics func(process.Scrape, queue.Stats)) {
+	tenants func() *model.Tenants) (showMetrics func(process.Scrape, internal.Snapshot)) {
 	reservations := internal.NewReservations(owner, tenants)
 	berthv1.RegisterTenantsServer(s, internal.NewTenants(owner, tenants))
 	berthv1.RegisterReservationsServer(s, reservations)

@@ -6,6 +6,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/replica"
 	"berth.dev/services/assigner/dispatch"
 )
 
@@ -19,14 +20,10 @@ type Snapshot struct {
 // TakeSnapshot returns the current values of a core. It must be called on the goroutine
 // that owns the core.
 func TakeSnapshot(c *dispatch.Core) Snapshot {
-	s := Snapshot{stats: c.Stats(), metrics: c.Metrics(), findings: map[string]int{}}
-	for _, kind := range dispatch.FindingKinds {
-		s.findings[kind] = 0
+	return Snapshot{
+		stats: c.Stats(), metrics: c.Metrics(),
+		findings: replica.CountFindings(dispatch.FindingKinds, c.Findings(time.Now())),
 	}
-	for _, f := range c.Findings(time.Now()) {
-		s.findings[f.Kind]++
-	}
-	return s
 }
 
 // ShowMetrics emits the metrics of a snapshot. No label contains a name that a user chose.
@@ -56,9 +53,7 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 	f.Histogram("berth_assigner_assign_batch_duration_seconds",
 		"From the grant of a lease until its last worker is acknowledged.", &s.metrics.AssignBatch)
 	f.Histogram("berth_assigner_run_duration_seconds", "From the grant of a lease until a worker runs.", &s.metrics.Run)
-	for kind, n := range s.findings {
-		f.Gauge("berth_assigner_findings", "Findings by kind.", float64(n), "kind", kind)
-	}
+	replica.ShowFindings(f, model.ServiceAssigner, s.findings)
 }
 
 func countReasons(f process.Scrape, name, help string, counts map[fault.Reason]uint64) {

@@ -13,6 +13,7 @@ import (
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/replica"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/executor-state/usage"
 )
 
 // maxLabelValues limits the values of a label that users choose. The values with the
@@ -56,9 +57,43 @@ func show(f process.Scrape, s inventory.Metrics) {
 	}
 	f.Histogram(prefix+"lease_duration_seconds", "Duration of leases that have ended.", &s.LeaseDurations)
 	f.Counter(prefix+"executors_lost_total", "Executors that were declared LOST.", s.Losses)
-	for kind, n := range s.Findings {
-		f.Gauge(prefix+"findings", "Conditions that an operator should check, by kind.", float64(n), "kind", kind)
+	replica.ShowFindings(f, model.ServiceExecutorState, replica.CountFindings(inventory.FindingKinds, s.Findings))
+	if s.Usage != nil {
+		showUsage(f, *s.Usage)
 	}
+}
+
+// showUsage emits the usage by SKU. Executors without a SKU have an empty label.
+func showUsage(f process.Scrape, u usage.Usage) {
+	sizes := map[string]float64{}
+	for _, row := range u.SKUs {
+		sizes[row.SKU] = float64(max(int64(row.Total), row.WantedSize))
+	}
+	shown := largest(sizes)
+	total, wanted, pending, idle := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for _, row := range u.SKUs {
+		sku := shown(row.SKU)
+		total[sku] += float64(row.Total)
+		wanted[sku] += float64(row.WantedSize)
+		pending[sku] += float64(row.PendingExecutors)
+		idle[sku] += float64(row.EffectiveIdle)
+	}
+	for sku := range total {
+		f.Gauge(prefix+"sku_size", "Executors that are not LOST, by SKU.", total[sku], "sku", sku)
+		f.Gauge(prefix+"sku_wanted_size", "Size that the scale rule of the SKU advises; sku_size without a rule.",
+			wanted[sku], "sku", sku)
+		f.Gauge(prefix+"sku_pending_executors", "Empty executors that the pending demand needs, by SKU.", pending[sku],
+			"sku", sku)
+		f.Gauge(prefix+"sku_effective_idle", "Idle executors that no pending demand needs, by SKU.", idle[sku], "sku", sku)
+	}
+	var reservations int
+	var workers int64
+	for _, group := range u.Unmapped {
+		reservations += group.Reservations
+		workers += group.Workers
+	}
+	f.Gauge(prefix+"unmapped_reservations", "Pending reservations that no SKU fits.", float64(reservations))
+	f.Gauge(prefix+"unmapped_workers", "Workers of pending reservations that no SKU fits.", float64(workers))
 }
 
 func amounts(f process.Scrape, name, help string, shown func(string) string, amounts map[string]float64) {

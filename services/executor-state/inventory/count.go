@@ -6,6 +6,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/usage"
 )
 
 // counts counts what happened under this leader. An effect is counted once it is durable.
@@ -64,17 +65,23 @@ type Metrics struct {
 	Attempts       map[Attempt]uint64
 	LeaseDurations model.Histogram
 	Losses         uint64
-	// Findings counts the findings by kind.
-	Findings map[string]int
+	// Findings has the current findings.
+	Findings []Finding
+	// Usage is the usage of all SKUs; nil until the registry is ready.
+	Usage *usage.Usage
 }
 
-// Metrics returns the metrics at a time. Its cost is linear in the number of executors.
+// Metrics returns the metrics at a time. Its cost is linear in the number of executors, plus
+// the cost of Usage.
 func (c *Core) Metrics(now time.Time) Metrics {
 	f := Metrics{
 		Executors: map[SKUState]int{}, Leases: len(c.leases),
 		Used: map[string]float64{}, Capacity: c.index.Capacity(), Disabled: c.usage.Disabled(),
 		Attempts: map[Attempt]uint64{}, LeaseDurations: c.counts.leaseDurations, Losses: c.counts.losses,
-		Findings: map[string]int{},
+		Findings: c.Findings(now),
+	}
+	if u, err := c.Usage(""); err == nil {
+		f.Usage = &u
 	}
 	for k := range c.index.Classes(nil) {
 		away := 0
@@ -94,9 +101,6 @@ func (c *Core) Metrics(now time.Time) Metrics {
 	}
 	for attempt, n := range c.counts.attempts {
 		f.Attempts[attempt] = n
-	}
-	for _, finding := range c.Findings(now) {
-		f.Findings[finding.Kind]++
 	}
 	return f
 }

@@ -27,6 +27,9 @@ const (
 	FindingDuplicateAgent = "DUPLICATE_AGENT"
 )
 
+// FindingKinds has all kinds.
+var FindingKinds = []string{FindingMassLoss, FindingOvercommitted, FindingLostWithWorkers, FindingDuplicateAgent}
+
 // lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
 // executor LOST before the delay is a finding. The assigner normally takes one round.
 const lostWithWorkersAfter = 30 * time.Second

@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/replica"
 	"berth.dev/services/registry/queue"
 	"berth.dev/services/registry/scheduler"
 )
@@ -23,11 +24,24 @@ const (
 	otherGroups = "other"
 )
 
-// ShowMetrics emits the metrics of the queue. Labels are words of the code and IDs of
+// Snapshot has the values of the registry's metrics.
+type Snapshot struct {
+	stats    queue.Stats
+	findings map[string]int
+}
+
+// TakeSnapshot returns the current values of a core. It must be called on the goroutine
+// that owns the core.
+func TakeSnapshot(c *queue.Core) Snapshot {
+	return Snapshot{c.Stats(), replica.CountFindings(queue.FindingKinds, c.Findings(time.Now()))}
+}
+
+// ShowMetrics emits the metrics of a snapshot. Labels are words of the code and IDs of
 // groups, never names that users choose.
-func (s *Reservations) ShowMetrics(f process.Scrape, stats queue.Stats) {
-	showState(f, stats, time.Now())
-	showCounts(f, stats.Counts)
+func (s *Reservations) ShowMetrics(f process.Scrape, snapshot Snapshot) {
+	showState(f, snapshot.stats, time.Now())
+	showCounts(f, snapshot.stats.Counts)
+	replica.ShowFindings(f, model.ServiceRegistry, snapshot.findings)
 	refused := s.refused.all()
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
 		f.Counter("berth_registry_upserts_refused_total", "Upserts that this replica rejected, by reason.", refused[reason],

@@ -147,7 +147,7 @@ func TestMetricsOfAQueueEndWithIt(t *testing.T) {
 	}
 	l := begin(t, queue.Config{})
 	s := NewReservations(l, nil)
-	replica.CollectMetrics(&replica.Replica{Metrics: metrics}, l, (*queue.Core).Stats, s.ShowMetrics)
+	replica.CollectMetrics(&replica.Replica{Metrics: metrics}, l, TakeSnapshot, s.ShowMetrics)
 	scrape := func() string {
 		answer := httptest.NewRecorder()
 		metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))

@@ -60,6 +60,9 @@ const (
 	maxFindings = 100
 )
 
+// FindingKinds has all kinds.
+var FindingKinds = []string{FindingHeadWaits, FindingNotReady}
+
 // Finding is a condition that an operator should know.
 type Finding struct {
 	Kind, Object    string

@@ -1,6 +1,6 @@
 // Package cluster runs a whole cluster in this process, and stops all its parts when one
 // fails: the parts are embedded etcd, one replica of each service, and a gateway. They
-// are connected by real sockets.
+// are connected by real sockets. Each part serves the metrics of all parts.
 package cluster
 
 import (
@@ -45,6 +45,8 @@ type Config struct {
 	// Bounded limits the stored history, so that the used memory depends on the current
 	// state and not on the number of past requests. The constants below are the limits.
 	Bounded bool
+
+	metrics *process.Metrics // of all parts
 }
 
 // The limits of a bounded cluster.
@@ -128,7 +130,7 @@ func (config Config) service(etcd string, name string) (process.Service, error) 
 	service := process.ServiceDefaults(0, 0)
 	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{etcd},
 		[]string{config.InternalListen}, config.LogFormat, config.LogLevel
-	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
+	service.HTTPListen, service.Tracing, service.Metrics = "127.0.0.1:0", config.Tracing, config.metrics
 	if config.Bounded {
 		service.EventMaxBytes = maxEventBytes
 	}
@@ -162,6 +164,9 @@ func (config Config) registry(service process.Service) registry.Config {
 func (c *Cluster) start(config Config) error {
 	services := map[string]process.Service{}
 	var err error
+	if config.metrics, err = process.NewMetrics(); err != nil {
+		return err
+	}
 	for _, name := range model.Services {
 		if services[name], err = config.service(c.etcd.Endpoint(), name); err != nil {
 			return err
@@ -173,8 +178,8 @@ func (c *Cluster) start(config Config) error {
 	dispatch.Service = services[model.ServiceAssigner]
 	front := gateway.DefaultConfig()
 	front.Listen, front.AgentsListen, front.InternalListen = config.Listen, config.AgentsListen, config.InternalListen
-	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = inventory.Etcd, config.LogFormat, config.LogLevel,
-		config.Tracing
+	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing, front.Metrics = inventory.Etcd, config.LogFormat,
+		config.LogLevel, config.Tracing, config.metrics
 	if front.Common, err = config.secure(front.Common, identity.Gateway, model.ServiceGateway); err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@ package dev
 import (
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -107,6 +109,45 @@ func shell(t *testing.T, text string, words ...string) string {
 		t.Fatalf("%v\n%s\n%s", err, &script, &stderr)
 	}
 	return string(out)
+}
+
+// TestGatewayServesTheMetricsOfAllParts scrapes the gateway of `berth dev` after the
+// registry has answered a request.
+func TestGatewayServesTheMetricsOfAllParts(t *testing.T) {
+	text, stop := started(t, Config{})
+	defer stop()
+	url := "http://" + regexp.MustCompile(`REST and gRPC +(?:http://)?(\S+)`).FindStringSubmatch(text)[1]
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/v1/jobs/hello/stages/map/reservation",
+		strings.NewReader(`{"count": 1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved.Body.Close()
+	if reserved.StatusCode != http.StatusOK {
+		t.Fatal(reserved.Status)
+	}
+	for _, metric := range []string{
+		`berth_leader{part="registry",`, `berth_leader{part="executor-state",`, `berth_leader{part="assigner",`,
+		`berth_gateway_event_streams{part="gateway"}`, `berth_registry_findings{kind="HEAD_WAITS",part="registry"}`,
+		`rpc_client_call_duration_seconds_count{part="gateway",`, `berth_build_info{`,
+	} {
+		answer, err := http.Get(url + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v: %s", answer.Status, err, body)
+		}
+		if !strings.Contains(string(body), "\n"+metric) {
+			t.Errorf("no %s in\n%s", metric, body)
+		}
+	}
 }
 
 // TestPlainTextPrintsNoOptions checks the lines that depend on --tls.
