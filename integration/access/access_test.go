@@ -155,10 +155,19 @@ func (w *world) startAgent(gatewayAddress string) {
 		h.Close(true, 10*time.Second)
 		secured.Close()
 	})
-	if _, err := h.Add(agent.Config{ID: "host", Host: "host", Resources: resource.Vector{resource.Slots: 1},
-		Driver: agent.Simulated{}}); err != nil {
+	a, err := h.Add(agent.Config{ID: "host", Host: "host", Resources: resource.Vector{resource.Slots: 1},
+		Driver: agent.Simulated{}})
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	operations, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := h.Operate(operations, a, true); err != nil {
+		w.t.Fatal(err)
+	}
+	w.addresses[access.Operations] = append(w.addresses[access.Operations], operations.Addr().String())
 	w.addresses[access.Agent] = []string{l.Addr().String()}
 }
 

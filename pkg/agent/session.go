@@ -262,6 +262,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	}
 	a.mu.Lock()
 	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
+	a.counts.registrations++
 	a.mu.Unlock()
 	a.log.Info("registered", "incarnation", answer.GetIncarnation())
 	return every, nil
@@ -300,6 +301,7 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 	if err != nil {
 		return false, cmp.Or(context.Cause(ctx), err)
 	}
+	defer a.streamEnded()
 	broken := make(chan error, 1)
 	go func() {
 		for {
@@ -355,6 +357,7 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 		a.supersede()
 	}
 	a.mu.Lock()
+	a.answering()
 	if answer.GetSuperseded() {
 		a.notices++
 		a.broadcast()

@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -52,7 +53,11 @@ func NewMetrics() (*Metrics, error) {
 	if err != nil {
 		return nil, fault.New(fault.Internal, fault.ReasonInternal, "cannot make the metrics exporter").Because(err)
 	}
-	return &Metrics{metric.NewMeterProvider(metric.WithReader(exporter)), registry}, nil
+	m := &Metrics{metric.NewMeterProvider(metric.WithReader(exporter)), registry}
+	m.Collect(func(f Scrape) {
+		f.Gauge("berth_build_info", "1, with the version of Berth and of Go.", 1, "version", Version, "go", runtime.Version())
+	})
+	return m, nil
 }
 
 // Handler returns a handler that serves the metrics in the text format of Prometheus.

@@ -28,6 +28,7 @@ type AgentConfig struct {
 	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
 	Listen      string        `mapstructure:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
 	Advertise   string        `mapstructure:"advertise" usage:"address at which the assigner reaches this agent, by default the bound address"`
+	HTTPListen  string        `mapstructure:"http-listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
 	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; repeat it for each role"`
@@ -51,8 +52,9 @@ type AgentConfig struct {
 
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
+	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
 	process.Security `mapstructure:",squash"`
 	Tracing          tracing.Config `mapstructure:",squash"`
@@ -124,20 +126,20 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if config.Starts < 0 {
 		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
-	common := process.Common{Listen: config.Listen, Security: config.Security, AddressFile: config.AddressFile,
-		StopTimeout: config.StopTimeout, Tracing: config.Tracing}
-	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, func(h *host.Host, bound net.Addr) error {
+	common := process.Common{Listen: config.Listen, HTTPListen: config.HTTPListen, Security: config.Security,
+		AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Pprof: config.Pprof, Tracing: config.Tracing}
+	add := func(h *host.Host, bound net.Addr) (*agent.Agent, error) {
 		address, err := process.Instance(config.Advertise, bound)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		_, err = h.Add(agent.Config{
+		return h.Add(agent.Config{
 			ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
 			Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
 			Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
 		})
-		return err
-	})
+	}
+	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, add)
 }
 
 // warning returns a function that logs a probable mistake in an option.

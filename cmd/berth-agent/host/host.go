@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Host struct {
 	traces   *tracing.Tracing
 	log      *slog.Logger
 	group    *process.Group
+
+	// operations serves health and metrics; nil without Operate.
+	operations *http.Server
 
 	mu      sync.Mutex
 	conns   []*grpc.ClientConn
@@ -135,7 +139,11 @@ func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 		}
 	}
 	h.group.Stop()
-	all = append(all, h.server.Shutdown(ctx), h.group.Wait())
+	all = append(all, h.server.Shutdown(ctx))
+	if h.operations != nil {
+		all = append(all, h.operations.Shutdown(ctx))
+	}
+	all = append(all, h.group.Wait())
 	for _, a := range h.running {
 		all = append(all, a.Close())
 	}

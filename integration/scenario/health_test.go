@@ -1,0 +1,63 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/process/child"
+	"berth.dev/testkit/porttest"
+)
+
+// agentProcess starts an agent that is not part of a fleet, with a port for health and
+// metrics.
+func agentProcess(t *testing.T, gateways string, flags ...string) (*child.Process, *web) {
+	t.Helper()
+	dir := t.TempDir()
+	p := child.New("agent", ownBinary(t, dir), dir, nil, append([]string{"agent", "--id", "alone", "--gateways", gateways,
+		"--dir", filepath.Join(dir, "agent")}, flags...)...)
+	starting, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := p.Start(starting, "--listen", "--http-listen"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p, newWeb(t, p.Addresses().HTTP)
+}
+
+// expect waits until a path of operations answers with a status and the words.
+func (w *web) expect(path string, status int, words ...string) {
+	w.Helper()
+	until(w.T, func() string {
+		got, body := w.call("GET", path, "")
+		for _, word := range words {
+			if got != status || !strings.Contains(body, word) {
+				return fmt.Sprintf("%s answered %d %s", path, got, body)
+			}
+		}
+		return ""
+	})
+}
+
+// An agent is alive from its start. It is ready while the control plane answers its
+// heartbeats.
+func TestAgentHealth(t *testing.T) {
+	t.Parallel()
+	_, alone := agentProcess(t, porttest.Hold(t))
+	alone.expect("/healthz", http.StatusOK, `"alive":true`)
+	alone.expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, "executor alone is not registered yet")
+	alone.expect("/metrics", http.StatusOK, "berth_agent_ready 0", "berth_build_info{", "berth_agent_free_bytes")
+
+	address := porttest.Hold(t)
+	w := start(t, fleet.Config{Flags: map[string][]string{"agent": {"--http-listen", address}}})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 1})
+	healthy := w.web(address)
+	healthy.expect("/readyz", http.StatusOK, `"ready":true`)
+	healthy.expect("/leaderz", http.StatusNotFound, "election")
+	healthy.expect("/metrics", http.StatusOK, "berth_agent_ready 1", "berth_agent_registrations_total 1",
+		`berth_agent_workers{state="RUNNING"} 0`, "berth_agent_heartbeat_age_seconds")
+}
