@@ -6,6 +6,7 @@ require (
 	berth.dev/api v0.0.0
 	berth.dev/pkg v0.0.0
 	github.com/spf13/cobra v1.10.2
+	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.85.0
 )
 

@@ -3,8 +3,10 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,4 +62,33 @@ func TestAgentHealth(t *testing.T) {
 	healthy.expect("/leaderz", http.StatusNotFound, "election")
 	healthy.expect("/metrics", http.StatusOK, "berth_agent_ready 1", "berth_agent_registrations_total 1",
 		`berth_agent_workers{state="RUNNING"} 0`, "berth_agent_heartbeat_age_seconds")
+}
+
+// If no gateway serves an agent, its log names each address and the reason within two
+// seconds.
+func TestAgentNamesTheReason(t *testing.T) {
+	t.Parallel()
+	closed := porttest.Hold(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and answers nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	p, _ := agentProcess(t, closed+",no-such-host.invalid:8081,"+silent.Addr().String())
+	awaitLog(t, p, "level=WARN", `msg="not ready"`, "executor alone is not registered yet", closed+": connection refused",
+		`no-such-host.invalid`, silent.Addr().String()+": it does not answer a call in plain text")
+}
+
+// awaitLog waits for a line of a log that contains all words.
+func awaitLog(t *testing.T, p *child.Process, words ...string) {
+	t.Helper()
+	until(t, func() string {
+		text := tail(p.LogFile(), 10_000)
+		for line := range strings.Lines(text) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("no line has %q: %s", words, text)
+	})
 }

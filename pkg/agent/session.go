@@ -123,10 +123,12 @@ func (a *Agent) Run(ctx context.Context) error {
 					a.log.Error(refusedFor[reason], "error", err)
 				}
 				refused = true
+				a.registerFailed(err)
 				registerDelay.wait(ctx)
 				continue
 			case err != nil:
-				a.log.Info("not registered", "error", err)
+				a.registerFailed(err)
+				a.log.Debug("not registered", "error", err)
 				delay.wait(ctx)
 				continue
 			}
@@ -263,6 +265,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	a.mu.Lock()
 	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
 	a.counts.registrations++
+	a.counts.failure = nil
 	a.mu.Unlock()
 	a.log.Info("registered", "incarnation", answer.GetIncarnation())
 	return every, nil

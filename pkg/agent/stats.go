@@ -2,9 +2,12 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -36,6 +39,8 @@ type counters struct {
 	starts, failedStarts   uint64
 	ended                  map[model.WorkerState]uint64
 	registrations, streams uint64
+	// failure is the error of the last attempt to register; nil after a success.
+	failure error
 	// answering is set while the current heartbeat stream has an answer.
 	answering  bool
 	lastAnswer time.Time
@@ -85,6 +90,8 @@ func (a *Agent) ready() error {
 		why = "another agent has taken the ID " + a.cfg.ID
 	case a.ending || a.closed:
 		return a.errEnding()
+	case a.counts.failure != nil:
+		why = fmt.Sprintf("executor %s is not registered: %s", a.cfg.ID, status.Convert(a.counts.failure).Message())
 	case a.counts.registrations == 0:
 		why = "executor " + a.cfg.ID + " is not registered yet"
 	case !a.counts.answering:
@@ -119,6 +126,16 @@ func (a *Agent) answering() {
 		a.counts.streams++
 		a.counts.answering = true
 		a.broadcast()
+	}
+}
+
+// registerFailed records the error of an attempt to register. If no gateway was reached,
+// the error says no more than that.
+func (a *Agent) registerFailed(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if code := status.Code(err); code != codes.DeadlineExceeded && code != codes.Canceled {
+		a.counts.failure = err
 	}
 }
 

@@ -269,7 +269,7 @@ func PeerOf(c net.Conn) (Peer, error) {
 
 // reject logs a connection whose handshake failed.
 func (l *listener) reject(peer net.Addr, err error) {
-	t, why := l.transport, reason(err)
+	t, why := l.transport, Reason(err)
 	if t.lines.Allow() {
 		t.config.Log.Warn("rejected a connection", "listener", l.name, "peer", peer.String(), "reason", why)
 	}
@@ -278,8 +278,8 @@ func (l *listener) reject(peer net.Addr, err error) {
 	}
 }
 
-// reason describes why a handshake failed, for people.
-func reason(err error) string {
+// Reason describes why a handshake failed, for people.
+func Reason(err error) string {
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {

@@ -40,6 +40,9 @@ func serve(ctx context.Context, common process.Common, name string, gateways []s
 	if err == nil {
 		err = common.Announce(log, ports, nil)
 	}
+	if err == nil && a != nil {
+		h.Watch(a)
+	}
 	if err != nil {
 		h.Close(false, common.StopTimeout)
 		ports.Close()

@@ -42,6 +42,8 @@ type Host struct {
 
 	// operations serves health and metrics; nil without Operate.
 	operations *http.Server
+	// endWatch ends Watch; nil without Watch.
+	endWatch context.CancelFunc
 
 	mu      sync.Mutex
 	conns   []*grpc.ClientConn
@@ -126,6 +128,9 @@ func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
 func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
+	if h.endWatch != nil {
+		h.endWatch()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []error
