@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/process/child"
@@ -91,4 +92,46 @@ func awaitLog(t *testing.T, p *child.Process, words ...string) {
 		}
 		return fmt.Sprintf("no line has %q: %s", words, text)
 	})
+}
+
+// Each process notifies systemd when it serves, and when it stops.
+func TestServiceManagerIsNotified(t *testing.T) {
+	t.Parallel()
+	w := start(t, fleet.Config{})
+	for _, args := range [][]string{
+		{"registry", "--etcd-endpoints", strings.Join(w.fleet.Etcd(), ","), "--gateways", "127.0.0.1:1", "--cluster", "alone",
+			"--http-listen", "127.0.0.1:0"},
+		{"gateway", "--etcd-endpoints", strings.Join(w.fleet.Etcd(), ","), "--agents-listen", "127.0.0.1:0",
+			"--internal-listen", "127.0.0.1:0"},
+		{"agent", "--id", "notifies", "--dir", filepath.Join(t.TempDir(), "agent"), "--gateways",
+			w.fleet.AgentsGateways()[0]},
+	} {
+		socket := filepath.Join(t.TempDir(), "notify")
+		manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer manager.Close()
+		receive := func(want string) {
+			t.Helper()
+			manager.SetReadDeadline(time.Now().Add(patience))
+			var message [64]byte
+			n, err := manager.Read(message[:])
+			if got := string(message[:n]); got != want || err != nil {
+				t.Fatalf("%s: got %q (%v), want %q", args[0], got, err, want)
+			}
+		}
+		p := child.New("notifies-"+args[0], w.binary, w.dir, []string{"NOTIFY_SOCKET=" + socket}, args...)
+		if err := p.Start(w.ctx, "--listen"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Kill)
+		receive("READY=1")
+		stopping, done := context.WithTimeout(context.Background(), patience)
+		defer done()
+		if err := p.Stop(stopping); err != nil {
+			t.Error(err)
+		}
+		receive("STOPPING=1")
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/identity"
+	"berth.dev/pkg/process"
 	"berth.dev/pkg/transport"
 )
 
@@ -35,11 +36,13 @@ const (
 )
 
 // Watch logs why an agent of the host is not ready, with the state of each gateway, until
-// Close. It repeats the line while the agent stays not ready.
+// Close. It repeats the line while the agent stays not ready. When the agent is ready for the
+// first time, it notifies the service manager.
 func (h *Host) Watch(a *agent.Agent) {
 	ctx, stop := context.WithCancel(h.group.Context())
 	h.endWatch = stop
 	h.group.Go("readiness", func(context.Context) error {
+		notify := sync.OnceFunc(func() { process.NotifyReady(h.log) })
 		for reported := false; ctx.Err() == nil; {
 			patience := notReadyAfter
 			if reported {
@@ -51,6 +54,7 @@ func (h *Host) Watch(a *agent.Agent) {
 			switch {
 			case ctx.Err() != nil:
 			case err == nil:
+				notify()
 				if reported {
 					h.log.Info("ready: the control plane answers")
 				}
