@@ -26,9 +26,12 @@ import (
 )
 
 const (
-	// notReadyAfter is how long an agent may be not ready before the log says why. Together
+	// notReadyAfter is how long a new agent may be not ready before the log says why. Together
 	// with checkTimeout it is less than two seconds.
 	notReadyAfter = time.Second
+	// lostAfter is the same time for an agent that was ready before. Agents spread their
+	// reconnects over a fifth of the heartbeat interval, which by default is one second.
+	lostAfter = 5 * time.Second
 	// checkTimeout bounds the check of a gateway.
 	checkTimeout = 800 * time.Millisecond
 	// repeatAfter is the time between two log lines while an agent stays not ready.
@@ -43,11 +46,8 @@ func (h *Host) Watch(a *agent.Agent) {
 	h.endWatch = stop
 	h.group.Go("readiness", func(context.Context) error {
 		notify := sync.OnceFunc(func() { process.NotifyReady(h.log) })
-		for reported := false; ctx.Err() == nil; {
-			patience := notReadyAfter
-			if reported {
-				patience = repeatAfter
-			}
+		reported, patience := false, notReadyAfter
+		for ctx.Err() == nil {
 			waiting, cancel := context.WithTimeout(ctx, patience)
 			err := a.AwaitReady(waiting)
 			cancel()
@@ -58,14 +58,14 @@ func (h *Host) Watch(a *agent.Agent) {
 				if reported {
 					h.log.Info("ready: the control plane answers")
 				}
-				reported = false
+				reported, patience = false, lostAfter
 				awaitNotReady(ctx, a)
 			default:
 				// The checks take a moment, in which the agent may have become ready.
 				states := h.checkGateways(ctx)
 				if reason := a.Ready(); reason != nil && ctx.Err() == nil {
 					h.log.Warn("not ready", "reason", fault.Of(reason).Message, "gateways", states)
-					reported = true
+					reported, patience = true, repeatAfter
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func (h *Host) Watch(a *agent.Agent) {
 
 // awaitNotReady waits until the agent is not ready, or until ctx ends.
 func awaitNotReady(ctx context.Context, a *agent.Agent) {
-	tick := time.NewTicker(notReadyAfter)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for a.Ready() == nil {
 		select {
@@ -117,7 +117,7 @@ func checkGateway(ctx context.Context, address string, config *tls.Config) strin
 		secured := tls.Client(conn, config)
 		var plain tls.RecordHeaderError
 		switch err := secured.HandshakeContext(ctx); {
-		case errors.As(err, &plain), errors.Is(err, io.EOF):
+		case errors.As(err, &plain), errors.Is(err, io.EOF), err != nil && ctx.Err() != nil:
 			return "the listener does not answer a TLS handshake; if it has no TLS, remove --tls-cert"
 		case err != nil:
 			return "TLS: " + transport.Reason(err)
