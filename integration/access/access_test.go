@@ -160,10 +160,19 @@ func (w *world) startAgent(gatewayAddress string) {
 		!strings.Contains(err.Error(), `is for the executor "host", not for "other"`) {
 		w.t.Errorf("an agent with the certificate of another executor: %v", err)
 	}
-	if _, err := h.Add(agent.Config{ID: "host", Host: "host", Resources: resource.Vector{resource.Slots: 1},
-		Driver: agent.Simulated{}}); err != nil {
+	a, err := h.Add(agent.Config{ID: "host", Host: "host", Resources: resource.Vector{resource.Slots: 1},
+		Driver: agent.Simulated{}})
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	operations, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := h.Operate(operations, a, true); err != nil {
+		w.t.Fatal(err)
+	}
+	w.addresses[access.Operations] = append(w.addresses[access.Operations], operations.Addr().String())
 	w.addresses[access.Agent] = []string{l.Addr().String()}
 }
 

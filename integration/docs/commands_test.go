@@ -37,6 +37,7 @@ var executed = []struct {
 	{"docs/tutorial/reserve-your-first-gang.md", 15},
 	{"docs/tutorial/rest-api.md", 20},
 	{"docs/reference/api.md", 10},
+	{"docs/how-to/turn-hosts-into-executors.md", 2},
 }
 
 // TestDocumentedCommands executes the commands of each document against a new Berth. It

@@ -132,6 +132,8 @@ func TestWrongListener(t *testing.T) {
 		return ""
 	})
 	lost.Kill()
+	host, _ := agentProcess(t, w.fleet.Gateway())
+	awaitLog(t, host, "not ready", "Agents/Register is served on --agents-listen", w.fleet.Gateway()+": reachable")
 
 	doctor := func(agents, internal string) string {
 		// Other findings of berth doctor do not matter here.

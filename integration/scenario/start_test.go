@@ -41,19 +41,7 @@ func TestReplicaWaitsForEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Kill)
-	web := newWeb(t, p.Addresses().HTTP)
-	expect := func(path string, status int, words ...string) {
-		t.Helper()
-		until(t, func() string {
-			got, body := web.call("GET", path, "")
-			for _, word := range words {
-				if got != status || !strings.Contains(body, word) {
-					return fmt.Sprintf("%s answered %d %s", path, got, body)
-				}
-			}
-			return ""
-		})
-	}
+	expect := newWeb(t, p.Addresses().HTTP).expect
 	expect("/healthz", http.StatusOK, "alive")
 	expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, "reason")
 	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`, "reason")

@@ -109,8 +109,10 @@ type Agent struct {
 	// retryEnds retries them.
 	pendingEnds map[identity]Exit
 	retryEnds   *time.Timer
-	// changed is closed and replaced when the state of a worker changes.
+	// changed is closed and replaced when the state of a worker changes, and when the agent
+	// becomes ready.
 	changed chan struct{}
+	counts  counters
 }
 
 // worker contains what the agent needs to stop a worker of the ledger.
@@ -151,6 +153,7 @@ func New(cfg Config) (*Agent, error) {
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		ledger: newLedger(cfg.ID, newNonce(), cfg.TombstoneAge), workers: map[identity]*worker{},
 		starting: map[identity]*start{}, freeStarts: cfg.Starts, pendingEnds: map[identity]Exit{},
+		counts: counters{ended: map[model.WorkerState]uint64{}},
 	}
 	// a.mu stays locked, so that the agent processes the end of an adopted worker only after
 	// open has added its entry.

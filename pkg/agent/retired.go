@@ -33,10 +33,7 @@ func (p *Process) expire() {
 		p.mu.Unlock()
 		return
 	}
-	var bytes int64
-	for _, r := range p.retired {
-		bytes += r.bytes
-	}
+	bytes := p.retiredBytes()
 	over := func(r retired) bool {
 		return len(p.retired) > p.cfg.EndedKeep || bytes > p.cfg.EndedMaxBytes || time.Since(r.since) >= p.cfg.EndedMaxAge
 	}
@@ -59,6 +56,14 @@ func (p *Process) expire() {
 	for _, dir := range expired {
 		p.remove(dir)
 	}
+}
+
+// retiredBytes returns the disk space of the retired directories. p.mu must be locked.
+func (p *Process) retiredBytes() (bytes int64) {
+	for _, r := range p.retired {
+		bytes += r.bytes
+	}
+	return bytes
 }
 
 // remove removes the directory of a worker. If the directory of the job is empty then, it

@@ -123,10 +123,12 @@ func (a *Agent) Run(ctx context.Context) error {
 					a.log.Error(refusedFor[reason], "error", err)
 				}
 				refused = true
+				a.registerFailed(err)
 				registerDelay.wait(ctx)
 				continue
 			case err != nil:
-				a.log.Info("not registered", "error", err)
+				a.registerFailed(err)
+				a.log.Debug("not registered", "error", err)
 				delay.wait(ctx)
 				continue
 			}
@@ -262,6 +264,8 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	}
 	a.mu.Lock()
 	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
+	a.counts.registrations++
+	a.counts.failure = nil
 	a.mu.Unlock()
 	a.log.Info("registered", "incarnation", answer.GetIncarnation())
 	return every, nil
@@ -300,6 +304,7 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 	if err != nil {
 		return false, cmp.Or(context.Cause(ctx), err)
 	}
+	defer a.streamEnded()
 	broken := make(chan error, 1)
 	go func() {
 		for {
@@ -355,6 +360,7 @@ func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 		a.supersede()
 	}
 	a.mu.Lock()
+	a.answering()
 	if answer.GetSuperseded() {
 		a.notices++
 		a.broadcast()

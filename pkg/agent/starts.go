@@ -89,8 +89,10 @@ func (a *Agent) start(s *start) {
 		a.freeStarts++
 	}
 	if err != nil {
+		a.counts.failedStarts++
 		a.log.Warn("worker not started", "worker", id.Worker, "epoch", id.Epoch, "error", err)
 	} else {
+		a.counts.starts++
 		if a.ledger.entries[id] == nil {
 			handle.Forget() // The agent has reported the worker's end, and the control plane has acknowledged it.
 		} else {

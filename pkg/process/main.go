@@ -31,6 +31,7 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 			if err := Load(cmd.Flags(), file, &config); err != nil {
 				return err
 			}
+			defer notifyStopping(cmd.Context())()
 			return run(cmd.Context(), config)
 		},
 	}

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -301,11 +302,13 @@ func (s *self[C]) Resign(ctx context.Context, req *controlv1.ResignRequest) (*co
 	return &controlv1.ResignAnswer{}, nil
 }
 
-// logReadiness logs when the replica stops being ready and when it becomes ready again.
-// Before the first answer of etcd the replica is not ready.
+// logReadiness logs when the replica stops being ready and when it becomes ready again. When
+// it is ready for the first time, logReadiness notifies the service manager. Before the first
+// answer of etcd the replica is not ready.
 func logReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	notify := sync.OnceFunc(func() { process.NotifyReady(log) })
 	for was := true; ; {
 		select {
 		case <-ctx.Done():
@@ -313,6 +316,9 @@ func logReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) er
 		case <-tick.C:
 		}
 		err := ready()
+		if err == nil {
+			notify()
+		}
 		switch {
 		case err != nil && was:
 			log.Warn("not ready", "reason", err)

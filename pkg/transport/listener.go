@@ -290,13 +290,18 @@ func (l *listener) reject(peer net.Addr, err error) {
 // offeredOld is the prefix of the error of crypto/tls, which has no type.
 const offeredOld = "tls: client offered only unsupported versions"
 
-// reason describes why a handshake failed, for people.
 func (l *listener) reason(err error) string {
+	if strings.HasPrefix(err.Error(), offeredOld) {
+		return "the caller offers no version of TLS that this listener accepts: it requires TLS " + l.kind.versions()
+	}
+	return Reason(err)
+}
+
+// Reason describes why a handshake failed, for people.
+func Reason(err error) string {
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {
-	case strings.HasPrefix(err.Error(), offeredOld):
-		return "the caller offers no version of TLS that this listener accepts: it requires TLS " + l.kind.versions()
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Sprintf("the certificate of %q is not valid at this time: it is valid from %v to %v",
 			invalid.Cert.Subject.CommonName, invalid.Cert.NotBefore.UTC(), invalid.Cert.NotAfter.UTC())

@@ -174,6 +174,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	if err := config.Announce(log, listeners, bound); err != nil {
 		g.Fail("announce", err)
+	} else {
+		process.NotifyReady(log)
 	}
 	<-g.Stopping()
 	relays.End()

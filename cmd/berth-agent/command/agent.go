@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,12 +29,13 @@ type AgentConfig struct {
 	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
 	Listen      string        `mapstructure:"listen" usage:"address to serve the assigner's requests on; no host means loopback, port 0 picks one"`
 	Advertise   string        `mapstructure:"advertise" usage:"address at which the assigner reaches this agent, by default the bound address"`
+	HTTPListen  string        `mapstructure:"http-listen" usage:"listen address for health and metrics; by default the agent serves neither"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"capacity of the executor, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
 	Reserved    []string      `mapstructure:"reserved" usage:"share of the resources that is reserved for workers of a role, role:name=quantity,name=quantity; repeat it for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"generation of the host; of executors that fit equally well, the newest generation is used first"`
-	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
+	Dir         string        `mapstructure:"dir" usage:"directory for the agent's secret, workers and their output; by default /var/lib/berth-agent for root, otherwise berth-agent in $XDG_STATE_HOME or ~/.local/state"`
 	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers, by default a directory for each worker"`
 	WorkerUIDs  string        `mapstructure:"worker-uids" usage:"range of user IDs for workers, FIRST-LAST; each running worker gets an ID of its own; needs root or capabilities; by default workers run as the user of the agent"`
 	Allow       []string      `mapstructure:"allow" usage:"absolute paths of the commands that tasks may run; * allows all"`
@@ -51,8 +53,9 @@ type AgentConfig struct {
 
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
-	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"maximum duration of an orderly stop"`
+	Pprof       bool          `mapstructure:"pprof" usage:"serve Go profiles under /debug/pprof/ on the address for health and metrics; without TLS, every caller can read them"`
 
 	process.Security `mapstructure:",squash"`
 	Tracing          tracing.Config `mapstructure:",squash"`
@@ -60,7 +63,7 @@ type AgentConfig struct {
 
 func agentDefaults() AgentConfig {
 	return AgentConfig{
-		Gateways: []string{process.DefaultAgents}, Listen: "127.0.0.1:7200", Dir: "berth-agent",
+		Gateways: []string{process.DefaultAgents}, Listen: "127.0.0.1:7200",
 		StartTimeout: 30 * time.Second, LogMaxBytes: 16 << 20, LogKeep: 2,
 		EndedKeep: 64, EndedMaxBytes: 1 << 30, EndedMaxAge: 7 * 24 * time.Hour,
 		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second, Tracing: tracing.Defaults(),
@@ -92,6 +95,10 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 				"--id is required, since the name of this host cannot be read").Because(err)
 		}
 	}
+	if config.Dir, err = directory(config.Dir, os.Geteuid(), os.Getenv); err != nil {
+		return err
+	}
+	log.Info("using the directory", "dir", config.Dir)
 	if err := os.MkdirAll(config.Dir, 0o750); err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be created", config.Dir).Because(err)
 	}
@@ -124,20 +131,43 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if config.Starts < 0 {
 		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
-	common := process.Common{Listen: config.Listen, Security: config.Security, AddressFile: config.AddressFile,
-		StopTimeout: config.StopTimeout, Tracing: config.Tracing}
-	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, func(h *host.Host, bound net.Addr) error {
+	common := process.Common{Listen: config.Listen, HTTPListen: config.HTTPListen, Security: config.Security,
+		AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Pprof: config.Pprof, Tracing: config.Tracing}
+	add := func(h *host.Host, bound net.Addr) (*agent.Agent, error) {
 		address, err := process.Instance(config.Advertise, bound)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		_, err = h.Add(agent.Config{
+		return h.Add(agent.Config{
 			ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
 			Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
 			Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
 		})
-		return err
-	})
+	}
+	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, add)
+}
+
+// directory returns the absolute path of the agent's directory. configured is the value of
+// --dir; without it, the path depends on the user and not on the working directory, so that
+// the next agent finds the secret and the workers of this one.
+func directory(configured string, uid int, getenv func(string) string) (string, error) {
+	const name = "berth-agent"
+	// The specification of XDG_STATE_HOME ignores relative paths.
+	switch state := getenv("XDG_STATE_HOME"); {
+	case configured != "":
+		path, err := filepath.Abs(configured)
+		if err != nil {
+			return "", fault.BadField(fault.ReasonInvalid, "--dir", "cannot make %q absolute: %v", configured, err)
+		}
+		return path, nil
+	case uid == 0:
+		return "/var/lib/" + name, nil
+	case filepath.IsAbs(state):
+		return filepath.Join(state, name), nil
+	case filepath.IsAbs(getenv("HOME")):
+		return filepath.Join(getenv("HOME"), ".local", "state", name), nil
+	}
+	return "", fault.BadField(fault.ReasonRequired, "--dir", "is required, since neither XDG_STATE_HOME nor HOME is set")
 }
 
 // warning returns a function that logs a probable mistake in an option.

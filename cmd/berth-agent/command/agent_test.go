@@ -37,3 +37,31 @@ func TestAgentRefusesOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestDirectory checks that the directory of an agent is absolute and does not depend on the
+// working directory by default.
+func TestDirectory(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		configured, state, home string
+		uid                     int
+		want                    string
+	}{
+		"absolute":         {"/srv/agent", "/state", "/home/a", 0, "/srv/agent"},
+		"relative":         {"agent", "/state", "/home/a", 0, filepath.Join(here, "agent")},
+		"root":             {"", "/state", "/root", 0, "/var/lib/berth-agent"},
+		"user":             {"", "", "/home/a", 7, "/home/a/.local/state/berth-agent"},
+		"XDG_STATE_HOME":   {"", "/state", "/home/a", 7, "/state/berth-agent"},
+		"a relative state": {"", "state", "/home/a", 7, "/home/a/.local/state/berth-agent"},
+		"nothing is set":   {"", "", "", 7, ""},
+	} {
+		env := map[string]string{"XDG_STATE_HOME": c.state, "HOME": c.home}
+		got, err := directory(c.configured, c.uid, func(key string) string { return env[key] })
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && fault.Of(err).Fields[0].Name != "--dir" {
+			t.Errorf("%s: %q %v, want %q", name, got, err, c.want)
+		}
+	}
+}

@@ -6,15 +6,17 @@ import (
 	"net"
 
 	"berth.dev/cmd/berth-agent/host"
+	"berth.dev/pkg/agent"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
 )
 
 // serve opens a host and runs the agents that add adds to the host. add gets the address to
-// which the host is bound. serve returns after the process is stopped or an agent fails.
-// The name identifies the process in traces.
+// which the host is bound, and returns the agent whose health is the health of the process;
+// nil without one. serve returns after the process is stopped or an agent fails. The name
+// identifies the process in traces.
 func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool,
-	log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
+	log *slog.Logger, add func(h *host.Host, bound net.Addr) (*agent.Agent, error)) error {
 	// The cluster is the one in the certificate.
 	secured, err := common.Security.Secure("", identity.Agent, log)
 	if err != nil {
@@ -31,12 +33,19 @@ func serve(ctx context.Context, common process.Common, name string, gateways []s
 		return err
 	}
 	h := host.Open(ctx, ports.Calls, gateways, secured, traces, log)
-	err = add(h, ports.Calls.Addr())
+	a, err := add(h, ports.Calls.Addr())
+	if err == nil && a != nil && ports.HTTP != nil {
+		err = h.Operate(ports.HTTP, a, common.Pprof)
+	}
 	if err == nil {
 		err = common.Announce(log, ports, nil)
 	}
+	if err == nil && a != nil {
+		h.Watch(a)
+	}
 	if err != nil {
 		h.Close(false, common.StopTimeout)
+		ports.Close()
 		return err
 	}
 	<-h.Stopping()

@@ -10,6 +10,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth-agent/host"
+	"berth.dev/pkg/agent"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 )
@@ -54,8 +55,9 @@ func runSim(ctx context.Context, config SimConfig) error {
 	}
 	common := process.Common{Listen: config.Listen, Security: config.Security, AddressFile: config.AddressFile,
 		StopTimeout: 10 * time.Second, Tracing: config.Tracing}
-	return serve(ctx, common, config.Prefix, config.Gateways, false, log, func(h *host.Host, _ net.Addr) error {
+	add := func(h *host.Host, _ net.Addr) (*agent.Agent, error) {
 		log.Info("simulating", "executors", config.Executors)
-		return h.Simulate(config.Prefix, config.Executors, config.SKU, resources)
-	})
+		return nil, h.Simulate(config.Prefix, config.Executors, config.SKU, resources)
+	}
+	return serve(ctx, common, config.Prefix, config.Gateways, false, log, add)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -39,6 +40,11 @@ type Host struct {
 	traces   *tracing.Tracing
 	log      *slog.Logger
 	group    *process.Group
+
+	// operations serves health and metrics; nil without Operate.
+	operations *http.Server
+	// endWatch ends Watch; nil without Watch.
+	endWatch context.CancelFunc
 
 	mu      sync.Mutex
 	conns   []*grpc.ClientConn
@@ -127,6 +133,9 @@ func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
 func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
+	if h.endWatch != nil {
+		h.endWatch()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []error
@@ -140,7 +149,11 @@ func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 		}
 	}
 	h.group.Stop()
-	all = append(all, h.server.Shutdown(ctx), h.group.Wait())
+	all = append(all, h.server.Shutdown(ctx))
+	if h.operations != nil {
+		all = append(all, h.operations.Shutdown(ctx))
+	}
+	all = append(all, h.group.Wait())
 	for _, a := range h.running {
 		all = append(all, a.Close())
 	}

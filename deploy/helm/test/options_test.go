@@ -22,7 +22,7 @@ var (
 		"executor-state": append(strings.Fields("advertise gateways"), owned...),
 		"assigner":       append(strings.Fields("advertise gateways"), owned...),
 		"gateway":        append(strings.Fields("registry executor-state assigner agents-listen internal-listen"), owned...),
-		"agent": append(strings.Fields(`id gateways listen advertise dir allow allow-env worker-uids stop-workers
+		"agent": append(strings.Fields(`id gateways listen http-listen advertise dir allow allow-env worker-uids stop-workers
 			stop-timeout resources attributes sku`), secured...),
 	}
 )

@@ -182,8 +182,10 @@ func TestProbes(t *testing.T) {
 			live, ready := probed(c.LivenessProbe), probed(c.ReadinessProbe)
 			switch name {
 			case "berth-agent":
-				if c.LivenessProbe != nil || c.ReadinessProbe.TCPSocket == nil {
-					t.Errorf("agents: liveness %v, readiness %v", c.LivenessProbe, c.ReadinessProbe)
+				if c.LivenessProbe != nil || ready != "/readyz" ||
+					(c.ReadinessProbe.HTTPGet.Scheme == corev1.URISchemeHTTPS) != r.encrypted() ||
+					port(c, "http") != suffix(flags(t, c)["http-listen"]) {
+					t.Errorf("agents: liveness %v, readiness %v, ports %v", c.LivenessProbe, c.ReadinessProbe, c.Ports)
 				}
 			case "berth-etcd":
 				if live != "/livez" || ready != "/readyz" {
@@ -354,7 +356,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"berth-registry":       {"calls": "berth-gateway berth-registry", "http": "*"},
 		"berth-executor-state": {"calls": "berth-executor-state berth-gateway", "http": "*"},
 		"berth-assigner":       {"calls": "berth-assigner berth-gateway", "http": "*"},
-		"berth-agent":          {"orders": "berth-assigner berth-executor-state"},
+		"berth-agent":          {"orders": "berth-assigner berth-executor-state", "http": "*"},
 		"berth-etcd": {"client": "berth-assigner berth-executor-state berth-gateway berth-registry",
 			"peer": "berth-etcd", "http": "*"},
 		"berth-gateway": {"calls": "*", "agents": "berth-agent",
