@@ -20,31 +20,19 @@ func (a *app) describe() *cobra.Command {
 		Short: "Show details of a reservation or executor",
 		Long: `Show the request, the workers and the last events of a reservation. With
 'berth describe executor ID', show the state, resources and workers of an executor.`,
-		Args: cobra.ExactArgs(1),
-		RunE: a.describeArgument,
+		Args: oneTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := target(cmd, args, 2)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				return a.describeOne(ctx, c, key)
+			})
+		},
 	})
-	cmd.AddCommand(a.describeReservation(), a.describeExecutor())
+	cmd.AddCommand(a.describeExecutor())
 	return cmd
-}
-
-func (a *app) describeReservation() *cobra.Command {
-	return &cobra.Command{
-		Use:     "reservation JOB/STAGE[/NAME]",
-		Aliases: []string{"reservations"},
-		Short:   "Show the request, the workers and the last events of a reservation",
-		Args:    cobra.ExactArgs(1),
-		RunE:    a.describeArgument,
-	}
-}
-
-func (a *app) describeArgument(cmd *cobra.Command, args []string) error {
-	key, err := target(cmd, args[0], 2)
-	if err != nil {
-		return err
-	}
-	return a.call(cmd, func(ctx context.Context, c *client.Client) error {
-		return a.describeOne(ctx, c, key)
-	})
 }
 
 func (a *app) describeExecutor() *cobra.Command {
@@ -86,13 +74,11 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key)
 		}
 	}
 	var events []*berthv1.Event
-	for event, err := range a.stored(ctx, c, r.GetJob(), "") {
+	for event, err := range only(client.KeyOf(r), a.stored(ctx, c, r.GetJob(), "")) {
 		if err != nil {
 			return err
 		}
-		if event.GetStage() == r.GetStage() && event.GetReservation() == r.GetName() {
-			events = append(events, event)
-		}
+		events = append(events, event)
 	}
 	events = events[max(0, len(events)-lastEvents):]
 	_, err = io.WriteString(a.Out, show.Describe(r, assignments, events, a.Now()))

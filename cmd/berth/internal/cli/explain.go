@@ -12,13 +12,13 @@ import (
 func (a *app) explain() *cobra.Command {
 	var output string
 	cmd := a.calls(&cobra.Command{
-		Use:   "explain JOB/STAGE[/NAME]",
+		Use:   "explain [reservation] JOB/STAGE[/NAME]",
 		Short: "Explain why a reservation is pending",
 		Long: `Explain why a reservation is pending: its position in the queue, how many of its
 workers fit now, and the first check that each unsuitable executor fails.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := target(cmd, args[0], 2)
+			key, err := target(cmd, args, 2)
 			if err != nil {
 				return err
 			}

@@ -52,8 +52,11 @@ type getFlags struct {
 
 func (a *app) get() *cobra.Command {
 	var flags getFlags
+	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
 		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
+		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
+'berth get reservations JOB/STAGE'.`,
 		Short: "List reservations, queues, workers, executors, leaders or findings",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,8 +64,12 @@ func (a *app) get() *cobra.Command {
 			for _, child := range cmd.Commands() {
 				kinds = append(kinds, child.Name())
 			}
-			if len(args) == 0 {
+			switch {
+			case len(args) == 0:
 				return badUsage(cmd, "missing kind: must be one of %s", strings.Join(kinds, ", "))
+			case len(args) == 1 && strings.Contains(args[0], "/"):
+				reservations.SetContext(cmd.Context())
+				return reservations.RunE(reservations, args)
 			}
 			return badUsage(cmd, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
 		},
@@ -70,7 +77,7 @@ func (a *app) get() *cobra.Command {
 	outputFlag(cmd.PersistentFlags(), &flags.output, "table", "wide", "json", "yaml")
 	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "poll every second and print changes")
 	cmd.AddCommand(
-		a.getReservations(&flags),
+		reservations,
 		a.getPending(&flags),
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),

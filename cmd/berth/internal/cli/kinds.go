@@ -23,10 +23,10 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
 		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]", "List reservations, or show one", "reservation")
-	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return cobra.MaximumNArgs(1)(cmd, bare(args)) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			key, err := target(cmd, args[0], 1)
+		if len(bare(args)) > 0 {
+			key, err := target(cmd, args, 1)
 			if err != nil {
 				return err
 			}
