@@ -46,6 +46,7 @@ You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'
 	})
 	cmd.Flags().StringVarP(&path, "file", "f", "", "job file to apply; - reads standard input")
 	_ = cmd.MarkFlagRequired("file") // fails only for an unknown flag
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
 	return cmd
 }
 

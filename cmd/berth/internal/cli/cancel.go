@@ -22,8 +22,9 @@ to stop. Cancelling something that does not exist succeeds.
 
 With --workers, cancel only those workers of a stage, whether they are queued, leased
 or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
-		Example: "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
-		Args:    oneTarget,
+		Example:           "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
+		Args:              oneTarget,
+		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 1)
 			if err != nil {

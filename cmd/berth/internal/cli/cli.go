@@ -79,6 +79,7 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
 		a.markReady(),
 		a.version(),
 	)
+	a.completeFlags(root)
 	return root
 }
 

@@ -20,7 +20,8 @@ func (a *app) describe() *cobra.Command {
 		Short: "Show details of a reservation or executor",
 		Long: `Show the request, the workers and the last events of a reservation. With
 'berth describe executor ID', show the state, resources and workers of an executor.`,
-		Args: oneTarget,
+		Args:              oneTarget,
+		ValidArgsFunction: a.completeTarget(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 2)
 			if err != nil {
@@ -37,10 +38,11 @@ func (a *app) describe() *cobra.Command {
 
 func (a *app) describeExecutor() *cobra.Command {
 	return &cobra.Command{
-		Use:     "executor ID",
-		Aliases: []string{"executors"},
-		Short:   "Show the state, resources and workers of an executor",
-		Args:    cobra.ExactArgs(1),
+		Use:               "executor ID",
+		Aliases:           []string{"executors"},
+		Short:             "Show the state, resources and workers of an executor",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: single(a.complete(executorNames)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				e, err := c.Executor(ctx, args[0])

@@ -41,7 +41,8 @@ func (a *app) disable() *cobra.Command {
 request also applies to executors with these IDs or attributes that register later.
 Workers on the executors keep running. Several requests may disable one executor.
 Unknown executors are reported (exit code 3); the others are disabled.`,
-		Example: "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
+		ValidArgsFunction: a.complete(executorNames),
+		Example:           "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			chosen, err := selector(cmd, ids, attributes)
 			if err != nil {
@@ -128,6 +129,7 @@ func (a *app) enable() *cobra.Command {
 requests with the given IDs or attributes. If a request also names other IDs, the
 command removes only the given IDs from the request. An executor is allocated again
 when no request applies to the executor.`,
+		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			body := &berthv1.EnableExecutorsRequest{DisableRequestId: request}
 			if request == "" || len(ids)+len(attributes) > 0 {

@@ -36,8 +36,9 @@ stop. The command returns at once. With --wait it returns when no worker is left
 prints the number of remaining workers when it changes. 'berth enable ID…' undoes the
 request, but does not restart stopped workers. Unknown executors are reported (exit
 code 3); the others are drained.`,
-		Example: "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
-		Args:    cobra.MinimumNArgs(1),
+		Example:           "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			expire, err := expiry(cmd, a.Now(), lasts, until)
 			if err != nil {

@@ -25,7 +25,8 @@ func (a *app) events() *cobra.Command {
 of a stage, or of one reservation. Without --follow the command ends when no event has
 arrived for a second. With -o json each event is one line with its cursor. To continue
 after an event, pass its cursor in --since.`,
-		Args: oneTarget,
+		Args:              oneTarget,
+		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 1)
 			if err != nil {

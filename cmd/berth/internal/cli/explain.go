@@ -16,7 +16,8 @@ func (a *app) explain() *cobra.Command {
 		Short: "Explain why a reservation is pending",
 		Long: `Explain why a reservation is pending: its position in the queue, how many of its
 workers fit now, and the first check that each unsuitable executor fails.`,
-		Args: oneTarget,
+		Args:              oneTarget,
+		ValidArgsFunction: a.completeTarget(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 2)
 			if err != nil {

@@ -54,11 +54,17 @@ func (a *app) get() *cobra.Command {
 	var flags getFlags
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
-		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
+		Use: "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
 		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
 'berth get reservations JOB/STAGE'.`,
 		Short: "List reservations, queues, workers, executors, leaders or findings",
 		Args:  cobra.ArbitraryArgs,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if !strings.Contains(prefix, "/") { // the kinds
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return reservations.ValidArgsFunction(cmd, args, prefix)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var kinds []string
 			for _, child := range cmd.Commands() {

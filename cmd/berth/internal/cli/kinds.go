@@ -23,6 +23,7 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
 		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]", "List reservations, or show one", "reservation")
+	cmd.ValidArgsFunction = a.completeTarget(1)
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return cobra.MaximumNArgs(1)(cmd, bare(args)) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(bare(args)) > 0 {
@@ -69,6 +70,7 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),
 		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	cmd := a.kind(flags, all, "executors [ID]", "List executors, or show one", "executor")
+	cmd.ValidArgsFunction = single(a.complete(executorNames))
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -31,7 +31,8 @@ runs, it keeps using its resources while Berth places other workers on the execu
 and it runs at the same time as its replacement. This ends when its agent is reachable
 again and stops the worker. First make sure that the host is off or the processes have
 exited. Without --yes the command only lists the workers.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: single(a.complete(executorNames)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				workers, err := overdue(ctx, c, args[0])

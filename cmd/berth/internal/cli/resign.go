@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
 
@@ -27,7 +28,8 @@ func (a *app) resign() *cobra.Command {
 term, and wait until a standby becomes the leader. Callers see a pause of some
 milliseconds. If the service has only one replica, that replica becomes the leader
 again.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: single(cobra.FixedCompletions(model.Services, cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if term < 0 {
 				return badUsage(cmd, "--term must not be negative, got %d", term)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,15 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asBerth is the environment variable that makes the test binary run as berth.
+const asBerth = "TEST_AS_BERTH_CLI"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBerth) != "" {
+		os.Exit(Run(context.Background(), New(Standard()), os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with
 // `$` is a command line. In a command line, `|` separates the commands of a pipe, and `<`
@@ -96,6 +105,9 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 		every: time.Millisecond, quiet: f.quiet,
 	}
 	for i, arg := range args {
+		if arg == "''" {
+			args[i] = ""
+		}
 		if strings.HasSuffix(arg, ".yaml") {
 			args[i] = "testdata/" + arg
 		}
