@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) apply() *cobra.Command {
-	var path string
+	var path, output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Apply the reservations, SKUs and pools of a job file",
@@ -40,11 +40,12 @@ You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'
 				}
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				return a.applyAll(ctx, c, documents)
+				return a.applyAll(ctx, c, documents, output)
 			})
 		},
 	})
 	cmd.Flags().StringVarP(&path, "file", "f", "", "job file to apply; - reads standard input")
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	_ = cmd.MarkFlagRequired("file") // fails only for an unknown flag
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
 	return cmd
@@ -70,11 +71,12 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 
 // applyAll applies every document and prints the errors of rejected documents. It stops
 // at any other error, because the next document would fail in the same way.
-func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
+func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document, output string) error {
 	var first error
+	results := printer{app: a, output: output}
 	rejected := 0
 	for _, document := range documents {
-		err := a.applyOne(ctx, c, document)
+		err := a.applyOne(ctx, c, document, &results)
 		if err == nil {
 			continue
 		}
@@ -93,7 +95,7 @@ func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfil
 	return fault.New(fault.Of(first).Kind, "", "%d of %d documents were rejected", rejected, len(documents))
 }
 
-func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document) error {
+func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document, results *printer) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	switch {
@@ -102,13 +104,13 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 		if err != nil {
 			return err
 		}
-		return a.print("sku " + sku.GetName() + " stored")
+		return results.object(sku, "sku "+sku.GetName()+" stored", sku.GetName())
 	case document.Pool != nil:
 		pool, err := c.PutPool(ctx, document.Pool)
 		if err != nil {
 			return err
 		}
-		return a.print("pool " + pool.GetName() + " stored")
+		return results.object(pool, "pool "+pool.GetName()+" stored", pool.GetName())
 	}
 	body := document.Reservation
 	if document.UID != "" && len(body.Workers) == 0 {
@@ -120,7 +122,7 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	if err != nil {
 		return err
 	}
-	return a.print(show.Applied(answer))
+	return results.object(answer, show.Applied(answer), named(client.KeyOf(answer)))
 }
 
 // fillWorkers adds the workers to a document that Berth printed in a list, because lists

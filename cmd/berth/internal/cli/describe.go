@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +14,7 @@ import (
 const lastEvents = 10
 
 func (a *app) describe() *cobra.Command {
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "describe [reservation] JOB/STAGE[/NAME]",
 		Short: "Show details of a reservation or executor",
@@ -28,15 +28,16 @@ func (a *app) describe() *cobra.Command {
 				return err
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
-				return a.describeOne(ctx, c, key)
+				return a.describeOne(ctx, c, key, output)
 			})
 		},
 	})
-	cmd.AddCommand(a.describeExecutor())
+	outputFlag(cmd.PersistentFlags(), &output, textFormats...)
+	cmd.AddCommand(a.describeExecutor(&output))
 	return cmd
 }
 
-func (a *app) describeExecutor() *cobra.Command {
+func (a *app) describeExecutor(output *string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "executor ID",
 		Aliases:           []string{"executors"},
@@ -54,14 +55,18 @@ func (a *app) describeExecutor() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(a.Out, show.Executor(e, list.GetAssignments(), a.Now()))
+				text, err := render(*output, show.Executor(e, list.GetAssignments(), a.Now()), e.GetId()+"\n",
+					show.Field("executor", e), show.List("assignments", list.GetAssignments()))
+				if err == nil {
+					_, err = a.Out.Write(text)
+				}
 				return err
 			})
 		},
 	}
 }
 
-func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key) error {
+func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key, output string) error {
 	r, err := c.Get(ctx, key)
 	if err != nil {
 		return err
@@ -83,6 +88,10 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key)
 		events = append(events, event)
 	}
 	events = events[max(0, len(events)-lastEvents):]
-	_, err = io.WriteString(a.Out, show.Describe(r, assignments, events, a.Now()))
+	text, err := render(output, show.Describe(r, assignments, events, a.Now()), named(client.KeyOf(r))+"\n",
+		show.Field("reservation", r), show.List("assignments", assignments), show.List("events", events))
+	if err == nil {
+		_, err = a.Out.Write(text)
+	}
 	return err
 }

@@ -33,6 +33,7 @@ func (a *app) disable() *cobra.Command {
 		lasts           time.Duration
 		until           string
 		reason, request string
+		output          string
 	)
 	cmd := a.calls(&cobra.Command{
 		Use:   "disable ID… | --attributes KEY=VALUE,…",
@@ -59,7 +60,8 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 				if err != nil {
 					return err
 				}
-				if err := a.print(show.Disabled(answer, expire, a.Now())); err != nil {
+				if err := (&printer{app: a, output: output}).object(answer, show.Disabled(answer, expire, a.Now()),
+					answer.GetRequestId()); err != nil {
 					return err
 				}
 				return notRegistered(answer.GetUnknown())
@@ -67,6 +69,7 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 		},
 	})
 	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	holdFlags(cmd, &lasts, &until, &reason)
 	cmd.Flags().StringVar(&request, "request", "",
 		"name of the request, for berth enable; repeating it changes nothing (default: a random name)")

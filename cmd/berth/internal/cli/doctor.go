@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
@@ -45,12 +42,17 @@ another check FAILs, and with 0 otherwise.`,
 				return err
 			}
 			checks := doctor.Evaluate(facts)
-			if output == "json" {
-				encoder := json.NewEncoder(a.Out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(map[string][]doctor.Check{"checks": checks})
-			} else {
-				_, err = io.WriteString(a.Out, show.Checks(checks))
+			text := []byte(show.Checks(checks))
+			switch answer := map[string][]doctor.Check{"checks": checks}; output {
+			case "json":
+				text, err = show.ValueJSON(answer)
+			case "yaml":
+				text, err = show.ValueYAML(answer)
+			case "name":
+				text = []byte(show.CheckNames(checks))
+			}
+			if err == nil {
+				_, err = a.Out.Write(text)
 			}
 			if n := doctor.Failed(checks); err == nil && n > 0 {
 				kind := fault.Precondition
@@ -63,7 +65,7 @@ another check FAILs, and with 0 otherwise.`,
 		},
 	}, doctor.Patience, "maximum time for the answer of each gateway, etcd member and listener")
 	flags := cmd.Flags()
-	outputFlag(flags, &output, "table", "json")
+	outputFlag(flags, &output, textFormats...)
 	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil,
 		"addresses in the --gateways of agents, host:port (default: the default port)")
 	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil,

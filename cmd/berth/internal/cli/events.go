@@ -51,7 +51,7 @@ after an event, pass its cursor in --since.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for further events")
 	cmd.Flags().StringVar(&since, "since", "",
 		"cursor of the last event seen (default: begin with the oldest stored event)")
-	outputFlag(cmd.Flags(), &output, "table", "json")
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	return cmd
 }
 
@@ -71,17 +71,20 @@ func only(key client.Key, stream iter.Seq2[*berthv1.Event, error]) iter.Seq2[*be
 
 // writeEvents writes the events of a stream as they arrive, and counts them.
 func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string) (count int, err error) {
+	lines := printer{app: a, output: output}
 	for event, err := range stream {
 		if err != nil {
 			return count, err
 		}
-		line := []byte(show.Event(event, a.Now()) + "\n")
 		if output == "json" {
-			if line, err = show.JSONLine(event); err != nil {
-				return count, err
+			var line []byte
+			if line, err = show.JSONLine(event); err == nil {
+				_, err = a.Out.Write(line)
 			}
+		} else {
+			err = lines.object(event, show.Event(event, a.Now()), event.GetCursor())
 		}
-		if _, err := a.Out.Write(line); err != nil {
+		if err != nil {
 			return count, err
 		}
 		count++

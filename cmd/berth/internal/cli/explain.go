@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,15 +29,11 @@ workers fit now, and the first check that each unsuitable executor fails.`,
 				if err != nil {
 					return err
 				}
-				text, err := render(e, output, show.Explain(e, a.Now()))
-				if err != nil {
-					return err
-				}
-				_, err = a.Out.Write(text)
-				return err
+				text := strings.TrimSuffix(show.Explain(e, a.Now()), "\n")
+				return (&printer{app: a, output: output}).object(e, text, named(client.KeyOf(e.GetReservation())))
 			})
 		},
 	})
-	outputFlag(cmd.Flags(), &output, "text", "json", "yaml")
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	return cmd
 }

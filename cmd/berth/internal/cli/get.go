@@ -80,7 +80,7 @@ func (a *app) get() *cobra.Command {
 			return badUsage(cmd, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
 		},
 	})
-	outputFlag(cmd.PersistentFlags(), &flags.output, "table", "wide", "json", "yaml")
+	outputFlag(cmd.PersistentFlags(), &flags.output, listFormats...)
 	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "poll every second and print changes")
 	cmd.AddCommand(
 		reservations,
@@ -123,16 +123,42 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 
 // render returns the text of an answer. The text is empty if the table has no rows.
 func (v view) render(m proto.Message, output string, now time.Time) ([]byte, error) {
-	return render(m, output, v.table(m, now, output == "wide").String())
+	table := v.table(m, now, output == "wide")
+	return render(output, table.String(), table.Names(), show.Part{Value: m})
 }
 
-// render returns an answer in a machine-readable format, or the given text.
-func render(m proto.Message, output, text string) ([]byte, error) {
+// render returns the parts of an answer in a machine-readable format, or the given text
+// or names.
+func render(output, text, names string, parts ...show.Part) ([]byte, error) {
 	switch output {
 	case "json":
-		return show.JSON(m)
+		return show.JSON(parts...)
 	case "yaml":
-		return show.YAML(m)
+		return show.YAML(parts...)
+	case "name":
+		return []byte(names), nil
 	}
 	return []byte(text), nil
+}
+
+// printer prints objects one after another in a format.
+type printer struct {
+	*app
+	output string
+	// printed reports whether an object was printed.
+	printed bool
+}
+
+// object prints an object in the format of the printer: its line of text, its name, or
+// the message.
+func (p *printer) object(m proto.Message, text, name string) error {
+	line, err := render(p.output, text+"\n", name+"\n", show.Part{Value: m})
+	if err == nil && p.printed && p.output == "yaml" {
+		line = append([]byte("---\n"), line...)
+	}
+	if err == nil {
+		p.printed = true
+		_, err = p.Out.Write(line)
+	}
+	return err
 }

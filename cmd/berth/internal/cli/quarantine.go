@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +18,7 @@ const quarantined = "QUARANTINED"
 
 func (a *app) clearQuarantine() *cobra.Command {
 	var yes bool
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "clear-quarantine EXECUTOR",
 		Short: "Declare quarantined workers of an executor dead",
@@ -43,7 +43,13 @@ exited. Without --yes the command only lists the workers.`,
 					return a.print(show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"))
 				}
 				if !yes {
-					if _, err := io.WriteString(a.Out, show.Assignments(workers, a.Now(), false).String()); err != nil {
+					table := show.Assignments(workers, a.Now(), output == "wide")
+					text, err := render(output, table.String(), table.Names(),
+						show.Part{Value: &berthv1.ListAssignmentsAnswer{Assignments: workers}})
+					if err == nil {
+						_, err = a.Out.Write(text)
+					}
+					if err != nil {
 						return err
 					}
 					return fault.New(fault.Precondition, "",
@@ -53,10 +59,12 @@ exited. Without --yes the command only lists the workers.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Counted(args[0], "cleared", count, "worker", "nothing is quarantined"))
+				return (&printer{app: a, output: output}).object(&berthv1.ClearQuarantineAnswer{Cleared: int32(count)},
+					show.Counted(args[0], "cleared", count, "worker", "nothing is quarantined"), args[0])
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, listFormats...)
 	cmd.Flags().BoolVar(&yes, "yes", false, "declare that none of the workers runs, and clear them")
 	return cmd
 }

@@ -21,6 +21,7 @@ const successorPoll = 20 * time.Millisecond
 
 func (a *app) resign() *cobra.Command {
 	var term int64
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "resign SERVICE",
 		Short: "Make the leader of a service resign",
@@ -52,10 +53,11 @@ again.`,
 				if err != nil {
 					return fmt.Errorf("%s resigned: %w", answer.GetReplica(), err)
 				}
-				return a.print(show.Resigned(answer, next))
+				return (&printer{app: a, output: output}).object(next, show.Resigned(answer, next), next.GetLeader())
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	cmd.Flags().Int64Var(&term, "term", 0, "term to end; a later term does not end (default: the current term)")
 	return cmd
 }

@@ -61,7 +61,7 @@ type screen struct {
 // answer.
 func (s *screen) show(m proto.Message) error {
 	s.noticed = false
-	drawing := s.Terminal && (s.output == "table" || s.output == "wide")
+	drawing := s.Terminal && s.output != "json" && s.output != "yaml"
 	text, err := s.view.render(m, s.output, s.Now())
 	if err != nil {
 		return err

@@ -60,6 +60,20 @@ func (t *Table) above(title string, below *Table) *Table {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
+// Names returns the first column of the table, one line for each name. It omits repeated
+// names and the second table.
+func (t *Table) Names() string {
+	var b strings.Builder
+	last := ""
+	for _, row := range t.rows {
+		if row[0] != "" && row[0] != last {
+			b.WriteString(oneLine(row[0]) + "\n")
+		}
+		last = row[0]
+	}
+	return b.String()
+}
+
 // String returns the lines of the table without trailing spaces. It returns an empty
 // string if the table has no rows.
 func (t *Table) String() string {
