@@ -17,6 +17,7 @@ import (
 
 func (a *app) apply() *cobra.Command {
 	var path, output string
+	var dryRun bool
 	cmd := a.calls(&cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Apply the reservations, SKUs and pools of a job file",
@@ -26,10 +27,17 @@ the whole file before it sends the documents in order. If a document is rejected
 command sends the others and exits with the code of the first error. If no gateway
 answers in time, it sends no more documents. Applying a file again changes nothing.
 
-You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.`,
-		Example: "  berth apply -f job.yaml\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
+You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.
+
+With --dry-run the command changes nothing. It prints the differences between the newest
+version in the cluster and the file as a unified diff, and exits with code 5 if there
+are differences and with code 0 otherwise.`,
+		Example: "  berth apply -f job.yaml\n  berth apply -f job.yaml --dry-run\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dryRun && cmd.Flags().Changed("output") {
+				return badUsage(cmd, "give either --dry-run or --output")
+			}
 			documents, err := a.read(path)
 			if err != nil {
 				return err
@@ -40,12 +48,19 @@ You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'
 				}
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				return a.applyAll(ctx, c, documents, output)
+				if dryRun {
+					return a.diffAll(ctx, c, documents)
+				}
+				results := printer{app: a, output: output}
+				return a.eachDocument(documents, func(document jobfile.Document) error {
+					return a.applyOne(ctx, c, document, &results)
+				})
 			})
 		},
 	})
 	cmd.Flags().StringVarP(&path, "file", "f", "", "job file to apply; - reads standard input")
 	outputFlag(cmd.Flags(), &output, textFormats...)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print differences to the cluster instead of changing it")
 	_ = cmd.MarkFlagRequired("file") // fails only for an unknown flag
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
 	return cmd
@@ -69,14 +84,13 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 	return jobfile.Parse(path, file)
 }
 
-// applyAll applies every document and prints the errors of rejected documents. It stops
-// at any other error, because the next document would fail in the same way.
-func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document, output string) error {
+// eachDocument calls f for every document and prints the errors of rejected documents. It
+// stops at any other error, because the next document would fail in the same way.
+func (a *app) eachDocument(documents []jobfile.Document, f func(jobfile.Document) error) error {
 	var first error
-	results := printer{app: a, output: output}
 	rejected := 0
 	for _, document := range documents {
-		err := a.applyOne(ctx, c, document, &results)
+		err := f(document)
 		if err == nil {
 			continue
 		}

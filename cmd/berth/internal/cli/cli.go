@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -54,7 +55,8 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Schedule gangs: reserve executors for all workers of a batch, or none",
 		Long: `Berth schedules gangs: it reserves executors for all workers of a batch, or none.
 
-Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
+Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
+5 differences found by 'berth apply --dry-run'.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -96,6 +98,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
-	writeError(root.ErrOrStderr(), err)
+	if !errors.Is(err, errDiffers) {
+		writeError(root.ErrOrStderr(), err)
+	}
 	return exitCode(err)
 }

@@ -314,3 +314,25 @@ func (f *fake) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*ber
 	defer f.mu.Unlock()
 	return proto.CloneOf(&berthv1.ListFindingsAnswer{Findings: f.found}), nil
 }
+
+func (f *fake) GetSku(_ context.Context, q *berthv1.GetSkuRequest) (*berthv1.Sku, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, sku := range f.skus {
+		if sku.Name == q.Name {
+			return proto.CloneOf(sku), nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no SKU %s", q.Name)
+}
+
+func (f *fake) GetPool(_ context.Context, q *berthv1.GetPoolRequest) (*berthv1.Pool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, pool := range f.pools {
+		if pool.Name == q.Name {
+			return proto.CloneOf(pool), nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no pool %s", q.Name)
+}

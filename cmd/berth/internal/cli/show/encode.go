@@ -84,6 +84,16 @@ func YAML(parts ...Part) ([]byte, error) {
 	})
 }
 
+// Request returns a message as a document of a job file, without fields that have their
+// default value.
+func Request(m proto.Message) ([]byte, error) {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return yamlOf(text, func(root *yaml.Node) { suffix(root, m.ProtoReflect().Descriptor()) })
+}
+
 // ValueJSON returns the indented JSON of a value that is not a message.
 func ValueJSON(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
