@@ -18,7 +18,10 @@ type Streams struct {
 	// overwrites the last.
 	Terminal bool
 	Env      func(string) string
-	Now      func() time.Time
+	// ConfigDir returns the user's directory for configurations. Without it, there is no
+	// configuration file by default.
+	ConfigDir func() (string, error)
+	Now       func() time.Time
 }
 
 // Standard returns the streams of this process.
@@ -26,9 +29,10 @@ func Standard() Streams {
 	info, err := os.Stdout.Stat()
 	return Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
-		Env:      os.Getenv,
-		Now:      time.Now,
+		Terminal:  err == nil && info.Mode()&os.ModeCharDevice != 0,
+		Env:       os.Getenv,
+		ConfigDir: os.UserConfigDir,
+		Now:       time.Now,
 	}
 }
 
@@ -78,6 +82,7 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 		a.flush(),
 		a.resign(),
 		a.doctor(),
+		a.config(),
 		a.markReady(),
 		a.version(),
 	)

@@ -30,6 +30,9 @@ type names func(ctx context.Context, c *client.Client, prefix string) iter.Seq[s
 // that the command line has already, and reads no further than completionValues.
 func (a *app) complete(list names) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if a.applyContext(cmd, completionTime) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		addresses, options, err := a.flags.options()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -154,6 +157,10 @@ func (a *app) completeFlags(cmd *cobra.Command) {
 		"job": jobNames, "executor": executorNames, "sku": skuNames, "pool": poolNames, "group": groupNames,
 	}
 	complete := func(f *pflag.Flag) {
+		if f.Name == "context" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, a.completeContext) // fails only for a second completion
+			return
+		}
 		completion := cobra.CompletionFunc(cobra.NoFileCompletions)
 		switch value := f.Value.(type) {
 		case *choice:

@@ -28,10 +28,10 @@ another check FAILs, and with 0 otherwise.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config := doctor.Config{Gateways: gateways, Cert: a.flags.tlsCert, Patience: a.flags.timeout}
 			var err error
-			if config.TLS, err = a.flags.security(); err != nil {
+			if config.Public, config.Options, err = a.flags.options(); err != nil {
 				return err
 			}
-			if config.Public, config.Options, err = a.flags.options(); err != nil {
+			if config.TLS, err = a.flags.security(); err != nil {
 				return err
 			}
 			if config.Etcd, err = etcd.Config(); err != nil {
