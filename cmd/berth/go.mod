@@ -113,6 +113,7 @@ require (
 require (
 	berth.dev/cmd/berth-agent v0.0.0
 	github.com/rogpeppe/go-internal v1.14.1
+	golang.org/x/term v0.47.0
 )
 
 require (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // Streams are the inputs and outputs of commands, and their environment.
@@ -17,7 +18,9 @@ type Streams struct {
 	// Terminal reports whether Out is a terminal. On a terminal, each update of a watch
 	// overwrites the last.
 	Terminal bool
-	Env      func(string) string
+	// Size returns the columns and lines of the terminal, or 0 if they are unknown.
+	Size func() (width, height int)
+	Env  func(string) string
 	// ConfigDir returns the user's directory for configurations. Without it, there is no
 	// configuration file by default.
 	ConfigDir func() (string, error)
@@ -26,10 +29,15 @@ type Streams struct {
 
 // Standard returns the streams of this process.
 func Standard() Streams {
-	info, err := os.Stdout.Stat()
+	out := int(os.Stdout.Fd())
 	return Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		Terminal:  err == nil && info.Mode()&os.ModeCharDevice != 0,
+		// A dumb terminal cannot move its cursor.
+		Terminal: term.IsTerminal(out) && os.Getenv("TERM") != "dumb",
+		Size: func() (width, height int) {
+			width, height, _ = term.GetSize(out) // 0 if it is unknown
+			return width, height
+		},
 		Env:       os.Getenv,
 		ConfigDir: os.UserConfigDir,
 		Now:       time.Now,
@@ -40,6 +48,8 @@ func Standard() Streams {
 type app struct {
 	Streams
 	flags gatewayFlags
+	// noColor is the flag --no-color.
+	noColor bool
 	// every is the interval of the polls of a watch.
 	every time.Duration
 	// quiet returns how long a stream of events must be silent after a cursor until the

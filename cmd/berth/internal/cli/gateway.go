@@ -75,6 +75,7 @@ func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage strin
 		flags.StringVar(s.to, s.name, value, s.usage+"; or set "+s.variable())
 	}
 	flags.DurationVar(&timeout, "timeout", timeout, usage)
+	flags.BoolVar(&a.noColor, "no-color", false, "show states without colors; or set NO_COLOR")
 	flags.String("context", "", "name of the context with the gateways and credentials (default: the current context)")
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := a.applyContext(cmd, timeout); err != nil {

@@ -109,7 +109,7 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		if err != nil {
 			return err
 		}
-		text, err := v.render(m, flags.output, a.Now())
+		text, err := v.render(m, flags.output, a.Now(), show.Style{Color: a.colored()})
 		if err != nil {
 			return err
 		}
@@ -122,9 +122,9 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 }
 
 // render returns the text of an answer. The text is empty if the table has no rows.
-func (v view) render(m proto.Message, output string, now time.Time) ([]byte, error) {
+func (v view) render(m proto.Message, output string, now time.Time, style show.Style) ([]byte, error) {
 	table := v.table(m, now, output == "wide")
-	return render(output, table.String(), table.Names(), show.Part{Value: m})
+	return render(output, table.Styled(style), table.Names(), show.Part{Value: m})
 }
 
 // render returns the parts of an answer in a machine-readable format, or the given text
