@@ -53,7 +53,7 @@ printf '%s\n' "${COMPREPLY[@]}"`
 		{[]string{"cancel", "--gateway", "nowhere", ""}, ""},
 	} {
 		cmd := exec.CommandContext(t.Context(), "bash", append([]string{"--norc", "-c", words, "bash", "berth"}, c.line...)...)
-		cmd.Env = append(os.Environ(), asBerth+"=1", "BERTH_CONFIG="+filepath.Join(dir, "none"), "BERTH_GATEWAY="+f.address,
+		cmd.Env = append(os.Environ(), asBerth+"=1", "BERTH_CONTEXTS="+filepath.Join(dir, "none"), "BERTH_GATEWAY="+f.address,
 			"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.Output()
 		if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != c.want {

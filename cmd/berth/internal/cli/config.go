@@ -34,9 +34,9 @@ type configuration struct {
 }
 
 // configPath returns the path of the configuration file. It is empty if the user has no
-// directory for configurations.
+// directory for configurations. BERTH_CONFIG is another file: that of a process.
 func (s Streams) configPath() string {
-	if path := s.Env("BERTH_CONFIG"); path != "" {
+	if path := s.Env("BERTH_CONTEXTS"); path != "" {
 		return path
 	}
 	if s.ConfigDir == nil {

@@ -24,7 +24,7 @@ func (a *app) config() *cobra.Command {
 		Use:   "config",
 		Short: "Manage contexts: named gateways with their credentials",
 		Long: `Manage contexts. A context is a name for gateways and the files with your credentials
-for them. The contexts are in $BERTH_CONFIG, or in berth/config.yaml in your directory for
+for them. The contexts are in $BERTH_CONTEXTS, or in berth/config.yaml in your directory for
 configurations (on Linux ~/.config). Only you can read the file.
 
 Commands use the current context, or the one that --context names. A flag has precedence
@@ -43,7 +43,7 @@ current context.`,
 func (a *app) edit(change func(c *configuration) error) error {
 	path := a.configPath()
 	if path == "" {
-		return fault.New(fault.Precondition, "", "no directory for configurations is known; set BERTH_CONFIG to a file")
+		return fault.New(fault.Precondition, "", "no directory for configurations is known; set BERTH_CONTEXTS to a file")
 	}
 	config, err := readConfig(path)
 	if err != nil {

@@ -200,7 +200,7 @@ func TestTLSOfOnlyOneSideHasAHint(t *testing.T) {
 func TestContextWithTLS(t *testing.T) {
 	s := newSecured(t)
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	env := map[string]string{"BERTH_CONFIG": path}
+	env := map[string]string{"BERTH_CONTEXTS": path}
 	for _, args := range [][]string{
 		{"config", "set", "tls", "--gateway", "https://" + s.address, "--tls-ca", s.ca, "--tls-cert", s.viewer.Cert,
 			"--tls-key", s.viewer.Key},
