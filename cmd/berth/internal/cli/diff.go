@@ -12,6 +12,7 @@ import (
 	"berth.dev/cmd/berth/internal/cli/jobfile"
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/request"
 )
@@ -61,6 +62,7 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	switch {
 	case document.SKU != nil:
 		name = document.SKU.GetName()
+		document.SKU.Resources = resource.Vector(document.SKU.Resources).WithSlots() // as executor-state does
 		has, err = existing(c.SKU(ctx, name))
 		return "sku " + name, has, document.SKU, err
 	case document.Pool != nil:
@@ -93,8 +95,10 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	if err != nil {
 		return "", nil, nil, err
 	}
-	if request.SameWorkers(file, model.WorkerSetOf(newest.Workers)) {
-		newest.Count, newest.Workers = file.Count, file.Workers
+	// The forms of workers are those of the file: the listed workers, or their number.
+	workers := model.WorkerSetOf(newest.Workers)
+	if counted := (model.Upsert{Count: int32(workers.Len())}); file.Count > 0 && request.SameWorkers(counted, workers) {
+		newest.Count, newest.Workers = counted.Count, nil
 	}
 	if request.SameConstraints(file.Spec.Constraints, newest.Spec.Constraints) {
 		newest.Spec.Constraints = file.Spec.Constraints

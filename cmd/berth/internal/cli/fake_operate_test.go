@@ -13,6 +13,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/resource"
 )
 
 // This file has the fake's methods for operators. In the fake, one worker fits on an
@@ -225,6 +226,7 @@ func (f *fake) PutSku(_ context.Context, q *berthv1.PutSkuRequest) (*berthv1.Sku
 		}
 	}
 	sku := proto.CloneOf(q.Sku)
+	sku.Resources = resource.Vector(sku.Resources).WithSlots()
 	sku.UpdatedAt = timestamppb.New(f.now)
 	f.skus = slices.DeleteFunc(f.skus, func(s *berthv1.Sku) bool { return s.Name == sku.Name })
 	f.skus = append(f.skus, sku)

@@ -91,7 +91,25 @@ func Request(m proto.Message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yamlOf(text, func(root *yaml.Node) { suffix(root, m.ProtoReflect().Descriptor()) })
+	return yamlOf(text, func(root *yaml.Node) {
+		suffix(root, m.ProtoReflect().Descriptor())
+		for i := 0; i < len(root.Content); i += 2 {
+			if root.Content[i].Value == "workers" {
+				nameIndexes(root.Content[i+1])
+			}
+		}
+	})
+}
+
+// nameIndexes adds the worker index 0 to a list of workers. It is a default value, but
+// without it a worker has no name.
+func nameIndexes(workers *yaml.Node) {
+	for _, worker := range workers.Content {
+		if worker.Content[0].Value != "index" {
+			worker.Content = append([]*yaml.Node{{Kind: yaml.ScalarNode, Value: "index"}, {Kind: yaml.ScalarNode, Value: "0"}},
+				worker.Content...)
+		}
+	}
 }
 
 // ValueJSON returns the indented JSON of a value that is not a message.
