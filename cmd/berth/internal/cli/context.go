@@ -30,7 +30,8 @@ configurations (on Linux ~/.config). Only you can read the file.
 Commands use the current context, or the one that --context names. A flag has precedence
 over --context, --context over a variable in the environment, and a variable over the
 current context.`,
-		Args: cobra.NoArgs,
+		Example: "  berth config set prod --gateway https://gateway-0:8080 --token-file token\n  berth config use prod\n  berth config list",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return badUsage(cmd, "missing subcommand: must be one of delete, list, set, use")
 		},

@@ -21,6 +21,7 @@ func (a *app) describe() *cobra.Command {
 		Long: `Show the request, the workers and the last events of a reservation. With
 'berth describe executor ID', show the state, resources and workers of an executor.`,
 		Args:              oneTarget,
+		Example:           "  berth describe train/gpu\n  berth describe reservation train/gpu/main -o json",
 		ValidArgsFunction: a.completeTarget(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 2)
@@ -43,6 +44,7 @@ func (a *app) describeExecutor(output *string) *cobra.Command {
 		Aliases:           []string{"executors"},
 		Short:             "Show the state, resources and workers of an executor",
 		Args:              cobra.ExactArgs(1),
+		Example:           "  berth describe executor ex-1",
 		ValidArgsFunction: single(a.complete(executorNames)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {

@@ -132,6 +132,7 @@ func (a *app) enable() *cobra.Command {
 requests with the given IDs or attributes. If a request also names other IDs, the
 command removes only the given IDs from the request. An executor is allocated again
 when no request applies to the executor.`,
+		Example:           "  berth enable ex-1 ex-2\n  berth enable --request patch",
 		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			body := &berthv1.EnableExecutorsRequest{DisableRequestId: request}

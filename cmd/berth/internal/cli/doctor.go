@@ -24,7 +24,8 @@ ports, unless --agents-gateway and --internal-gateway set other addresses.
 Each line is OK, WARN, FAIL or SKIP, and suggests a fix unless it is OK. The command
 changes nothing. It exits with code 4 if no gateway answers in time, with 1 if
 another check FAILs, and with 0 otherwise.`,
-		Args: cobra.NoArgs,
+		Example: "  berth doctor\n  berth doctor --etcd-endpoints etcd-0:2379,etcd-1:2379,etcd-2:2379 -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config := doctor.Config{Gateways: gateways, Cert: a.flags.tlsCert, Patience: a.flags.timeout}
 			var err error

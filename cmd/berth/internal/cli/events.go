@@ -26,6 +26,7 @@ of a stage, or of one reservation. Without --follow the command ends when no eve
 arrived for a second. With -o json each event is one line with its cursor. To continue
 after an event, pass its cursor in --since.`,
 		Args:              oneTarget,
+		Example:           "  berth events train -f\n  berth events train/gpu -o json --since 104.3",
 		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 1)

@@ -18,6 +18,7 @@ func (a *app) explain() *cobra.Command {
 		Long: `Explain why a reservation is pending: its position in the queue, how many of its
 workers fit now, and the first check that each unsuitable executor fails.`,
 		Args:              oneTarget,
+		Example:           "  berth explain train/gpu",
 		ValidArgsFunction: a.completeTarget(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args, 2)

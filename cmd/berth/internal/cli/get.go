@@ -57,8 +57,9 @@ func (a *app) get() *cobra.Command {
 		Use: "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
 		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
 'berth get reservations JOB/STAGE'.`,
-		Short: "List reservations, queues, workers, executors, leaders or findings",
-		Args:  cobra.ArbitraryArgs,
+		Short:   "List reservations, queues, workers, executors, leaders or findings",
+		Example: "  berth get reservations\n  berth get train/gpu -o wide\n  berth get leaders -w",
+		Args:    cobra.ArbitraryArgs,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if !strings.Contains(prefix, "/") { // the kinds
 				return nil, cobra.ShellCompDirectiveNoFileComp

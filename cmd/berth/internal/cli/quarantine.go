@@ -31,6 +31,7 @@ runs, it keeps using its resources while Berth places other workers on the execu
 and it runs at the same time as its replacement. This ends when its agent is reachable
 again and stops the worker. First make sure that the host is off or the processes have
 exited. Without --yes the command only lists the workers.`,
+		Example:           "  berth clear-quarantine ex-2\n  berth clear-quarantine ex-2 --yes",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: single(a.complete(executorNames)),
 		RunE: func(cmd *cobra.Command, args []string) error {

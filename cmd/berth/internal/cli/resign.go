@@ -30,6 +30,7 @@ term, and wait until a standby becomes the leader. Callers see a pause of some
 milliseconds. If the service has only one replica, that replica becomes the leader
 again.`,
 		Args:              cobra.ExactArgs(1),
+		Example:           "  berth resign registry\n  berth resign assigner --term 42",
 		ValidArgsFunction: single(cobra.FixedCompletions(model.Services, cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if term < 0 {
