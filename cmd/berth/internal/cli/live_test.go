@@ -188,20 +188,24 @@ func TestWatchFitsTheTerminal(t *testing.T) {
 	for _, command := range []string{"leaders", "tenants"} {
 		f.do(t, []string{command})
 	}
+	commands := [][]string{{"top"}}
 	for _, kind := range []string{"reservations", "pending", "assignments", "executors", "tenants", "leaders", "findings"} {
 		for _, output := range []string{"table", "wide", "name"} {
-			text := firstUpdate(t, f, map[string]string{}, width, height, "get", kind, "-w", "-o", output)
-			if !strings.HasPrefix(text, clearScreen) {
-				t.Fatalf("%s: begins with %q", kind, text)
-			}
-			lines := strings.Split(text, "\n")
-			if len(lines) > height { // the cursor is in the last line
-				t.Errorf("%s -o %s: %d lines on a terminal of %d", kind, output, len(lines), height)
-			}
-			for _, line := range lines {
-				if n := utf8.RuneCountInString(sequences.ReplaceAllString(line, "")); n > width {
-					t.Errorf("%s -o %s: %d columns: %q", kind, output, n, line)
-				}
+			commands = append(commands, []string{"get", kind, "-w", "-o", output})
+		}
+	}
+	for _, command := range commands {
+		text := firstUpdate(t, f, map[string]string{}, width, height, command...)
+		if !strings.HasPrefix(text, clearScreen) {
+			t.Fatalf("%q: begins with %q", command, text)
+		}
+		lines := strings.Split(text, "\n")
+		if len(lines) > height { // the cursor is in the last line
+			t.Errorf("%q: %d lines on a terminal of %d", command, len(lines), height)
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(sequences.ReplaceAllString(line, "")); n > width {
+				t.Errorf("%q: %d columns: %q", command, n, line)
 			}
 		}
 	}
