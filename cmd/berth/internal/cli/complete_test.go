@@ -52,7 +52,8 @@ printf '%s\n' "${COMPREPLY[@]}"`
 		{[]string{"resign", "a"}, "assigner"},
 		{[]string{"cancel", "--gateway", "nowhere", ""}, ""},
 	} {
-		cmd := exec.CommandContext(t.Context(), "bash", append([]string{"--norc", "-c", words, "bash", "berth"}, c.line...)...)
+		args := append([]string{"--norc", "-c", words, "bash", "berth"}, c.line...)
+		cmd := exec.CommandContext(t.Context(), "bash", args...)
 		cmd.Env = append(os.Environ(), asBerth+"=1", "BERTH_CONTEXTS="+filepath.Join(dir, "none"), "BERTH_GATEWAY="+f.address,
 			"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.Output()

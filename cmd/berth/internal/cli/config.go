@@ -178,7 +178,7 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(part.Name()) //nolint:errcheck // after the rename there is no such file
+	defer os.Remove(part.Name())
 	_, err = part.Write(text)
 	if err == nil {
 		err = part.Sync()

@@ -89,7 +89,7 @@ reason, and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			defer s.Close() //nolint:errcheck // the command only reads
+			defer s.Close()
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			err = a.inspectKey(ctx, s, key, revision, output)

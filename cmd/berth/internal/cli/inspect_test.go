@@ -87,7 +87,8 @@ func TestInspect(t *testing.T) {
 
 	for key, problem := range map[string]string{"ex-1": `got "ex-2"`, "ex-2": "cannot parse"} {
 		text, err := read(space.Prefix()+"executors/records/"+key, 0, "yaml")
-		if fault.Of(err).Reason != fault.ReasonPoison || !strings.Contains(text, "problem: ") || !strings.Contains(text, problem) {
+		if fault.Of(err).Reason != fault.ReasonPoison || !strings.Contains(text, "problem: ") ||
+			!strings.Contains(text, problem) {
 			t.Errorf("%s: %v\n%s", key, err, text)
 		}
 	}

@@ -181,15 +181,16 @@ func TestWatchFitsTheTerminal(t *testing.T) {
 		f.upsert(t, &berthv1.Reservation{Job: "a-job-with-a-rather-long-name", Stage: fmt.Sprintf("stage-%d", i), Count: 1},
 			fmt.Sprint(i))
 		f.do(t, []string{"executors", fmt.Sprintf("executor-with-a-long-name-%d.example.com", i)})
-		f.do(t, []string{"finding", "assigner", "QUARANTINED", fmt.Sprintf("a-job/stage/%d.1", i), "a long message that needs",
-			"more than one line on such a small terminal, because it has many words"})
+		f.do(t, []string{"finding", "assigner", "QUARANTINED", fmt.Sprintf("a-job/stage/%d.1", i),
+			"a long message that needs more than one line on such a small terminal, because it has many words"})
 	}
 	f.grant("a-job-with-a-rather-long-name", "stage-0", "main")
 	for _, command := range []string{"leaders", "tenants"} {
 		f.do(t, []string{command})
 	}
 	commands := [][]string{{"top"}}
-	for _, kind := range []string{"reservations", "pending", "assignments", "executors", "tenants", "leaders", "findings"} {
+	for _, kind := range []string{"reservations", "pending", "assignments", "executors", "tenants", "leaders",
+		"findings"} {
 		for _, output := range []string{"table", "wide", "name"} {
 			commands = append(commands, []string{"get", kind, "-w", "-o", output})
 		}
