@@ -41,7 +41,8 @@ exited. Without --yes the command only lists the workers.`,
 					return err
 				}
 				if len(workers) == 0 {
-					return a.print(show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"))
+					return (&printer{app: a, output: output}).object(&berthv1.ClearQuarantineAnswer{},
+						show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"), args[0])
 				}
 				if !yes {
 					table := show.Assignments(workers, a.Now(), output == "wide")

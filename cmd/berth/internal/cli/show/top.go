@@ -38,7 +38,7 @@ func Top(o Overview, now time.Time, style Style) string {
 		if rows > topRows {
 			title += fmt.Sprintf(" (%d of %d)", topRows, rows)
 		}
-		b.WriteString(cut(title, style.Width) + "\n" + cmp.Or(t.Styled(style), cut(empty, style.Width)+"\n"))
+		b.WriteString(cut(title, style.Width) + "\n" + cmp.Or(t.Styled(style), cut(oneLine(empty), style.Width)+"\n"))
 	}
 	leaders := table("SERVICE", "LEADER", "TERM", "SINCE", "STANDBYS")
 	for _, s := range o.Services {
