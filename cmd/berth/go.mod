@@ -110,7 +110,11 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require berth.dev/cmd/berth-agent v0.0.0
+require (
+	berth.dev/cmd/berth-agent v0.0.0
+	github.com/rogpeppe/go-internal v1.14.1
+	golang.org/x/term v0.47.0
+)
 
 require (
 	github.com/coreos/go-oidc/v3 v3.21.0 // indirect

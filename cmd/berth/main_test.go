@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +20,8 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 		"berth dev": true, "berth demo": true, "berth registry": true, "berth executor-state": true, "berth assigner": true,
 		"berth gateway": true, "berth agent": true, "berth sim": true, "berth etcd": true,
 		"berth bench failover": true, "berth bench docs": true, "berth version": true, "berth certs init": true,
-		"berth certs issue": true,
+		"berth certs issue": true, "berth config": true, "berth config use": true, "berth config set": true,
+		"berth config list": true, "berth config delete": true,
 	}
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
@@ -41,4 +44,60 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 	for path := range without {
 		t.Errorf("unknown command %s", path)
 	}
+}
+
+// TestEveryCommandHasAnExample checks that the help of every command has an example, and
+// that the program accepts the command line of each example.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	streams := cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+		own := false
+		for line := range strings.SplitSeq(strings.ReplaceAll(cmd.Example, "\\\n", ""), "\n") {
+			if line == "" {
+				continue
+			}
+			found, args := parseExample(t, newRoot(streams), line)
+			own = own || strings.HasPrefix(found.CommandPath(), cmd.CommandPath()) // a subcommand is an example too
+			if err := found.ParseFlags(args); err != nil {
+				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
+			} else if err := found.ValidateArgs(found.Flags().Args()); err != nil {
+				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
+			}
+		}
+		if cmd.Runnable() && !own {
+			t.Errorf("%s has no example of itself", cmd.CommandPath())
+		}
+	}
+	look(newRoot(streams))
+}
+
+// parseExample returns the command of an example and its arguments. It reads the last
+// command of a pipe that is berth, without comments and quotes.
+func parseExample(t *testing.T, root *cobra.Command, line string) (*cobra.Command, []string) {
+	line, _, _ = strings.Cut(line, "  #")
+	if !strings.HasPrefix(line, "  ") {
+		t.Errorf("example %q is not indented by two spaces", line)
+	}
+	var words []string
+	for part := range strings.SplitSeq(line, " | ") {
+		if fields := strings.Fields(part); fields[0] == "berth" {
+			words = fields[1:]
+		}
+	}
+	// A quoted text is one word.
+	for i := 0; i < len(words); i++ {
+		for strings.Count(words[i], "'") == 1 && i+1 < len(words) {
+			words[i] += " " + words[i+1]
+			words = slices.Delete(words, i+1, i+2)
+		}
+	}
+	found, args, err := root.Find(words)
+	if err != nil || words == nil {
+		t.Fatalf("example %q: %v", line, err)
+	}
+	return found, args
 }

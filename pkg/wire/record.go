@@ -114,6 +114,18 @@ var messages = map[model.Kind]protoreflect.MessageType{
 	model.KindTaskChunk:   (*recordv1.TaskChunk)(nil).ProtoReflect().Type(),
 }
 
+// NewRecord returns an empty protobuf message for the stored values of a kind, for tools
+// that show records. It returns nil for an unknown kind. Services use Decode.
+func NewRecord(kind model.Kind) proto.Message {
+	if kind == model.KindChain { // no core has this record
+		return &recordv1.Chain{}
+	}
+	if message, known := messages[kind]; known {
+		return message.New().Interface()
+	}
+	return nil
+}
+
 func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record model.Record, err error) {
 	defer recovered(&err)
 	message, known := messages[ref.Kind]

@@ -33,10 +33,11 @@ code is 0 if the audit finds no violation; a missed target does not change it.`
 func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure a Berth cluster, each figure with a baseline from the same run",
-		Long:  help + "\n\n" + list(),
-		Args:  cobra.NoArgs,
+		Use:     "bench",
+		Short:   "Measure a Berth cluster, each figure with a baseline from the same run",
+		Long:    help + "\n\n" + list(),
+		Example: "  berth bench --only upsert,latency --json report.json\n  berth bench --only idle --idle 10m",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err

@@ -23,7 +23,8 @@ everything between the lines
   ` + endMark + `
 Without --markdown, the command prints the tables. With --plots, it writes
 plots to a directory as SVG.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  berth bench docs report.json --plots plots",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
 			var r Report

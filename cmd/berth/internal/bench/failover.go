@@ -66,10 +66,11 @@ func failoverCommand() *cobra.Command {
 		long += fmt.Sprintf("\n  %-10s %s", one.name, one.shows)
 	}
 	cmd := &cobra.Command{
-		Use:   "failover",
-		Short: "Measure how long Berth pauses while parts of it fail",
-		Long:  long,
-		Args:  cobra.NoArgs,
+		Use:     "failover",
+		Short:   "Measure how long Berth pauses while parts of it fail",
+		Long:    long,
+		Example: "  berth bench failover",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			workloads, err := f.workloads()
 			if err != nil {

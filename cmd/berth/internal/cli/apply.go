@@ -16,7 +16,8 @@ import (
 )
 
 func (a *app) apply() *cobra.Command {
-	var path string
+	var path, output string
+	var dryRun bool
 	cmd := a.calls(&cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Apply the reservations, SKUs and pools of a job file",
@@ -26,10 +27,17 @@ the whole file before it sends the documents in order. If a document is rejected
 command sends the others and exits with the code of the first error. If no gateway
 answers in time, it sends no more documents. Applying a file again changes nothing.
 
-You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.`,
-		Example: "  berth apply -f job.yaml\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
+You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.
+
+With --dry-run the command changes nothing. It prints the differences between the newest
+version in the cluster and the file as a unified diff, and exits with code 5 if there
+are differences and with code 0 otherwise.`,
+		Example: "  berth apply -f job.yaml\n  berth apply -f job.yaml --dry-run\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dryRun && cmd.Flags().Changed("output") {
+				return badUsage(cmd, "give either --dry-run or --output")
+			}
 			documents, err := a.read(path)
 			if err != nil {
 				return err
@@ -40,12 +48,21 @@ You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'
 				}
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				return a.applyAll(ctx, c, documents)
+				if dryRun {
+					return a.diffAll(ctx, c, documents)
+				}
+				results := printer{app: a, output: output}
+				return a.eachDocument(documents, func(document jobfile.Document) error {
+					return a.applyOne(ctx, c, document, &results)
+				})
 			})
 		},
 	})
 	cmd.Flags().StringVarP(&path, "file", "f", "", "job file to apply; - reads standard input")
+	outputFlag(cmd.Flags(), &output, textFormats...)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print differences to the cluster instead of changing it")
 	_ = cmd.MarkFlagRequired("file") // fails only for an unknown flag
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
 	return cmd
 }
 
@@ -67,13 +84,13 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 	return jobfile.Parse(path, file)
 }
 
-// applyAll applies every document and prints the errors of rejected documents. It stops
-// at any other error, because the next document would fail in the same way.
-func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
+// eachDocument calls f for every document and prints the errors of rejected documents. It
+// stops at any other error, because the next document would fail in the same way.
+func (a *app) eachDocument(documents []jobfile.Document, f func(jobfile.Document) error) error {
 	var first error
 	rejected := 0
 	for _, document := range documents {
-		err := a.applyOne(ctx, c, document)
+		err := f(document)
 		if err == nil {
 			continue
 		}
@@ -92,7 +109,7 @@ func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfil
 	return fault.New(fault.Of(first).Kind, "", "%d of %d documents were rejected", rejected, len(documents))
 }
 
-func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document) error {
+func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document, results *printer) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	switch {
@@ -101,13 +118,13 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 		if err != nil {
 			return err
 		}
-		return a.print("sku " + sku.GetName() + " stored")
+		return results.object(sku, "sku "+sku.GetName()+" stored", sku.GetName())
 	case document.Pool != nil:
 		pool, err := c.PutPool(ctx, document.Pool)
 		if err != nil {
 			return err
 		}
-		return a.print("pool " + pool.GetName() + " stored")
+		return results.object(pool, "pool "+pool.GetName()+" stored", pool.GetName())
 	}
 	body := document.Reservation
 	if document.UID != "" && len(body.Workers) == 0 {
@@ -119,7 +136,7 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	if err != nil {
 		return err
 	}
-	return a.print(show.Applied(answer))
+	return results.object(answer, show.Applied(answer), named(client.KeyOf(answer)))
 }
 
 // fillWorkers adds the workers to a document that Berth printed in a list, because lists

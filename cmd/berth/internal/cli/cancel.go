@@ -14,7 +14,7 @@ import (
 func (a *app) cancel() *cobra.Command {
 	var workers []string
 	cmd := a.calls(&cobra.Command{
-		Use:   "cancel JOB[/STAGE[/NAME]]",
+		Use:   "cancel [reservation] JOB[/STAGE[/NAME]]",
 		Short: "Cancel a job, a stage, a reservation or workers",
 		Long: `Cancel every reservation of a job or of a stage, or one reservation. After the
 command has returned, none of their workers is started. Running workers are asked
@@ -22,10 +22,11 @@ to stop. Cancelling something that does not exist succeeds.
 
 With --workers, cancel only those workers of a stage, whether they are queued, leased
 or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
-		Example: "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
-		Args:    cobra.ExactArgs(1),
+		Example:           "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
+		Args:              oneTarget,
+		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := target(cmd, args[0], 1)
+			key, err := target(cmd, args, 1)
 			if err != nil {
 				return err
 			}
@@ -40,15 +41,15 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 				switch {
 				case len(ids) > 0:
 					count, err := c.CancelWorkers(ctx, key.Job, key.Stage, ids...)
-					return a.cancelled(args[0], count, "worker", err)
+					return a.cancelled(named(key), count, "worker", err)
 				case key.Stage == "":
 					count, err := c.CancelJob(ctx, key.Job)
-					return a.cancelled(args[0], count, "reservation", err)
+					return a.cancelled(named(key), count, "reservation", err)
 				case key.Name == "":
 					return a.cancelStage(ctx, c, key)
 				default:
 					count, err := c.Cancel(ctx, key)
-					return a.cancelled(args[0], count, "reservation", err)
+					return a.cancelled(named(key), count, "reservation", err)
 				}
 			})
 		},
@@ -74,7 +75,7 @@ func (a *app) cancelStage(ctx context.Context, c *client.Client, key client.Key)
 		}
 		total += count
 	}
-	return a.cancelled(key.Job+"/"+key.Stage, total, "reservation", nil)
+	return a.cancelled(named(key), total, "reservation", nil)
 }
 
 func (a *app) cancelled(what string, count int, one string, err error) error {

@@ -38,6 +38,13 @@ func (c *choice) Set(text string) error {
 	return nil
 }
 
+// The formats of commands that print objects. A list is a table, and everything else is
+// text. The other formats are the same for all commands.
+var (
+	listFormats = []string{"table", "wide", "json", "yaml", "name"}
+	textFormats = []string{"text", "json", "yaml", "name"}
+)
+
 // outputFlag adds --output to a set of flags. The first format is the default.
 func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
 	*output = formats[0]

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // Streams are the inputs and outputs of commands, and their environment.
@@ -16,18 +18,29 @@ type Streams struct {
 	// Terminal reports whether Out is a terminal. On a terminal, each update of a watch
 	// overwrites the last.
 	Terminal bool
-	Env      func(string) string
-	Now      func() time.Time
+	// Size returns the columns and lines of the terminal, or 0 if they are unknown.
+	Size func() (width, height int)
+	Env  func(string) string
+	// ConfigDir returns the user's directory for configurations. Without it, there is no
+	// configuration file by default.
+	ConfigDir func() (string, error)
+	Now       func() time.Time
 }
 
 // Standard returns the streams of this process.
 func Standard() Streams {
-	info, err := os.Stdout.Stat()
+	out := int(os.Stdout.Fd())
 	return Streams{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
-		Env:      os.Getenv,
-		Now:      time.Now,
+		// A dumb terminal cannot move its cursor.
+		Terminal: term.IsTerminal(out) && os.Getenv("TERM") != "dumb",
+		Size: func() (width, height int) {
+			width, height, _ = term.GetSize(out) // 0 if it is unknown
+			return width, height
+		},
+		Env:       os.Getenv,
+		ConfigDir: os.UserConfigDir,
+		Now:       time.Now,
 	}
 }
 
@@ -35,6 +48,8 @@ func Standard() Streams {
 type app struct {
 	Streams
 	flags gatewayFlags
+	// noColor is the flag --no-color.
+	noColor bool
 	// every is the interval of the polls of a watch.
 	every time.Duration
 	// quiet returns how long a stream of events must be silent after a cursor until the
@@ -54,7 +69,8 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Schedule gangs: reserve executors for all workers of a batch, or none",
 		Long: `Berth schedules gangs: it reserves executors for all workers of a batch, or none.
 
-Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
+Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
+5 differences found by 'berth apply --dry-run'.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -76,9 +92,13 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
 		a.flush(),
 		a.resign(),
 		a.doctor(),
+		a.top(),
+		a.inspect(),
+		a.config(),
 		a.markReady(),
 		a.version(),
 	)
+	a.completeFlags(root)
 	return root
 }
 
@@ -95,6 +115,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
-	writeError(root.ErrOrStderr(), err)
+	if !errors.Is(err, errDiffers) {
+		writeError(root.ErrOrStderr(), err)
+	}
 	return exitCode(err)
 }

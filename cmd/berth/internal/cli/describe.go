@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -15,44 +14,38 @@ import (
 const lastEvents = 10
 
 func (a *app) describe() *cobra.Command {
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "describe [reservation] JOB/STAGE[/NAME]",
 		Short: "Show details of a reservation or executor",
 		Long: `Show the request, the workers and the last events of a reservation. With
 'berth describe executor ID', show the state, resources and workers of an executor.`,
-		Args: cobra.ExactArgs(1),
-		RunE: a.describeArgument,
+		Args:              oneTarget,
+		Example:           "  berth describe train/gpu\n  berth describe reservation train/gpu/main -o json",
+		ValidArgsFunction: a.completeTarget(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := target(cmd, args, 2)
+			if err != nil {
+				return err
+			}
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				return a.describeOne(ctx, c, key, output)
+			})
+		},
 	})
-	cmd.AddCommand(a.describeReservation(), a.describeExecutor())
+	outputFlag(cmd.PersistentFlags(), &output, textFormats...)
+	cmd.AddCommand(a.describeExecutor(&output))
 	return cmd
 }
 
-func (a *app) describeReservation() *cobra.Command {
+func (a *app) describeExecutor(output *string) *cobra.Command {
 	return &cobra.Command{
-		Use:     "reservation JOB/STAGE[/NAME]",
-		Aliases: []string{"reservations"},
-		Short:   "Show the request, the workers and the last events of a reservation",
-		Args:    cobra.ExactArgs(1),
-		RunE:    a.describeArgument,
-	}
-}
-
-func (a *app) describeArgument(cmd *cobra.Command, args []string) error {
-	key, err := target(cmd, args[0], 2)
-	if err != nil {
-		return err
-	}
-	return a.call(cmd, func(ctx context.Context, c *client.Client) error {
-		return a.describeOne(ctx, c, key)
-	})
-}
-
-func (a *app) describeExecutor() *cobra.Command {
-	return &cobra.Command{
-		Use:     "executor ID",
-		Aliases: []string{"executors"},
-		Short:   "Show the state, resources and workers of an executor",
-		Args:    cobra.ExactArgs(1),
+		Use:               "executor ID",
+		Aliases:           []string{"executors"},
+		Short:             "Show the state, resources and workers of an executor",
+		Args:              cobra.ExactArgs(1),
+		Example:           "  berth describe executor ex-1",
+		ValidArgsFunction: single(a.complete(executorNames)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				e, err := c.Executor(ctx, args[0])
@@ -64,14 +57,18 @@ func (a *app) describeExecutor() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(a.Out, show.Executor(e, list.GetAssignments(), a.Now()))
+				text, err := render(*output, show.Executor(e, list.GetAssignments(), a.Now()), e.GetId()+"\n",
+					show.Field("executor", e), show.List("assignments", list.GetAssignments()))
+				if err == nil {
+					_, err = a.Out.Write(text)
+				}
 				return err
 			})
 		},
 	}
 }
 
-func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key) error {
+func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key, output string) error {
 	r, err := c.Get(ctx, key)
 	if err != nil {
 		return err
@@ -86,15 +83,17 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key)
 		}
 	}
 	var events []*berthv1.Event
-	for event, err := range a.stored(ctx, c, r.GetJob(), "") {
+	for event, err := range only(client.KeyOf(r), a.stored(ctx, c, r.GetJob(), "")) {
 		if err != nil {
 			return err
 		}
-		if event.GetStage() == r.GetStage() && event.GetReservation() == r.GetName() {
-			events = append(events, event)
-		}
+		events = append(events, event)
 	}
 	events = events[max(0, len(events)-lastEvents):]
-	_, err = io.WriteString(a.Out, show.Describe(r, assignments, events, a.Now()))
+	text, err := render(output, show.Describe(r, assignments, events, a.Now()), named(client.KeyOf(r))+"\n",
+		show.Field("reservation", r), show.List("assignments", assignments), show.List("events", events))
+	if err == nil {
+		_, err = a.Out.Write(text)
+	}
 	return err
 }

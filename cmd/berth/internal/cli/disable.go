@@ -33,6 +33,7 @@ func (a *app) disable() *cobra.Command {
 		lasts           time.Duration
 		until           string
 		reason, request string
+		output          string
 	)
 	cmd := a.calls(&cobra.Command{
 		Use:   "disable ID… | --attributes KEY=VALUE,…",
@@ -41,7 +42,8 @@ func (a *app) disable() *cobra.Command {
 request also applies to executors with these IDs or attributes that register later.
 Workers on the executors keep running. Several requests may disable one executor.
 Unknown executors are reported (exit code 3); the others are disabled.`,
-		Example: "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
+		ValidArgsFunction: a.complete(executorNames),
+		Example:           "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			chosen, err := selector(cmd, ids, attributes)
 			if err != nil {
@@ -58,7 +60,8 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 				if err != nil {
 					return err
 				}
-				if err := a.print(show.Disabled(answer, expire, a.Now())); err != nil {
+				if err := (&printer{app: a, output: output}).object(answer, show.Disabled(answer, expire, a.Now()),
+					answer.GetRequestId()); err != nil {
 					return err
 				}
 				return notRegistered(answer.GetUnknown())
@@ -66,6 +69,7 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 		},
 	})
 	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	holdFlags(cmd, &lasts, &until, &reason)
 	cmd.Flags().StringVar(&request, "request", "",
 		"name of the request, for berth enable; repeating it changes nothing (default: a random name)")
@@ -128,6 +132,8 @@ func (a *app) enable() *cobra.Command {
 requests with the given IDs or attributes. If a request also names other IDs, the
 command removes only the given IDs from the request. An executor is allocated again
 when no request applies to the executor.`,
+		Example:           "  berth enable ex-1 ex-2\n  berth enable --request patch",
+		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			body := &berthv1.EnableExecutorsRequest{DisableRequestId: request}
 			if request == "" || len(ids)+len(attributes) > 0 {

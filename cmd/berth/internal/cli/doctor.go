@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
@@ -27,14 +24,15 @@ ports, unless --agents-gateway and --internal-gateway set other addresses.
 Each line is OK, WARN, FAIL or SKIP, and suggests a fix unless it is OK. The command
 changes nothing. It exits with code 4 if no gateway answers in time, with 1 if
 another check FAILs, and with 0 otherwise.`,
-		Args: cobra.NoArgs,
+		Example: "  berth doctor\n  berth doctor --etcd-endpoints etcd-0:2379,etcd-1:2379,etcd-2:2379 -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config := doctor.Config{Gateways: gateways, Cert: a.flags.tlsCert, Patience: a.flags.timeout}
 			var err error
-			if config.TLS, err = a.flags.security(); err != nil {
+			if config.Public, config.Options, err = a.flags.options(); err != nil {
 				return err
 			}
-			if config.Public, config.Options, err = a.flags.options(); err != nil {
+			if config.TLS, err = a.flags.security(); err != nil {
 				return err
 			}
 			if config.Etcd, err = etcd.Config(); err != nil {
@@ -45,12 +43,17 @@ another check FAILs, and with 0 otherwise.`,
 				return err
 			}
 			checks := doctor.Evaluate(facts)
-			if output == "json" {
-				encoder := json.NewEncoder(a.Out)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(map[string][]doctor.Check{"checks": checks})
-			} else {
-				_, err = io.WriteString(a.Out, show.Checks(checks))
+			text := []byte(show.Checks(checks))
+			switch answer := map[string][]doctor.Check{"checks": checks}; output {
+			case "json":
+				text, err = show.ValueJSON(answer)
+			case "yaml":
+				text, err = show.ValueYAML(answer)
+			case "name":
+				text = []byte(show.CheckNames(checks))
+			}
+			if err == nil {
+				_, err = a.Out.Write(text)
 			}
 			if n := doctor.Failed(checks); err == nil && n > 0 {
 				kind := fault.Precondition
@@ -63,7 +66,7 @@ another check FAILs, and with 0 otherwise.`,
 		},
 	}, doctor.Patience, "maximum time for the answer of each gateway, etcd member and listener")
 	flags := cmd.Flags()
-	outputFlag(flags, &output, "table", "json")
+	outputFlag(flags, &output, textFormats...)
 	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil,
 		"addresses in the --gateways of agents, host:port (default: the default port)")
 	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil,

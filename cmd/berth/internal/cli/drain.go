@@ -27,6 +27,7 @@ func (a *app) drain() *cobra.Command {
 		reason   string
 		wait     bool
 		deadline time.Duration
+		output   string
 	)
 	cmd := a.calls(&cobra.Command{
 		Use:   "drain ID…",
@@ -36,8 +37,9 @@ stop. The command returns at once. With --wait it returns when no worker is left
 prints the number of remaining workers when it changes. 'berth enable ID…' undoes the
 request, but does not restart stopped workers. Unknown executors are reported (exit
 code 3); the others are drained.`,
-		Example: "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
-		Args:    cobra.MinimumNArgs(1),
+		Example:           "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.complete(executorNames),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			expire, err := expiry(cmd, a.Now(), lasts, until)
 			if err != nil {
@@ -45,9 +47,10 @@ code 3); the others are drained.`,
 			}
 			body := &berthv1.DrainExecutorRequest{Reason: reason, ExpireTime: wire.Timestamp(expire)}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				drained, rejected := a.drainEach(ctx, c, ids, body)
+				progress := &printer{app: a, output: output}
+				drained, rejected := progress.drainEach(ctx, c, ids, body)
 				if wait {
-					if err := a.untilEmpty(ctx, c, drained, deadline); err != nil {
+					if err := progress.untilEmpty(ctx, c, drained, deadline); err != nil {
 						return err
 					}
 				}
@@ -55,6 +58,7 @@ code 3); the others are drained.`,
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	holdFlags(cmd, &lasts, &until, &reason)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no worker is left on the executors")
 	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "maximum time to wait with --wait")
@@ -63,14 +67,14 @@ code 3); the others are drained.`,
 
 // drainEach drains executors one after another, and skips unknown executors. It returns the
 // executors that it drained and the first error.
-func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string,
+func (p *printer) drainEach(ctx context.Context, c *client.Client, ids []string,
 	body *berthv1.DrainExecutorRequest) (drained []*berthv1.Executor, rejected error) {
 	for _, id := range ids {
 		body.Id = id
-		e, err := a.drainOne(ctx, c, body)
+		e, err := p.drainOne(ctx, c, body)
 		if err == nil {
 			drained = append(drained, e)
-			err = a.print(show.Draining(e))
+			err = p.object(e, show.Draining(e), e.GetId())
 		}
 		if err != nil && rejected == nil {
 			rejected = fmt.Errorf("%s: %w", id, err)
@@ -91,7 +95,7 @@ func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.Drai
 
 // untilEmpty polls executors until no executor has workers, and prints each change. It
 // starts no poll after the deadline.
-func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor,
+func (p *printer) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor,
 	deadline time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -100,16 +104,16 @@ func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berth
 		if len(drained) == 0 {
 			return nil
 		}
-		if store.Sleep(waiting, a.every) != nil {
+		if store.Sleep(waiting, p.every) != nil {
 			return cmp.Or(ctx.Err(), notDrained(drained))
 		}
 		for i, e := range drained {
-			left, err := a.readExecutor(ctx, c, e.GetId())
+			left, err := p.readExecutor(ctx, c, e.GetId())
 			if err != nil {
 				return fmt.Errorf("%s: %w", e.GetId(), err)
 			}
 			if left.GetWorkers() != e.GetWorkers() {
-				if err := a.print(show.Draining(left)); err != nil {
+				if err := p.object(left, show.Draining(left), left.GetId()); err != nil {
 					return err
 				}
 			}

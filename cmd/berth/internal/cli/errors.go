@@ -12,6 +12,13 @@ import (
 	"berth.dev/api/rpc"
 )
 
+// errDiffers is the result of a dry run that found differences. It is no failure, so it has
+// no message.
+var errDiffers = errors.New("the cluster differs")
+
+// exitDiffers is the exit code of errDiffers. It follows those of package rpc.
+const exitDiffers = 5
+
 var errInterrupted = fault.New(fault.Precondition, "", "interrupted")
 
 // failure is an error of a command that ran. An error that is not a failure is an error
@@ -90,6 +97,9 @@ func asUsage(cmd *cobra.Command, err error) error {
 }
 
 func exitCode(err error) int {
+	if errors.Is(err, errDiffers) {
+		return exitDiffers
+	}
 	var usage usageError
 	if errors.As(err, &usage) {
 		return rpc.ExitUsage

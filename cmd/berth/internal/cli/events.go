@@ -19,24 +19,31 @@ func (a *app) events() *cobra.Command {
 		since, output string
 	)
 	cmd := a.calls(&cobra.Command{
-		Use:   "events JOB",
+		Use:   "events [reservation] JOB[/STAGE[/NAME]]",
 		Short: "Show the events of a job's reservations and workers",
-		Long: `Show the events of a job's reservations and workers, oldest first. Without --follow
-the command ends when no event has arrived for a second. With -o json each event is
-one line with its cursor. To continue after an event, pass its cursor in --since.`,
-		Args: cobra.ExactArgs(1),
+		Long: `Show the events of a job's reservations and workers, oldest first: of the whole job,
+of a stage, or of one reservation. Without --follow the command ends when no event has
+arrived for a second. With -o json each event is one line with its cursor. To continue
+after an event, pass its cursor in --since.`,
+		Args:              oneTarget,
+		Example:           "  berth events train -f\n  berth events train/gpu -o json --since 104.3",
+		ValidArgsFunction: a.completeTarget(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := target(cmd, args, 1)
+			if err != nil {
+				return err
+			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				stream := a.stored(ctx, c, args[0], since)
+				stream := a.stored(ctx, c, key.Job, since)
 				if follow {
-					if err := a.reach(ctx, c, args[0]); err != nil {
+					if err := a.reach(ctx, c, key.Job); err != nil {
 						return err
 					}
-					stream = c.Events(ctx, args[0], since)
+					stream = c.Events(ctx, key.Job, since)
 				}
-				count, err := a.writeEvents(stream, output)
+				count, err := a.writeEvents(only(key, stream), output)
 				if err == nil && count == 0 && !follow {
-					fmt.Fprintf(a.Err, "No events of job %s.\n", args[0])
+					fmt.Fprintf(a.Err, "No events of %s.\n", named(key))
 				}
 				return err
 			})
@@ -45,23 +52,40 @@ one line with its cursor. To continue after an event, pass its cursor in --since
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for further events")
 	cmd.Flags().StringVar(&since, "since", "",
 		"cursor of the last event seen (default: begin with the oldest stored event)")
-	outputFlag(cmd.Flags(), &output, "table", "json")
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	return cmd
+}
+
+// only returns the events of the reservations that a key selects. A key without a stage or
+// a name selects all stages of the job or all names of the stage.
+func only(key client.Key, stream iter.Seq2[*berthv1.Event, error]) iter.Seq2[*berthv1.Event, error] {
+	return func(yield func(*berthv1.Event, error) bool) {
+		for event, err := range stream {
+			selected := (key.Stage == "" || key.Stage == event.GetStage()) &&
+				(key.Name == "" || key.Name == event.GetReservation())
+			if (err != nil || selected) && !yield(event, err) {
+				return
+			}
+		}
+	}
 }
 
 // writeEvents writes the events of a stream as they arrive, and counts them.
 func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string) (count int, err error) {
+	lines := printer{app: a, output: output}
 	for event, err := range stream {
 		if err != nil {
 			return count, err
 		}
-		line := []byte(show.Event(event, a.Now()) + "\n")
 		if output == "json" {
-			if line, err = show.JSONLine(event); err != nil {
-				return count, err
+			var line []byte
+			if line, err = show.JSONLine(event); err == nil {
+				_, err = a.Out.Write(line)
 			}
+		} else {
+			err = lines.object(event, show.Event(event, a.Now()), event.GetCursor())
 		}
-		if _, err := a.Out.Write(line); err != nil {
+		if err != nil {
 			return count, err
 		}
 		count++

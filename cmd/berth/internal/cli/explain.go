@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,13 +13,15 @@ import (
 func (a *app) explain() *cobra.Command {
 	var output string
 	cmd := a.calls(&cobra.Command{
-		Use:   "explain JOB/STAGE[/NAME]",
+		Use:   "explain [reservation] JOB/STAGE[/NAME]",
 		Short: "Explain why a reservation is pending",
 		Long: `Explain why a reservation is pending: its position in the queue, how many of its
 workers fit now, and the first check that each unsuitable executor fails.`,
-		Args: cobra.ExactArgs(1),
+		Args:              oneTarget,
+		Example:           "  berth explain train/gpu",
+		ValidArgsFunction: a.completeTarget(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := target(cmd, args[0], 2)
+			key, err := target(cmd, args, 2)
 			if err != nil {
 				return err
 			}
@@ -27,15 +30,11 @@ workers fit now, and the first check that each unsuitable executor fails.`,
 				if err != nil {
 					return err
 				}
-				text, err := render(e, output, show.Explain(e, a.Now()))
-				if err != nil {
-					return err
-				}
-				_, err = a.Out.Write(text)
-				return err
+				text := strings.TrimSuffix(show.Explain(e, a.Now()), "\n")
+				return (&printer{app: a, output: output}).object(e, text, named(client.KeyOf(e.GetReservation())))
 			})
 		},
 	})
-	outputFlag(cmd.Flags(), &output, "text", "json", "yaml")
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/resource"
 )
 
 // This file has the fake's methods for operators. In the fake, one worker fits on an
@@ -225,6 +226,7 @@ func (f *fake) PutSku(_ context.Context, q *berthv1.PutSkuRequest) (*berthv1.Sku
 		}
 	}
 	sku := proto.CloneOf(q.Sku)
+	sku.Resources = resource.Vector(sku.Resources).WithSlots()
 	sku.UpdatedAt = timestamppb.New(f.now)
 	f.skus = slices.DeleteFunc(f.skus, func(s *berthv1.Sku) bool { return s.Name == sku.Name })
 	f.skus = append(f.skus, sku)
@@ -313,4 +315,26 @@ func (f *fake) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*ber
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return proto.CloneOf(&berthv1.ListFindingsAnswer{Findings: f.found}), nil
+}
+
+func (f *fake) GetSku(_ context.Context, q *berthv1.GetSkuRequest) (*berthv1.Sku, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, sku := range f.skus {
+		if sku.Name == q.Name {
+			return proto.CloneOf(sku), nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no SKU %s", q.Name)
+}
+
+func (f *fake) GetPool(_ context.Context, q *berthv1.GetPoolRequest) (*berthv1.Pool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, pool := range f.pools {
+		if pool.Name == q.Name {
+			return proto.CloneOf(pool), nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no pool %s", q.Name)
 }

@@ -41,6 +41,9 @@ type fake struct {
 	berthv1.UnimplementedTenantsServer
 
 	address string
+	// env is the environment of commands, and temp a directory for their files.
+	env  map[string]string
+	temp string
 
 	mu           sync.Mutex
 	now          time.Time
@@ -77,12 +80,14 @@ func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...gr
 	listener = wrap(listener)
 	f := &fake{
 		address:  listener.Addr().String(),
+		temp:     t.TempDir(),
 		now:      time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		revision: 100,
 		answered: map[string]*berthv1.Reservation{},
 		changed:  make(chan struct{}),
 		refused:  make(chan struct{}),
 	}
+	f.env = map[string]string{"BERTH_GATEWAY": f.address}
 	server := rpc.NewServer(rpc.ServerOptions{More: options})
 	berthv1.RegisterReservationsServer(server, f)
 	berthv1.RegisterExplanationsServer(server, f)
@@ -102,6 +107,8 @@ func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...gr
 	})
 	return f
 }
+
+func (f *fake) environment(name string) string { return f.env[name] }
 
 func (f *fake) clock() time.Time {
 	f.mu.Lock()

@@ -28,6 +28,8 @@ type gatewayFlags struct {
 	timeout                time.Duration
 	tlsCert, tlsKey, tlsCA string
 	tokenFile              string
+	// context describes the context that has set other fields, for errors.
+	context string
 }
 
 // calls adds the flags of a command that calls a gateway.
@@ -36,30 +38,49 @@ func (a *app) calls(cmd *cobra.Command) *cobra.Command {
 		"maximum time of a call including retries; with -w and -f, of the first call")
 }
 
+// setting is a flag of gatewayFlags that a context can set.
+type setting struct {
+	to          *string
+	name, usage string
+}
+
+// variable returns the variable of the environment that sets a setting.
+func (s setting) variable() string {
+	return "BERTH_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+// settingNames are the names of all settings.
+var settingNames = []string{"gateway", "tls-ca", "tls-cert", "tls-key", "token-file"}
+
+// settings returns the settings in the order of settingNames.
+func (f *gatewayFlags) settings() []setting {
+	return []setting{
+		{&f.gateway, "gateway", "gateway addresses, HOST:PORT[,HOST:PORT…], http:// or https:// URLs"},
+		{&f.tlsCA, "tls-ca", "file (PEM) of the gateways' certificate authorities (with https://, default: those of this host)"},
+		{&f.tlsCert, "tls-cert", "certificate file (PEM) that proves your role"},
+		{&f.tlsKey, "tls-key", "key file (PEM) of the certificate"},
+		{&f.tokenFile, "token-file", "file with a bearer token that proves your role"},
+	}
+}
+
 // callsWithin does the same as calls, with another default timeout and another help text of
 // --timeout.
 func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.flags.gateway, "gateway", cmp.Or(a.Env("BERTH_GATEWAY"), defaultGateway),
-		"gateway addresses, HOST:PORT[,HOST:PORT…], http:// or https:// URLs; or set BERTH_GATEWAY")
-	for _, f := range []struct {
-		to          *string
-		name, usage string
-	}{
-		{&a.flags.tlsCA, "tls-ca", "file (PEM) of the gateways' certificate authorities (with https://, default: those of this host)"},
-		{&a.flags.tlsCert, "tls-cert", "certificate file (PEM) that proves your role"},
-		{&a.flags.tlsKey, "tls-key", "key file (PEM) of the certificate"},
-		{&a.flags.tokenFile, "token-file", "file with a bearer token that proves your role"},
-	} {
-		env := "BERTH_" + strings.ToUpper(strings.ReplaceAll(f.name, "-", "_"))
-		flags.StringVar(f.to, f.name, a.Env(env), f.usage+"; or set "+env)
+	for _, s := range a.flags.settings() {
+		value := a.Env(s.variable())
+		if s.name == "gateway" {
+			value = cmp.Or(value, defaultGateway)
+		}
+		flags.StringVar(s.to, s.name, value, s.usage+"; or set "+s.variable())
 	}
 	flags.DurationVar(&timeout, "timeout", timeout, usage)
+	flags.BoolVar(&a.noColor, "no-color", false, "show states without colors; or set NO_COLOR")
+	flags.String("context", "", "name of the context with the gateways and credentials (default: the current context)")
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if timeout <= 0 {
-			return badUsage(cmd, "--timeout must be longer than 0, got %v", timeout)
+		if err := a.applyContext(cmd, timeout); err != nil {
+			return failure{err}
 		}
-		a.flags.timeout = timeout
 		return nil
 	}
 	return cmd
@@ -77,13 +98,23 @@ func (f gatewayFlags) security() (*tls.Config, error) {
 	return config, err
 }
 
+// addresses returns the addresses of the gateways.
+func (f gatewayFlags) addresses(security *tls.Config) ([]string, error) {
+	return client.Addresses(strings.Split(f.gateway, ","), security)
+}
+
 // options returns the addresses of the gateways, and how to call them.
 func (f gatewayFlags) options() (addresses []string, options []client.Option, err error) {
+	defer func() {
+		if err != nil && f.context != "" {
+			err = fmt.Errorf("%s: %w", f.context, err)
+		}
+	}()
 	security, err := f.security()
 	if err != nil {
 		return nil, nil, err
 	}
-	if addresses, err = client.Addresses(strings.Split(f.gateway, ","), security); err != nil {
+	if addresses, err = f.addresses(security); err != nil {
 		return nil, nil, err
 	}
 	options = append(options, client.WithTLS(security))

@@ -52,25 +52,39 @@ type getFlags struct {
 
 func (a *app) get() *cobra.Command {
 	var flags getFlags
+	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
-		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
-		Short: "List reservations, queues, workers, executors, leaders, findings or tenants",
-		Args:  cobra.ArbitraryArgs,
+		Use: "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
+		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
+'berth get reservations JOB/STAGE'.`,
+		Short:   "List reservations, queues, workers, executors, leaders, findings or tenants",
+		Example: "  berth get reservations\n  berth get train/gpu -o wide\n  berth get leaders -w",
+		Args:    cobra.ArbitraryArgs,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if !strings.Contains(prefix, "/") { // the kinds
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return reservations.ValidArgsFunction(cmd, args, prefix)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var kinds []string
 			for _, child := range cmd.Commands() {
 				kinds = append(kinds, child.Name())
 			}
-			if len(args) == 0 {
+			switch {
+			case len(args) == 0:
 				return badUsage(cmd, "missing kind: must be one of %s", strings.Join(kinds, ", "))
+			case len(args) == 1 && strings.Contains(args[0], "/"):
+				reservations.SetContext(cmd.Context())
+				return reservations.RunE(reservations, args)
 			}
 			return badUsage(cmd, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
 		},
 	})
-	outputFlag(cmd.PersistentFlags(), &flags.output, "table", "wide", "json", "yaml")
+	outputFlag(cmd.PersistentFlags(), &flags.output, listFormats...)
 	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "poll every second and print changes")
 	cmd.AddCommand(
-		a.getReservations(&flags),
+		reservations,
 		a.getPending(&flags),
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
@@ -96,7 +110,7 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		if err != nil {
 			return err
 		}
-		text, err := v.render(m, flags.output, a.Now())
+		text, err := v.render(m, flags.output, a.Now(), show.Style{Color: a.colored()})
 		if err != nil {
 			return err
 		}
@@ -109,17 +123,43 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 }
 
 // render returns the text of an answer. The text is empty if the table has no rows.
-func (v view) render(m proto.Message, output string, now time.Time) ([]byte, error) {
-	return render(m, output, v.table(m, now, output == "wide").String())
+func (v view) render(m proto.Message, output string, now time.Time, style show.Style) ([]byte, error) {
+	table := v.table(m, now, output == "wide")
+	return render(output, table.Styled(style), table.Names(), show.Part{Value: m})
 }
 
-// render returns an answer in a machine-readable format, or the given text.
-func render(m proto.Message, output, text string) ([]byte, error) {
+// render returns the parts of an answer in a machine-readable format, or the given text
+// or names.
+func render(output, text, names string, parts ...show.Part) ([]byte, error) {
 	switch output {
 	case "json":
-		return show.JSON(m)
+		return show.JSON(parts...)
 	case "yaml":
-		return show.YAML(m)
+		return show.YAML(parts...)
+	case "name":
+		return []byte(names), nil
 	}
 	return []byte(text), nil
+}
+
+// printer prints objects one after another in a format.
+type printer struct {
+	*app
+	output string
+	// printed reports whether an object was printed.
+	printed bool
+}
+
+// object prints an object in the format of the printer: its line of text, its name, or
+// the message.
+func (p *printer) object(m proto.Message, text, name string) error {
+	line, err := render(p.output, text+"\n", name+"\n", show.Part{Value: m})
+	if err == nil && p.printed && p.output == "yaml" {
+		line = append([]byte("---\n"), line...)
+	}
+	if err == nil {
+		p.printed = true
+		_, err = p.Out.Write(line)
+	}
+	return err
 }

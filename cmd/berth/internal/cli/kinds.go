@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,8 @@ import (
 func (a *app) kind(flags *getFlags, v view, name, short string, aliases ...string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Aliases: aliases, Short: short, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.show(cmd, flags, v) },
+		Example: "  berth get " + strings.Fields(name)[0] + "\n  berth get " + strings.Fields(name)[0] + " -o json",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.show(cmd, flags, v) },
 	}
 }
 
@@ -23,10 +25,12 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
 		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
 	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]", "List reservations, or show one", "reservation")
-	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.Example = "  berth get reservations --state queued\n  berth get reservations train/gpu/main -o yaml"
+	cmd.ValidArgsFunction = a.completeTarget(1)
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return cobra.MaximumNArgs(1)(cmd, bare(args)) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			key, err := target(cmd, args[0], 1)
+		if len(bare(args)) > 0 {
+			key, err := target(cmd, args, 1)
 			if err != nil {
 				return err
 			}
@@ -58,6 +62,7 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	v := viewOf("No assignments.", whole(request, (*client.Client).AssignmentsPage),
 		(*berthv1.ListAssignmentsAnswer).GetAssignments, show.Assignments)
 	cmd := a.kind(flags, v, "assignments", "List workers and their executors", "assignment")
+	cmd.Example = "  berth get assignments --job train -w\n  berth get assignments --executor ex-1"
 	cmd.Flags().StringVar(&request.Job, "job", "", "only workers of this job")
 	cmd.Flags().StringVar(&request.Executor, "executor", "", "only workers on this executor")
 	enumFlag(cmd, "state", "only workers in this state", &request.State)
@@ -69,6 +74,8 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),
 		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	cmd := a.kind(flags, all, "executors [ID]", "List executors, or show one", "executor")
+	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors ex-1 -o yaml"
+	cmd.ValidArgsFunction = single(a.complete(executorNames))
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -5,11 +5,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -27,17 +30,59 @@ type live struct {
 	code   chan int
 }
 
+// updates receives each update of a terminal.
+type updates chan string
+
+// Write implements io.Writer.
+func (u updates) Write(p []byte) (int, error) {
+	u <- string(p)
+	return len(p), nil
+}
+
+// firstUpdate runs a command on a terminal with a number of columns and lines, and returns
+// its first update.
+func firstUpdate(t *testing.T, f *fake, env map[string]string, width, height int, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, ended := make(updates, 100), make(chan struct{})
+	var stderr bytes.Buffer
+	env["BERTH_GATEWAY"] = f.address
+	a := &app{
+		Streams: Streams{In: strings.NewReader(""), Out: out, Err: &stderr, Terminal: true, Now: f.clock,
+			Size: func() (int, int) { return width, height }, Env: func(name string) string { return env[name] }},
+		every: time.Millisecond,
+	}
+	go func() {
+		Run(ctx, newRoot(a), args)
+		close(ended)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	select {
+	case text := <-out:
+		return text
+	case <-ended:
+		t.Fatalf("%q: no update: %s", args, &stderr)
+		return ""
+	}
+}
+
 func start(t *testing.T, f *fake, terminal bool, args ...string) *live {
+	return startWith(t, f, Streams{Terminal: terminal}, args...)
+}
+
+func startWith(t *testing.T, f *fake, s Streams, args ...string) *live {
 	ctx, cancel := context.WithCancel(t.Context())
 	read, write := io.Pipe()
 	l := &live{out: bufio.NewReader(read), stderr: &bytes.Buffer{}, stop: cancel, code: make(chan int, 1)}
 	a := &app{
-		Streams: Streams{
-			In: strings.NewReader(""), Out: write, Err: l.stderr, Terminal: terminal, Now: f.clock,
-			Env: gatewayAt(f.address),
-		},
-		every: time.Millisecond,
+		Streams: s,
+		every:   time.Millisecond,
 	}
+	a.In, a.Out, a.Err, a.Now = strings.NewReader(""), write, l.stderr, f.clock
+	a.Env = func(name string) string { return f.env[name] }
 	go func() {
 		l.code <- Run(ctx, newRoot(a), args)
 		write.Close()
@@ -115,11 +160,82 @@ func TestWatchOverwritesATerminal(t *testing.T) {
 	l.line(t)
 	// On a terminal, a growing age is a change.
 	f.do(t, []string{"pass", "10s"})
-	l.line(t)
+	if got := l.line(t); !strings.HasPrefix(got, clearRest+home+"RESERVATION") {
+		t.Fatalf("head of the update: %q", got)
+	}
 	if got := l.line(t); !strings.Contains(got, "10s") {
 		t.Fatalf("after 10 s: %q", got)
 	}
 	l.interrupted()
+}
+
+// sequences matches the control sequences of an update in place and of colors.
+var sequences = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]`)
+
+// TestWatchFitsTheTerminal checks that no line of an update wraps or scrolls on a small
+// terminal, for all kinds.
+func TestWatchFitsTheTerminal(t *testing.T) {
+	const width, height = 60, 12
+	f := newFake(t)
+	for i := range 20 {
+		f.upsert(t, &berthv1.Reservation{Job: "a-job-with-a-rather-long-name", Stage: fmt.Sprintf("stage-%d", i), Count: 1},
+			fmt.Sprint(i))
+		f.do(t, []string{"executors", fmt.Sprintf("executor-with-a-long-name-%d.example.com", i)})
+		f.do(t, []string{"finding", "assigner", "QUARANTINED", fmt.Sprintf("a-job/stage/%d.1", i),
+			"a long message that needs more than one line on such a small terminal, because it has many words"})
+	}
+	f.grant("a-job-with-a-rather-long-name", "stage-0", "main")
+	for _, command := range []string{"leaders", "tenants"} {
+		f.do(t, []string{command})
+	}
+	commands := [][]string{{"top"}}
+	for _, kind := range []string{"reservations", "pending", "assignments", "executors", "tenants", "leaders",
+		"findings"} {
+		for _, output := range []string{"table", "wide", "name"} {
+			commands = append(commands, []string{"get", kind, "-w", "-o", output})
+		}
+	}
+	for _, command := range commands {
+		text := firstUpdate(t, f, map[string]string{}, width, height, command...)
+		if !strings.HasPrefix(text, clearScreen) {
+			t.Fatalf("%q: begins with %q", command, text)
+		}
+		lines := strings.Split(text, "\n")
+		if len(lines) > height { // the cursor is in the last line
+			t.Errorf("%q: %d lines on a terminal of %d", command, len(lines), height)
+		}
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(sequences.ReplaceAllString(line, "")); n > width {
+				t.Errorf("%q: %d columns: %q", command, n, line)
+			}
+		}
+	}
+}
+
+// TestColors checks that only states have colors, only on a terminal, and not if the user
+// wants none.
+func TestColors(t *testing.T) {
+	f := newFake(t)
+	f.do(t, []string{"executors", "ex-1", "ex-2"})
+	f.do(t, []string{"unreachable", "ex-2"})
+	none := map[string]string{}
+	for _, command := range [][]string{{"get", "executors", "-w"}, {"get", "executors"}} {
+		text := firstUpdate(t, f, none, 80, 24, command...)
+		for _, want := range []string{"\x1b[32mREADY\x1b[0m ", "\x1b[31mUNREACHABLE\x1b[0m "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q: no %q in %q", command, want, text)
+			}
+		}
+		if n := strings.Count(text, "\x1b[0m"); n != 2 {
+			t.Errorf("%q: %d colors in %q", command, n, text)
+		}
+		if text := firstUpdate(t, f, none, 80, 24, append(command, "--no-color")...); strings.Contains(text, "\x1b[3") {
+			t.Errorf("%q with --no-color: %q", command, text)
+		}
+		if text := firstUpdate(t, f, map[string]string{"NO_COLOR": "1"}, 80, 24, command...); strings.Contains(text, "\x1b[3") {
+			t.Errorf("%q with NO_COLOR: %q", command, text)
+		}
+	}
 }
 
 func TestWatchAsJSONWritesADocumentForEachChange(t *testing.T) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +18,7 @@ const quarantined = "QUARANTINED"
 
 func (a *app) clearQuarantine() *cobra.Command {
 	var yes bool
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "clear-quarantine EXECUTOR",
 		Short: "Declare quarantined workers of an executor dead",
@@ -31,7 +31,9 @@ runs, it keeps using its resources while Berth places other workers on the execu
 and it runs at the same time as its replacement. This ends when its agent is reachable
 again and stops the worker. First make sure that the host is off or the processes have
 exited. Without --yes the command only lists the workers.`,
-		Args: cobra.ExactArgs(1),
+		Example:           "  berth clear-quarantine ex-2\n  berth clear-quarantine ex-2 --yes",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: single(a.complete(executorNames)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				workers, err := overdue(ctx, c, args[0])
@@ -39,10 +41,17 @@ exited. Without --yes the command only lists the workers.`,
 					return err
 				}
 				if len(workers) == 0 {
-					return a.print(show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"))
+					return (&printer{app: a, output: output}).object(&berthv1.ClearQuarantineAnswer{},
+						show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"), args[0])
 				}
 				if !yes {
-					if _, err := io.WriteString(a.Out, show.Assignments(workers, a.Now(), false).String()); err != nil {
+					table := show.Assignments(workers, a.Now(), output == "wide")
+					text, err := render(output, table.Styled(show.Style{Color: a.colored()}), table.Names(),
+						show.Part{Value: &berthv1.ListAssignmentsAnswer{Assignments: workers}})
+					if err == nil {
+						_, err = a.Out.Write(text)
+					}
+					if err != nil {
 						return err
 					}
 					return fault.New(fault.Precondition, "",
@@ -52,10 +61,12 @@ exited. Without --yes the command only lists the workers.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Counted(args[0], "cleared", count, "worker", "nothing is quarantined"))
+				return (&printer{app: a, output: output}).object(&berthv1.ClearQuarantineAnswer{Cleared: int32(count)},
+					show.Counted(args[0], "cleared", count, "worker", "nothing is quarantined"), args[0])
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, listFormats...)
 	cmd.Flags().BoolVar(&yes, "yes", false, "declare that none of the workers runs, and clear them")
 	return cmd
 }

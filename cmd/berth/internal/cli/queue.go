@@ -17,7 +17,8 @@ func (a *app) flush() *cobra.Command {
 		Long: `Cancel the queued reservations of a job, or of a group that 'berth get pending'
 lists. Reservations that have been dispatched are not cancelled. The command
 requires no confirmation.`,
-		Args: cobra.NoArgs,
+		Example: "  berth flush --job train\n  berth flush --group g-7f3a",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (job == "") == (group == "") {
 				return badUsage(cmd, "give either --job or --group")
@@ -47,7 +48,8 @@ func (a *app) markReady() *cobra.Command {
 		Long: `Mark the registry as ready, after all job services have repeated their requests. With
 'readiness: signal' the registry waits for this command in a new cluster and after
 each restore. Until then it grants no leases. Repeating the command changes nothing.`,
-		Args: cobra.NoArgs,
+		Example: "  berth mark-ready",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				since, err := c.MarkReady(ctx)

@@ -11,6 +11,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
 
@@ -20,6 +21,7 @@ const successorPoll = 20 * time.Millisecond
 
 func (a *app) resign() *cobra.Command {
 	var term int64
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "resign SERVICE",
 		Short: "Make the leader of a service resign",
@@ -27,7 +29,9 @@ func (a *app) resign() *cobra.Command {
 term, and wait until a standby becomes the leader. Callers see a pause of some
 milliseconds. If the service has only one replica, that replica becomes the leader
 again.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		Example:           "  berth resign registry\n  berth resign assigner --term 42",
+		ValidArgsFunction: single(cobra.FixedCompletions(model.Services, cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if term < 0 {
 				return badUsage(cmd, "--term must not be negative, got %d", term)
@@ -50,10 +54,11 @@ again.`,
 				if err != nil {
 					return fmt.Errorf("%s resigned: %w", answer.GetReplica(), err)
 				}
-				return a.print(show.Resigned(answer, next))
+				return (&printer{app: a, output: output}).object(next, show.Resigned(answer, next), next.GetLeader())
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	cmd.Flags().Int64Var(&term, "term", 0, "term to end; a later term does not end (default: the current term)")
 	return cmd
 }

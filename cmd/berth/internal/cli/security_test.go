@@ -195,3 +195,30 @@ func TestTLSOfOnlyOneSideHasAHint(t *testing.T) {
 		}
 	}
 }
+
+// TestContextWithTLS checks that the files of a context prove the role of the caller.
+func TestContextWithTLS(t *testing.T) {
+	s := newSecured(t)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	env := map[string]string{"BERTH_CONTEXTS": path}
+	for _, args := range [][]string{
+		{"config", "set", "tls", "--gateway", "https://" + s.address, "--tls-ca", s.ca, "--tls-cert", s.viewer.Cert,
+			"--tls-key", s.viewer.Key},
+		{"config", "set", "token", "--gateway", s.address, "--tls-ca", s.ca, "--token-file", s.token},
+		{"config", "use", "tls"},
+		{"get", "leaders"},
+		{"get", "leaders", "--context", "token"},
+	} {
+		if code, _, stderr := runWith(t, env, args...); code != rpc.ExitDone {
+			t.Fatalf("%q: exit %d: %s", args, code, stderr)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the configuration file is %v (%v)", info.Mode(), err)
+	}
+	// The gateway of the command line is used with the credentials of the context.
+	code, _, stderr := runWith(t, env, "get", "leaders", "--gateway", "http://"+s.address)
+	if code != rpc.ExitUsage || !strings.Contains(stderr, "context tls in "+path) {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}

@@ -12,9 +12,25 @@ import (
 	"berth.dev/client"
 )
 
-// target parses JOB[/STAGE[/NAME]] with at least the given number of parts. Omitted parts are
-// empty.
-func target(cmd *cobra.Command, text string, least int) (client.Key, error) {
+// reservationWords are the words that may precede the name of a reservation.
+var reservationWords = []string{"reservation", "reservations"}
+
+// bare returns the arguments without a leading word for reservations.
+func bare(args []string) []string {
+	if len(args) > 0 && slices.Contains(reservationWords, args[0]) {
+		return args[1:]
+	}
+	return args
+}
+
+// oneTarget accepts the arguments of target.
+func oneTarget(cmd *cobra.Command, args []string) error { return cobra.ExactArgs(1)(cmd, bare(args)) }
+
+// target parses [reservation] JOB[/STAGE[/NAME]] with at least the given number of parts
+// in the name. Omitted parts are empty. It is the only parser of arguments that name
+// reservations, so all commands accept the same forms.
+func target(cmd *cobra.Command, args []string, least int) (client.Key, error) {
+	text := bare(args)[0]
 	parts := strings.Split(text, "/")
 	if len(parts) < least || len(parts) > 3 || slices.Contains(parts, "") {
 		form := [...]string{1: "JOB[/STAGE[/NAME]]", 2: "JOB/STAGE[/NAME]"}[least]
@@ -22,6 +38,11 @@ func target(cmd *cobra.Command, text string, least int) (client.Key, error) {
 	}
 	parts = append(parts, "", "")
 	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
+}
+
+// named returns the name of the reservations that a key selects, as in an argument.
+func named(key client.Key) string {
+	return strings.TrimRight(key.Job+"/"+key.Stage+"/"+key.Name, "/")
 }
 
 // workerIDs parses worker IDs of the form INDEX.NUMBER.

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,15 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asBerth is the environment variable that makes the test binary run as berth.
+const asBerth = "TEST_AS_BERTH_CLI"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBerth) != "" {
+		os.Exit(Run(context.Background(), New(Standard()), os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // TestTranscripts plays testdata/*.txt against a fake gateway. A line that begins with
 // `$` is a command line. In a command line, `|` separates the commands of a pipe, and `<`
@@ -67,6 +77,7 @@ func pipeline(t *testing.T, f *fake, line string) string {
 		line = command
 	}
 	var out strings.Builder
+	printed := strings.NewReplacer(f.address, "GATEWAY", f.temp, "TEMP")
 	for command := range strings.SplitSeq(line, " | ") {
 		if from, to, found := strings.Cut(strings.TrimPrefix(command, "sed s/"), "/"); found &&
 			strings.HasPrefix(command, "sed ") {
@@ -74,16 +85,17 @@ func pipeline(t *testing.T, f *fake, line string) string {
 			continue
 		}
 		var stdout, stderr bytes.Buffer
+		command = strings.NewReplacer("GATEWAY", f.address, "TEMP", f.temp).Replace(command)
 		code := run(t, f, strings.Fields(command)[1:], bytes.NewReader(stdin), &stdout, &stderr)
 		for line := range strings.Lines(stderr.String()) {
-			out.WriteString("! " + strings.ReplaceAll(line, f.address, "GATEWAY"))
+			out.WriteString("! " + printed.Replace(line))
 		}
 		if code != 0 {
 			fmt.Fprintf(&out, "exit %d\n", code)
 		}
 		stdin = stdout.Bytes()
 	}
-	return strings.ReplaceAll(string(stdin), f.address, "GATEWAY") + out.String()
+	return printed.Replace(string(stdin)) + out.String()
 }
 
 // run runs one command line in this process, in a directory of testdata.
@@ -91,11 +103,14 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 	a := &app{
 		Streams: Streams{
 			In: stdin, Out: stdout, Err: stderr, Now: f.clock,
-			Env: gatewayAt(f.address),
+			Env: f.environment,
 		},
 		every: time.Millisecond, quiet: f.quiet,
 	}
 	for i, arg := range args {
+		if arg == "''" {
+			args[i] = ""
+		}
 		if strings.HasSuffix(arg, ".yaml") {
 			args[i] = "testdata/" + arg
 		}
@@ -106,6 +121,22 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 // do changes the fake.
 func (f *fake) do(t *testing.T, words []string) {
 	switch words[0] {
+	case "env": // env NAME=VALUE…: the only variables of the environment
+		f.env = map[string]string{}
+		for _, word := range words[1:] {
+			name, value, _ := strings.Cut(word, "=")
+			f.env[name] = strings.NewReplacer("GATEWAY", f.address, "TEMP", f.temp).Replace(value)
+		}
+	case "file": // file TEMP/NAME MODE TEXT…, with \n for line breaks
+		name := strings.Replace(words[1], "TEMP", f.temp, 1)
+		mode, err := strconv.ParseUint(words[2], 8, 32)
+		if err == nil {
+			write(t, name, strings.ReplaceAll(strings.Join(words[3:], " "), "\\n", "\n"))
+			err = os.Chmod(name, os.FileMode(mode))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	case "pass": // pass DURATION
 		d, err := time.ParseDuration(words[1])
 		if err != nil {

@@ -13,8 +13,14 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// clearScreen moves the cursor home and clears the terminal.
-const clearScreen = "\x1b[H\x1b[2J"
+// The control sequences of an update in place. An update overwrites the lines of the last
+// one instead of clearing the terminal first, so that the terminal does not flicker.
+const (
+	clearScreen = "\x1b[H\x1b[2J"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearRest   = "\x1b[J"
+)
 
 // watch polls until ctx ends, and writes each answer that differs from the last answer.
 // The timeout applies to the first call. During a later call, watch prints a notice and
@@ -61,8 +67,12 @@ type screen struct {
 // answer.
 func (s *screen) show(m proto.Message) error {
 	s.noticed = false
-	drawing := s.Terminal && (s.output == "table" || s.output == "wide")
-	text, err := s.view.render(m, s.output, s.Now())
+	drawing := s.Terminal && s.output != "json" && s.output != "yaml"
+	var style show.Style
+	if drawing {
+		style = s.style()
+	}
+	text, err := s.view.render(m, s.output, s.Now(), style)
 	if err != nil {
 		return err
 	}
@@ -80,7 +90,7 @@ func (s *screen) show(m proto.Message) error {
 	}
 	switch {
 	case drawing:
-		text = append([]byte(clearScreen), text...)
+		s.draw(&text, style, s.last == nil)
 	case s.last == nil:
 	case s.output == "yaml":
 		text = append([]byte("---\n"), text...)
@@ -90,6 +100,39 @@ func (s *screen) show(m proto.Message) error {
 	s.last = look
 	_, err = s.Out.Write(text)
 	return err
+}
+
+// style returns the style of a table on the terminal, whose size may have changed.
+func (a *app) style() show.Style {
+	width, _ := a.size()
+	return show.Style{Width: width, Color: a.colored()}
+}
+
+// size returns the columns and lines of the terminal, or 0 if they are unknown.
+func (a *app) size() (width, height int) {
+	if a.Size == nil {
+		return 0, 0
+	}
+	return a.Size()
+}
+
+// colored reports whether states have colors.
+func (a *app) colored() bool { return a.Terminal && !a.noColor && a.Env("NO_COLOR") == "" }
+
+// draw turns a text into an update of the terminal in place.
+func (a *app) draw(text *[]byte, style show.Style, first bool) {
+	_, height := a.size()
+	var b bytes.Buffer
+	b.WriteString(home)
+	if first {
+		b.Reset()
+		b.WriteString(clearScreen)
+	}
+	for _, line := range show.Screen(string(*text), style, height) {
+		b.WriteString(line + clearLine + "\n")
+	}
+	b.WriteString(clearRest)
+	*text = b.Bytes()
 }
 
 // wait prints why there is no answer, unless it has done so since the last answer.

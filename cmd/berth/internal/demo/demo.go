@@ -48,7 +48,8 @@ processes. Count the words of the documents in --docs with a two-stage job, and 
 the leader of each service (kill -9) while a larger batch is pending.
 
 Exit code 0 means that all checks passed.`,
-		Args: cobra.NoArgs,
+		Example: "  berth demo\n  berth demo --docs . --dir /tmp/demo",
+		Args:    cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&docs, "docs", ".", "directory with the *.md files to count")
 	cmd.Flags().StringVar(&keep, "dir", "", "directory for data and logs (default: a temporary directory, removed at the end)")

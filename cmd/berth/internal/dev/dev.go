@@ -58,6 +58,7 @@ func Command() *cobra.Command {
 		func(ctx context.Context, config Config) error {
 			return run(ctx, config, cmd.OutOrStdout())
 		})
+	cmd.Example = "  berth dev\n  berth dev --listen 127.0.0.1:9080 --executors 100 --data-dir /tmp/berth"
 	return cmd
 }
 

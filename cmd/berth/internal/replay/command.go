@@ -63,10 +63,11 @@ worker started twice, order. It fails if there is a violation.`
 func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "replay DIR",
-		Short: "Replay a trace of real batches and audit the history",
-		Long:  help,
-		Args:  cobra.ExactArgs(1),
+		Use:     "replay DIR",
+		Short:   "Replay a trace of real batches and audit the history",
+		Long:    help,
+		Example: "  berth replay trace --limit 1000 --settle 2s",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -24,7 +24,8 @@ func backupCommand() *cobra.Command {
 		Short: "Write the data of etcd to a file",
 		Long: `Write the data of etcd as of one revision to a file, in the format of
 'etcdctl snapshot save'. The cluster keeps running during the backup.`,
-		Args: cobra.ExactArgs(1),
+		Example: "  berth backup berth.db --etcd-endpoints etcd-0:2379",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := positive(silence); err != nil {
 				return err
@@ -72,6 +73,9 @@ The history continues at a revision that encodes the moment of the restore: one
 million revisions for every second since 2020. That revision is above all
 revisions written after earlier restores, unless the clock of this host is
 behind the clock of an earlier restore.`,
+		Example: `  berth restore --snapshot berth.db --data-dir /var/lib/etcd
+  berth restore --snapshot berth.db --data-dir /var/lib/etcd --name etcd-0 --at 2026-01-02T15:04:05Z \
+    --initial-cluster etcd-0=http://etcd-0:2380,etcd-1=http://etcd-1:2380`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := positive(timeout); err != nil {

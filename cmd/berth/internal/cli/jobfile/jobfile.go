@@ -148,12 +148,7 @@ func (d *Document) warn(field string, resources map[string]int64) {
 func (d *Document) strip(m protoreflect.Message) {
 	r := d.Reservation
 	d.UID = r.GetUid()
-	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if fd.Number() >= firstOutput || fd.Name() == "updated_at" {
-			m.Clear(fd)
-		}
-		return true
-	})
+	Strip(m.Interface())
 	if d.UID == "" {
 		return
 	}
@@ -161,6 +156,17 @@ func (d *Document) strip(m protoreflect.Message) {
 	if len(r.Workers) > 0 {
 		r.Count = 0
 	}
+}
+
+// Strip removes the output fields from a reservation, SKU or pool.
+func Strip(message proto.Message) {
+	m := message.ProtoReflect()
+	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if fd.Number() >= firstOutput || fd.Name() == "updated_at" {
+			m.Clear(fd)
+		}
+		return true
+	})
 }
 
 func invalid(place, format string, args ...any) *fault.Error {

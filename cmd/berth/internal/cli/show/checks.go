@@ -24,3 +24,12 @@ func Checks(list []doctor.Check) string {
 	}
 	return b.String()
 }
+
+// CheckNames returns the names of checks, one line each.
+func CheckNames(list []doctor.Check) string {
+	var b strings.Builder
+	for _, c := range list {
+		b.WriteString(c.Name + "\n")
+	}
+	return b.String()
+}

@@ -120,10 +120,19 @@ func measured(check, value string) string {
 }
 
 // paragraph breaks a text into lines. It returns an empty text for an empty text.
-func paragraph(text string) string { return indented("", text) }
+func paragraph(text string) string { return indented("", text, textWidth) }
 
-// indented breaks a text into lines and indents each line.
-func indented(indent, text string) string {
+// indented breaks a text into lines of a width, at most textWidth, and indents each line.
+func indented(indent, text string, width int) string {
+	limit := textWidth
+	if width > 0 {
+		limit = min(limit, width)
+	}
+	return broken(indent, text, limit)
+}
+
+// broken breaks a text into lines that are not longer than the limit, unless a word is.
+func broken(indent, text string, limit int) string {
 	if text == "" {
 		return ""
 	}
@@ -135,7 +144,7 @@ func indented(indent, text string) string {
 		case width == 0:
 			b.WriteString(indent)
 			width = len(indent)
-		case width+1+n > textWidth:
+		case width+1+n > limit:
 			b.WriteString("\n" + indent)
 			width = len(indent)
 		default:

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // Table has a header and rows, which it aligns in columns. Another table may follow below.
@@ -60,50 +60,166 @@ func (t *Table) above(title string, below *Table) *Table {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
+// Names returns the first column of the table, one line for each name. It omits repeated
+// names and the second table.
+func (t *Table) Names() string {
+	var b strings.Builder
+	last := ""
+	for _, row := range t.rows {
+		if row[0] != "" && row[0] != last {
+			b.WriteString(oneLine(row[0]) + "\n")
+		}
+		last = row[0]
+	}
+	return b.String()
+}
+
+// Style is how a table is shown.
+type Style struct {
+	// Width is the maximum width of lines; 0 means any width.
+	Width int
+	// Color reports whether states have colors.
+	Color bool
+}
+
 // String returns the lines of the table without trailing spaces. It returns an empty
 // string if the table has no rows.
-func (t *Table) String() string {
-	text := t.text("")
+func (t *Table) String() string { return t.Styled(Style{}) }
+
+// Styled returns the lines of the table in a style.
+func (t *Table) Styled(style Style) string {
+	text := t.lines("", style)
 	if t.below != nil && !t.below.Empty() {
 		if text != "" {
 			text += "\n"
 		}
-		text += t.title + "\n" + t.below.text("")
+		text += cut(t.title, style.Width) + "\n" + t.below.lines("", style)
 	}
 	return text
 }
 
 // text renders the table with an indent before each line.
-func (t *Table) text(indent string) string {
+func (t *Table) text(indent string) string { return t.lines(indent, Style{}) }
+
+func (t *Table) lines(indent string, style Style) string {
 	if t.Empty() {
 		return ""
 	}
-	var aligned strings.Builder
-	w := tabwriter.NewWriter(&aligned, 0, 0, len(columnGap), ' ', 0)
-	for _, line := range append([][]string{t.head}, t.rows...) {
-		cells := make([]string, len(line))
-		for i, cell := range line {
-			cells[i] = cmp.Or(oneLine(cell), emptyCell)
+	widths := make([]int, len(t.head))
+	all := append([][]string{t.head}, t.rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cmp.Or(oneLine(cell), emptyCell)))
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush() // cannot fail: a Builder returns no errors
+	limit := style.Width
+	if limit > 0 {
+		limit = max(limit-len(indent), 1)
+		widths = fit(widths, limit)
+	}
 	var b strings.Builder
-	at := -1 // the header
-	for line := range strings.Lines(aligned.String()) {
-		b.WriteString(indent + strings.TrimRight(line, " \n") + "\n")
-		for _, note := range t.notes[at] {
-			b.WriteString(indented(indent+columnGap, note))
+	for at, row := range all {
+		line := indent
+		for i, width := range widths {
+			cell := cut(cmp.Or(oneLine(row[i]), emptyCell), width)
+			padding := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+			if style.Color && at > 0 && (t.head[i] == "STATE" || t.head[i] == "ROLE") {
+				cell = painted(cell)
+			}
+			if i < len(widths)-1 {
+				padding += columnGap
+			}
+			line += cell + padding
 		}
-		at++
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		for _, note := range t.notes[at-1] {
+			b.WriteString(indented(indent+columnGap, note, style.Width))
+		}
 	}
 	return b.String()
+}
+
+// minCell is the width below which fit does not narrow a column.
+const minCell = 8
+
+// fit narrows the widest columns until a line is not longer than the limit. If all columns
+// are narrow, it drops columns at the right.
+func fit(widths []int, limit int) []int {
+	for {
+		total := len(columnGap) * (len(widths) - 1)
+		widest := 0
+		for i, width := range widths {
+			total += width
+			if width > widths[widest] {
+				widest = i
+			}
+		}
+		switch {
+		case total <= limit:
+			return widths
+		case widths[widest] > minCell:
+			widths[widest]--
+		case len(widths) > 1:
+			widths = widths[:len(widths)-1]
+		default:
+			return []int{limit}
+		}
+	}
+}
+
+// cut shortens a text to a width. A width of 0 or less means any width.
+func cut(text string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// Screen returns the text that fits a terminal without a wrapped or scrolled line. Text
+// without colors is cut to the width. If lines are missing at the end, the last line has
+// their number.
+func Screen(text string, style Style, height int) []string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if height > 1 && len(lines) >= height { // the cursor needs a line
+		lines = append(lines[:height-2:height-2], fmt.Sprintf("… %d more lines", len(lines)-height+2))
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, "\x1b") {
+			lines[i] = cut(line, style.Width)
+		}
+	}
+	return lines
+}
+
+// The colors of states.
+const (
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	normal = "\x1b[0m"
+)
+
+// colors has the color of each state that has one. States that need no attention have none.
+var colors = map[string]string{
+	"READY": green, "RUNNING": green, "ACTIVE": green, "COMPLETED": green, "LEADER": green,
+	"REGISTERED": yellow, "QUEUED": yellow, "LEASING": yellow, "ASSIGNING": yellow, "CANCELLING": yellow,
+	"ASSIGNED": yellow, "STARTING": yellow, "EVICT": yellow, "EVICTING": yellow,
+	"READY,DRAINING": yellow, "READY,DISABLED": yellow,
+	"UNREACHABLE": red, "LOST": red, "FAILED": red, "EXPIRED": red, "NO LEADER": red,
+}
+
+// painted returns a state in its color.
+func painted(state string) string {
+	if color := colors[state]; color != "" {
+		return color + state + normal
+	}
+	return state
 }
 
 // oneLine replaces each control character with a space.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
 		return r

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// Bounds of a configuration file.
+const (
+	maxConfig      = 1 << 20
+	maxContextName = 128
+)
+
+// configuration is the content of a configuration file.
+type configuration struct {
+	// Current is the name of the context that commands use by default.
+	Current string `yaml:"current,omitempty"`
+	// Contexts has the settings of each context, by the names of the flags without dashes.
+	Contexts map[string]map[string]string `yaml:"contexts,omitempty"`
+}
+
+// configPath returns the path of the configuration file. It is empty if the user has no
+// directory for configurations. BERTH_CONFIG is another file: that of a process.
+func (s Streams) configPath() string {
+	if path := s.Env("BERTH_CONTEXTS"); path != "" {
+		return path
+	}
+	if s.ConfigDir == nil {
+		return ""
+	}
+	dir, err := s.ConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "berth", "config.yaml")
+}
+
+// badConfig returns an error about a field of a configuration file.
+func badConfig(path, field, format string, args ...any) error {
+	return fault.New(fault.Invalid, fault.ReasonInvalid, "%s: %s: %s", path, field, fmt.Sprintf(format, args...))
+}
+
+// readConfig reads a configuration file. A file that does not exist has no contexts.
+func readConfig(path string) (*configuration, error) {
+	config := &configuration{Contexts: map[string]map[string]string{}}
+	if path == "" {
+		return config, nil
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return config, nil
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read the configuration: %v", err)
+	}
+	defer file.Close() //nolint:errcheck // the file is only read
+	// Another user who can write the file could direct a token to another gateway.
+	if info, err := file.Stat(); err == nil && info.Mode().Perm()&0o022 != 0 {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid,
+			"%s: other users can write the file (mode %04o); run 'chmod 600 %s'", path, info.Mode().Perm(), path)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read the configuration: %v", err)
+	}
+	if len(text) > maxConfig {
+		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "%s: is larger than %d bytes", path, maxConfig)
+	}
+	return config, config.parse(path, text)
+}
+
+func (c *configuration) parse(path string, text []byte) error {
+	var root map[string]yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s: %v", path, err)
+	}
+	for _, field := range slices.Sorted(maps.Keys(root)) {
+		node := root[field]
+		switch field {
+		case "current":
+			if node.Kind != yaml.ScalarNode {
+				return badConfig(path, field, "must be the name of a context")
+			}
+			c.Current = node.Value
+		case "contexts":
+			var contexts map[string]map[string]yaml.Node
+			if node.Decode(&contexts) != nil {
+				return badConfig(path, field, "must be a mapping of names to settings")
+			}
+			for name, settings := range contexts {
+				c.Contexts[name] = map[string]string{}
+				for key, value := range settings {
+					if value.Kind != yaml.ScalarNode {
+						return badConfig(path, "contexts."+name+"."+key, "must be text")
+					}
+					c.Contexts[name][key] = value.Value
+				}
+			}
+		default:
+			return badConfig(path, field, "is not a field; must be one of current, contexts")
+		}
+	}
+	return c.check(path)
+}
+
+// check returns an error about the first invalid field.
+func (c *configuration) check(path string) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
+		field := "contexts." + name
+		if !model.ValidName(name, maxContextName) {
+			return badConfig(path, field, "must consist of at most %d letters, digits, '.', '_' and '-'", maxContextName)
+		}
+		settings := c.Contexts[name]
+		for _, key := range slices.Sorted(maps.Keys(settings)) {
+			if !slices.Contains(settingNames, key) {
+				return badConfig(path, field+"."+key, "is not a field; must be one of %s", strings.Join(settingNames, ", "))
+			}
+		}
+		if settings["gateway"] == "" {
+			return badConfig(path, field+".gateway", "is required: HOST:PORT or a URL")
+		}
+		if _, err := (gatewayFlags{gateway: settings["gateway"]}).addresses(nil); err != nil &&
+			!strings.Contains(settings["gateway"], "https://") {
+			return badConfig(path, field+".gateway", "%q must be HOST:PORT or a URL", settings["gateway"])
+		}
+		if (settings["tls-cert"] == "") != (settings["tls-key"] == "") {
+			return badConfig(path, field+".tls-cert", "must be set together with tls-key")
+		}
+	}
+	if c.Current != "" && c.Contexts[c.Current] == nil {
+		return badConfig(path, "current", "%s", c.unknown(c.Current))
+	}
+	return nil
+}
+
+// unknown describes that there is no context with a name.
+func (c *configuration) unknown(name string) string {
+	list := strings.Join(slices.Sorted(maps.Keys(c.Contexts)), ", ")
+	return fmt.Sprintf("there is no context %q, only: %s", name, cmp.Or(list, "none"))
+}
+
+// write replaces a configuration file. Only its owner can read it. If write fails, the
+// old file stays.
+func (c *configuration) write(path string) error {
+	if err := c.check(path); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	err := errors.Join(encoder.Encode(c), encoder.Close(), os.MkdirAll(filepath.Dir(path), 0o700))
+	if err == nil {
+		err = replaceFile(path, text.Bytes())
+	}
+	if err != nil {
+		return fault.New(fault.Precondition, fault.ReasonInvalid, "cannot write the configuration %s: %v", path, err)
+	}
+	return nil
+}
+
+// replaceFile writes a file under another name, with mode 0600, and renames it.
+func replaceFile(path string, text []byte) error {
+	part, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	_, err = part.Write(text)
+	if err == nil {
+		err = part.Sync()
+	}
+	if err = errors.Join(err, part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), path)
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/internal/cli/jobfile"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/request"
+)
+
+// diffAll prints the differences between the cluster and documents. It writes nothing to
+// the cluster. It returns errDiffers if there are differences.
+func (a *app) diffAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
+	differs := false
+	err := a.eachDocument(documents, func(document jobfile.Document) error {
+		ctx, cancel := a.limited(ctx)
+		defer cancel()
+		name, has, wants, err := compared(ctx, c, document)
+		if err != nil {
+			return err
+		}
+		before, err := requestText(has)
+		if err != nil {
+			return err
+		}
+		after, err := requestText(wants)
+		if err != nil {
+			return err
+		}
+		text := diff.Diff("cluster: "+name, before, document.Place, after)
+		differs = differs || len(text) > 0
+		_, err = a.Out.Write(text)
+		return err
+	})
+	if err == nil && differs {
+		return errDiffers
+	}
+	return err
+}
+
+// requestText returns a document as text, or nothing for nil.
+func requestText(m proto.Message) ([]byte, error) {
+	if m == nil {
+		return nil, nil
+	}
+	return show.Request(m)
+}
+
+// compared returns the name of a document's object, what the cluster has, and what the
+// document says. If the cluster has no such object, has is nil.
+func compared(ctx context.Context, c *client.Client, document jobfile.Document) (name string, has, wants proto.Message,
+	err error) {
+	switch {
+	case document.SKU != nil:
+		name = document.SKU.GetName()
+		document.SKU.Resources = resource.Vector(document.SKU.Resources).WithSlots() // as executor-state does
+		has, err = existing(c.SKU(ctx, name))
+		return "sku " + name, has, document.SKU, err
+	case document.Pool != nil:
+		name = document.Pool.GetName()
+		has, err = existing(c.Pool(ctx, name))
+		return "pool " + name, has, document.Pool, err
+	}
+	if document.UID != "" && len(document.Reservation.Workers) == 0 {
+		if err := fillWorkers(ctx, c, document); err != nil {
+			return "", nil, nil, err
+		}
+	}
+	file, err := upsertOf(document.Reservation)
+	if err == nil {
+		err = request.Validate(file)
+	}
+	if err != nil {
+		return "", nil, nil, err
+	}
+	name = file.Key.String()
+	now, err := c.Get(ctx, client.Key(file.Key))
+	switch {
+	case fault.Is(err, fault.ReasonNotFound), err == nil && client.Ended(now.GetState()):
+		return name, nil, requestOf(file), nil // Berth creates a version
+	case err != nil:
+		return "", nil, nil, err
+	}
+	jobfile.Strip(now)
+	newest, err := upsertOf(now)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	// The forms of workers are those of the file: the listed workers, or their number.
+	workers := model.WorkerSetOf(newest.Workers)
+	if counted := (model.Upsert{Count: int32(workers.Len())}); file.Count > 0 && request.SameWorkers(counted, workers) {
+		newest.Count, newest.Workers = counted.Count, nil
+	}
+	if request.SameConstraints(file.Spec.Constraints, newest.Spec.Constraints) {
+		newest.Spec.Constraints = file.Spec.Constraints
+	}
+	return name, requestOf(newest), requestOf(file), nil
+}
+
+// upsertOf converts a reservation to the upsert that the registry would compare, with its
+// defaults.
+func upsertOf(r *berthv1.Reservation) (model.Upsert, error) {
+	u, err := wire.UpsertOf(&berthv1.UpsertReservationRequest{Reservation: r})
+	u = request.WithDefaults(u)
+	u.Spec.Start, u.Spec.OnFailure = request.StartOf(u.Spec), request.OnFailureOf(u.Spec)
+	return u, err
+}
+
+// requestOf converts an upsert to a document.
+func requestOf(u model.Upsert) *berthv1.Reservation {
+	r := wire.Spec(u.Key, u.Spec)
+	if proto.Equal(r.Priority, &berthv1.Priority{}) {
+		r.Priority = nil
+	}
+	r.Count, r.Workers = u.Count, wire.WorkerIDs(model.WorkerSetOf(u.Workers))
+	return r
+}
+
+// existing returns an object without its output fields, or nil if it does not exist.
+func existing[M proto.Message](m M, err error) (proto.Message, error) {
+	if fault.Is(err, fault.ReasonNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	jobfile.Strip(m)
+	return m, nil
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/store"
+)
+
+// topReservations is the maximum number of reservations that one update of top reads.
+const topReservations = 10_000
+
+func (a *app) top() *cobra.Command {
+	var once bool
+	cmd := a.calls(&cobra.Command{
+		Use:   "top",
+		Short: "Show leaders, capacity, queues and the largest jobs",
+		Long: `Show an overview of the cluster: the leader of each service, the executors of each SKU,
+the queues whose heads have waited longest, and the jobs with the most workers. On a
+terminal, the overview is updated in place every 2 seconds until you press Ctrl-C. With
+--once, and if the output is not a terminal, the command prints the overview once.
+
+Each list has at most 8 rows. The jobs are those of the first 10000 reservations.`,
+		Example: "  berth top\n  berth top --once",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				if once || !a.Terminal {
+					return a.topOnce(ctx, c)
+				}
+				return a.topLive(ctx, c)
+			})
+		},
+	})
+	cmd.Flags().BoolVar(&once, "once", false, "print the overview once")
+	return cmd
+}
+
+func (a *app) topOnce(ctx context.Context, c *client.Client) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	o, err := overview(ctx, c)
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write([]byte(show.Top(o, a.Now(), show.Style{Color: a.colored()})))
+	return err
+}
+
+// topLive updates the overview until ctx ends. The timeout applies to the first update;
+// later, the client prints a notice while no gateway answers.
+func (a *app) topLive(ctx context.Context, c *client.Client) error {
+	callCtx, cancel := a.limited(ctx)
+	defer cancel()
+	for first := true; ; first = false {
+		o, err := overview(callCtx, c)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		style := a.style()
+		text := []byte(show.Top(o, a.Now(), style))
+		a.draw(&text, style, first)
+		if _, err := a.Out.Write(text); err != nil {
+			return err
+		}
+		if store.Sleep(ctx, 2*a.every) != nil {
+			return nil
+		}
+		callCtx = ctx
+	}
+}
+
+// overview reads the state of the cluster. If the registry does not know all queues yet,
+// the overview has the reason instead.
+func overview(ctx context.Context, c *client.Client) (o show.Overview, err error) {
+	leaders, err := c.Leaders(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.Services = leaders.GetServices()
+	o.Usage, err = c.Usage(ctx, "")
+	if err == nil {
+		o.Pending, err = c.Pending(ctx)
+	}
+	if fault.Is(err, fault.ReasonRegistryNotReady) {
+		o.Usage, o.Pending, o.Missing = nil, nil, sentence(err)
+	} else if err != nil {
+		return o, err
+	}
+	read := 0
+	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{PageSize: pageSize}) {
+		if err != nil {
+			return o, err
+		}
+		if read++; read > topReservations {
+			o.Cut = true
+			break
+		}
+		if !client.Ended(r.GetState()) {
+			o.Reservations = append(o.Reservations, r)
+		}
+	}
+	return o, nil
+}
