@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -73,11 +75,23 @@ func TestCheckGateway(t *testing.T) {
 	gateway := secured(t, authority, "", identity.Gateway, "g")
 	agent := secured(t, authority, "", identity.Agent, "a")
 	stranger := secured(t, foreign, "", identity.Agent, "a")
-	files, err := authority.Issue(identity.Identity{Cluster: "default", Role: identity.Agent, Name: "b"}, nil, time.Hour)
-	if err != nil {
+	var authorities []byte
+	for _, a := range []*certs.Authority{authority, foreign} {
+		files, err := a.Issue(identity.Identity{Cluster: "default", Role: identity.Agent, Name: "b"}, nil, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(files.CA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorities = append(authorities, text...)
+	}
+	both := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(both, authorities, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	forged := secured(t, foreign, files.CA, identity.Agent, "a") // trusts the gateway, which does not trust it
+	forged := secured(t, foreign, both, identity.Agent, "a") // trusts the gateway, which does not trust it
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
