@@ -301,6 +301,8 @@ func compare(err error, may identity.Role, served bool, role identity.Role, some
 	case !served && !missing:
 		return "must not be served"
 	case !served:
+	case may == identity.Everybody && s.Code() == codes.PermissionDenied:
+		return "must be admitted"
 	case may == identity.Everybody || may&role != 0:
 		if missing {
 			return "must be admitted"
