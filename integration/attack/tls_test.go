@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -350,15 +349,17 @@ const tlsRejected = "TLS_REJECTED"
 // auditLines returns the lines of an audit log about rejections.
 func auditLines(t *testing.T, name string) (lines []access.Entry) {
 	t.Helper()
-	file, err := os.Open(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	for scan := bufio.NewScanner(file); scan.Scan(); {
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // the process is writing this line
+		}
 		var e access.Entry
-		if err := json.Unmarshal(scan.Bytes(), &e); err != nil {
-			t.Fatalf("%s: %v", scan.Text(), err)
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%s: %v", line, err)
 		}
 		if e.Outcome == codes.PermissionDenied.String() || e.Outcome == tlsRejected {
 			lines = append(lines, e)

@@ -78,6 +78,9 @@ func (s *secured) audited(process string, match func(access.Entry) bool) []acces
 	}
 	var list []access.Entry
 	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // the process is writing this line
+		}
 		var e access.Entry
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			s.Fatalf("audit log of %s: %v in %q", process, err, line)
