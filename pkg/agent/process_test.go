@@ -256,6 +256,26 @@ func alive(pid int) bool {
 	return err == nil && s.state != 'Z'
 }
 
+// awaitExit waits until a process that was killed has exited. The kernel delivers the
+// signal before the process exits, and frees its memory before it becomes a zombie.
+func awaitExit(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has exited
+	}
+	defer unix.Close(fd)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		wait := int(time.Until(deadline).Milliseconds())
+		switch n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, max(wait, 0)); {
+		case n > 0:
+			return
+		case n == 0 && err == nil:
+			t.Fatalf("%d runs", pid)
+		}
+	}
+}
+
 // A worker gets its identity and its payload through the environment. Its output goes to
 // files, and its exit code is reported.
 func TestProcessEnvironment(t *testing.T) {
@@ -471,9 +491,7 @@ func TestProcessKeeperKilled(t *testing.T) {
 		t.Error(w)
 	}
 	for _, pid := range pids {
-		if alive(pid) {
-			t.Errorf("%d runs", pid)
-		}
+		awaitExit(t, pid)
 	}
 	if alive(keeper.PID) {
 		t.Error("the keeper runs")

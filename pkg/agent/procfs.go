@@ -88,16 +88,18 @@ func (p process) kill() {
 }
 
 // killSession kills the processes of a keeper's session except the keeper, every process
-// whose environment contains all the variables, and every process of the worker's user. It returns nil once these
-// processes have exited, or an error if stop is closed first. The kernel does not reuse a
-// session ID while the session has a process. So if another process has the keeper's ID,
-// the session has ended.
+// whose environment contains all the variables, and every process of the worker's user.
+// It returns nil once these processes have exited, or an error if stop is closed first.
+// The kernel does not reuse a session ID while the session has a process. So if another
+// process has the keeper's ID, the session has ended. A keeper with a PID of 1 or less is
+// unknown and has no session.
 func killSession(keeper process, variables []string, u user, stop <-chan struct{}) error {
 	boot, err := bootID()
 	if err != nil {
 		return err
 	}
-	if keeper.PID <= 1 || keeper.Boot != boot {
+	known := keeper.PID > 1
+	if known && keeper.Boot != boot {
 		return nil
 	}
 	s, err := readStat(keeper.PID)
@@ -110,7 +112,7 @@ func killSession(keeper process, variables []string, u user, stop <-chan struct{
 			if pid == keeper.PID || s.start < keeper.Start || s.state == 'Z' || s.state == 'X' {
 				return false
 			}
-			return s.session == keeper.PID && !reused || hasEnviron(pid, variables) ||
+			return known && !reused && s.session == keeper.PID || hasEnviron(pid, variables) ||
 				u.ID != 0 && userOf(pid) == u.ID
 		})
 		if err != nil || len(left) == 0 {
