@@ -17,7 +17,7 @@ RELEASE  := bin/release
 STAGE    := bin/stage
 COMMIT   ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
 # The date of the files in packages and archives, in seconds since 1970.
-export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
 PROGRAMS := $(foreach arch,amd64 arm64,$(RELEASE)/berth-linux-$(arch) $(RELEASE)/berth-agent-linux-$(arch) $(RELEASE)/berth-darwin-$(arch))
 
 # What the released programs and the client may depend on. A license that is not in the
@@ -210,7 +210,7 @@ release: tools ## Build programs, packages, archives, image, chart and Go module
 
 # Outside the workspace and apart from the tools, which need not wait for its dependencies.
 PACKAGE = cd tools/release && GOWORK=off $(GO) build -o $(TOOLS)/release . && cd $(CURDIR) && \
-	VERSION=$(VERSION) COMMIT=$(COMMIT) $(TOOLS)/release
+	VERSION=$(VERSION) COMMIT=$(COMMIT) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(TOOLS)/release
 
 # The same commit and version of Go give the same bytes, in every directory and without git.
 .PHONY: $(PROGRAMS)
