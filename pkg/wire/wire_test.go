@@ -83,7 +83,8 @@ func records() []model.Record {
 		&model.SKU{
 			Name: "small", Resources: resource.Vector{"cpu": 4000}, Attributes: map[string]string{"zone": "a"},
 			UpdatedAt: at(11),
-			Scale:     &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most},
+			Scale: &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most,
+				Cooldown: time.Minute, HoldUntil: at(12)},
 		},
 		&model.Pool{Name: "night", Attributes: map[string]string{"pool": "night"}, LostAfter: &after, UpdatedAt: at(12)},
 		&model.Disable{
