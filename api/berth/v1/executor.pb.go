@@ -1188,7 +1188,7 @@ type ScaleRule struct {
 	MaxSize *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
 	// Cooldown is how long the number of idle executors must exceed `max_idle` before the
 	// wanted size falls below the number of all executors, 0 to 24 hours. A new leader of
-	// executor-state starts the cooldown again. The default is 0.
+	// executor-state restarts the cooldown. The default is 0.
 	Cooldown *durationpb.Duration `protobuf:"bytes,5,opt,name=cooldown,proto3" json:"cooldown,omitempty"`
 	// HoldUntil is the time until which the wanted size is the number of all executors,
 	// whatever the rest of the rule says. Until then, Berth refuses claims for scale-down

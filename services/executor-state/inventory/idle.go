@@ -65,7 +65,7 @@ func (h *host) idleSince() time.Time {
 }
 
 // Usage returns the usage of one SKU, or of all SKUs for an empty name, at a time. If
-// spare executors are needed, their cooldown starts again. Usage returns an Unavailable
+// spare executors are needed, their cooldown restarts. Usage returns an Unavailable
 // error until the registry is ready, because pending demand may be incomplete until then.
 func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
 	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {

@@ -55,7 +55,7 @@ func (t *Tally) skuOf(folded string) *sku {
 }
 
 // observe notes that a number of executors is spare at a time. If it is at most maxIdle,
-// the cooldown starts again. Without maxIdle, every number is.
+// the cooldown restarts. Without maxIdle, every number is.
 func (s *sku) observe(now time.Time, spare int64) {
 	if s.record != nil && s.record.Scale != nil {
 		if most := s.record.Scale.MaxIdle; most != nil && spare > int64(*most) {
