@@ -119,6 +119,7 @@ var table = map[string]row{
 	berthv1.Reservations_CancelJob_FullMethodName:          changes(job | operator),
 	berthv1.Reservations_CancelWorkers_FullMethodName:      changes(job | operator),
 	berthv1.Reservations_ListReservations_FullMethodName:   reads(job | viewer | operator),
+	berthv1.Reservations_ListJobs_FullMethodName:           reads(job | viewer | operator),
 	berthv1.Reservations_ListPending_FullMethodName:        reads(viewer | operator),
 	berthv1.Reservations_FlushReservations_FullMethodName:  changes(operator),
 	berthv1.Reservations_MarkReady_FullMethodName:          changes(operator),
