@@ -31,7 +31,7 @@
 //	            stubborn=yes                      the workers ignore SIGTERM
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
 //	flush JOB, flush group of KEY, mark-ready
-//	get KEY, list JOB, pending, hosts, workers JOB, explain KEY
+//	get KEY, list JOB, jobs, pending, hosts, workers JOB, explain KEY
 //	findings [[no] KIND...]                       waits until there is a finding of each kind, or of none
 //	usage [SKU] NAME=...                          waits until the usage has these values
 //	unmapped [NAME=...]                           waits until a line has all these values
