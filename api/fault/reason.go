@@ -40,6 +40,8 @@ const (
 	ReasonPoison           Reason = "POISON"
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
 	ReasonTenantLimit      Reason = "TENANT_LIMIT"
+
+	ReasonExecutorUnreachable Reason = "EXECUTOR_UNREACHABLE"
 )
 
 // Reasons why a reservation is pending or ended, and why a worker ended.
