@@ -73,6 +73,10 @@ var habits = []habit{
 		result: "state, resources and workers of a host", want: `(?s)State +READY.*slots`},
 	{typed: "`kubectl get events --watch`", command: "berth events train -f",
 		result: "prints the events of a job as they happen; `--since` resumes after a cursor", want: `WORKER_RUNNING`, endless: true},
+	{typed: "`kubectl logs -f POD`, `nomad alloc logs -f`", command: "berth logs train/gpu/0 -f",
+		result: "prints what a worker writes, until it ends", want: `(?m)^step 1$`, endless: true},
+	{typed: "`kubectl logs --previous`, `nomad alloc logs -stderr`", command: "berth logs train/gpu/0.1 --stderr --tail 100",
+		result: "a worker by its number, and its standard error", want: `^warning$`},
 	{typed: "`kubectl top nodes`, `htop`", command: "berth top --once",
 		result: "leaders, capacity, queues and the largest jobs; without `--once` it updates in place",
 		want:   `(?s)Leaders.*registry.*Executors by SKU.*host`},
@@ -143,7 +147,8 @@ func TestHabits(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"job.yaml": "job: train\nstage: gpu\ncount: 2\ntargetSize: 2\ntask:\n  command: sleep\n  args: [\"1000\"]\n",
+		"job.yaml": "job: train\nstage: gpu\ncount: 2\ntargetSize: 2\n" +
+			"task:\n  command: sh\n  args: [-c, echo step 1; echo warning >&2; exec sleep 1000]\n",
 		"etl.yaml": "job: etl\nstage: map\ncount: 100\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

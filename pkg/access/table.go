@@ -144,7 +144,7 @@ var table = map[string]row{
 	berthv1.Catalog_PutPool_FullMethodName:    changes(operator),
 	berthv1.Catalog_DeletePool_FullMethodName: changes(operator),
 
-	// What workers write may be secret, and only the owners of a job can prevent that.
+	// The output of workers may be secret, and viewers read everything else.
 	berthv1.Outputs_ReadOutput_FullMethodName: answered(job | operator),
 
 	berthv1.Usage_GetUsage_FullMethodName:        reads(autoscaler | viewer | operator),

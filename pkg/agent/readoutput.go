@@ -25,8 +25,7 @@ import (
 // The limits of an agent on reading output, so that readers cannot slow its host down.
 const (
 	// maxOutputReads is the maximum number of reads in progress, and maxOutputWaits how many
-	// of them may wait for output. So reads that do not wait succeed beside readers that
-	// follow.
+	// of them may wait for output. So readers that follow do not exclude the others.
 	maxOutputReads = 16
 	maxOutputWaits = 8
 	// outputRate is the maximum number of bytes of all answers in a second.
