@@ -78,7 +78,7 @@ var habits = []habit{
 	{typed: "`kubectl logs -f POD`, `nomad alloc logs -f`", command: "berth logs train/gpu/0 -f",
 		result: "prints what a worker writes, until it ends", want: `(?m)^step 1$`, endless: true},
 	{typed: "`kubectl logs --previous`, `nomad alloc logs -stderr`", command: "berth logs train/gpu/0.1 --stderr --tail 100",
-		result: "a worker by its number, and its standard error", want: `^warning$`},
+		result: "a worker by its number, and its standard error", want: `^warning$`, again: true},
 	{typed: "`kubectl top nodes`, `htop`", command: "berth top --once",
 		result: "leaders, capacity, queues and the largest jobs; without `--once` it updates in place",
 		want:   `(?s)Leaders.*registry.*Executors by SKU.*host`},
