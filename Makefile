@@ -227,8 +227,8 @@ $(STAGE)/THIRD_PARTY_LICENSES: $(TOOLS)/go-licenses deploy/packages/licenses.tpl
 		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR > $@ && cat $$($(GO) env GOROOT)/LICENSE >> $@
 
 .PHONY: release-test
-release-test: ## Test the files of the last make release: contents, versions, go install, installation and start of the packages
-	cd tools/release && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+release-test: tools ## Test the files of the last make release: contents, versions, go install, installation and start of the packages
+	cd tools/release && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(TOOLS)/golangci-lint run ./... && \
 		RELEASE=$(CURDIR)/$(RELEASE) GOWORK=off $(GO) test -count=1 -timeout 20m -v ./...
 
 # An image for the Docker of this machine. `make release` needs no Docker.

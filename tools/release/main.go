@@ -30,7 +30,7 @@ import (
 	"time"
 )
 
-// What all packages and images say of Berth.
+// Metadata of all packages and images.
 const (
 	homepage = "https://berth.dev"
 	license  = "Apache-2.0"
