@@ -221,7 +221,7 @@ $(PROGRAMS):
 
 # The licenses require that programs come with these texts. The agent depends on nothing
 # that berth does not depend on.
-$(STAGE)/THIRD_PARTY_LICENSES: $(TOOLS)/go-licenses deploy/packages/licenses.tpl
+$(STAGE)/THIRD_PARTY_LICENSES: $(TOOLS)/go-licenses deploy/packages/licenses.tpl cmd/berth/go.sum
 	@mkdir -p $(STAGE)
 	@GOOS=linux GOROOT=$$($(GO) env GOROOT) $(TOOLS)/go-licenses report ./cmd/berth --ignore berth.dev/ --template deploy/packages/licenses.tpl \
 		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR > $@ && cat $$($(GO) env GOROOT)/LICENSE >> $@
