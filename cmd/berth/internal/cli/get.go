@@ -54,10 +54,10 @@ func (a *app) get() *cobra.Command {
 	var flags getFlags
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
-		Use: "get reservations|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
+		Use: "get reservations|jobs|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
 		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
 'berth get reservations JOB/STAGE'.`,
-		Short:   "List reservations, queues, workers, executors, leaders, findings or tenants",
+		Short:   "List jobs, reservations, queues, workers, executors, leaders, findings or tenants",
 		Example: "  berth get reservations\n  berth get train/gpu -o wide\n  berth get leaders -w",
 		Args:    cobra.ArbitraryArgs,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -85,6 +85,7 @@ func (a *app) get() *cobra.Command {
 	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "poll every second and print changes")
 	cmd.AddCommand(
 		reservations,
+		a.getJobs(&flags),
 		a.getPending(&flags),
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
