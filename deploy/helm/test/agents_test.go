@@ -16,7 +16,8 @@ import (
 func TestAgentIDs(t *testing.T) {
 	for set, want := range map[string]string{
 		"testdata/agents.yaml": "$(NODE_NAME)", "testdata/own-certificates.yaml": "$(NODE_NAME)",
-		"testdata/issuer.yaml": "$(POD_NAME)", "testdata/statefulset.yaml": "$(POD_NAME)", "testdata/replicaset.yaml": "$(POD_NAME)",
+		"testdata/issuer.yaml": "$(POD_NAME)", "testdata/statefulset.yaml": "$(POD_NAME)",
+		"testdata/replicaset.yaml": "$(POD_NAME)",
 	} {
 		c := decoded(t, set).pods()["berth-agent"].Spec.Containers[0]
 		variable := strings.Trim(want, "$()")
@@ -85,7 +86,8 @@ func TestNumberOfAgents(t *testing.T) {
 	}
 	agent := values["agent"].(map[string]any)
 	agent["kind"] = "StatefulSet"
-	if got := *get[*appsv1.StatefulSet](t, decodedValues(t, "statefulset", values), "berth-agent").Spec.Replicas; got != 4 {
+	r = decodedValues(t, "statefulset", values)
+	if got := *get[*appsv1.StatefulSet](t, r, "berth-agent").Spec.Replicas; got != 4 {
 		t.Errorf("%d agents", got)
 	}
 	delete(agent, "replicas")

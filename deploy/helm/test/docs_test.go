@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,46 +14,60 @@ import (
 )
 
 // TestDocumentedValues checks that the chart accepts each block of values in the guides
-// together with the values of the first block, that other blocks are valid objects of
+// together with the values for production, that other blocks are valid objects of
 // Kubernetes, and that their certificates have identities.
 func TestDocumentedValues(t *testing.T) {
-	for name, want := range map[string]int{
-		"how-to/deploy-on-kubernetes.md": 4,
+	var base map[string]any
+	for _, guide := range []struct {
+		name          string
+		sets, objects int
+	}{
+		{"how-to/deploy-on-kubernetes.md", 4, 1},
+		{"how-to/autoscale.md", 1, 4},
 	} {
-		text, err := os.ReadFile("../../../docs/" + name)
+		text, err := os.ReadFile("../../../docs/" + guide.name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var base map[string]any
-		sets := 0
+		sets, objects := 0, 0
 		for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllSubmatch(text, -1) {
-			var meta metav1.TypeMeta
-			if err := yaml.Unmarshal(block[1], &meta); err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, block[1])
+			for document := range strings.SplitSeq(string(block[1]), "\n---\n") {
+				var meta struct {
+					metav1.TypeMeta
+					Triggers any `json:"triggers"`
+				}
+				if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
+					t.Fatalf("%s: %v\n%s", guide.name, err, document)
+				}
+				if strings.HasPrefix(meta.APIVersion, "keda.sh/") || meta.Triggers != nil {
+					continue // KEDA's types are not among those of the test
+				}
+				if meta.Kind != "" {
+					checkObject(t, meta.TypeMeta, []byte(document))
+					objects++
+					continue
+				}
+				values := map[string]any{}
+				if err := yaml.UnmarshalStrict([]byte(document), &values); err != nil {
+					t.Fatalf("%s: %v\n%s", guide.name, err, document)
+				}
+				if base == nil {
+					base = values
+				}
+				decodedValues(t, guide.name, overlaid(base, values))
+				sets++
 			}
-			if meta.Kind != "" {
-				checkObject(t, meta, block[1])
-				continue
-			}
-			values := map[string]any{}
-			if err := yaml.UnmarshalStrict(block[1], &values); err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, block[1])
-			}
-			if base == nil {
-				base = values
-			}
-			decodedValues(t, name, overlaid(base, values))
-			sets++
 		}
-		if sets != want {
-			t.Errorf("%s has %d blocks of values, want %d", name, sets, want)
+		if sets != guide.sets || objects != guide.objects {
+			t.Errorf("%s has %d blocks of values and %d objects, want %d and %d", guide.name, sets, objects, guide.sets,
+				guide.objects)
 		}
 	}
 }
 
 func checkObject(t *testing.T, meta metav1.TypeMeta, text []byte) {
 	t.Helper()
-	o := object(meta.APIVersion, meta.Kind)
+	o := documented(meta.APIVersion, meta.Kind)
 	if o == nil {
 		t.Fatalf("%s %s is an unexpected kind", meta.APIVersion, meta.Kind)
 	}

@@ -57,7 +57,8 @@ func TestExtraVariablesAndVolumes(t *testing.T) {
 			t.Errorf("%s has the variables %+v and %+v", name, c.Env, c.EnvFrom)
 		}
 	}
-	if v, mount := volumeAt(t, pods["berth-registry"], "/etc/collector"); v.Secret.SecretName != "collector-ca" || !mount.ReadOnly {
+	v, mount := volumeAt(t, pods["berth-registry"], "/etc/collector")
+	if v.Secret.SecretName != "collector-ca" || !mount.ReadOnly {
 		t.Errorf("the registry mounts %+v", v)
 	}
 	if v, _ := volumeAt(t, pods["berth-gateway"], "/etc/issuer"); v.ConfigMap.Name != "issuer-ca" {
@@ -86,7 +87,8 @@ func TestEtcdUser(t *testing.T) {
 			t.Errorf("%s has %v and the variables %+v", name, flags(t, c), c.Env)
 		}
 	}
-	if got := flags(t, decoded(t, "testdata/tls.yaml").pods()["berth-registry"].Spec.Containers[0])["etcd-user"]; got != "berth" {
+	registry := decoded(t, "testdata/tls.yaml").pods()["berth-registry"].Spec.Containers[0]
+	if got := flags(t, registry)["etcd-user"]; got != "berth" {
 		t.Errorf("the user is %q", got)
 	}
 }

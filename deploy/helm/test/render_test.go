@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -155,6 +156,21 @@ type issuer struct {
 }
 
 type issuerReference struct{ Name, Kind, Group string }
+
+// documented returns an empty object of a kind that only guides have.
+func documented(apiVersion, kind string) metav1.Object {
+	switch apiVersion + " " + kind {
+	case "v1 ServiceAccount":
+		return &corev1.ServiceAccount{}
+	case "v1 Namespace":
+		return &corev1.Namespace{}
+	case "rbac.authorization.k8s.io/v1 Role":
+		return &rbacv1.Role{}
+	case "rbac.authorization.k8s.io/v1 RoleBinding":
+		return &rbacv1.RoleBinding{}
+	}
+	return object(apiVersion, kind)
+}
 
 // object returns an empty object of a kind, or nil for a kind that the chart must not have.
 func object(apiVersion, kind string) metav1.Object {

@@ -53,7 +53,8 @@ var samples = map[string]any{
 
 	"access.tokens": []any{map[string]any{"name": "sample"}}, "access.issuers": []any{map[string]any{"issuer": "sample"}},
 	"access.tenants": []any{map[string]any{"name": "sample"}}, "etcd.endpoints": []any{"sample:2379"},
-	"etcd.trial.storage": "7Gi", "etcd.trial.quotaBytes": 1e9, "agent.allow": []any{"/sample"}, "agent.hostPath": "/sample",
+	"etcd.trial.storage": "7Gi", "etcd.trial.quotaBytes": 1e9, "agent.allow": []any{"/sample"},
+	"agent.hostPath": "/sample",
 	"agent.capacity": []any{"slots=7"}, "agent.attributes": []any{"sample=1"}, "agent.workerUids": "7000-7999",
 	"agent.storage.size": "7Gi", "podMonitor.interval": "7s", "prometheusRule.runbookUrl": "https://sample.example.com",
 	"gateway.autoscaling.minReplicas": 4.0, "options": map[string]any{"log-format": "text"},
