@@ -122,6 +122,43 @@ func ExampleClient_ListPage() {
 	// 1 reservation, cursor 1
 }
 
+// List the jobs that wait for executors.
+func ExampleClient_Jobs() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	for job, err := range c.Jobs(ctx, &berthv1.ListJobsRequest{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %d workers run, %d are pending\n", job.GetName(), job.GetRunningWorkers(), job.GetPendingWorkers())
+	}
+	// Output:
+	// train: 2 workers run, 0 are pending
+}
+
+// List the jobs of one tenant, one page at a time.
+func ExampleClient_JobsPage() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train-eu", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	page, err := c.JobsPage(ctx, &berthv1.ListJobsRequest{Prefix: "train", PageSize: 100})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(page.GetJobs()), "job, next page:", page.GetNextPageToken() != "")
+	// Output:
+	// 1 job, next page: false
+}
+
 // Show why the head of each queue is pending.
 func ExampleClient_Pending() {
 	c, stop := startGateway()

@@ -366,6 +366,7 @@ func TestRestAsEveryRole(t *testing.T) {
 		{"GET", "/v1/leaders", "", identity.Viewer | identity.Operator, ""},
 		{"GET", "/v1/findings", "", identity.Viewer | identity.Operator, ""},
 		{"GET", "/v1/tenants", "", identity.Job | identity.Viewer | identity.Operator, ""},
+		{"GET", "/v1/jobs", "", identity.Job | identity.Viewer | identity.Operator, ""},
 		{"PUT", "/v1/jobs/caller-1/stages/s/reservation", `{"count":1,"requestId":"r1"}`, identity.Job | identity.Operator,
 			"berth.v1.Reservations/UpsertReservation"},
 		{"GET", "/v1/jobs/caller-1/stages/s/reservation", "", identity.Job | identity.Viewer | identity.Operator, ""},

@@ -120,6 +120,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 				[]grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
 		})
 		server.SetServing(model.ServiceGateway, true)
+		access.Reflect(server, at)
 		return server
 	}
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))

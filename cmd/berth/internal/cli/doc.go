@@ -8,7 +8,7 @@
 // for unavailable.
 //
 //	main ── New ── apply, cancel, get, describe, explain, events, top, version
-//	         │     disable, enable, drain, flush, mark-ready, resign, doctor
+//	         │     disable, enable, drain, hold-scaling, flush, mark-ready, resign, doctor
 //	         │     config (contexts), inspect (etcd)
 //	         │        └─ client ────── gateway      show: answers ▶ text
 //	         └─ Run: errors ▶ one line and an exit code

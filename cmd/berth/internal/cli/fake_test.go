@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/model"
 )
 
 // fakePage is the page size of the fake. It is so small that a list of three items has
@@ -289,6 +291,35 @@ func page[T proto.Message](list []T, token string, match func(T) bool) (items []
 		next = strconv.Itoa(to)
 	}
 	return all[from:to], next
+}
+
+// ListJobs counts the reservations that have not ended.
+func (f *fake) ListJobs(_ context.Context, q *berthv1.ListJobsRequest) (*berthv1.ListJobsAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	jobs := map[string]*berthv1.Job{}
+	for _, r := range f.reservations {
+		if model.State(r.State).Terminal() || q.Prefix != "" && !model.Covers(q.Prefix, r.Job) {
+			continue
+		}
+		j := jobs[r.Job]
+		if j == nil {
+			j = &berthv1.Job{Name: r.Job}
+			jobs[r.Job] = j
+		}
+		j.Reservations++
+		if at := cmp.Or(r.UpdatedAt, r.CreatedAt); j.LastActivity.AsTime().Before(at.AsTime()) {
+			j.LastActivity = at
+		}
+		if r.State == berthv1.Reservation_QUEUED {
+			j.PendingReservations++
+			j.PendingWorkers += r.Count
+		}
+		j.RunningWorkers += r.WorkerCounts["RUNNING"]
+	}
+	list := slices.SortedFunc(maps.Values(jobs), func(a, b *berthv1.Job) int { return strings.Compare(a.Name, b.Name) })
+	items, next := page(list, q.PageToken, func(*berthv1.Job) bool { return true })
+	return &berthv1.ListJobsAnswer{Jobs: items, NextPageToken: next, Revision: f.revision}, nil
 }
 
 func (f *fake) ListReservations(_ context.Context,

@@ -130,6 +130,7 @@ func document(w http.ResponseWriter, _ *http.Request) {
 
 const welcome = `Berth schedules gangs: it reserves executors for all workers of a batch, all or none.
 
+  /v1/jobs                  jobs, with their numbers of reservations and workers
   /v1/reservations          reservations
   /v1/reservations:pending  the queues, and why their heads are pending
   /v1/executors             the inventory

@@ -378,10 +378,11 @@ func TestCommandsAreComplete(t *testing.T) {
 			}},
 		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`,
 			&berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
-		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0}}`,
+		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0,"cooldown":"15m","holdUntil":"2026-01-02T03:04:05Z"}}`,
 			&berthv1.PutSkuRequest{Sku: &berthv1.Sku{
 				Name: "gpu-8", Resources: map[string]int64{"gpu": 8},
-				Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
+				Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0), Cooldown: durationpb.New(15 * time.Minute),
+					HoldUntil: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))},
 			}}},
 		{"PUT", "/v1/pools/night", `{"attributes":{"zone":"a"},"lostAfter":"0s"}`,
 			&berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"},
