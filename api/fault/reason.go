@@ -41,6 +41,8 @@ const (
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
 	ReasonTenantLimit      Reason = "TENANT_LIMIT"
 	ReasonScalingHeld      Reason = "SCALING_HELD"
+
+	ReasonExecutorUnreachable Reason = "EXECUTOR_UNREACHABLE"
 )
 
 // Reasons why a reservation is pending or ended, and why a worker ended.

@@ -69,6 +69,10 @@ type attackCall struct {
 	request func(host *berthv1.Executor) proto.Message
 }
 
+func bystandersOutput() *berthv1.ReadOutputRequest {
+	return &berthv1.ReadOutputRequest{Job: "bystander", Stage: "real", Executor: "host"}
+}
+
 // attackCalls has every call of the attacks. The attacks in plain text can call nothing
 // else, and TestAttacksWithTLS calls all of it.
 var attackCalls = []attackCall{
@@ -114,6 +118,14 @@ var attackCalls = []attackCall{
 			return &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(),
 				Worker: &controlv1.WorkerRef{Job: "bystander", Stage: "real", Number: 1}, Grace: durationpb.New(0)}
 		}},
+	{attack: "A4", method: controlv1.Executor_ReadOutput_FullMethodName, at: []place{host},
+		request: func(host *berthv1.Executor) proto.Message {
+			return &controlv1.ReadWorkerOutputRequest{Incarnation: host.GetIncarnation(), Request: bystandersOutput()}
+		}},
+	{attack: "A4", method: controlv1.Dispatch_ReadOutput_FullMethodName, at: []place{assigner}, onlyTLS: true,
+		request: func(*berthv1.Executor) proto.Message { return bystandersOutput() }},
+	{attack: "A4", method: berthv1.Outputs_ReadOutput_FullMethodName, at: []place{public}, onlyTLS: true,
+		request: func(*berthv1.Executor) proto.Message { return bystandersOutput() }},
 	{attack: "A5 and A9", method: berthv1.Reservations_UpsertReservation_FullMethodName, at: []place{public},
 		request: func(*berthv1.Executor) proto.Message {
 			return &berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: "flood", Stage: "s", Count: 1,

@@ -44,15 +44,15 @@ var habits = []habit{
 	{typed: "`cat FILE \\| kubectl apply -f -`", command: "cat job.yaml | berth apply -f -",
 		result: "repeating changes nothing", want: `^train/gpu/main UNCHANGED`},
 	{typed: "`kubectl wait --for=condition=…`", command: "berth wait train/gpu --for active --deadline 1m",
-		result: "returns when all workers run; exit code 1 after the deadline", want: `^train/gpu/main ACTIVE`},
+		result: "returns when all workers are placed; exit code 1 after the deadline", want: `^train/gpu/main ACTIVE`},
 	{typed: "`kubectl diff`, `apply --dry-run`, `nomad job plan`", command: "sed 's/count: 2/count: 1/' job.yaml | berth apply -f - --dry-run",
 		result: "prints a diff; exit code 5 if something would change", want: `(?m)^\+ *count: 1`, exit: 5},
 	{typed: "`kubectl get podgroups`, `kubectl get workloads`", command: "berth get reservations",
-		result: "lists the gangs", want: `train/gpu/main +ACTIVE +2/2`},
+		result: "lists the gangs", want: `train/gpu/main +ACTIVE +2/2`, again: true},
 	{typed: "`kubectl get TYPE NAME`", command: "berth get train/gpu",
-		result: "the same as `berth get reservations train/gpu`", want: `train/gpu/main +ACTIVE +2/2`},
+		result: "the same as `berth get reservations train/gpu`", want: `train/gpu/main +ACTIVE +2/2`, again: true},
 	{typed: "`kubectl get pods`, `nomad job allocs`", command: "berth get assignments",
-		result: "lists the workers and where they run", want: `train/gpu/0\.1 +agent-\d +RUNNING`},
+		result: "lists the workers and where they run", want: `train/gpu/0\.1 +agent-\d +RUNNING`, again: true},
 	{typed: "`kubectl get pods --field-selector spec.nodeName=…`", command: "berth get assignments --executor agent-0 --state running",
 		result: "filters on the server; each list has its own filters in `--help`", want: `^WORKER|^No assignments`},
 	{typed: "`kubectl get nodes -o wide`, `nomad node status`, `sinfo`", command: "berth get executors -o wide",
@@ -67,12 +67,18 @@ var habits = []habit{
 		result: "`-o name` has no headers; a closed pipe is no error", want: `^agent-\d$`},
 	{typed: "`kubectl get -w`", command: "berth get reservations -w",
 		result: "updates in place on a terminal, prints changes elsewhere", want: `train/gpu/main +ACTIVE`, endless: true},
+	{typed: "`kubectl get jobs`, `nomad job status`", command: "berth get jobs",
+		result: "lists the jobs that have anything alive", want: `train .*2`},
 	{typed: "`kubectl describe pod`, `nomad job status`, `scontrol show job`", command: "berth describe train/gpu",
-		result: "the request, the workers and the last events", want: `(?s)State +ACTIVE.*WORKER_RUNNING`},
+		result: "the request, the workers and the last events", want: `(?s)State +ACTIVE.*WORKER_RUNNING`, again: true},
 	{typed: "`kubectl describe node`, `nomad node status ID`", command: "berth describe executor agent-0",
 		result: "state, resources and workers of a host", want: `(?s)State +READY.*slots`},
 	{typed: "`kubectl get events --watch`", command: "berth events train -f",
 		result: "prints the events of a job as they happen; `--since` resumes after a cursor", want: `WORKER_RUNNING`, endless: true},
+	{typed: "`kubectl logs -f POD`, `nomad alloc logs -f`", command: "berth logs train/gpu/0 -f",
+		result: "prints what a worker writes, until it ends", want: `(?m)^step 1$`, endless: true},
+	{typed: "`kubectl logs --previous`, `nomad alloc logs -stderr`", command: "berth logs train/gpu/0.1 --stderr --tail 100",
+		result: "a worker by its number, and its standard error", want: `^warning$`, again: true},
 	{typed: "`kubectl top nodes`, `htop`", command: "berth top --once",
 		result: "leaders, capacity, queues and the largest jobs; without `--once` it updates in place",
 		want:   `(?s)Leaders.*registry.*Executors by SKU.*host`},
@@ -143,7 +149,8 @@ func TestHabits(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"job.yaml": "job: train\nstage: gpu\ncount: 2\ntargetSize: 2\ntask:\n  command: sleep\n  args: [\"1000\"]\n",
+		"job.yaml": "job: train\nstage: gpu\ncount: 2\ntargetSize: 2\n" +
+			"task:\n  command: sh\n  args: [-c, echo step 1; echo warning >&2; exec sleep 1000]\n",
 		"etl.yaml": "job: etl\nstage: map\ncount: 100\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
@@ -183,7 +190,7 @@ func (h habit) run(ctx context.Context, dir string, env []string) error {
 		var exit *exec.ExitError
 		switch text := bytes.TrimSpace(out.text.Bytes()); {
 		case err != nil && !errors.As(err, &exit):
-			return err
+			return fmt.Errorf("want %s: %w:\n%s", h.want, err, text)
 		case want.Match(text) && (h.endless || cmd.ProcessState.ExitCode() == h.exit):
 			return nil
 		case !h.again || ctx.Err() != nil:

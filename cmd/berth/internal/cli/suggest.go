@@ -20,6 +20,7 @@ var habits = map[string][]string{
 	"berth enable":   {"uncordon", "untaint"},
 	"berth explain":  {"reason", "why"},
 	"berth get":      {"list", "ls", "node", "queue", "sinfo", "squeue"},
+	"berth logs":     {"log", "output", "stderr", "stdout", "tail"},
 	"berth top":      {"cluster-info", "monitor", "stats", "status"},
 
 	"berth get assignments":  {"alloc", "allocs", "allocations", "pods", "tasks", "workers"},

@@ -19,8 +19,8 @@ func (a *app) wait() *cobra.Command {
 		Use:   "wait [reservation] JOB/STAGE[/NAME]",
 		Short: "Wait until a reservation is in a state",
 		Long: `Wait until the newest version of a reservation is in a state. By default, that is ACTIVE:
-all its workers run. The command fails if the reservation ends in another state, or if
-the deadline passes (exit code 1).`,
+all its workers are placed, and their executors start them. The command fails if the
+reservation ends in another state, or if the deadline passes (exit code 1).`,
 		Example:           "  berth wait train/gpu\n  berth wait train/gpu --for completed --deadline 2h",
 		Args:              oneTarget,
 		ValidArgsFunction: a.completeTarget(2),
