@@ -271,8 +271,8 @@ func followsOutput(t *testing.T, w *world) {
 	}
 	w.await(r, berthv1.Reservation_COMPLETED)
 	until(t, func() string {
-		for a := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "talk"}) {
-			return fmt.Sprintf("assignment %v", a)
+		for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "talk"}) {
+			return fmt.Sprintf("assignment %v, %v", a, err)
 		}
 		return ""
 	})

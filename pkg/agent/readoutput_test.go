@@ -58,7 +58,7 @@ func TestPartsOfOutputProperty(t *testing.T) {
 	dir := t.TempDir()
 	root := openRoot(t, dir)
 	rapid.Check(t, func(t *rapid.T) {
-		limit := logLimit{MaxBytes: rapid.Int64Range(1, 50).Draw(t, "size"), Keep: rapid.IntRange(1, 4).Draw(t, "files")}
+		limit := logLimit{MaxBytes: rapid.Int64Range(8, 50).Draw(t, "size"), Keep: rapid.IntRange(1, 4).Draw(t, "files")}
 		files, err := filepath.Glob(filepath.Join(dir, "*"))
 		if err != nil {
 			t.Fatal(err)
@@ -70,10 +70,11 @@ func TestPartsOfOutputProperty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer r.mark.Close()
 		var written int64
 		t.Repeat(map[string]func(*rapid.T){
 			"write": func(t *rapid.T) {
-				n := rapid.Int64Range(0, 120).Draw(t, "bytes")
+				n := rapid.Int64Range(0, 60).Draw(t, "bytes")
 				r.write(pattern(written, n))
 				written += n
 			},
