@@ -11,7 +11,8 @@
 //	                 show only metrics in that list
 //	docs/how-to/write-a-job-service.md, docs/tutorial
 //	                 show code that is part of the examples
-//	docs/README.md   lists every page
+//	README.md of a folder of docs
+//	                 lists every page of the folder
 //	every *.md       links only to existing files and headings
 package docs
 
@@ -165,22 +166,20 @@ func TestLinksHaveTargets(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsListed checks that the index of a folder links to each page of the folder.
+// TestEveryPageIsListed checks that the index of a folder, its README.md, links to each page
+// of the folder and to the index of each folder in it.
 func TestEveryPageIsListed(t *testing.T) {
 	for _, name := range files(t) {
-		index := "docs"
-		switch {
-		case strings.HasPrefix(name, "docs/adr/"):
-			index = "docs/adr"
-		case strings.HasPrefix(name, "docs/how-to/runbooks/"):
-			index = "docs/how-to/runbooks"
-		}
-		base, ok := strings.CutPrefix(name, index+"/")
-		if !ok || path.Ext(name) != ".md" || base == "README.md" {
+		dir, page := path.Split(name)
+		if !strings.HasPrefix(name, "docs/") || path.Ext(name) != ".md" || name == "docs/README.md" {
 			continue
 		}
-		if !strings.Contains(read(t, index+"/README.md"), "("+base+")") {
-			t.Errorf("%s/README.md does not list %s", index, base)
+		if page == "README.md" {
+			dir, page = path.Split(path.Clean(dir))
+			page += "/README.md"
+		}
+		if !strings.Contains(read(t, dir+"README.md"), "("+page+")") {
+			t.Errorf("%sREADME.md does not list %s", dir, page)
 		}
 	}
 }
