@@ -204,6 +204,20 @@ $(PROGRAMS):
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(lastword $(subst -, ,$@)) GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-trimpath -buildvcs=false' \
 		$(GO) build -ldflags '-s -w $(LDFLAGS) -X berth.dev/pkg/process.commit=$(COMMIT)' -o $@ ./cmd/$(firstword $(subst -linux-, ,$(@F)))
 
+# Hugo is no part of the tools: it takes two minutes to build with an empty cache.
+HUGO = $(BIN)/hugo
+
+$(HUGO): tools/site/go.mod tools/site/go.sum
+	@mkdir -p $(BIN)
+	cd tools/site && CGO_ENABLED=0 GOWORK=off GOBIN=$(BIN) $(GO) install -trimpath github.com/gohugoio/hugo
+	@touch $@
+
+.PHONY: site
+site: $(HUGO) ## Build the documentation as a static site into bin/site, and check its links
+	$(HUGO) --source tools/site --destination $(BIN)/site --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
+	@cd tools/site && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		GOWORK=off $(GO) test -count=1 -timeout 1m ./... -args -site=$(BIN)/site
+
 .PHONY: image
 image: ## Build the container image (IMAGE=name:tag)
 	docker build -f deploy/Dockerfile --build-arg COMMIT=$(COMMIT) -t $(IMAGE) .
