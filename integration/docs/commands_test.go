@@ -33,11 +33,16 @@ var executed = []struct {
 	// commands is the minimum number of commands. If a document is no longer read correctly,
 	// the test fails.
 	commands int
+	// shell executes the commands in a shell, so that they may be any commands. Otherwise they
+	// are those of berth and curl, with variables.
+	shell bool
 }{
-	{"docs/tutorial/reserve-your-first-gang.md", 15},
-	{"docs/tutorial/rest-api.md", 20},
-	{"docs/reference/api.md", 10},
-	{"docs/how-to/turn-hosts-into-executors.md", 2},
+	{"docs/tutorial/reserve-your-first-gang.md", 15, false},
+	{"docs/tutorial/rest-api.md", 20, false},
+	{"docs/tutorial/job-service.md", 10, true},
+	{"docs/tutorial/agents.md", 12, true},
+	{"docs/reference/api.md", 10, false},
+	{"docs/how-to/turn-hosts-into-executors.md", 2, false},
 }
 
 // TestDocumentedCommands executes the commands of each document against a new Berth. It
@@ -48,6 +53,10 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Run(e.document, func(t *testing.T) {
 			w := runner{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 			defer w.client.CloseIdleConnections()
+			parse := parse
+			if e.shell {
+				parse = parseShell
+			}
 			steps, err := parse(read(t, e.document))
 			if err != nil {
 				t.Fatal(err)
@@ -56,7 +65,13 @@ func TestDocumentedCommands(t *testing.T) {
 				t.Fatalf("only %d commands, want at least %d", len(steps), e.commands)
 			}
 			for _, s := range steps {
-				if err := w.do(s); err != nil {
+				do := w.do
+				if e.shell && !strings.HasPrefix(s.command, "berth dev ") {
+					do = func(s step) error {
+						return w.retry(s, func(ctx context.Context) (answer, missing string, err error) { return w.shell(ctx, s) })
+					}
+				}
+				if err := do(s); err != nil {
 					t.Fatalf("%s:%d: %s\n%v", e.document, s.line, s.command, err)
 				}
 			}
@@ -71,6 +86,10 @@ type runner struct {
 	// printed is the address in the document. real is the address that replaces it.
 	printed, real string
 	client        *http.Client
+	// terminal executes the commands of documents that use a shell. addresses replaces the
+	// addresses in the document.
+	terminal  *shell
+	addresses *strings.Replacer
 }
 
 func (w *runner) do(s step) error {
@@ -211,17 +230,23 @@ func (w *runner) berth(ctx context.Context, s step, args []string) (answer, miss
 // dev starts `berth dev` with the documented options on a free port. It waits until the
 // process prints its address.
 func (w *runner) dev(args []string) error {
+	agents := ""
 	for i, arg := range args {
-		if arg == "--listen" && i+1 < len(args) {
-			w.printed = args[i+1]
-			args[i+1] = "127.0.0.1:0"
+		if i+1 == len(args) {
+			break
+		}
+		switch arg {
+		case "--listen":
+			w.printed, args[i+1] = args[i+1], "127.0.0.1:0"
+		case "--agents-listen":
+			agents, args[i+1] = args[i+1], "127.0.0.1:0"
 		}
 	}
 	if w.printed == "" {
 		return fmt.Errorf("berth dev: --listen is required")
 	}
 	var stderr bytes.Buffer
-	out := &banner{address: make(chan string, 1)}
+	out := &banner{addresses: make(chan []string, 1)}
 	cmd := exec.CommandContext(w.t.Context(), berth(w.t), args...)
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -236,7 +261,12 @@ func (w *runner) dev(args []string) error {
 		ended <- cmd.Run()
 	}()
 	select {
-	case w.real = <-out.address:
+	case found := <-out.addresses:
+		w.real = found[1]
+		w.addresses = strings.NewReplacer(w.printed, w.real)
+		if agents != "" {
+			w.addresses = strings.NewReplacer(w.printed, w.real, agents, found[2])
+		}
 	case err := <-ended:
 		return fmt.Errorf("berth dev exited: %v\n%s", err, &stderr)
 	case <-time.After(patience):
@@ -250,19 +280,20 @@ func (w *runner) dev(args []string) error {
 	return nil
 }
 
-// banner receives the output of berth dev and sends the address that it finds.
+// banner receives the output of berth dev and sends the addresses that it finds: of REST and
+// gRPC, and for agents.
 type banner struct {
-	text    bytes.Buffer
-	address chan string
+	text      bytes.Buffer
+	addresses chan []string
 }
 
-var listens = regexp.MustCompile(`http://([0-9.]+:[0-9]+)`)
+var listens = regexp.MustCompile(`(?s)http://([0-9.]+:[0-9]+).*--gateways ([0-9.]+:[0-9]+)\n`)
 
 func (b *banner) Write(p []byte) (int, error) {
 	known := listens.Match(b.text.Bytes())
 	b.text.Write(p)
-	if found := listens.FindSubmatch(b.text.Bytes()); found != nil && !known {
-		b.address <- string(found[1])
+	if found := listens.FindStringSubmatch(b.text.String()); found != nil && !known {
+		b.addresses <- found
 	}
 	return len(p), nil
 }

@@ -2,7 +2,7 @@
 // compares their lists with the code, and checks their links.
 //
 //	docs/tutorial, docs/reference/api.md
-//	                 every sh block is executed against a real `berth dev`
+//	                 every sh block is executed against a real `berth dev`, some in a shell
 //	docs/reference/options.md
 //	                 is generated from the options of the processes (-rewrite)
 //	docs/reference/reasons.md, metrics.md, findings.md, states.md
