@@ -29,6 +29,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/server/v3/etcdmain"
 	"go.uber.org/goleak"
 )
 
@@ -40,6 +41,11 @@ var rewrite = flag.Bool("rewrite", false, "rewrite docs/reference/options.md")
 const root = "testdata/root"
 
 func TestMain(m *testing.M) {
+	// The shell of a document finds the test itself as the program etcd.
+	if filepath.Base(os.Args[0]) == "etcd" {
+		etcdmain.Main(os.Args)
+		return
+	}
 	flag.Parse()
 	code := m.Run()
 	if binary.dir != "" {
@@ -54,7 +60,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary is the program `berth`, built once for all tests.
+// binary is the program `berth`, built once for all tests. Its directory also has etcd.
 var binary struct {
 	once      sync.Once
 	dir, path string
@@ -68,6 +74,14 @@ func berth(t *testing.T) string {
 			return
 		}
 		binary.path = filepath.Join(binary.dir, "berth")
+		test, err := os.Executable()
+		if err == nil {
+			err = os.Symlink(test, filepath.Join(binary.dir, "etcd"))
+		}
+		if err != nil {
+			binary.err = err
+			return
+		}
 		build := exec.Command("go", "build", "-o", binary.path, "berth.dev/cmd/berth")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Logf("%s", out)

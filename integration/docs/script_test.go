@@ -12,9 +12,10 @@ import (
 
 // step is a command of a document, with the expected parts of its answer.
 type step struct {
-	line    int
-	command string
-	expect  []expectation
+	document string
+	line     int
+	command  string
+	expect   []expectation
 }
 
 // expectation is a part of the answer. $NAME in it stands for the value of that variable.

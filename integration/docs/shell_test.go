@@ -25,8 +25,9 @@ type shell struct {
 const answered = "--- the command has ended with "
 
 // startShell starts a shell in the root of the repository. Its home is a new directory, and
-// its path has the program berth, whose gateway is the given one.
-func startShell(t *testing.T, gateway string) (*shell, error) {
+// its path has the programs berth and etcd. The gateway of berth is the given one. The
+// command starts a bash.
+func startShell(t *testing.T, gateway string, command ...string) (*shell, error) {
 	at, err := filepath.EvalSymlinks(root)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func startShell(t *testing.T, gateway string) (*shell, error) {
 		return nil, err
 	}
 	cache := strings.Fields(string(caches))
-	s := &shell{cmd: exec.Command("bash", "--norc"), lines: make(chan string)}
+	s := &shell{cmd: exec.Command(command[0], command[1:]...), lines: make(chan string)}
 	s.cmd.Dir = at
 	s.cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PWD="+at, "BERTH_GATEWAY="+gateway,
 		"PATH="+filepath.Dir(berth(t))+":"+os.Getenv("PATH"), "GOCACHE="+cache[0], "GOMODCACHE="+cache[1])
@@ -95,7 +96,7 @@ func (s *shell) run(ctx context.Context, command string) (string, error) {
 // stop ends the shell, its jobs, and a command that did not return.
 func (s *shell) stop() {
 	s.input.Close()
-	for range s.lines { //nolint:revive // the jobs may still print
+	for range s.lines { // the jobs may still print
 	}
 	if err := s.cmd.Wait(); err != nil {
 		return // the exit code is that of the trap
@@ -144,10 +145,30 @@ func parseShell(text string) ([]step, error) {
 	return steps, nil
 }
 
+// openTerminal starts the shell in which a document is executed.
+func (w *runner) openTerminal() (err error) {
+	if w.real != "" {
+		w.terminal, err = startShell(w.t, w.real, "bash", "--norc")
+		return err
+	}
+	// The document starts all processes itself, at fixed addresses. A network namespace keeps
+	// these from other processes of the machine.
+	isolated := []string{"unshare", "--map-root-user", "--net"}
+	if out, err := exec.Command(isolated[0], append(isolated[1:], "ip", "link", "set", "lo", "up")...).CombinedOutput(); err != nil {
+		w.t.Skipf("this machine permits no network namespaces: %v %s", err, out)
+	}
+	w.addresses = strings.NewReplacer()
+	w.terminal, err = startShell(w.t, "127.0.0.1:8080", append(isolated, "bash", "--norc")...)
+	if err == nil {
+		_, err = w.terminal.run(w.t.Context(), "ip link set lo up")
+	}
+	return err
+}
+
 // shell executes a command in the terminal of the reader, which the first command opens.
 func (w *runner) shell(ctx context.Context, s step) (answer, missing string, err error) {
 	if w.terminal == nil {
-		if w.terminal, err = startShell(w.t, w.real); err != nil {
+		if err := w.openTerminal(); err != nil {
 			return "", "", err
 		}
 	}
