@@ -5,8 +5,8 @@
 //	                 every sh block is executed against a real `berth dev`, some in a shell
 //	docs/reference/options.md
 //	                 is generated from the options of the processes (-rewrite)
-//	docs/reference/reasons.md, metrics.md, findings.md, states.md
-//	                 list every reason, metric, finding and deadline of the code
+//	docs/reference/reasons.md, events.md, metrics.md, findings.md, states.md
+//	                 list every reason, event, metric, finding and deadline of the code
 //	deploy/grafana, deploy/prometheus
 //	                 show only metrics in that list
 //	docs/how-to/write-a-job-service.md, docs/tutorial
@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"flag"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -149,7 +150,8 @@ func anchors(text string) map[string]bool {
 	return list
 }
 
-// TestLinksHaveTargets checks that relative links lead to existing files and headings.
+// TestLinksHaveTargets checks that relative links lead to existing files and headings, and
+// that all other links are URLs.
 func TestLinksHaveTargets(t *testing.T) {
 	links := 0
 	for _, name := range files(t) {
@@ -158,7 +160,12 @@ func TestLinksHaveTargets(t *testing.T) {
 		}
 		for _, found := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, name), ""), -1) {
 			target, anchor, _ := strings.Cut(found[1], "#")
-			if strings.Contains(target, "://") {
+			if strings.Contains(target, ":") {
+				// The test does not follow links to other hosts.
+				to, err := url.Parse(found[1])
+				if err != nil || to.Scheme != "https" || !strings.Contains(to.Host, ".") {
+					t.Errorf("%s: the link %s is not an HTTPS URL (%v)", name, found[1], err)
+				}
 				continue
 			}
 			links++
