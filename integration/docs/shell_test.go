@@ -154,13 +154,14 @@ func (w *runner) openTerminal() (err error) {
 	// The document starts all processes itself, at fixed addresses. A network namespace keeps
 	// these from other processes of the machine.
 	isolated := []string{"unshare", "--map-root-user", "--net"}
-	if out, err := exec.Command(isolated[0], append(isolated[1:], "ip", "link", "set", "lo", "up")...).CombinedOutput(); err != nil {
+	up := []string{"ip", "link", "set", "lo", "up"}
+	if out, err := exec.Command(isolated[0], append(isolated[1:], up...)...).CombinedOutput(); err != nil {
 		w.t.Skipf("this machine permits no network namespaces: %v %s", err, out)
 	}
 	w.addresses = strings.NewReplacer()
 	w.terminal, err = startShell(w.t, "127.0.0.1:8080", append(isolated, "bash", "--norc")...)
 	if err == nil {
-		_, err = w.terminal.run(w.t.Context(), "ip link set lo up")
+		_, err = w.terminal.run(w.t.Context(), strings.Join(up, " "))
 	}
 	return err
 }
