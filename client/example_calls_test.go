@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -120,6 +121,43 @@ func ExampleClient_ListPage() {
 	fmt.Println(len(page.GetReservations()), "reservation, cursor", page.GetCursor())
 	// Output:
 	// 1 reservation, cursor 1
+}
+
+// List the jobs that wait for executors.
+func ExampleClient_Jobs() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	for job, err := range c.Jobs(ctx, &berthv1.ListJobsRequest{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %d workers run, %d are pending\n", job.GetName(), job.GetRunningWorkers(), job.GetPendingWorkers())
+	}
+	// Output:
+	// train: 2 workers run, 0 are pending
+}
+
+// List the jobs of one tenant, one page at a time.
+func ExampleClient_JobsPage() {
+	c, stop := startGateway()
+	defer stop()
+
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train-eu", Stage: "gpu", Count: 2}); err != nil {
+		log.Fatal(err)
+	}
+	page, err := c.JobsPage(ctx, &berthv1.ListJobsRequest{Prefix: "train", PageSize: 100})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(page.GetJobs()), "job, next page:", page.GetNextPageToken() != "")
+	// Output:
+	// 1 job, next page: false
 }
 
 // Show why the head of each queue is pending.
@@ -439,4 +477,22 @@ func ExampleWithToken() {
 	}
 	// Output:
 	// called with Bearer of-alice
+}
+
+// Print all stored output of a worker, and follow it until the worker has ended.
+func ExampleClient_Output() {
+	c, stop := startGateway()
+	defer stop()
+
+	request := &berthv1.ReadOutputRequest{Job: "train", Stage: "gpu", Index: 0, Offset: proto.Int64(0), Follow: true}
+	for part, err := range c.Output(context.Background(), request) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s", part.GetData())
+	}
+	// Output:
+	// step 1
+	// step 2
+	// done
 }

@@ -187,6 +187,16 @@ func (g *grantingGateway) ListReservations(context.Context,
 	return answer, nil
 }
 
+func (g *grantingGateway) ListJobs(context.Context, *berthv1.ListJobsRequest) (*berthv1.ListJobsAnswer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	answer := &berthv1.ListJobsAnswer{}
+	for _, r := range g.reservations {
+		answer.Jobs = append(answer.Jobs, &berthv1.Job{Name: r.GetJob(), Reservations: 1, RunningWorkers: r.GetCount()})
+	}
+	return answer, nil
+}
+
 func (g *grantingGateway) CancelJob(context.Context, *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

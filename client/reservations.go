@@ -125,6 +125,22 @@ func (c *Client) ListPage(ctx context.Context,
 	return invoke(ctx, c, c.reservations.ListReservations, request)
 }
 
+// Jobs returns the jobs that have a reservation that has not ended, ordered by name, with
+// the numbers of their reservations and workers. Jobs reads each page only when the loop
+// needs it. The sequence ends at the first error.
+func (c *Client) Jobs(ctx context.Context, request *berthv1.ListJobsRequest) iter.Seq2[*berthv1.Job, error] {
+	return items(request, func(q *berthv1.ListJobsRequest, token string) ([]*berthv1.Job, string, error) {
+		q.PageToken = token
+		page, err := c.JobsPage(ctx, q)
+		return page.GetJobs(), page.GetNextPageToken(), err
+	})
+}
+
+// JobsPage returns one page of Jobs, with its revision and the token of the next page.
+func (c *Client) JobsPage(ctx context.Context, request *berthv1.ListJobsRequest) (*berthv1.ListJobsAnswer, error) {
+	return invoke(ctx, c, c.reservations.ListJobs, request)
+}
+
 // Pending lists all queues: one row for each group, with the reason why the head of its
 // queue is pending. Until the registry is ready, the error is Unavailable with reason
 // REGISTRY_NOT_READY.

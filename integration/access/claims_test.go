@@ -143,6 +143,33 @@ func TestBearerTokens(t *testing.T) {
 			t.Errorf("an upsert of %s: %d, want %d", job, got, want)
 		}
 	}
+	// A job service lists only its own jobs, over gRPC and REST.
+	if got := upsert("other", "Bearer of alice"); got != http.StatusOK {
+		t.Errorf("an upsert of the operator: %d", got)
+	}
+	jobs := func(token, prefix string) (string, error) {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", token)
+		answer, err := berthv1.NewReservationsClient(conn).ListJobs(ctx, &berthv1.ListJobsRequest{Prefix: prefix})
+		var names []string
+		for _, j := range answer.GetJobs() {
+			names = append(names, j.GetName())
+		}
+		return strings.Join(names, " "), err
+	}
+	for _, c := range []struct{ token, prefix, want string }{
+		{"Bearer of alice", "", "other train train-eu"},
+		{"Bearer of alice", "other", "other"},
+		{"Bearer of train", "", "train train-eu"},
+		{"Bearer of train", "train-", "train-eu"},
+		{"Bearer of train", "train-us", ""},
+	} {
+		if got, err := jobs(c.token, c.prefix); got != c.want || err != nil {
+			t.Errorf("the jobs of %q with the prefix %q: %q, %v; want %q", c.token, c.prefix, got, err, c.want)
+		}
+	}
+	if _, err := jobs("Bearer of train", "other"); !denied(err, "may list only jobs that the prefix \"train\" covers") {
+		t.Errorf("the jobs of another tenant: %v", err)
+	}
 	// The file changes: the token of the operator ends.
 	if err := os.WriteFile(filepath.Join(w.dir, "access.yaml"), []byte("tokens: []\n"), 0o600); err != nil {
 		t.Fatal(err)

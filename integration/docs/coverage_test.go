@@ -137,7 +137,8 @@ var (
 )
 
 // TestShownCommandsExist checks that every command of berth in a document exists and has the
-// flags that it is shown with. This includes the commands that no test executes.
+// flags that it is shown with. This includes the commands that no test executes. TestHabits runs
+// those of the habits, one of which does not exist.
 func TestShownCommandsExist(t *testing.T) {
 	helps := map[string]string{}
 	help := func(args string) string {
@@ -166,7 +167,7 @@ func TestShownCommandsExist(t *testing.T) {
 				command = longer
 			}
 			if command == "" {
-				if first := words[1]; regexp.MustCompile(`^[a-z-]+$`).MatchString(first) {
+				if first := words[1]; regexp.MustCompile(`^[a-z][a-z-]*$`).MatchString(first) {
 					t.Errorf("%s: %s: there is no such command", name, call)
 				}
 				return
@@ -185,7 +186,8 @@ func TestShownCommandsExist(t *testing.T) {
 		}
 	}
 	for _, name := range files(t) {
-		if path.Ext(name) != ".md" || name == "CHANGELOG.md" || strings.HasPrefix(name, "docs/adr/") {
+		if path.Ext(name) != ".md" || name == "CHANGELOG.md" ||
+			name == "docs/reference/habits.md" || strings.HasPrefix(name, "docs/adr/") {
 			continue
 		}
 		for _, b := range blocks(read(t, name)) {

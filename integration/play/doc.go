@@ -31,7 +31,7 @@
 //	            stubborn=yes                      the workers ignore SIGTERM
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
 //	flush JOB, flush group of KEY, mark-ready
-//	get KEY, list JOB, pending, hosts, workers JOB, explain KEY
+//	get KEY, list JOB, jobs, pending, hosts, workers JOB, explain KEY
 //	findings [[no] KIND...]                       waits until there is a finding of each kind, or of none
 //	usage [SKU] NAME=...                          waits until the usage has these values
 //	unmapped [NAME=...]                           waits until a line has all these values
@@ -45,7 +45,7 @@
 //	clear ID                                      declares the quarantined workers of an executor dead
 //	gone JOB                                      waits until only readable records are left
 //	claim SKU max= request=
-//	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
+//	pool NAME  zone= lostAfter=, sku NAME  slots= minIdle= maxSize= cooldown= hold= ...
 //	kill leader SERVICE, restart SERVICE
 //	kill agent ID..., wipe ID, restart agent ID
 //	freeze agent ID, thaw agent ID                suspends and resumes the agent's process

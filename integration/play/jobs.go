@@ -123,6 +123,19 @@ func lines[T any](list []T, text func(T) string) string {
 	return b.String()
 }
 
+// jobs lists the jobs that have not ended.
+func (p *player) jobs(*words) (string, error) {
+	answer, refused := call(p, p.reservations.ListJobs, &berthv1.ListJobsRequest{})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return lines(answer.GetJobs(), func(j *berthv1.Job) string {
+		return fmt.Sprintf("%s reservations=%d queued=%d pending=%d reserved=%d running=%d stopping=%d", j.GetName(),
+			j.GetReservations(), j.GetPendingReservations(), j.GetPendingWorkers(), j.GetReservedWorkers(),
+			j.GetRunningWorkers(), j.GetStoppingWorkers())
+	}), nil
+}
+
 func (p *player) pending(*words) (string, error) {
 	answer, refused := call(p, p.reservations.ListPending, &berthv1.ListPendingRequest{})
 	if refused != nil {

@@ -44,6 +44,7 @@ func init() {
 		"cancel-workers": (*player).cancelWorkers,
 		"get":            (*player).get,
 		"list":           (*player).list,
+		"jobs":           (*player).jobs,
 		"pending":        (*player).pending,
 		"workers":        (*player).workers,
 		"await":          (*player).await,

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/identity"
@@ -182,9 +183,11 @@ func missing(method string, may identity.Role, why string) error {
 	return denied("%s requires the role %v; %s", strings.TrimPrefix(method, "/"), may, why)
 }
 
-// everywhere reports whether the role job may call a method without naming a job.
+// everywhere reports whether the role job may call a method without naming a job. The lists
+// of jobs and of tenants then have only the jobs and the tenants of the caller.
 func everywhere(method string) bool {
-	return strings.HasPrefix(method, "/berth.v1.Catalog/") || strings.HasPrefix(method, "/berth.v1.Tenants/")
+	return method == berthv1.Reservations_ListJobs_FullMethodName || strings.HasPrefix(method, "/berth.v1.Catalog/") ||
+		strings.HasPrefix(method, "/berth.v1.Tenants/")
 }
 
 // scope returns an error if a request is about a job or an executor that does not belong to
@@ -194,8 +197,8 @@ func scope(c Caller, method string, about subject) error {
 		return nil
 	}
 	at := table[method].roles
-	if at[Public] == everybody {
-		return nil // health checks name no job and no executor
+	if strings.HasPrefix(method, "/grpc.") {
+		return nil // health checks and reflection name no job and no executor
 	}
 	if c.passed && at[Public]|at[Agents]|at[Internal] == identity.Nobody {
 		return nil // the gateway calls this method to answer another one, which it has checked

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -83,6 +84,7 @@ const (
 	operator   = identity.Operator
 	gateway    = identity.Gateway
 	service    = identity.Service
+	identified = job | agent | autoscaler | viewer | operator | gateway | service
 )
 
 // reads returns the row of a public method that gateways forward to a service.
@@ -105,13 +107,19 @@ var direct = row{roles: roles{Service: gateway}}
 var health = row{roles: roles{Public: everybody, Agents: everybody, Internal: everybody, Service: everybody,
 	Agent: everybody}}
 
+// schema is the row of reflection, which every caller with an identity may call everywhere.
+var schema = row{roles: roles{Public: identified, Agents: identified, Internal: identified, Service: identified,
+	Agent: identified}}
+
 // table has the listeners and the roles of every method of every API of Berth. A method that
-// is not in the table, such as gRPC reflection, is not served anywhere. Requests for other
-// paths over HTTP are methods named "GET /path".
+// is not in the table is not served anywhere. Requests for other paths over HTTP are methods
+// named "GET /path".
 var table = map[string]row{
 	healthpb.Health_Check_FullMethodName: health,
 	healthpb.Health_List_FullMethodName:  health,
 	healthpb.Health_Watch_FullMethodName: health,
+
+	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName: schema,
 
 	berthv1.Reservations_UpsertReservation_FullMethodName:  changes(job | operator),
 	berthv1.Reservations_GetReservation_FullMethodName:     reads(job | viewer | operator),
@@ -119,6 +127,7 @@ var table = map[string]row{
 	berthv1.Reservations_CancelJob_FullMethodName:          changes(job | operator),
 	berthv1.Reservations_CancelWorkers_FullMethodName:      changes(job | operator),
 	berthv1.Reservations_ListReservations_FullMethodName:   reads(job | viewer | operator),
+	berthv1.Reservations_ListJobs_FullMethodName:           reads(job | viewer | operator),
 	berthv1.Reservations_ListPending_FullMethodName:        reads(viewer | operator),
 	berthv1.Reservations_FlushReservations_FullMethodName:  changes(operator),
 	berthv1.Reservations_MarkReady_FullMethodName:          changes(operator),
@@ -144,6 +153,9 @@ var table = map[string]row{
 	berthv1.Catalog_PutPool_FullMethodName:    changes(operator),
 	berthv1.Catalog_DeletePool_FullMethodName: changes(operator),
 
+	// The output of workers may be secret, and viewers read everything else.
+	berthv1.Outputs_ReadOutput_FullMethodName: answered(job | operator),
+
 	berthv1.Usage_GetUsage_FullMethodName:        reads(autoscaler | viewer | operator),
 	berthv1.Tenants_ListTenants_FullMethodName:   reads(job | viewer | operator),
 	berthv1.Findings_ListFindings_FullMethodName: answered(viewer | operator),
@@ -165,6 +177,7 @@ var table = map[string]row{
 	controlv1.Inventory_ExplainFit_FullMethodName:        direct,
 	controlv1.Inventory_InventoryFindings_FullMethodName: direct,
 	controlv1.Dispatch_DispatchFindings_FullMethodName:   direct,
+	controlv1.Dispatch_ReadOutput_FullMethodName:         direct,
 	controlv1.Heartbeats_Relay_FullMethodName:            direct,
 	controlv1.Replicas_Resign_FullMethodName:             {roles{Service: gateway}, true},
 	controlv1.Replicas_GetReplica_FullMethodName:         {roles: roles{Service: gateway | service}},
@@ -172,6 +185,7 @@ var table = map[string]row{
 	controlv1.Executor_SubmitTask_FullMethodName:  {roles{Agent: service}, true},
 	controlv1.Executor_SubmitTasks_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_StopTask_FullMethodName:    {roles{Agent: service}, true},
+	controlv1.Executor_ReadOutput_FullMethodName:  {roles: roles{Agent: service}},
 
 	"GET /":             {roles: roles{Public: everybody}},
 	"GET /openapi.json": {roles: roles{Public: everybody}},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -19,7 +20,8 @@ func declared() map[string]bool {
 	methods := map[string]bool{}
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		name := string(file.Package())
-		if !strings.HasPrefix(name, "berth.") && name != string(grpc_health_v1.File_grpc_health_v1_health_proto.Package()) {
+		if !strings.HasPrefix(name, "berth.") && name != string(grpc_health_v1.File_grpc_health_v1_health_proto.Package()) &&
+			name != string(grpc_reflection_v1.File_grpc_reflection_v1_reflection_proto.Package()) {
 			return true
 		}
 		for i := range file.Services().Len() {
@@ -62,6 +64,16 @@ func TestRolesStayOnTheirListeners(t *testing.T) {
 		health := strings.HasPrefix(rule.Method, "/grpc.health.v1.Health/")
 		api, plain := strings.HasPrefix(rule.Method, "/berth.v1."), strings.HasPrefix(rule.Method, "GET /")
 		own := identity.Service | identity.Gateway
+		if strings.HasPrefix(rule.Method, "/grpc.reflection.v1.") {
+			var all identity.Role
+			for _, role := range identity.Roles {
+				all |= role
+			}
+			if rule.Roles != all {
+				t.Errorf("%+v: every caller with an identity may read the schema", rule)
+			}
+			continue
+		}
 		switch {
 		case everybody && !health && !plain:
 			t.Errorf("%+v: everybody may call it", rule)

@@ -74,14 +74,14 @@ func (t *Tenants) Of(job string) *Tenant {
 	return nil
 }
 
-// separators end a part of a name.
-const separators = ".-_"
+// Separators are the characters that end a part of a name, in order.
+const Separators = "-._"
 
 // Covers reports whether a prefix covers the name of a job: the name is equal to the
 // prefix, or continues it with a new part. Parts of a name are separated by '.', '-' or
 // '_'. For example, "train" covers "train" and "train-eu", but not "training".
 func Covers(prefix, job string) bool {
 	rest, begins := strings.CutPrefix(job, prefix)
-	return begins && prefix != "" && (rest == "" || strings.ContainsRune(separators, rune(rest[0])) ||
-		strings.ContainsRune(separators, rune(prefix[len(prefix)-1])))
+	return begins && prefix != "" && (rest == "" || strings.ContainsRune(Separators, rune(rest[0])) ||
+		strings.ContainsRune(Separators, rune(prefix[len(prefix)-1])))
 }

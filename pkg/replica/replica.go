@@ -132,6 +132,7 @@ func Open(ctx context.Context, service string, config process.Service, announce 
 		Log: r.Log, Stats: rpcstats.Server(r.Metrics.Provider, r.Tracing.Provider()),
 		More: append(r.secured.ServerOptions(access.Service), grpc.NumStreamWorkers(warmHandlers)),
 	})
+	access.Reflect(r.Server, access.Service)
 	r.group = process.NewGroup(ctx)
 	if err := config.Announce(r.Log, r.ports, announce); err != nil {
 		r.close()

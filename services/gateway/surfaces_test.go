@@ -68,7 +68,7 @@ func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		for _, method := range append(methods, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+		for _, method := range append(methods, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 			"/berth.v1.Reservations/Guess") {
 			err := empty(t, conn, method)
 			refused := status.Code(err) == codes.Unimplemented && misdirected.MatchString(status.Convert(err).Message())

@@ -1964,6 +1964,248 @@ func (x *StageWorkers) GetWorkers() []*WorkerID {
 	return nil
 }
 
+type ListJobsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Prefix restricts the list to the jobs that it covers, as the prefix of a tenant does:
+	// "train" covers the job train and every job whose name begins with "train-", "train."
+	// or "train_".
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// PageSize is the maximum number of jobs in a page, 1 to 1,000. The default is 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// PageToken is the `next_page_token` of the page before. It is empty for the first
+	// page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobsRequest) Reset() {
+	*x = ListJobsRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobsRequest) ProtoMessage() {}
+
+func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
+func (*ListJobsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListJobsRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListJobsAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs has the jobs of the page.
+	Jobs []*Job `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// NextPageToken is the `page_token` of the next page. It is empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Revision is the etcd revision of the list.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobsAnswer) Reset() {
+	*x = ListJobsAnswer{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobsAnswer) ProtoMessage() {}
+
+func (x *ListJobsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobsAnswer.ProtoReflect.Descriptor instead.
+func (*ListJobsAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListJobsAnswer) GetJobs() []*Job {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *ListJobsAnswer) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListJobsAnswer) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// Job has the numbers of a job's reservations and workers that have not ended. Each worker
+// is in exactly one of the numbers of workers.
+type Job struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is the name of the job.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Reservations is the number of reservations that have not ended. If a reservation has
+	// running workers and a newer version is queued, each of them counts.
+	Reservations int32 `protobuf:"varint,2,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	// PendingReservations is the number of these reservations that wait for executors.
+	PendingReservations int32 `protobuf:"varint,3,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
+	// PendingWorkers is the number of workers that wait for executors.
+	PendingWorkers int32 `protobuf:"varint,4,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
+	// ReservedWorkers is the number of workers that have executors and do not run yet.
+	ReservedWorkers int32 `protobuf:"varint,5,opt,name=reserved_workers,json=reservedWorkers,proto3" json:"reserved_workers,omitempty"`
+	// RunningWorkers is the number of workers that run.
+	RunningWorkers int32 `protobuf:"varint,6,opt,name=running_workers,json=runningWorkers,proto3" json:"running_workers,omitempty"`
+	// StoppingWorkers is the number of workers that were cancelled or are being stopped, and
+	// whose end is not confirmed.
+	StoppingWorkers int32 `protobuf:"varint,7,opt,name=stopping_workers,json=stoppingWorkers,proto3" json:"stopping_workers,omitempty"`
+	// LastActivity is the time of the last change of a reservation or worker of the job. The
+	// end of a reservation counts for ten minutes.
+	LastActivity  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_activity,json=lastActivity,proto3" json:"last_activity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Job) Reset() {
+	*x = Job{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Job) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Job) ProtoMessage() {}
+
+func (x *Job) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Job.ProtoReflect.Descriptor instead.
+func (*Job) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Job) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Job) GetReservations() int32 {
+	if x != nil {
+		return x.Reservations
+	}
+	return 0
+}
+
+func (x *Job) GetPendingReservations() int32 {
+	if x != nil {
+		return x.PendingReservations
+	}
+	return 0
+}
+
+func (x *Job) GetPendingWorkers() int32 {
+	if x != nil {
+		return x.PendingWorkers
+	}
+	return 0
+}
+
+func (x *Job) GetReservedWorkers() int32 {
+	if x != nil {
+		return x.ReservedWorkers
+	}
+	return 0
+}
+
+func (x *Job) GetRunningWorkers() int32 {
+	if x != nil {
+		return x.RunningWorkers
+	}
+	return 0
+}
+
+func (x *Job) GetStoppingWorkers() int32 {
+	if x != nil {
+		return x.StoppingWorkers
+	}
+	return 0
+}
+
+func (x *Job) GetLastActivity() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastActivity
+	}
+	return nil
+}
+
 type ListPendingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1972,7 +2214,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2226,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2239,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 type ListPendingAnswer struct {
@@ -2014,7 +2256,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2268,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2281,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -2090,7 +2332,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2344,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2357,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -2196,7 +2438,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2450,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2463,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -2260,7 +2502,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2514,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2527,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -2326,7 +2568,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2580,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2593,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -2392,7 +2634,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2646,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2659,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -2438,7 +2680,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2450,7 +2692,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2463,7 +2705,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -2483,7 +2725,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2737,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2750,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -2532,7 +2774,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2786,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2799,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -2629,7 +2871,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2883,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2896,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -2789,7 +3031,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +3043,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[27]
+	mi := &file_berth_v1_reservation_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +3056,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -3034,7 +3276,25 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x06stages\x18\x05 \x03(\v2\x16.berth.v1.StageWorkersR\x06stages\"R\n" +
 	"\fStageWorkers\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12,\n" +
-	"\aworkers\x18\x02 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\"\x14\n" +
+	"\aworkers\x18\x02 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\"e\n" +
+	"\x0fListJobsRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"w\n" +
+	"\x0eListJobsAnswer\x12!\n" +
+	"\x04jobs\x18\x01 \x03(\v2\r.berth.v1.JobR\x04jobs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xd9\x02\n" +
+	"\x03Job\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\"\n" +
+	"\freservations\x18\x02 \x01(\x05R\freservations\x121\n" +
+	"\x14pending_reservations\x18\x03 \x01(\x05R\x13pendingReservations\x12'\n" +
+	"\x0fpending_workers\x18\x04 \x01(\x05R\x0ependingWorkers\x12)\n" +
+	"\x10reserved_workers\x18\x05 \x01(\x05R\x0freservedWorkers\x12'\n" +
+	"\x0frunning_workers\x18\x06 \x01(\x05R\x0erunningWorkers\x12)\n" +
+	"\x10stopping_workers\x18\a \x01(\x05R\x0fstoppingWorkers\x12?\n" +
+	"\rlast_activity\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\flastActivity\"\x14\n" +
 	"\x12ListPendingRequest\"u\n" +
 	"\x11ListPendingAnswer\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12.\n" +
@@ -3127,13 +3387,14 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x04Hold\x12\x14\n" +
 	"\x10HOLD_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\b\n" +
-	"\x04HOLD\x10\x022\xc2\x05\n" +
+	"\x04HOLD\x10\x022\x83\x06\n" +
 	"\fReservations\x12N\n" +
 	"\x11UpsertReservation\x12\".berth.v1.UpsertReservationRequest\x1a\x15.berth.v1.Reservation\x12H\n" +
 	"\x0eGetReservation\x12\x1f.berth.v1.GetReservationRequest\x1a\x15.berth.v1.Reservation\x12O\n" +
 	"\x11CancelReservation\x12\".berth.v1.CancelReservationRequest\x1a\x16.berth.v1.CancelAnswer\x12?\n" +
 	"\tCancelJob\x12\x1a.berth.v1.CancelJobRequest\x1a\x16.berth.v1.CancelAnswer\x12W\n" +
-	"\x10ListReservations\x12!.berth.v1.ListReservationsRequest\x1a .berth.v1.ListReservationsAnswer\x12H\n" +
+	"\x10ListReservations\x12!.berth.v1.ListReservationsRequest\x1a .berth.v1.ListReservationsAnswer\x12?\n" +
+	"\bListJobs\x12\x19.berth.v1.ListJobsRequest\x1a\x18.berth.v1.ListJobsAnswer\x12H\n" +
 	"\vListPending\x12\x1c.berth.v1.ListPendingRequest\x1a\x1b.berth.v1.ListPendingAnswer\x12O\n" +
 	"\x11FlushReservations\x12\".berth.v1.FlushReservationsRequest\x1a\x16.berth.v1.CancelAnswer\x12N\n" +
 	"\rCancelWorkers\x12\x1e.berth.v1.CancelWorkersRequest\x1a\x1d.berth.v1.CancelWorkersAnswer\x12B\n" +
@@ -3154,7 +3415,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -3180,26 +3441,29 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*ListReservationsRequest)(nil),      // 21: berth.v1.ListReservationsRequest
 	(*ListReservationsAnswer)(nil),       // 22: berth.v1.ListReservationsAnswer
 	(*StageWorkers)(nil),                 // 23: berth.v1.StageWorkers
-	(*ListPendingRequest)(nil),           // 24: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 25: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 26: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 27: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 28: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 29: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 30: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 31: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 32: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 33: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 34: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 35: berth.v1.FailedCheck
-	nil,                                  // 36: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 37: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 38: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 39: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 40: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 42: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 43: google.protobuf.ListValue
+	(*ListJobsRequest)(nil),              // 24: berth.v1.ListJobsRequest
+	(*ListJobsAnswer)(nil),               // 25: berth.v1.ListJobsAnswer
+	(*Job)(nil),                          // 26: berth.v1.Job
+	(*ListPendingRequest)(nil),           // 27: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 28: berth.v1.ListPendingAnswer
+	(*PendingGroup)(nil),                 // 29: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 30: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 31: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 32: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 33: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 34: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 35: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 36: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 37: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 38: berth.v1.FailedCheck
+	nil,                                  // 39: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 40: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 41: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 42: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 43: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 45: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 46: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
 	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
@@ -3209,73 +3473,77 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	41, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	36, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	44, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	39, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	41, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	44, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
 	15, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	42, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	43, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	42, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	45, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	46, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	45, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 15: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	42, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	42, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	37, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	45, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	45, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	40, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	7,  // 19: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
 	9,  // 20: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	42, // 21: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	38, // 22: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	39, // 23: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	45, // 21: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	41, // 22: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	42, // 23: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
 	12, // 24: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
 	0,  // 25: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	40, // 26: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	41, // 27: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	41, // 28: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	43, // 26: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	44, // 27: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	44, // 28: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
 	1,  // 29: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	41, // 30: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	44, // 30: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
 	8,  // 31: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
 	6,  // 32: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
 	8,  // 33: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
 	23, // 34: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
 	10, // 35: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	26, // 36: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	11, // 37: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	27, // 38: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	41, // 39: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 40: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	10, // 41: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	42, // 42: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 43: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	27, // 44: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	41, // 45: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	41, // 46: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	35, // 47: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	42, // 48: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	16, // 49: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	17, // 50: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	18, // 51: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	19, // 52: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	21, // 53: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	24, // 54: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	28, // 55: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	29, // 56: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	31, // 57: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	33, // 58: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 59: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 60: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	20, // 61: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	20, // 62: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	22, // 63: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	25, // 64: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	20, // 65: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	30, // 66: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	32, // 67: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	34, // 68: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	59, // [59:69] is the sub-list for method output_type
-	49, // [49:59] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	26, // 36: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	45, // 37: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	29, // 38: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	11, // 39: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	30, // 40: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	44, // 41: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 42: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	10, // 43: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	45, // 44: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 45: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	30, // 46: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	44, // 47: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	44, // 48: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	38, // 49: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	45, // 50: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	16, // 51: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	17, // 52: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	18, // 53: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	19, // 54: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	21, // 55: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	24, // 56: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	27, // 57: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	31, // 58: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	32, // 59: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	34, // 60: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	36, // 61: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 62: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 63: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	20, // 64: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	20, // 65: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	22, // 66: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	25, // 67: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	28, // 68: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	20, // 69: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	33, // 70: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	35, // 71: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	37, // 72: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	62, // [62:73] is the sub-list for method output_type
+	51, // [51:62] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -3292,7 +3560,7 @@ func file_berth_v1_reservation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -24,6 +24,7 @@ const (
 	Reservations_CancelReservation_FullMethodName = "/berth.v1.Reservations/CancelReservation"
 	Reservations_CancelJob_FullMethodName         = "/berth.v1.Reservations/CancelJob"
 	Reservations_ListReservations_FullMethodName  = "/berth.v1.Reservations/ListReservations"
+	Reservations_ListJobs_FullMethodName          = "/berth.v1.Reservations/ListJobs"
 	Reservations_ListPending_FullMethodName       = "/berth.v1.Reservations/ListPending"
 	Reservations_FlushReservations_FullMethodName = "/berth.v1.Reservations/FlushReservations"
 	Reservations_CancelWorkers_FullMethodName     = "/berth.v1.Reservations/CancelWorkers"
@@ -52,6 +53,9 @@ type ReservationsClient interface {
 	// ListReservations lists the newest version of each reservation, ordered by job, stage
 	// and name. Lists omit `workers`, but `count` is always set.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsAnswer, error)
+	// ListJobs lists the jobs that have a reservation that has not ended, ordered by name. A
+	// job service sees only its own jobs.
+	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsAnswer, error)
 	// ListPending lists all queues: one row for each group, with the reason why the head of
 	// its queue is pending. Until the registry is ready, the call returns the error
 	// REGISTRY_NOT_READY and never an incomplete list.
@@ -127,6 +131,16 @@ func (c *reservationsClient) ListReservations(ctx context.Context, in *ListReser
 	return out, nil
 }
 
+func (c *reservationsClient) ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListJobsAnswer)
+	err := c.cc.Invoke(ctx, Reservations_ListJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *reservationsClient) ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListPendingAnswer)
@@ -189,6 +203,9 @@ type ReservationsServer interface {
 	// ListReservations lists the newest version of each reservation, ordered by job, stage
 	// and name. Lists omit `workers`, but `count` is always set.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error)
+	// ListJobs lists the jobs that have a reservation that has not ended, ordered by name. A
+	// job service sees only its own jobs.
+	ListJobs(context.Context, *ListJobsRequest) (*ListJobsAnswer, error)
 	// ListPending lists all queues: one row for each group, with the reason why the head of
 	// its queue is pending. Until the registry is ready, the call returns the error
 	// REGISTRY_NOT_READY and never an incomplete list.
@@ -228,6 +245,9 @@ func (UnimplementedReservationsServer) CancelJob(context.Context, *CancelJobRequ
 }
 func (UnimplementedReservationsServer) ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListReservations not implemented")
+}
+func (UnimplementedReservationsServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
 }
 func (UnimplementedReservationsServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
@@ -352,6 +372,24 @@ func _Reservations_ListReservations_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Reservations_ListJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReservationsServer).ListJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reservations_ListJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReservationsServer).ListJobs(ctx, req.(*ListJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Reservations_ListPending_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListPendingRequest)
 	if err := dec(in); err != nil {
@@ -450,6 +488,10 @@ var Reservations_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListReservations",
 			Handler:    _Reservations_ListReservations_Handler,
+		},
+		{
+			MethodName: "ListJobs",
+			Handler:    _Reservations_ListJobs_Handler,
 		},
 		{
 			MethodName: "ListPending",

@@ -66,6 +66,7 @@ func Open(ctx context.Context, listener net.Listener, gateways []string, secured
 		gateways: gateways, secured: secured, traces: traces, log: log, group: process.NewGroup(ctx),
 	}
 	h.agents.Register(h.server)
+	access.Reflect(h.server, access.Agent)
 	calls := secured.Listener(listener, "--listen", false)
 	h.group.Go("agent server", func(context.Context) error { return h.server.Serve(calls) })
 	return h

@@ -8,6 +8,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/access"
+	"berth.dev/pkg/identity"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
@@ -61,6 +63,57 @@ func (s *Reservations) ListReservations(ctx context.Context,
 	return answer, err
 }
 
+// ListJobs implements berth.v1.Reservations.
+func (s *Reservations) ListJobs(ctx context.Context, req *berthv1.ListJobsRequest) (*berthv1.ListJobsAnswer, error) {
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	prefix, after := req.GetPrefix(), req.GetPageToken()
+	switch {
+	case prefix != "" && !model.ValidName(prefix, identity.MaxName):
+		return nil, fault.BadField(fault.ReasonBadName, "prefix", "must be the prefix of a name, got %.128q", prefix)
+	case after != "" && !model.ValidName(after, identity.MaxName):
+		return nil, badToken()
+	}
+	if prefix, err = prefixFor(access.CallerIn(ctx).Identity, prefix); err != nil {
+		return nil, err
+	}
+	answer := &berthv1.ListJobsAnswer{Revision: s.loop.Status().Revision}
+	err = s.loop.Read(ctx, false, func(c *queue.Core) {
+		jobs, more := c.Jobs(prefix, after, size)
+		answer.Jobs = replica.Page(jobs, replica.PageBytes, jobOf)
+		if n := len(answer.Jobs); more || n < len(jobs) {
+			answer.NextPageToken = jobs[n-1].Name
+		}
+	})
+	return answer, err
+}
+
+// prefixFor returns the prefix of the jobs that a caller gets. A job service that requests
+// no prefix gets its own jobs.
+func prefixFor(caller *identity.Identity, prefix string) (string, error) {
+	switch {
+	case caller == nil || caller.Role != identity.Job:
+		return prefix, nil
+	case prefix == "":
+		return caller.Name, nil
+	case !caller.CoversJob(prefix):
+		return "", fault.New(fault.Denied, fault.ReasonPermissionDenied,
+			"prefix: the caller %v may list only jobs that the prefix %q covers, got %q", caller, caller.Name, prefix)
+	}
+	return prefix, nil
+}
+
+func jobOf(j queue.Job) *berthv1.Job {
+	return &berthv1.Job{
+		Name: j.Name, Reservations: clamp(j.Reservations), PendingReservations: clamp(j.PendingReservations),
+		PendingWorkers: clamp(j.PendingWorkers), ReservedWorkers: clamp(j.ReservedWorkers),
+		RunningWorkers: clamp(j.RunningWorkers), StoppingWorkers: clamp(j.StoppingWorkers),
+		LastActivity: wire.Timestamp(j.LastActivity),
+	}
+}
+
 // tokenOf returns the page token of the last reservation of a page: its key, and in a
 // list of versions also its UID. Names in a key have no slash.
 func tokenOf(r *model.Reservation, versions bool) string {
@@ -79,8 +132,11 @@ func parseToken(token string, versions bool) (after model.Key, uid string, err e
 		parts, uid = parts[:3], parts[3]
 	}
 	if len(parts) != 3 || versions != (uid != "") {
-		return model.Key{}, "", fault.BadField(fault.ReasonInvalid, "pageToken",
-			"must be the nextPageToken of an earlier page")
+		return model.Key{}, "", badToken()
 	}
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, uid, nil
+}
+
+func badToken() error {
+	return fault.BadField(fault.ReasonInvalid, "pageToken", "must be the nextPageToken of an earlier page")
 }

@@ -131,6 +131,18 @@ func TestRefusals(t *testing.T) {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Job: "j", Versions: true, PageToken: "j/s/main"})
 			return err
 		}, fault.Invalid, fault.ReasonInvalid},
+		"a bad prefix": {func() error {
+			_, err := s.ListJobs(ctx, &berthv1.ListJobsRequest{Prefix: "a/b"})
+			return err
+		}, fault.Invalid, fault.ReasonBadName},
+		"a page of jobs that is too large": {func() error {
+			_, err := s.ListJobs(ctx, &berthv1.ListJobsRequest{PageSize: replica.MaxPage + 1})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
+		"the token of a list of reservations": {func() error {
+			_, err := s.ListJobs(ctx, &berthv1.ListJobsRequest{PageToken: "j/s/main"})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
 		"a bad token": {func() error {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageToken: "j/s"})
 			return err
@@ -141,6 +153,40 @@ func TestRefusals(t *testing.T) {
 		if !errors.As(err, &f) || f.Kind != test.kind || f.Reason != test.reason {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The pages of a list of jobs together contain every job exactly once, in order.
+func TestListJobs(t *testing.T) {
+	s := start(t)
+	for _, job := range []string{"b", "a", "c", "b"} {
+		for i := range 2 {
+			if _, err := s.UpsertReservation(t.Context(), upsert(job, fmt.Sprint("s", i), "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var got []string
+	for req := (&berthv1.ListJobsRequest{PageSize: 2}); ; {
+		answer, err := s.ListJobs(t.Context(), req)
+		if err != nil || answer.GetRevision() == 0 {
+			t.Fatal(answer, err)
+		}
+		for _, j := range answer.GetJobs() {
+			got = append(got, j.GetName())
+			last := j.GetLastActivity()
+			j.LastActivity = nil
+			want := &berthv1.Job{Name: j.GetName(), Reservations: 2, PendingReservations: 2, PendingWorkers: 6}
+			if !proto.Equal(j, want) || time.Since(last.AsTime()) > time.Minute {
+				t.Errorf("%v, active at %v, want %v", j, last.AsTime(), want)
+			}
+		}
+		if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("got %v", got)
 	}
 }
 

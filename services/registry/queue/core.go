@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	"berth.dev/api/fault"
@@ -53,6 +54,8 @@ type records struct {
 	states        [model.Replaced + 1]int // number of records by stored state
 	stored        usage                   // what all records use
 	storedOf      map[string]usage        // what the records of each job use
+	jobs          map[string]job          // the jobs that have a version with a record
+	aliveJobs     core.Ordered[string]    // the jobs that have a version that has not ended
 	tenants       *model.Tenants          // the tenants of the latest upsert
 	storedBy      map[*model.Tenant]usage // what the records of each of them use
 	ready         *model.Ready            // nil until a registry waits for readiness
@@ -96,6 +99,8 @@ func New(config Config) *Core {
 			unsettled:     map[string]*version{},
 			pendingActive: map[string]*version{},
 			storedOf:      map[string]usage{},
+			jobs:          map[string]job{},
+			aliveJobs:     core.NewOrdered(strings.Compare),
 		},
 		journal: journal{tentative: map[model.Ref]*tentative{}},
 		leadership: leadership{accepted: map[string]*version{}, granted: map[string]*version{},

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
@@ -37,14 +38,16 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		})
 	case model.KindTaskChunk:
 		v := c.version(ref.ID)
+		before := v.tasks[ref.Chunk]
 		c.update(v, func() {
-			v.ended -= endedIn(v.tasks[ref.Chunk])
+			v.workers.count(before, -1)
 			setChunk(&v.tasks, ref.Chunk, record)
-			v.ended += endedIn(v.tasks[ref.Chunk])
+			v.workers.count(v.tasks[ref.Chunk], 1)
 			v.setReturned(ref.Chunk, record)
 		})
 		if v.r != nil {
 			c.accountVersion(v, v.r.Key.Job)
+			c.noteChange(v.r.Key.Job, changeOf(before), changeOf(v.tasks[ref.Chunk]))
 		}
 	}
 }
@@ -115,6 +118,15 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 		c.place = max(c.place, r.Place)
 	})
 	c.accountVersion(v, ref.Key.Job)
+	c.noteChange(ref.Key.Job, updatedAt(before), updatedAt(r))
+	for _, chunk := range v.tasks {
+		switch {
+		case before == nil && r != nil:
+			c.noteChange(ref.Key.Job, time.Time{}, changeOf(chunk))
+		case before != nil && r == nil:
+			c.noteChange(ref.Key.Job, changeOf(chunk), time.Time{})
+		}
+	}
 	switch {
 	case before == nil && r != nil:
 		c.countChild(r.Parent, 1)
@@ -224,9 +236,12 @@ func (c *Core) version(uid string) *version {
 
 // update changes a version and then its places in the indexes.
 func (c *Core) update(v *version, change func()) {
-	wasPending := v.isPending()
+	wasPending, before, contributed := v.isPending(), v.r, v.contribution()
 	c.leaveIndexes(v)
 	change()
+	if r := cmp.Or(v.r, before); r != nil {
+		c.accountJob(r.Key.Job, contributed, v.contribution())
+	}
 	if wasPending && v.hasLease() && c.term != 0 {
 		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.CreatedAt))
 	}

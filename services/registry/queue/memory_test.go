@@ -185,6 +185,7 @@ func leavesNothing(t *testing.T, c *Core) {
 		"unsettled": len(c.unsettled),
 		"pending":   len(c.pending), "tentative": len(c.tentative), "accepted": len(c.accepted), "granted": len(c.granted),
 		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting),
+		"jobs": len(c.jobs), "aliveJobs": c.aliveJobs.Len(),
 		"freed": len(c.freed), "metrics": len(c.Stats().Groups),
 	} {
 		if left != 0 {

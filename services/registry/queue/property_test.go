@@ -153,8 +153,12 @@ func (w *world) others(t *rapid.T) {
 		case what == 5 && handed:
 			chunk := &model.TaskChunk{UID: r.UID}
 			for workerID := range r.Workers.All() {
-				worker := model.TaskWorker{ID: workerID, State: model.WorkerFailed}
-				worker.Requeue = r.Spec.Start != model.StartTogether && rapid.Bool().Draw(t, "requeue")
+				worker := model.TaskWorker{ID: workerID, State: model.WorkerFailed, Since: w.now}
+				if rapid.Bool().Draw(t, "alive") {
+					worker.State = model.WorkerState(rapid.IntRange(1, 5).Draw(t, "state"))
+				} else {
+					worker.Requeue = r.Spec.Start != model.StartTogether && rapid.Bool().Draw(t, "requeue")
+				}
 				chunk.Workers = append(chunk.Workers, worker)
 			}
 			w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
@@ -171,6 +175,7 @@ func (w *world) compareAfresh(t *rapid.T) {
 		fresh.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
 	}
 	w.compareUsage(t)
+	w.compareJobs(t)
 	if diff := gocmp.Diff(strings.Split(fresh.dump(), "\n"), strings.Split(w.core.dump(), "\n")); diff != "" {
 		t.Fatalf("the core differs from the store:\n%s", diff)
 	}
@@ -212,6 +217,76 @@ func (w *world) compareUsage(t *rapid.T) {
 	if all != w.core.stored || !maps.Equal(of, w.core.storedOf) || !maps.Equal(by, storedBy) {
 		t.Fatalf("stored is %+v, by job %v, by tenant %v; the core has %+v, by job %v, by tenant %v", all, of, by,
 			w.core.stored, w.core.storedOf, storedBy)
+	}
+}
+
+// compareJobs compares the jobs of the core with a count over all records.
+func (w *world) compareJobs(t *rapid.T) {
+	jobs := map[string]*Job{}
+	for ref, s := range w.records {
+		r, isReservation := s.record.(*model.Reservation)
+		if !isReservation {
+			continue
+		}
+		j := jobs[ref.Key.Job]
+		if j == nil {
+			j = &Job{Name: ref.Key.Job}
+			jobs[ref.Key.Job] = j
+		}
+		j.LastActivity = latest(j.LastActivity, r.UpdatedAt)
+		chunk, _ := w.records[model.Ref{Kind: model.KindTaskChunk, ID: r.UID}].record.(*model.TaskChunk)
+		rest := r.Workers.Len()
+		for i := 0; chunk != nil && i < len(chunk.Workers); i++ {
+			rest--
+			j.LastActivity = latest(j.LastActivity, chunk.Workers[i].Since)
+			switch worker := chunk.Workers[i]; {
+			case r.State.Terminal() || worker.State.Terminal():
+			case worker.State == model.WorkerRunning:
+				j.RunningWorkers++
+			case worker.State == model.WorkerEvict || worker.State == model.WorkerEvicting:
+				j.StoppingWorkers++
+			default:
+				j.ReservedWorkers++
+			}
+		}
+		_, leased := w.records[model.Ref{Kind: model.KindLeaseChunk, ID: r.UID}]
+		_, dispatched := w.records[model.Ref{Kind: model.KindTaskHeader, ID: r.UID}]
+		switch {
+		case r.State.Terminal():
+			continue
+		case r.State == model.Cancelling:
+			j.StoppingWorkers += rest
+		case r.State == model.Queued && !leased && !dispatched:
+			j.PendingReservations++
+			j.PendingWorkers += rest
+		default:
+			j.ReservedWorkers += rest
+		}
+		j.Reservations++
+	}
+	var want []Job
+	for _, name := range slices.Sorted(maps.Keys(jobs)) {
+		if jobs[name].Reservations > 0 {
+			want = append(want, *jobs[name])
+		}
+	}
+	var got []Job
+	for more, after := true, ""; more; {
+		var page []Job
+		page, more = w.core.Jobs("", after, 2)
+		got = append(got, page...)
+		if more {
+			after = got[len(got)-1].Name
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Fatalf("the jobs of the core (+) differ from the records (-):\n%s", diff)
+	}
+	for _, j := range got {
+		used := w.core.storedOf[j.Name].workers
+		if n := j.PendingWorkers + j.ReservedWorkers + j.RunningWorkers + j.StoppingWorkers; n != used {
+			t.Fatalf("%s has %d workers in all numbers, but %d count for its tenant", j.Name, n, used)
+		}
 	}
 }
 

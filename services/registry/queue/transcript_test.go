@@ -248,6 +248,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return w.versions(a)
 	case "pending":
 		return w.pendingView()
+	case "jobs":
+		return w.jobs(a)
 	}
 	if text, ok := w.operatorCommand(name, a); ok {
 		return text
@@ -356,6 +358,28 @@ func (w *world) list(a args) string {
 	var b strings.Builder
 	for _, view := range views {
 		b.WriteString(showView(view))
+	}
+	if more {
+		b.WriteString("more\n")
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+// jobs lists the jobs that a prefix covers, with the age of their last activity.
+func (w *world) jobs(a args) string {
+	limit := 100
+	if n := a.number("limit"); n != 0 {
+		limit = int(n)
+	}
+	jobs, more := w.core.Jobs(a.named["prefix"], a.named["after"], limit)
+	var b strings.Builder
+	for _, j := range jobs {
+		fmt.Fprintf(&b, "%s: %d reservations, %d pending; %d workers pending, %d reserved, %d running, %d stopping; %v ago\n",
+			j.Name, j.Reservations, j.PendingReservations, j.PendingWorkers, j.ReservedWorkers, j.RunningWorkers,
+			j.StoppingWorkers, w.now.Sub(j.LastActivity))
 	}
 	if more {
 		b.WriteString("more\n")

@@ -23,8 +23,8 @@ type version struct {
 	// returned holds the workers that no attempt started and that the assigner returned to
 	// be requeued, by chunk of the task.
 	returned map[int32][]model.TaskWorker
-	// ended is the number of workers in tasks that have ended.
-	ended int
+	// workers counts the workers in tasks.
+	workers taskCounts
 	// stored is what the version contributes to the usage of its job.
 	stored      usage
 	quarantined bool
@@ -135,17 +135,32 @@ func (v *version) endedWorkers() model.WorkerSet {
 	return model.WorkerSetOf(ended)
 }
 
-// endedIn returns the number of workers in a chunk of a task that have ended.
-func endedIn(chunk *model.TaskChunk) int {
-	n := 0
-	if chunk != nil {
-		for _, w := range chunk.Workers {
-			if w.State.Terminal() {
-				n++
-			}
+// taskCounts counts workers in tasks by what their states mean for the job.
+type taskCounts struct {
+	// reserved workers have executors and do not run yet.
+	reserved, running, stopping, ended int32
+}
+
+// all returns the number of workers in tasks.
+func (k taskCounts) all() int { return int(k.reserved + k.running + k.stopping + k.ended) }
+
+// count adds the workers of a chunk of a task, or subtracts them if sign is -1.
+func (k *taskCounts) count(chunk *model.TaskChunk, sign int32) {
+	if chunk == nil {
+		return
+	}
+	for i := range chunk.Workers {
+		switch state := chunk.Workers[i].State; {
+		case state.Terminal():
+			k.ended += sign
+		case state == model.WorkerRunning:
+			k.running += sign
+		case state == model.WorkerEvict, state == model.WorkerEvicting:
+			k.stopping += sign
+		default:
+			k.reserved += sign
 		}
 	}
-	return n
 }
 
 // setReturned stores the workers of a chunk of the task that are to be requeued.

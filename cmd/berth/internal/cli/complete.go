@@ -85,6 +85,9 @@ func single(complete cobra.CompletionFunc) cobra.CompletionFunc {
 func (a *app) completeTarget(least int) cobra.CompletionFunc {
 	complete := single(a.complete(func(ctx context.Context, c *client.Client, prefix string) iter.Seq[string] {
 		job, rest, found := strings.Cut(prefix, "/")
+		if !found && least == 1 {
+			return jobNames(ctx, c, prefix)
+		}
 		request := &berthv1.ListReservationsRequest{PageSize: pageSize}
 		if found {
 			request.Job = job
@@ -138,8 +141,16 @@ func from[A any, M any](call func(*client.Client, context.Context) (A, error), l
 
 // The names that arguments and flags complete.
 var (
+	// jobNames lists the jobs that have not ended before the other jobs that Berth keeps.
 	jobNames names = func(ctx context.Context, c *client.Client, _ string) iter.Seq[string] {
-		return each(c.List(ctx, &berthv1.ListReservationsRequest{PageSize: pageSize}), (*berthv1.Reservation).GetJob)
+		return func(yield func(string) bool) {
+			for name := range each(c.Jobs(ctx, &berthv1.ListJobsRequest{PageSize: pageSize}), (*berthv1.Job).GetName) {
+				if !yield(name) {
+					return
+				}
+			}
+			each(c.List(ctx, &berthv1.ListReservationsRequest{PageSize: pageSize}), (*berthv1.Reservation).GetJob)(yield)
+		}
 	}
 	executorNames names = func(ctx context.Context, c *client.Client, _ string) iter.Seq[string] {
 		return each(c.Executors(ctx, &berthv1.ListExecutorsRequest{PageSize: pageSize}), (*berthv1.Executor).GetId)

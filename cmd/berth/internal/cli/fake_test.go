@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/model"
 )
 
 // fakePage is the page size of the fake. It is so small that a list of three items has
@@ -39,6 +41,7 @@ type fake struct {
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
 	berthv1.UnimplementedTenantsServer
+	berthv1.UnimplementedOutputsServer
 
 	address string
 	// env is the environment of commands, and temp a directory for their files.
@@ -57,6 +60,7 @@ type fake struct {
 	pools        []*berthv1.Pool
 	tenants      []*berthv1.Tenant
 	found        []*berthv1.Finding
+	outputs      []workerOutput
 	// blind reports whether executor-state does not answer.
 	blind bool
 	// refused gets an element when GetUsage fails because the registry is not ready.
@@ -99,6 +103,7 @@ func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...gr
 	berthv1.RegisterLeadersServer(server, f)
 	berthv1.RegisterEventsServer(server, f)
 	berthv1.RegisterTenantsServer(server, f)
+	berthv1.RegisterOutputsServer(server, f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -289,6 +294,35 @@ func page[T proto.Message](list []T, token string, match func(T) bool) (items []
 		next = strconv.Itoa(to)
 	}
 	return all[from:to], next
+}
+
+// ListJobs counts the reservations that have not ended.
+func (f *fake) ListJobs(_ context.Context, q *berthv1.ListJobsRequest) (*berthv1.ListJobsAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	jobs := map[string]*berthv1.Job{}
+	for _, r := range f.reservations {
+		if model.State(r.State).Terminal() || q.Prefix != "" && !model.Covers(q.Prefix, r.Job) {
+			continue
+		}
+		j := jobs[r.Job]
+		if j == nil {
+			j = &berthv1.Job{Name: r.Job}
+			jobs[r.Job] = j
+		}
+		j.Reservations++
+		if at := cmp.Or(r.UpdatedAt, r.CreatedAt); j.LastActivity.AsTime().Before(at.AsTime()) {
+			j.LastActivity = at
+		}
+		if r.State == berthv1.Reservation_QUEUED {
+			j.PendingReservations++
+			j.PendingWorkers += r.Count
+		}
+		j.RunningWorkers += r.WorkerCounts["RUNNING"]
+	}
+	list := slices.SortedFunc(maps.Values(jobs), func(a, b *berthv1.Job) int { return strings.Compare(a.Name, b.Name) })
+	items, next := page(list, q.PageToken, func(*berthv1.Job) bool { return true })
+	return &berthv1.ListJobsAnswer{Jobs: items, NextPageToken: next, Revision: f.revision}, nil
 }
 
 func (f *fake) ListReservations(_ context.Context,

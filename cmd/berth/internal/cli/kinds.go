@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
 )
@@ -46,6 +47,48 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	cmd.Flags().StringVar(&request.Stage, "stage", "", "only reservations of this stage")
 	enumFlag(cmd, "state", "only reservations in this state", &request.State)
 	return cmd
+}
+
+func (a *app) getJobs(flags *getFlags) *cobra.Command {
+	request := &berthv1.ListJobsRequest{PageSize: pageSize}
+	all := viewOf("No jobs.", whole(request, (*client.Client).JobsPage), (*berthv1.ListJobsAnswer).GetJobs, show.Jobs)
+	cmd := a.kind(flags, all, "jobs [JOB]", "List jobs that have not ended, or show one", "job")
+	cmd.Long = `List the jobs that have a reservation that has not ended, one row each. Each worker
+that has not ended is in one column.
+
+  QUEUED    reservations that wait for executors
+  PENDING   workers that wait for executors
+  RESERVED  workers that have executors and do not run yet
+  RUNNING   workers that run
+  STOPPING  workers that were cancelled or are being stopped
+  ACTIVE    time since the last change of a reservation or worker
+
+The option -o wide adds the number of all reservations that have not ended.`
+	cmd.Example = "  berth get jobs\n  berth get jobs --prefix train -w\n  berth get jobs train -o json"
+	cmd.ValidArgsFunction = single(a.complete(jobNames))
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return a.show(cmd, flags, all)
+		}
+		get := func(c *client.Client, ctx context.Context) (*berthv1.Job, error) { return getJob(ctx, c, args[0]) }
+		return a.show(cmd, flags, viewOf("", get, one, show.Jobs))
+	}
+	cmd.Flags().StringVar(&request.Prefix, "prefix", "", "only jobs that this prefix of a name covers, such as a tenant's")
+	return cmd
+}
+
+// getJob returns a job that has not ended. A prefix covers the job of the same name, which
+// is first in the list.
+func getJob(ctx context.Context, c *client.Client, name string) (*berthv1.Job, error) {
+	page, err := c.JobsPage(ctx, &berthv1.ListJobsRequest{Prefix: name, PageSize: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.GetJobs()) == 0 || page.GetJobs()[0].GetName() != name {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "job %s has no reservation that has not ended", name)
+	}
+	return page.GetJobs()[0], nil
 }
 
 func (a *app) getPending(flags *getFlags) *cobra.Command {
@@ -98,9 +141,10 @@ func (a *app) getUsage(flags *getFlags) *cobra.Command {
 	cmd := a.kind(flags, viewOf("No SKUs, and no demand.", get, same, show.Usage),
 		"usage", "Show used and requested executors of each SKU")
 	cmd.Long = `Show how many executors of each SKU exist, and how many more the pending workers
-need (PENDING). WANTED is the size that the scale rule of the SKU recommends. While
-the registry is not ready, the command fails with exit code 4, because the registry
-knows only a part of the pending workers.`
+need (PENDING). WANTED is the size that the scale rule of the SKU recommends. A line
+below the SKU explains it if a bound, the cooldown or a hold decides; -o wide always
+explains it. While the registry is not ready, the command fails with exit code 4,
+because the registry knows only a part of the pending workers.`
 	cmd.Flags().StringVar(&sku, "sku", "", "only this SKU")
 	return cmd
 }

@@ -20,6 +20,17 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 	return t
 }
 
+// Jobs returns the table of jobs.
+func Jobs(list []*berthv1.Job, now time.Time, wide bool) *Table {
+	t := table("JOB", "QUEUED", "PENDING", "RESERVED", "RUNNING", "STOPPING", "ACTIVE").more(wide, "RESERVATIONS")
+	for _, j := range list {
+		t.add(j.GetName(), number(j.GetPendingReservations()), number(j.GetPendingWorkers()), number(j.GetReservedWorkers()),
+			number(j.GetRunningWorkers()), number(j.GetStoppingWorkers()), since(j.GetLastActivity(), now),
+			number(j.GetReservations()))
+	}
+	return t
+}
+
 // running formats how many of a reservation's workers run.
 func running(r *berthv1.Reservation) string {
 	return fmt.Sprintf("%d/%d", r.GetWorkerCounts()["RUNNING"], workers(r))
