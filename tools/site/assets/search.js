@@ -15,7 +15,8 @@
     document.head.append(index);
   });
 
-  // A page matches if it contains every word. A word in the title counts most.
+  // A page matches if it contains every word. A word in the title counts most,
+  // then the words in this order.
   const score = (page, words) => {
     const title = page.title.toLowerCase(), text = page.lower ??= page.text.toLowerCase();
     let sum = 0;
@@ -24,7 +25,7 @@
       if (!inTitle && !inText) return 0;
       sum += (inTitle ? 100 : 0) + Math.min(inText, 20) + (page.url.includes("/adr/") || page.url === "CHANGELOG.html" ? 0 : 5);
     }
-    return sum;
+    return sum + (text.includes(words.join(" ")) ? 50 : 0);
   };
 
   const show = async () => {
