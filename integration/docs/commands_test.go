@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,9 +39,12 @@ var executed = []struct {
 	shell bool
 	// then has documents whose commands are executed after those of the document.
 	then []string
+	// dev starts Berth if the document starts it in a way that a test cannot.
+	dev string
 }{
 	{document: "docs/tutorial/reserve-your-first-gang.md", commands: 17},
 	{document: "docs/tutorial/rest-api.md", commands: 20},
+	{document: "docs/tutorial/kubernetes.md", commands: 8, dev: "berth dev --agents 3 --listen 127.0.0.1:8080"},
 	{document: "docs/tutorial/job-service.md", commands: 10, shell: true},
 	{document: "docs/tutorial/agents.md", commands: 12, shell: true},
 	{document: "docs/reference/api.md", commands: 10},
@@ -75,6 +79,9 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 			if len(steps) < e.commands {
 				t.Fatalf("only %d commands, want at least %d", len(steps), e.commands)
+			}
+			if e.dev != "" {
+				steps = slices.Insert(steps, 0, step{command: e.dev})
 			}
 			for _, s := range steps {
 				do := w.do
