@@ -48,6 +48,7 @@ type Client struct {
 	leaders      berthv1.LeadersClient
 	events       berthv1.EventsClient
 	tenants      berthv1.TenantsClient
+	outputs      berthv1.OutputsClient
 }
 
 // Option configures a client.
@@ -172,6 +173,7 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		leaders:      berthv1.NewLeadersClient(conn),
 		events:       berthv1.NewEventsClient(conn),
 		tenants:      berthv1.NewTenantsClient(conn),
+		outputs:      berthv1.NewOutputsClient(conn),
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -476,4 +477,22 @@ func ExampleWithToken() {
 	}
 	// Output:
 	// called with Bearer of-alice
+}
+
+// Print all stored output of a worker, and follow it until the worker has ended.
+func ExampleClient_Output() {
+	c, stop := startGateway()
+	defer stop()
+
+	request := &berthv1.ReadOutputRequest{Job: "train", Stage: "gpu", Index: 0, Offset: proto.Int64(0), Follow: true}
+	for part, err := range c.Output(context.Background(), request) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s", part.GetData())
+	}
+	// Output:
+	// step 1
+	// step 2
+	// done
 }

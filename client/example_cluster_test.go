@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -26,6 +27,7 @@ type cluster struct {
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedTenantsServer
 	berthv1.UnimplementedExplanationsServer
+	berthv1.UnimplementedOutputsServer
 
 	mu       sync.Mutex
 	disabled map[string][]string // the executors of each request to disable
@@ -43,6 +45,17 @@ func registerCluster(server grpc.ServiceRegistrar) {
 	berthv1.RegisterLeadersServer(server, c)
 	berthv1.RegisterTenantsServer(server, c)
 	berthv1.RegisterExplanationsServer(server, c)
+	berthv1.RegisterOutputsServer(server, c)
+}
+
+// outputText is the output of every worker. A call returns at most one line.
+const outputText = "step 1\nstep 2\ndone\n"
+
+func (c *cluster) ReadOutput(_ context.Context, q *berthv1.ReadOutputRequest) (*berthv1.ReadOutputAnswer, error) {
+	line, _, _ := strings.Cut(outputText[q.GetOffset():], "\n")
+	position := q.GetOffset() + int64(len(line)) + 1
+	return &berthv1.ReadOutputAnswer{Executor: "sim-0", Number: 1, Epoch: 7, Offset: q.GetOffset(),
+		Data: []byte(line + "\n"), End: int64(len(outputText)), Complete: position == int64(len(outputText))}, nil
 }
 
 // page returns the items of one page, and the token of the next one. The token of a page is

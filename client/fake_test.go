@@ -34,6 +34,7 @@ type gateway struct {
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
 	berthv1.UnimplementedTenantsServer
+	berthv1.UnimplementedOutputsServer
 
 	address string
 	more    []grpc.ServerOption
@@ -100,6 +101,7 @@ func (g *gateway) serve(t testing.TB, address string) {
 	berthv1.RegisterLeadersServer(g.server, g)
 	berthv1.RegisterEventsServer(g.server, g)
 	berthv1.RegisterTenantsServer(g.server, g)
+	berthv1.RegisterOutputsServer(g.server, g)
 	g.served = make(chan struct{})
 	go func() {
 		defer close(g.served)

@@ -38,7 +38,12 @@ func (b backoff) pause(attempt int) time.Duration {
 // wait waits before the next attempt. It returns false if there must be no further
 // attempt, because ctx has ended or the client was closed.
 func (c *Client) wait(ctx context.Context, attempt int) bool {
-	timer := time.NewTimer(c.backoff.pause(attempt))
+	return c.rest(ctx, c.backoff.pause(attempt))
+}
+
+// rest waits for a time. It returns false if ctx has ended or the client was closed.
+func (c *Client) rest(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

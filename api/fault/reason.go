@@ -40,6 +40,9 @@ const (
 	ReasonPoison           Reason = "POISON"
 	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
 	ReasonTenantLimit      Reason = "TENANT_LIMIT"
+	ReasonScalingHeld      Reason = "SCALING_HELD"
+
+	ReasonExecutorUnreachable Reason = "EXECUTOR_UNREACHABLE"
 )
 
 // Reasons why a reservation is pending or ended, and why a worker ended.
@@ -73,4 +76,15 @@ const (
 	ReasonNoDemand             Reason = "NO_DEMAND"
 	ReasonDemandDoesNotFit     Reason = "DEMAND_DOES_NOT_FIT"
 	ReasonClaimed              Reason = "CLAIMED"
+)
+
+// Reasons of the wanted size of a SKU. The wanted size can also have ReasonScalingHeld.
+const (
+	ReasonNoScaleRule Reason = "NO_SCALE_RULE"
+	ReasonTooFewIdle  Reason = "TOO_FEW_IDLE"
+	ReasonTooManyIdle Reason = "TOO_MANY_IDLE"
+	ReasonIdleInRange Reason = "IDLE_IN_RANGE"
+	ReasonMinSize     Reason = "MIN_SIZE"
+	ReasonMaxSize     Reason = "MAX_SIZE"
+	ReasonCooldown    Reason = "COOLDOWN"
 )

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
@@ -138,6 +139,14 @@ func TestKEDAReadsTheAdvice(t *testing.T) {
 	// Both executors are idle, and nothing wants the cold SKU.
 	if got := value("sim"); got != 2 || !active("sim") {
 		t.Errorf("sim: %v replicas", got)
+	}
+	put("sim", &berthv1.ScaleRule{MinSize: 5})
+	if got := value("sim"); got != 5 {
+		t.Errorf("sim with minSize 5: %v replicas", got)
+	}
+	put("sim", &berthv1.ScaleRule{MinSize: 5, HoldUntil: timestamppb.New(time.Now().Add(time.Hour))})
+	if got := value("sim"); got != 2 {
+		t.Errorf("sim during a hold: %v replicas", got)
 	}
 	if got := value("cold"); got != 0 || active("cold") {
 		t.Errorf("cold: %v replicas", got)

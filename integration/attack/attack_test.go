@@ -228,6 +228,11 @@ func TestForeignRequestsToAgentA4(t *testing.T) {
 					Incarnation: executor.GetIncarnation(), Worker: ref, Grace: durationpb.New(0), Nonce: nonce})
 				return err
 			}),
+			"a request for output": w.call(func(ctx context.Context) error {
+				_, err := agent.ReadOutput(ctx, &controlv1.ReadWorkerOutputRequest{Incarnation: executor.GetIncarnation(),
+					Nonce: nonce, Request: bystandersOutput()})
+				return err
+			}),
 		} {
 			if status.Code(err) != codes.PermissionDenied {
 				t.Errorf("%s with nonce %q: got %v, want PERMISSION_DENIED", what, nonce, err)

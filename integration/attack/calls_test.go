@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -68,6 +69,10 @@ type attackCall struct {
 	request func(host *berthv1.Executor) proto.Message
 }
 
+func bystandersOutput() *berthv1.ReadOutputRequest {
+	return &berthv1.ReadOutputRequest{Job: "bystander", Stage: "real", Executor: "host"}
+}
+
 // attackCalls has every call of the attacks. The attacks in plain text can call nothing
 // else, and TestAttacksWithTLS calls all of it.
 var attackCalls = []attackCall{
@@ -113,6 +118,14 @@ var attackCalls = []attackCall{
 			return &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(),
 				Worker: &controlv1.WorkerRef{Job: "bystander", Stage: "real", Number: 1}, Grace: durationpb.New(0)}
 		}},
+	{attack: "A4", method: controlv1.Executor_ReadOutput_FullMethodName, at: []place{host},
+		request: func(host *berthv1.Executor) proto.Message {
+			return &controlv1.ReadWorkerOutputRequest{Incarnation: host.GetIncarnation(), Request: bystandersOutput()}
+		}},
+	{attack: "A4", method: controlv1.Dispatch_ReadOutput_FullMethodName, at: []place{assigner}, onlyTLS: true,
+		request: func(*berthv1.Executor) proto.Message { return bystandersOutput() }},
+	{attack: "A4", method: berthv1.Outputs_ReadOutput_FullMethodName, at: []place{public}, onlyTLS: true,
+		request: func(*berthv1.Executor) proto.Message { return bystandersOutput() }},
 	{attack: "A5 and A9", method: berthv1.Reservations_UpsertReservation_FullMethodName, at: []place{public},
 		request: func(*berthv1.Executor) proto.Message {
 			return &berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: "flood", Stage: "s", Count: 1,
@@ -219,6 +232,9 @@ func nameOf(at place, method string) string { return method + " at " + string(at
 // attackCalls does not have is an error of the test.
 func (w *target) recorded(at place) []grpc.DialOption {
 	record := func(method string) {
+		if method == healthpb.Health_Check_FullMethodName {
+			return // The client probes a gateway whose answer takes long.
+		}
 		for _, c := range attackCalls {
 			if c.method == method && !c.onlyTLS && (slices.Contains(c.at, at) || slices.Contains(c.misdirected, at)) {
 				sent.Lock()

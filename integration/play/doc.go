@@ -45,7 +45,7 @@
 //	clear ID                                      declares the quarantined workers of an executor dead
 //	gone JOB                                      waits until only readable records are left
 //	claim SKU max= request=
-//	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
+//	pool NAME  zone= lostAfter=, sku NAME  slots= minIdle= maxSize= cooldown= hold= ...
 //	kill leader SERVICE, restart SERVICE
 //	kill agent ID..., wipe ID, restart agent ID
 //	freeze agent ID, thaw agent ID                suspends and resumes the agent's process

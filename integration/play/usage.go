@@ -5,6 +5,10 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	berthv1 "berth.dev/api/berth/v1"
 )
 
@@ -18,7 +22,13 @@ func (p *player) sku(w *words) (string, error) {
 			*bound = &n
 		}
 	}
-	if rule.MinIdle != 0 || rule.MinSize != 0 || rule.MaxIdle != nil || rule.MaxSize != nil {
+	if w.has("cooldown") {
+		rule.Cooldown = durationpb.New(w.duration(w.text("cooldown")))
+	}
+	if w.has("hold") {
+		rule.HoldUntil = timestamppb.New(p.Now().Add(w.duration(w.text("hold"))))
+	}
+	if !proto.Equal(rule, &berthv1.ScaleRule{}) {
 		sku.Scale = rule
 	}
 	if err := w.problem(); err != nil {
@@ -79,6 +89,7 @@ func usageText(u *berthv1.SkuUsage) string {
 	words = append(words, "scale:")
 	count("effectiveIdle", u.GetEffectiveIdle())
 	count("wanted", u.GetWantedSize())
+	words = append(words, "reason="+u.GetWantedReason())
 	return strings.Join(words, " ")
 }
 

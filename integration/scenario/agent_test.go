@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
@@ -32,6 +34,7 @@ func TestWorkersOfAnAgent(t *testing.T) {
 		"the worker ignores SIGTERM":    ignoresSIGTERM,
 		"the command is not allowed":    notAllowed,
 		"the command fails":             fails,
+		"the output is followed":        followsOutput,
 	} {
 		t.Run(name, func(t *testing.T) {
 			sub := *w
@@ -209,6 +212,84 @@ func fails(t *testing.T, w *world) {
 		}
 		if last := w.lastOf(r.GetUid(), index); last.Attempts != 1 {
 			t.Errorf("worker %d: %+v", index, last)
+		}
+	}
+}
+
+// A reader that follows the output of a worker gets all of it once and in order, although its
+// gateway and the agent are killed and restarted meanwhile. When Berth has forgotten the
+// assignment, the output is still found.
+func followsOutput(t *testing.T, w *world) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := shell("talk", "s", 1, `for n in 1 2 3; do echo $n; read line < "$GATE"; done; echo oops >&2; printf end`)
+	r.Task.Env = map[string]string{"GATE": gate}
+	r = w.upsert(r)
+	w.awaitWorkers("talk", berthv1.Event_WORKER_RUNNING, 1)
+	one, err := client.Dial([]string{w.fleet.Gateway()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	next := func() {
+		if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	request := &berthv1.ReadOutputRequest{Job: "talk", Stage: "s", Offset: proto.Int64(0), Follow: true}
+	var all strings.Builder
+	var last *berthv1.ReadOutputAnswer
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	for part, err := range one.Output(ctx, request) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = part
+		all.Write(part.GetData())
+		if len(part.GetData()) == 0 {
+			continue
+		}
+		switch all.String() {
+		case "1\n":
+			w.fleet.GatewayProcess(0).Kill()
+			next()
+			w.restart(w.fleet.GatewayProcess(0))
+		case "1\n2\n":
+			w.fleet.Agent("host").Kill()
+			next()
+			w.restart(w.fleet.Agent("host"))
+		case "1\n2\n3\n":
+			next()
+		}
+	}
+	if all.String() != "1\n2\n3\nend" || !last.GetComplete() || last.GetExecutor() != "host" ||
+		last.GetEpoch() != r.GetEpoch() {
+		t.Fatalf("output %q, last part %v, %v", all.String(), last, ctx.Err())
+	}
+	w.await(r, berthv1.Reservation_COMPLETED)
+	until(t, func() string {
+		for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "talk"}) {
+			return fmt.Sprintf("assignment %v, %v", a, err)
+		}
+		return ""
+	})
+	for stream, want := range map[berthv1.ReadOutputRequest_Stream]string{
+		berthv1.ReadOutputRequest_STDOUT: "1\n2\n3\nend", berthv1.ReadOutputRequest_STDERR: "oops\n",
+	} {
+		request := &berthv1.ReadOutputRequest{Job: "talk", Stage: "s", Stream: stream}
+		for part, err := range w.client.Output(w.ctx, request) {
+			if err != nil || string(part.GetData()) != want || !part.GetComplete() {
+				t.Errorf("%v: %v, %v", stream, part, err)
+			}
+		}
+	}
+	missing := &berthv1.ReadOutputRequest{Job: "talk", Stage: "s", Index: 1}
+	for part, err := range w.client.Output(w.ctx, missing) {
+		if !fault.Is(err, fault.ReasonNotFound) {
+			t.Errorf("a worker that never existed: %v, %v", part, err)
 		}
 	}
 }

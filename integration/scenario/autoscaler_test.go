@@ -6,8 +6,13 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/examples/autoscaler"
 )
@@ -64,10 +69,15 @@ func TestAutoscaler(t *testing.T) {
 	w := start(t, fleet.Config{})
 	cloud := &fakeCloud{world: w, hosts: map[string]bool{}}
 	one := int32(1)
-	if _, err := w.client.PutSKU(w.ctx, &berthv1.Sku{Name: "auto", Resources: map[string]int64{"slots": 1},
-		Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: &one}}); err != nil {
-		t.Fatal(err)
+	rule := &berthv1.ScaleRule{MinIdle: 1, MaxIdle: &one}
+	put := func() {
+		t.Helper()
+		sku := &berthv1.Sku{Name: "auto", Resources: map[string]int64{"slots": 1}, Scale: rule}
+		if _, err := w.client.PutSKU(w.ctx, sku); err != nil {
+			t.Fatal(err)
+		}
 	}
+	put()
 	step := func() {
 		t.Helper()
 		if err := autoscaler.Step(w.ctx, w.client, "auto", cloud); err != nil {
@@ -95,9 +105,40 @@ func TestAutoscaler(t *testing.T) {
 	w.awaitRunning(first, 3)
 	step()
 
-	// The gang ends. All hosts but one are removed, none of which had a worker then.
+	// The gang ends. Nothing is removed during a hold, and then in the cooldown.
+	rule.HoldUntil = timestamppb.New(time.Now().Add(time.Hour))
+	put()
 	w.cancel(first)
 	w.await(first, berthv1.Reservation_CANCELLED)
+	keeps := func(reason fault.Reason) {
+		t.Helper()
+		until(t, func() string { // usage follows the end of the gang
+			usage, err := w.client.Usage(w.ctx, "auto")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row := usage.GetSkus()[0]; row.GetIdle() != 4 || row.GetWantedReason() != string(reason) {
+				return row.String()
+			}
+			return ""
+		})
+		step()
+		if missing := expect("removed", cloud.removed, 0); missing != "" {
+			t.Error(missing)
+		}
+	}
+	keeps(fault.ReasonScalingHeld)
+	if _, err := w.client.ClaimForScaleDown(w.ctx, &berthv1.ClaimForScaleDownRequest{Sku: "auto",
+		Max: 1}); !fault.Is(err, fault.ReasonScalingHeld) {
+		t.Errorf("claimed during the hold: %v", err)
+	}
+	rule.HoldUntil, rule.Cooldown = nil, durationpb.New(time.Hour)
+	put()
+	keeps(fault.ReasonCooldown)
+
+	// Without both, all hosts but one are removed, none of which had a worker then.
+	rule.Cooldown = nil
+	put()
 	until(t, func() string {
 		step()
 		return expect("removed", cloud.removed, 3)

@@ -418,7 +418,7 @@ func (s *secured) denied(p port, name, method string) {
 }
 
 // The certificate of an agent opens no method of the public port, of the internal port and of
-// the services, except health checks.
+// the services, except health checks and reflection.
 func (s *secured) agentElsewhere() {
 	agent := s.certificate(identity.Agent, "host")
 	methods, _ := access.Methods()
@@ -428,7 +428,7 @@ func (s *secured) agentElsewhere() {
 		}
 		conn := s.dial(p.address, agent)
 		for _, method := range methods {
-			if !strings.HasPrefix(method, "/") || strings.HasPrefix(method, "/grpc.health.v1.Health/") {
+			if !strings.HasPrefix(method, "/") || strings.HasPrefix(method, "/grpc.") {
 				continue
 			}
 			err := conn.Invoke(s.ctx, method, &emptypb.Empty{}, &emptypb.Empty{})

@@ -59,6 +59,9 @@ func (n *node[C]) Status() loop.Status {
 	return loop.Status{Current: n.driver.Revision() > 0, Serving: n.leads(), Term: n.term, Revision: n.driver.Revision()}
 }
 
+// Now implements loop.Owner.
+func (n *node[C]) Now() time.Time { return n.w.now }
+
 // patience is the maximum duration of a wait, in simulated time.
 const patience = 10 * time.Minute
 

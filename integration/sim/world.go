@@ -144,7 +144,8 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 				executorstate.Serve))
 		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
 			newNode(w, model.ServiceAssigner, i, func() *dispatch.Core { return dispatch.New(dispatch.Default) },
-				w.performAssigner, assigner.Serve))
+				w.performAssigner,
+				func(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core]) { assigner.Serve(s, owner, nil) }))
 	}
 }
 

@@ -153,6 +153,9 @@ var table = map[string]row{
 	berthv1.Catalog_PutPool_FullMethodName:    changes(operator),
 	berthv1.Catalog_DeletePool_FullMethodName: changes(operator),
 
+	// The output of workers may be secret, and viewers read everything else.
+	berthv1.Outputs_ReadOutput_FullMethodName: answered(job | operator),
+
 	berthv1.Usage_GetUsage_FullMethodName:        reads(autoscaler | viewer | operator),
 	berthv1.Tenants_ListTenants_FullMethodName:   reads(job | viewer | operator),
 	berthv1.Findings_ListFindings_FullMethodName: answered(viewer | operator),
@@ -174,6 +177,7 @@ var table = map[string]row{
 	controlv1.Inventory_ExplainFit_FullMethodName:        direct,
 	controlv1.Inventory_InventoryFindings_FullMethodName: direct,
 	controlv1.Dispatch_DispatchFindings_FullMethodName:   direct,
+	controlv1.Dispatch_ReadOutput_FullMethodName:         direct,
 	controlv1.Heartbeats_Relay_FullMethodName:            direct,
 	controlv1.Replicas_Resign_FullMethodName:             {roles{Service: gateway}, true},
 	controlv1.Replicas_GetReplica_FullMethodName:         {roles: roles{Service: gateway | service}},
@@ -181,6 +185,7 @@ var table = map[string]row{
 	controlv1.Executor_SubmitTask_FullMethodName:  {roles{Agent: service}, true},
 	controlv1.Executor_SubmitTasks_FullMethodName: {roles{Agent: service}, true},
 	controlv1.Executor_StopTask_FullMethodName:    {roles{Agent: service}, true},
+	controlv1.Executor_ReadOutput_FullMethodName:  {roles: roles{Agent: service}},
 
 	"GET /":             {roles: roles{Public: everybody}},
 	"GET /openapi.json": {roles: roles{Public: everybody}},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"berth.dev/pkg/model"
@@ -113,6 +114,10 @@ type Agent struct {
 	// becomes ready.
 	changed chan struct{}
 	counts  counters
+	// outputReads counts the reads of output in progress, and outputWaits those that may wait
+	// for output. outputs limits the bytes that they return.
+	outputReads, outputWaits int
+	outputs                  *rate.Limiter
 }
 
 // worker contains what the agent needs to stop a worker of the ledger.
@@ -153,7 +158,7 @@ func New(cfg Config) (*Agent, error) {
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		ledger: newLedger(cfg.ID, newNonce(), cfg.TombstoneAge), workers: map[identity]*worker{},
 		starting: map[identity]*start{}, freeStarts: cfg.Starts, pendingEnds: map[identity]Exit{},
-		counts: counters{ended: map[model.WorkerState]uint64{}},
+		counts: counters{ended: map[model.WorkerState]uint64{}}, outputs: newOutputLimiter(),
 	}
 	// a.mu stays locked, so that the agent processes the end of an adopted worker only after
 	// open has added its entry.

@@ -103,14 +103,22 @@ func (l *ledger) permit(nonce string) error {
 
 // admit checks the incarnation and the term of a request, and raises the term.
 func (l *ledger) admit(term, incarnation int64) error {
-	if incarnation != l.incarnation || incarnation == 0 {
-		return fault.New(fault.Conflict, fault.ReasonOtherIncarnation,
-			"the request is for incarnation %d of %s, which has incarnation %d", incarnation, l.executor, l.incarnation)
+	if err := l.current(incarnation); err != nil {
+		return err
 	}
 	if term < l.term {
 		return fault.New(fault.Conflict, fault.ReasonLowerTerm, "the request has term %d, lower than term %d", term, l.term)
 	}
 	l.term = term
+	return nil
+}
+
+// current checks the incarnation of a request.
+func (l *ledger) current(incarnation int64) error {
+	if incarnation != l.incarnation || incarnation == 0 {
+		return fault.New(fault.Conflict, fault.ReasonOtherIncarnation,
+			"the request is for incarnation %d of %s, which has incarnation %d", incarnation, l.executor, l.incarnation)
+	}
 	return nil
 }
 

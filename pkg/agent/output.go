@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -24,12 +25,46 @@ type rotated struct {
 	file  *os.File
 	size  int64
 	lost  int64
+	// mark is the file of at, for readers of the output.
+	mark *os.File
+	at   rotation
 }
 
 // openRotated opens the stream of a new worker.
 func openRotated(name string, limit logLimit) (*rotated, error) {
 	r := &rotated{name: name, limit: limit}
+	var err error
+	if r.mark, err = os.OpenFile(rotationOf(name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640); err != nil {
+		return nil, err
+	}
+	if err := r.writeMark(); err != nil {
+		return nil, err
+	}
 	return r, r.open()
+}
+
+// rotation is the content of the file with the rotation of an output stream. A reader
+// compares it before and after it reads the files of the stream, and so knows which part
+// of the output it has read.
+type rotation struct {
+	// changes counts the begins and ends of rotations: it is odd during a rotation.
+	changes int64
+	// base is the number of bytes that were written to older files than the newest.
+	base int64
+}
+
+// rotationFormat has a fixed length, so that rotated overwrites the file in place. This
+// needs no disk space.
+const rotationFormat = "%019d %019d\n"
+
+// rotationOf returns the name of the file with the rotation of the stream with a name.
+func rotationOf(name string) string {
+	return filepath.Join(filepath.Dir(name), "rotation-"+filepath.Base(name))
+}
+
+func (r *rotated) writeMark() error {
+	_, err := r.mark.WriteAt(fmt.Appendf(nil, rotationFormat, r.at.changes, r.at.base), 0)
+	return err
 }
 
 func (r *rotated) open() (err error) {
@@ -71,17 +106,28 @@ func (r *rotated) rotate() {
 	if r.file != nil {
 		_ = r.file.Close() // put has counted every failed write.
 	}
+	r.at.changes++
+	_ = r.writeMark() // see below
 	for n := r.limit.Keep - 1; n > 0; n-- {
 		_ = os.Rename(r.numbered(n-1), r.numbered(n)) // The older file may not exist yet.
 	}
+	_ = os.Remove(r.name) // It exists if it is the only file.
+	r.at.base += r.size
 	r.file, r.size = nil, 0
+	r.at.changes++
+	// If this fails, readers return another part of the output than they state. The files
+	// still have all output.
+	_ = r.writeMark()
 }
 
-func (r *rotated) numbered(n int) string {
+func (r *rotated) numbered(n int) string { return numbered(r.name, n) }
+
+// numbered returns the name of a file of an output stream; 0 is the newest file.
+func numbered(name string, n int) string {
 	if n == 0 {
-		return r.name
+		return name
 	}
-	return r.name + "." + strconv.Itoa(n)
+	return name + "." + strconv.Itoa(n)
 }
 
 // drainFor is how long the keeper reads output after it killed all processes of a worker.

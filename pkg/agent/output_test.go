@@ -62,7 +62,7 @@ func TestOutputIsRotated(t *testing.T) {
 		if !bytes.HasSuffix(all, kept) || len(kept) == 0 {
 			t.Errorf("kept %q of %q", kept, all)
 		}
-		if sizes := fileSizes(t, filepath.Dir(name), ""); len(sizes) != keep {
+		if sizes := fileSizes(t, filepath.Dir(name), "stdout"); len(sizes) != keep {
 			t.Error(sizes)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/wire"
@@ -119,6 +120,16 @@ func (s *Server) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (
 		return nil, err
 	}
 	return a.StopTask(ctx, req)
+}
+
+// ReadOutput implements the Executor service.
+func (s *Server) ReadOutput(ctx context.Context, req *controlv1.ReadWorkerOutputRequest) (*berthv1.ReadOutputAnswer,
+	error) {
+	a, err := s.agent(req.GetRequest().GetExecutor())
+	if err != nil {
+		return nil, err
+	}
+	return a.ReadOutput(ctx, req)
 }
 
 func (s *Server) agent(id string) (*Agent, error) {

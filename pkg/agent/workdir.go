@@ -31,6 +31,7 @@ import (
 //	             means that the state on disk has changed.
 //	control      a named pipe from which the keeper reads stop requests.
 //	stdout, …    the worker's output, the older files numbered. Written by the keeper.
+//	rotation-…   the position of the newest file in the output. Written by the keeper.
 //	keeper       the keeper's own errors.
 const (
 	fileWorker    = "worker.json"

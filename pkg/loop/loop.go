@@ -246,6 +246,9 @@ func (l *Loop[C]) Read(ctx context.Context, confirm bool, fn func(C)) error {
 	return err
 }
 
+// Now implements Owner.
+func (l *Loop[C]) Now() time.Time { return time.Now() }
+
 // Peek is like Read, but works on every replica. On a standby fn sees the state that the
 // view of the standby has reached.
 func (l *Loop[C]) Peek(ctx context.Context, fn func(C)) error {

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -15,6 +16,8 @@ type Owner[C model.Core] interface {
 	Read(ctx context.Context, confirm bool, fn func(C)) error
 	// Status describes the replica.
 	Status() Status
+	// Now returns the time on the clock of the core's steps.
+	Now() time.Time
 }
 
 var _ Owner[model.Core] = (*Loop[model.Core])(nil)

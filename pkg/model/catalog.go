@@ -21,7 +21,15 @@ type SKU struct {
 type ScaleRule struct {
 	MinIdle, MinSize int32
 	MaxIdle, MaxSize *int32
+	// Cooldown is how long more than MaxIdle executors must be spare before the rule
+	// recommends fewer executors.
+	Cooldown time.Duration
+	// HoldUntil is the time until which the rule recommends the current number of executors.
+	HoldUntil time.Time
 }
+
+// Held reports whether the rule holds scaling at a time. A nil rule does not.
+func (r *ScaleRule) Held(now time.Time) bool { return r != nil && now.Before(r.HoldUntil) }
 
 // Pool is the record of a named set of executors. An executor belongs to the pool if it
 // has all of the pool's attributes, ignoring case.

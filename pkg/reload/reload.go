@@ -32,43 +32,50 @@ func Watch(log *slog.Logger, what string, files []string, use func(contents [][]
 	if err := use(last); err != nil {
 		return nil, err
 	}
+	changed, unreadable := false, false
+	return Every(Interval, func() {
+		contents, err := readAll(files)
+		if err != nil {
+			if !unreadable {
+				log.Error("cannot read "+what+"; the last valid content stays in use", "error", err)
+			}
+			unreadable = true
+			return
+		}
+		if unreadable || !equal(contents, last) {
+			changed, unreadable, last = true, false, contents
+			return // until the next read returns the same
+		}
+		if !changed {
+			return
+		}
+		changed = false
+		if err := use(contents); err != nil {
+			log.Error("the new content of "+what+" is invalid; the last valid content stays in use", "error", err)
+		} else {
+			log.Info("reloaded "+what, "files", files)
+		}
+	}), nil
+}
+
+// Every calls a function at an interval, until stop. stop waits for a call in progress.
+func Every(interval time.Duration, call func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(Interval)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
-		changed, unreadable := false, false
 		for {
 			select {
+			case <-tick.C:
+				call()
 			case <-ctx.Done():
 				return
-			case <-tick.C:
-			}
-			contents, err := readAll(files)
-			if err != nil {
-				if !unreadable {
-					log.Error("cannot read "+what+"; the last valid content stays in use", "error", err)
-				}
-				unreadable = true
-				continue
-			}
-			if unreadable || !equal(contents, last) {
-				changed, unreadable, last = true, false, contents
-				continue // until the next read returns the same
-			}
-			if !changed {
-				continue
-			}
-			changed = false
-			if err := use(contents); err != nil {
-				log.Error("the new content of "+what+" is invalid; the last valid content stays in use", "error", err)
-			} else {
-				log.Info("reloaded "+what, "files", files)
 			}
 		}
 	}()
-	return func() { cancel(); <-ended }, nil
+	return func() { cancel(); <-ended }
 }
 
 func readAll(files []string) ([][]byte, error) {

@@ -7,8 +7,8 @@
 package transport
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -108,7 +108,7 @@ func Open(config Config) (*Transport, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "cannot use %s: %v", strings.Join(options, ", "), err)
 	}
-	t.stop = []func(){stop, every(remindEvery, t.remind)}
+	t.stop = []func(){stop, reload.Every(remindEvery, t.remind)}
 	return t, nil
 }
 
@@ -177,15 +177,14 @@ func (t *Transport) usable(m *material) error {
 	if now.Before(leaf.NotBefore) {
 		now = leaf.NotBefore
 	}
-	chain := x509.NewCertPool()
-	for _, der := range m.pair.Certificate[1:] {
-		if certificate, err := x509.ParseCertificate(der); err == nil {
-			chain.AddCert(certificate)
-		}
-	}
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: m.authorities, Intermediates: chain, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	chain, err := x509.ParseCertificates(bytes.Join(m.pair.Certificate, nil))
 	if err != nil {
+		return err
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{
+		Roots: m.authorities, Intermediates: intermediates(chain), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}); err != nil {
 		return fmt.Errorf("no authority in %s has signed the certificate: %w", t.config.CA, err)
 	}
 	return nil
@@ -208,26 +207,6 @@ func (t *Transport) remind() {
 	case time.Until(leaf.NotAfter) < expiresSoon:
 		t.config.Log.Warn("the certificate expires soon", "file", t.config.Cert, "expires", leaf.NotAfter)
 	}
-}
-
-// every calls a function at an interval, until stop. stop waits for a call in progress.
-func every(interval time.Duration, call func()) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				call()
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return func() { cancel(); <-ended }
 }
 
 // Serves reports whether the certificate is for a host name.
@@ -300,7 +279,7 @@ func (t *Transport) External(addresses ...string) *tls.Config {
 		// The state does not have the name of a server that is called by its address.
 		for _, host := range hosts {
 			if _, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{
-				DNSName: host, Roots: t.current.Load().authorities, Intermediates: intermediates(state),
+				DNSName: host, Roots: t.current.Load().authorities, Intermediates: intermediates(state.PeerCertificates),
 			}); err == nil {
 				return nil
 			}
@@ -327,7 +306,8 @@ func (t *Transport) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (i
 	}
 	leaf := state.PeerCertificates[0]
 	if _, err := leaf.Verify(x509.VerifyOptions{
-		Roots: t.current.Load().authorities, Intermediates: intermediates(state), KeyUsages: []x509.ExtKeyUsage{usage},
+		Roots: t.current.Load().authorities, Intermediates: intermediates(state.PeerCertificates),
+		KeyUsages: []x509.ExtKeyUsage{usage},
 	}); err != nil {
 		return identity.Identity{}, err
 	}
@@ -343,9 +323,10 @@ func (t *Transport) own(leaf *x509.Certificate) (identity.Identity, error) {
 	return id, err
 }
 
-func intermediates(state tls.ConnectionState) *x509.CertPool {
+// intermediates returns the certificates of a chain except the leaf.
+func intermediates(chain []*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
-	for _, certificate := range state.PeerCertificates[1:] {
+	for _, certificate := range chain[1:] {
 		pool.AddCert(certificate)
 	}
 	return pool

@@ -15,7 +15,7 @@ func SKU(s *model.SKU) *berthv1.Sku {
 	m := &berthv1.Sku{Name: s.Name, Resources: s.Resources, Attributes: s.Attributes, UpdatedAt: Timestamp(s.UpdatedAt)}
 	if rule := s.Scale; rule != nil {
 		m.Scale = &berthv1.ScaleRule{MinIdle: rule.MinIdle, MaxIdle: rule.MaxIdle, MinSize: rule.MinSize,
-			MaxSize: rule.MaxSize}
+			MaxSize: rule.MaxSize, Cooldown: duration(rule.Cooldown), HoldUntil: Timestamp(rule.HoldUntil)}
 	}
 	return m
 }
@@ -26,7 +26,7 @@ func SKUOf(m *berthv1.Sku) *model.SKU {
 		UpdatedAt: Time(m.GetUpdatedAt())}
 	if rule := m.GetScale(); rule != nil {
 		s.Scale = &model.ScaleRule{MinIdle: rule.GetMinIdle(), MaxIdle: rule.MaxIdle, MinSize: rule.GetMinSize(),
-			MaxSize: rule.MaxSize}
+			MaxSize: rule.MaxSize, Cooldown: rule.GetCooldown().AsDuration(), HoldUntil: Time(rule.GetHoldUntil())}
 	}
 	return s
 }

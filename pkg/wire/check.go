@@ -124,6 +124,7 @@ func (c *checks) scale(rule *model.ScaleRule) {
 			c.within("scale", int64(*size), 0, math.MaxInt32)
 		}
 	}
+	c.within("scale.cooldown", int64(rule.Cooldown), 0, math.MaxInt64)
 }
 
 func (c *checks) reservation(r *model.Reservation) {

@@ -129,7 +129,9 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 		"no ordinal":         {model.Ref{Kind: model.KindExecutor, ID: "a"}, &model.Executor{ID: "a"}},
 		"less than no memory": {model.Ref{Kind: model.KindExecutor, ID: "a"},
 			&model.Executor{ID: "a", Ordinal: 1, Resources: map[string]int64{"memory": -1}}},
-		"another SKU's":        {model.Ref{Kind: model.KindSKU, ID: "a"}, &model.SKU{Name: "b"}},
+		"another SKU's": {model.Ref{Kind: model.KindSKU, ID: "a"}, &model.SKU{Name: "b"}},
+		"a negative cooldown": {model.Ref{Kind: model.KindSKU, ID: "a"},
+			&model.SKU{Name: "a", Scale: &model.ScaleRule{Cooldown: -1}}},
 		"nobody's incarnation": {model.Ref{Kind: model.KindLive, ID: "a"}, &model.Live{ID: "a"}},
 		"never ready":          {model.Ref{Kind: model.KindReady}, &model.Ready{}},
 	} {

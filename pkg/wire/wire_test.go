@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
+	recordv1 "berth.dev/api/berth/record/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
@@ -83,7 +85,8 @@ func records() []model.Record {
 		&model.SKU{
 			Name: "small", Resources: resource.Vector{"cpu": 4000}, Attributes: map[string]string{"zone": "a"},
 			UpdatedAt: at(11),
-			Scale:     &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most},
+			Scale: &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most,
+				Cooldown: time.Minute, HoldUntil: at(12)},
 		},
 		&model.Pool{Name: "night", Attributes: map[string]string{"pool": "night"}, LostAfter: &after, UpdatedAt: at(12)},
 		&model.Disable{
@@ -112,6 +115,22 @@ func TestRecordsRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(record, back); diff != "" {
 			t.Errorf("%T changed on its way (-put +got):\n%s", record, diff)
 		}
+	}
+}
+
+// A scale rule of an older version has neither a cooldown nor a hold.
+func TestScaleRulesOfOlderVersions(t *testing.T) {
+	value, err := proto.Marshal(&recordv1.Sku{Sku: &berthv1.Sku{Name: "small", Scale: &berthv1.ScaleRule{MinIdle: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := Decode((&model.SKU{Name: "small"}).Ref(), value, 11, 12, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := record.(*model.SKU).Scale
+	if diff := cmp.Diff(&model.ScaleRule{MinIdle: 1}, rule); diff != "" || rule.Held(at(0)) {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -3,7 +3,7 @@
 // service that starts leased workers on their executors.
 //
 //	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
-//	                          SubmitTask, StopTask ─▶ executor agents
+//	                          SubmitTask, StopTask, ReadOutput ─▶ executor agents
 //	agents ─▶ executor-state ─▶ gateway ─▶ ReportWorkers
 //
 // Agents report through executor-state, which keeps their heartbeat streams.
@@ -43,13 +43,14 @@ func Run(ctx context.Context, config Config, announce func(process.Addresses)) e
 	if err != nil {
 		return err
 	}
-	Serve(r.Server, l)
+	Serve(r.Server, l, sender)
 	replica.CollectMetrics(r, l, internal.TakeSnapshot, internal.ShowMetrics)
 	return replica.Run(r, l)
 }
 
-// Serve registers the assigner's gRPC services. They use the core that owner owns.
-func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core]) {
+// Serve registers the assigner's gRPC services. They use the core that owner owns. If agents
+// is nil, the output of workers cannot be read.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core], agents *internal.Sender) {
 	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner))
-	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner))
+	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner, agents))
 }

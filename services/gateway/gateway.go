@@ -9,7 +9,8 @@
 //	the services ────▶ --internal-listen┘
 //	                                    └─ answered here: leaders (calls the replicas),
 //	                                       events (reads etcd), explanations and
-//	                                       findings (merges answers of the leaders)
+//	                                       findings (merges answers of the leaders),
+//	                                       output of workers (assigner, events)
 package gateway
 
 import (
@@ -104,12 +105,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer relays.Close()
-	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
+	stored := stream.NewEtcd(etcd, keyspace.New(config.Cluster))
+	events := stream.NewServer(g.Context(), stored, stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
 		Tenants: secured.Access.Tenants,
 	})
 	metrics.Collect(events.Metrics)
-	composed := compose.New(calls, events.OpenStreams)
+	composed := compose.New(calls, events.OpenStreams, stored)
 
 	// Serve.
 	newServer := func(at access.Listener, maxMessage int, connections []grpc.ServerOption) *rpc.Server {
@@ -126,7 +128,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed, Tenants: composed,
-		Events: events, Ops: ops, Names: config.PublicNames, Serves: secured.Serves,
+		Outputs: composed, Events: events, Ops: ops, Names: config.PublicNames, Serves: secured.Serves,
 		Traces: traces.Tracer(), Guard: secured.Guard(access.Public),
 	})
 	if err != nil {
@@ -197,11 +199,12 @@ func RunAlone(ctx context.Context, config Config, bound func(process.Addresses))
 // Serve registers the calls that a gateway answers from several services. It calls the
 // services through calls.
 func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) {
-	serve(s, compose.New(calls, nil))
+	serve(s, compose.New(calls, nil, nil))
 }
 
 func serve(s grpc.ServiceRegistrar, composed *compose.Server) {
 	berthv1.RegisterExplanationsServer(s, composed)
 	berthv1.RegisterFindingsServer(s, composed)
 	berthv1.RegisterTenantsServer(s, composed)
+	berthv1.RegisterOutputsServer(s, composed)
 }

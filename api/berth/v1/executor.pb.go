@@ -1185,7 +1185,16 @@ type ScaleRule struct {
 	MinSize int32 `protobuf:"varint,3,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
 	// MaxSize is the maximum number of all executors. If it is unset, there is no
 	// maximum.
-	MaxSize       *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
+	MaxSize *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
+	// Cooldown is how long the number of idle executors must exceed `max_idle` before the
+	// wanted size falls below the number of all executors, 0 to 24 hours. A new leader of
+	// executor-state restarts the cooldown. The default is 0.
+	Cooldown *durationpb.Duration `protobuf:"bytes,5,opt,name=cooldown,proto3" json:"cooldown,omitempty"`
+	// HoldUntil is the time until which the wanted size is the number of all executors,
+	// whatever the rest of the rule says. Until then, Berth refuses claims for scale-down
+	// of the SKU. It may be at most 30 days in the future. A time in the past has no
+	// effect.
+	HoldUntil     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1246,6 +1255,20 @@ func (x *ScaleRule) GetMaxSize() int32 {
 		return *x.MaxSize
 	}
 	return 0
+}
+
+func (x *ScaleRule) GetCooldown() *durationpb.Duration {
+	if x != nil {
+		return x.Cooldown
+	}
+	return nil
+}
+
+func (x *ScaleRule) GetHoldUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HoldUntil
+	}
+	return nil
 }
 
 // Pool is a named set of executors and the policy for them.
@@ -1969,7 +1992,11 @@ type SkuUsage struct {
 	EffectiveIdle int32 `protobuf:"varint,12,opt,name=effective_idle,json=effectiveIdle,proto3" json:"effective_idle,omitempty"`
 	// WantedSize is the number of executors that the scale rule recommends. Without a rule
 	// it is equal to total.
-	WantedSize    int32 `protobuf:"varint,13,opt,name=wanted_size,json=wantedSize,proto3" json:"wanted_size,omitempty"`
+	WantedSize int32 `protobuf:"varint,13,opt,name=wanted_size,json=wantedSize,proto3" json:"wanted_size,omitempty"`
+	// WantedReason is the reason of `wanted_size`, from the list of reasons.
+	WantedReason string `protobuf:"bytes,14,opt,name=wanted_reason,json=wantedReason,proto3" json:"wanted_reason,omitempty"`
+	// WantedMessage describes the reason in a sentence.
+	WantedMessage string `protobuf:"bytes,15,opt,name=wanted_message,json=wantedMessage,proto3" json:"wanted_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2093,6 +2120,20 @@ func (x *SkuUsage) GetWantedSize() int32 {
 		return x.WantedSize
 	}
 	return 0
+}
+
+func (x *SkuUsage) GetWantedReason() string {
+	if x != nil {
+		return x.WantedReason
+	}
+	return ""
+}
+
+func (x *SkuUsage) GetWantedMessage() string {
+	if x != nil {
+		return x.WantedMessage
+	}
+	return ""
 }
 
 // PendingBatch contains the number of pending batches with the same number of workers.
@@ -2562,12 +2603,15 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x02\n" +
 	"\tScaleRule\x12\x19\n" +
 	"\bmin_idle\x18\x01 \x01(\x05R\aminIdle\x12\x1e\n" +
 	"\bmax_idle\x18\x02 \x01(\x05H\x00R\amaxIdle\x88\x01\x01\x12\x19\n" +
 	"\bmin_size\x18\x03 \x01(\x05R\aminSize\x12\x1e\n" +
-	"\bmax_size\x18\x04 \x01(\x05H\x01R\amaxSize\x88\x01\x01B\v\n" +
+	"\bmax_size\x18\x04 \x01(\x05H\x01R\amaxSize\x88\x01\x01\x125\n" +
+	"\bcooldown\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bcooldown\x129\n" +
+	"\n" +
+	"hold_until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tholdUntilB\v\n" +
 	"\t_max_idleB\v\n" +
 	"\t_max_size\"\xb7\x02\n" +
 	"\x04Pool\x12\x12\n" +
@@ -2607,7 +2651,7 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x0eGetUsageAnswer\x12&\n" +
 	"\x04skus\x18\x01 \x03(\v2\x12.berth.v1.SkuUsageR\x04skus\x124\n" +
 	"\bunmapped\x18\x02 \x03(\v2\x18.berth.v1.UnmappedDemandR\bunmapped\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xc8\x03\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\x94\x04\n" +
 	"\bSkuUsage\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\x12\x12\n" +
@@ -2623,7 +2667,9 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x0fpending_batches\x18\v \x03(\v2\x16.berth.v1.PendingBatchR\x0ependingBatches\x12%\n" +
 	"\x0eeffective_idle\x18\f \x01(\x05R\reffectiveIdle\x12\x1f\n" +
 	"\vwanted_size\x18\r \x01(\x05R\n" +
-	"wantedSize\">\n" +
+	"wantedSize\x12#\n" +
+	"\rwanted_reason\x18\x0e \x01(\tR\fwantedReason\x12%\n" +
+	"\x0ewanted_message\x18\x0f \x01(\tR\rwantedMessage\">\n" +
 	"\fPendingBatch\x12\x18\n" +
 	"\aworkers\x18\x01 \x01(\x05R\aworkers\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\xcf\x01\n" +
@@ -2757,57 +2803,59 @@ var file_berth_v1_executor_proto_depIdxs = []int32{
 	45, // 19: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
 	16, // 20: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
 	47, // 21: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
-	46, // 22: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
-	48, // 23: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
-	47, // 24: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 25: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
-	15, // 26: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
-	17, // 27: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
-	17, // 28: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
-	32, // 29: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
-	34, // 30: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
-	33, // 31: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
-	49, // 32: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
-	0,  // 33: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	1,  // 34: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	2,  // 35: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	35, // 36: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	37, // 37: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	5,  // 38: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
-	7,  // 39: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
-	9,  // 40: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
-	10, // 41: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
-	13, // 42: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
-	18, // 43: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
-	20, // 44: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
-	21, // 45: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
-	22, // 46: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
-	24, // 47: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
-	26, // 48: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
-	27, // 49: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
-	28, // 50: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
-	30, // 51: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
-	36, // 52: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	1,  // 53: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	6,  // 54: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
-	8,  // 55: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
-	1,  // 56: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
-	11, // 57: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
-	14, // 58: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
-	19, // 59: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
-	15, // 60: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
-	15, // 61: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
-	23, // 62: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
-	25, // 63: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
-	17, // 64: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
-	17, // 65: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
-	29, // 66: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
-	31, // 67: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
-	52, // [52:68] is the sub-list for method output_type
-	36, // [36:52] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	48, // 22: berth.v1.ScaleRule.cooldown:type_name -> google.protobuf.Duration
+	47, // 23: berth.v1.ScaleRule.hold_until:type_name -> google.protobuf.Timestamp
+	46, // 24: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	48, // 25: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	47, // 26: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	15, // 27: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	15, // 28: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	17, // 29: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	17, // 30: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	32, // 31: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	34, // 32: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	33, // 33: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	49, // 34: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 35: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	1,  // 36: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	2,  // 37: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	35, // 38: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	37, // 39: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	5,  // 40: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	7,  // 41: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	9,  // 42: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	10, // 43: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	13, // 44: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	18, // 45: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	20, // 46: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	21, // 47: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	22, // 48: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	24, // 49: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	26, // 50: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	27, // 51: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	28, // 52: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	30, // 53: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	36, // 54: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	1,  // 55: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	6,  // 56: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	8,  // 57: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	1,  // 58: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	11, // 59: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	14, // 60: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	19, // 61: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	15, // 62: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	15, // 63: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	23, // 64: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	25, // 65: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	17, // 66: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	17, // 67: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	29, // 68: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	31, // 69: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	54, // [54:70] is the sub-list for method output_type
+	38, // [38:54] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }

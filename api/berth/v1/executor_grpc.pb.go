@@ -50,7 +50,8 @@ type ExecutorsClient interface {
 	// is idle.
 	ListIdleExecutors(ctx context.Context, in *ListIdleExecutorsRequest, opts ...grpc.CallOption) (*ListIdleExecutorsAnswer, error)
 	// ClaimForScaleDown selects idle executors of a SKU and disables them atomically, so
-	// that they get no workers before they are removed.
+	// that they get no workers before they are removed. It returns the error SCALING_HELD
+	// while the scale rule of the SKU holds scaling.
 	ClaimForScaleDown(ctx context.Context, in *ClaimForScaleDownRequest, opts ...grpc.CallOption) (*ClaimForScaleDownAnswer, error)
 }
 
@@ -154,7 +155,8 @@ type ExecutorsServer interface {
 	// is idle.
 	ListIdleExecutors(context.Context, *ListIdleExecutorsRequest) (*ListIdleExecutorsAnswer, error)
 	// ClaimForScaleDown selects idle executors of a SKU and disables them atomically, so
-	// that they get no workers before they are removed.
+	// that they get no workers before they are removed. It returns the error SCALING_HELD
+	// while the scale rule of the SKU holds scaling.
 	ClaimForScaleDown(context.Context, *ClaimForScaleDownRequest) (*ClaimForScaleDownAnswer, error)
 	mustEmbedUnimplementedExecutorsServer()
 }

@@ -104,7 +104,7 @@ func TestAPanicInACallIsAFinding(t *testing.T) {
 	if l.Guard("executor e", func() { panic("a lie") }) {
 		t.Error("a panic counts as a return")
 	}
-	findings, err := NewDispatch(l).DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	findings, err := NewDispatch(l, nil).DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
 	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) },
 		NewSender(nil, nil, slog.New(slog.DiscardHandler)).Perform)
-	h := NewDispatch(l)
+	h := NewDispatch(l, nil)
 	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
 	if _, err := h.ReportWorkers(t.Context(),
 		&controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {

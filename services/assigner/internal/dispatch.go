@@ -16,11 +16,20 @@ import (
 // Dispatch serves control.v1.Dispatch.
 type Dispatch struct {
 	controlv1.UnimplementedDispatchServer
-	loop loop.Owner[*dispatch.Core]
+	loop    loop.Owner[*dispatch.Core]
+	outputs *outputs
 }
 
-// NewDispatch returns a service that uses the core that the loop owns.
-func NewDispatch(l loop.Owner[*dispatch.Core]) *Dispatch { return &Dispatch{loop: l} }
+// NewDispatch returns a service that uses the core that the loop owns. agents sends requests
+// for output; without it, no output can be read.
+func NewDispatch(l loop.Owner[*dispatch.Core], agents *Sender) *Dispatch {
+	return &Dispatch{loop: l, outputs: newOutputs(l, agents)}
+}
+
+// ReadOutput implements control.v1.Dispatch.
+func (s *Dispatch) ReadOutput(ctx context.Context, req *berthv1.ReadOutputRequest) (*berthv1.ReadOutputAnswer, error) {
+	return s.outputs.read(ctx, req)
+}
 
 // CreateAssignmentTasks implements control.v1.Dispatch.
 func (s *Dispatch) CreateAssignmentTasks(ctx context.Context,

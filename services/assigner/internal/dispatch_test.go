@@ -28,7 +28,7 @@ func startOn(t *testing.T, s store.Store) *loop.Loop[*dispatch.Core] {
 
 func TestCreateAssignmentTasks(t *testing.T) {
 	l, s := start(t)
-	h := NewDispatch(l)
+	h := NewDispatch(l, nil)
 	term := looptest.Write(t, s, &model.Leader{Service: model.ServiceRegistry, Replica: "r"})
 	answer, err := h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term})
 	if err != nil || len(answer.GetOutcomes()) != 0 {
@@ -54,7 +54,7 @@ func TestCreateAssignmentTasks(t *testing.T) {
 // Each accepted report gets its own answer. A refused report gets no answer.
 func TestReportWorkers(t *testing.T) {
 	l, s := start(t)
-	h := NewDispatch(l)
+	h := NewDispatch(l, nil)
 	request := &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{Executor: "stranger",
 		Incarnation: 1}}}
 	var revision int64

@@ -40,7 +40,7 @@ func quarantined(t *testing.T, s *store.Fake) {
 
 func TestDispatchFindings(t *testing.T) {
 	l, _ := start(t)
-	h := NewDispatch(l)
+	h := NewDispatch(l, nil)
 	if answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil ||
 		len(answer.GetFindings()) != 0 {
 		t.Fatalf("without records: %v, %v", answer, err)
@@ -49,7 +49,7 @@ func TestDispatchFindings(t *testing.T) {
 	// elected.
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
-	h = NewDispatch(startOn(t, s))
+	h = NewDispatch(startOn(t, s), nil)
 	answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil || len(answer.GetFindings()) != 1 {
 		t.Fatal(answer, err)
@@ -73,7 +73,7 @@ func TestOrphansHideNoOtherFinding(t *testing.T) {
 		looptest.Write(t, s, &model.Executor{ID: fmt.Sprintf("x%d", i), Address: "a:1", Incarnation: 1,
 			Ordinal: uint32(i + 2)})
 	}
-	h := NewDispatch(startOn(t, s))
+	h := NewDispatch(startOn(t, s), nil)
 	request := &controlv1.ReportWorkersRequest{}
 	for i := range executors {
 		report := &controlv1.ExecutorReport{Executor: fmt.Sprintf("x%d", i), Incarnation: 1, Sequence: 1, Complete: true}
@@ -121,7 +121,7 @@ func TestMetrics(t *testing.T) {
 	quarantined(t, s)
 	l := startOn(t, s)
 	// A report confirms the end of the worker an hour after it was due.
-	_, err := NewDispatch(l).ReportWorkers(t.Context(),
+	_, err := NewDispatch(l, nil).ReportWorkers(t.Context(),
 		&controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
 			Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
 				{Job: "secret-job", Stage: "map", Index: 4, Number: 1, Epoch: 1, Uid: "u", State: berthv1.Assignment_FAILED},

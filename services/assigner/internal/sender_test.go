@@ -33,6 +33,12 @@ type agent struct {
 	submit  func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
 	several func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error)
 	stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
+	output  func(context.Context, *controlv1.ReadWorkerOutputRequest) (*berthv1.ReadOutputAnswer, error)
+}
+
+func (a *agent) ReadOutput(ctx context.Context, req *controlv1.ReadWorkerOutputRequest) (*berthv1.ReadOutputAnswer,
+	error) {
+	return a.output(ctx, req)
 }
 
 func (a *agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {

@@ -104,8 +104,13 @@ func (s *Executors) ClaimForScaleDown(ctx context.Context,
 
 // expireTime checks and converts the expireTime of a request.
 func expireTime(t *timestamppb.Timestamp) (time.Time, error) {
+	return wire.Time(t), checkTime("expireTime", t)
+}
+
+// checkTime returns an error if the time in a field is set and invalid.
+func checkTime(field string, t *timestamppb.Timestamp) error {
 	if t != nil && !t.IsValid() {
-		return time.Time{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be a valid time")
+		return fault.BadField(fault.ReasonInvalid, field, "must be a valid time")
 	}
-	return wire.Time(t), nil
+	return nil
 }

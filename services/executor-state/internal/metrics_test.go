@@ -46,8 +46,8 @@ func TestMetrics(t *testing.T) {
 		Findings: []inventory.Finding{{Kind: inventory.FindingMassLoss}},
 		Usage: &usage.Usage{
 			SKUs: []usage.SKUUsage{
-				{SKU: "large", Total: 2, WantedSize: 5, PendingExecutors: 3, EffectiveIdle: 0},
-				{SKU: "small", Total: 3, WantedSize: 3, PendingExecutors: 0, EffectiveIdle: 1},
+				{SKU: "large", Total: 2, Advice: usage.Advice{WantedSize: 5}, PendingExecutors: 3, EffectiveIdle: 0},
+				{SKU: "small", Total: 3, Advice: usage.Advice{WantedSize: 3}, PendingExecutors: 0, EffectiveIdle: 1},
 			},
 			Unmapped: []usage.Unmapped{{Reservations: 1, Workers: 4}, {Reservations: 2, Workers: 3}},
 		},
@@ -98,7 +98,9 @@ func TestLabelValuesAreLimited(t *testing.T) {
 		s.Executors[inventory.SKUState{SKU: fmt.Sprintf("sku-%03d", i), State: model.ExecutorReady}] = i + 1
 		s.Capacity[fmt.Sprintf("r-%03d", i)] = float64(i + 1)
 		s.Used[fmt.Sprintf("r-%03d", i)] = 1
-		s.Usage.SKUs = append(s.Usage.SKUs, usage.SKUUsage{SKU: fmt.Sprintf("sku-%03d", i), Total: i + 1, WantedSize: 1})
+		s.Usage.SKUs = append(s.Usage.SKUs, usage.SKUUsage{
+			SKU: fmt.Sprintf("sku-%03d", i), Total: i + 1, Advice: usage.Advice{WantedSize: 1},
+		})
 	}
 	text := read(t, s)
 	if n := strings.Count(text, "berth_executor_state_executors{"); n != maxLabelValues+1 {

@@ -27,6 +27,9 @@ func (s *Catalog) GetSku(ctx context.Context, req *berthv1.GetSkuRequest) (*bert
 
 // PutSku implements berth.v1.Catalog.
 func (s *Catalog) PutSku(ctx context.Context, req *berthv1.PutSkuRequest) (*berthv1.Sku, error) {
+	if err := checkTime("scale.holdUntil", req.GetSku().GetScale().GetHoldUntil()); err != nil {
+		return nil, err
+	}
 	value, err := put(ctx, s, "SKUs", req.GetSku(), skus, inventory.PutSKU{SKU: *wire.SKUOf(req.GetSku())})
 	if err != nil {
 		return nil, err

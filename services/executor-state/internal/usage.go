@@ -31,7 +31,8 @@ func NewUsage(l loop.Owner[*inventory.Core]) *Usage { return &Usage{loop: l} }
 func (s *Usage) GetUsage(ctx context.Context, req *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
 	var u usage.Usage
 	var refused error
-	if err := s.loop.Read(ctx, false, func(c *inventory.Core) { u, refused = c.Usage(req.GetSku()) }); err != nil {
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) { u, refused = c.Usage(s.loop.Now(), req.GetSku()) })
+	if err != nil {
 		return nil, err
 	}
 	if refused != nil {
@@ -56,7 +57,7 @@ func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 		Unavailable: count(row.Unavailable), Disabled: count(row.Disabled),
 		PendingReservations: count(row.PendingReservations), PendingWorkers: count(row.PendingWorkers),
 		PendingExecutors: count(row.PendingExecutors), EffectiveIdle: count(row.EffectiveIdle),
-		WantedSize: count(row.WantedSize),
+		WantedSize: count(row.WantedSize), WantedReason: string(row.WantedReason), WantedMessage: row.WantedMessage,
 	}
 	for _, b := range row.PendingBatches {
 		m.PendingBatches = append(m.PendingBatches, &berthv1.PendingBatch{Workers: count(b.Workers), Count: count(b.Count)})

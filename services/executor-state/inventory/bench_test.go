@@ -328,7 +328,7 @@ func BenchmarkUsage(b *testing.B) {
 		}
 		ask := func(b *testing.B) func() {
 			return func() {
-				if u, err := c.Usage(""); err != nil || len(u.SKUs) != 10 {
+				if u, err := c.Usage(start, ""); err != nil || len(u.SKUs) != 10 {
 					b.Fatal(u, err)
 				}
 			}

@@ -203,6 +203,7 @@ func earliest(a, b time.Time) time.Time {
 func (c *Core) elected(e model.Elected) {
 	c.term, c.electedAt = e.Term, c.now
 	c.absentChanged = true
+	c.usage.StartCooldowns(c.now)
 	c.skipOrdinals()
 	for uid := range c.quarantined.leases {
 		c.isolate(uid)

@@ -80,7 +80,7 @@ func (c *Core) Metrics(now time.Time) Metrics {
 		Attempts: map[Attempt]uint64{}, LeaseDurations: c.counts.leaseDurations, Losses: c.counts.losses,
 		Findings: c.Findings(now),
 	}
-	if u, err := c.Usage(""); err == nil {
+	if u, err := c.Usage(now, ""); err == nil {
 		f.Usage = &u
 	}
 	for k := range c.index.Classes(nil) {

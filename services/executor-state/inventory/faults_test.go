@@ -482,7 +482,7 @@ func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
 	must[model.SKU](t, r, PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1, "slots": 1},
 		Scale: &model.ScaleRule{MinIdle: 2}}})
 	r.queue("u", 2, cpu(1))
-	usage, err := r.core.Usage("small")
+	usage, err := r.core.Usage(r.now, "small")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,10 +174,10 @@ func (h *host) useNow() usage.Use {
 // countUse counts the executor by its use. forgetUse undoes that.
 func (c *Core) countUse(h *host) {
 	h.use, h.disabled = h.useNow(), h.Withheld() || h.Record.Draining
-	c.usage.Count(h.Shape().SKU(), h.use, h.disabled, 1)
+	c.usage.Count(c.now, h.Shape().SKU(), h.use, h.disabled, 1)
 }
 
-func (c *Core) forgetUse(h *host) { c.usage.Count(h.Shape().SKU(), h.use, h.disabled, -1) }
+func (c *Core) forgetUse(h *host) { c.usage.Count(c.now, h.Shape().SKU(), h.use, h.disabled, -1) }
 
 func (c *Core) setExecutor(id string, next *entry) {
 	h := c.hosts[id]

@@ -64,15 +64,16 @@ func (h *host) idleSince() time.Time {
 	return h.allocation.freed
 }
 
-// Usage returns the usage of one SKU, or of all SKUs for an empty name. It returns an
-// Unavailable error until the registry is ready, because pending demand may be incomplete
-// until then.
-func (c *Core) Usage(name string) (usage.Usage, error) {
+// Usage returns the usage of one SKU, or of all SKUs for an empty name, at a time. If
+// spare executors are needed, their cooldown restarts. Usage returns an Unavailable
+// error until the registry is ready, because pending demand may be incomplete until then.
+func (c *Core) Usage(now time.Time, name string) (usage.Usage, error) {
 	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
 		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady,
 			"the registry is not ready: pending demand is incomplete")
 	}
-	u := c.usage.Usage(c.now, name)
+	u := c.usage.Usage(now, name)
+	c.usage.Observe(now, u)
 	u.Revision = c.revision
 	return u, nil
 }

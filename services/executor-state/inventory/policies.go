@@ -107,7 +107,8 @@ func (c *Core) drain(r policy.Drain) (ExecutorView, error) {
 }
 
 func (c *Core) claim(r policy.Claim) (policy.Claimed, error) {
-	claimed, err := c.requests.Claim(c.now, r, func(sku string, limit int) []string {
+	sku, _ := c.usage.SKU(r.SKU)
+	claimed, err := c.requests.Claim(c.now, r, sku.Scale, func(sku string, limit int) []string {
 		ids := []string{}
 		for _, h := range c.idleFirst(sku, limit, func(a, b *host) int {
 			return match.Compare(&b.Executor.Executor,

@@ -247,6 +247,12 @@ func (r *rig) pause(d time.Duration) {
 
 // failOver replaces the core by a new one that follows the store, and elects the new core.
 func (r *rig) failOver() {
+	r.follow()
+	r.elect()
+}
+
+// follow replaces the core by a standby that has read the store.
+func (r *rig) follow() {
 	r.effects, r.inputs, r.unseen = nil, nil, nil
 	r.core = New(r.core.cfg)
 	refs := slices.SortedFunc(maps.Keys(r.keys), func(a, b model.Ref) int {
@@ -256,7 +262,6 @@ func (r *rig) failOver() {
 		k := r.keys[ref]
 		r.step(model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
 	}
-	r.elect()
 }
 
 // ready registers an executor and announces it.

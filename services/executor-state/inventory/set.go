@@ -53,7 +53,7 @@ func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 		c.pools.Set(c.index, ref.ID, recordOf[*model.Pool](next))
 		c.absentChanged = true
 	case model.KindSKU:
-		c.usage.SetSKU(ref.ID, recordOf[*model.SKU](next))
+		c.usage.SetSKU(c.now, ref.ID, recordOf[*model.SKU](next))
 	case model.KindForgotten:
 		c.forgotten = model.Forgotten{}
 		if next != nil {

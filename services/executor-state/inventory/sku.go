@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"maps"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -21,7 +22,7 @@ type DeleteSKU struct{ Name string }
 type SKUDeleted struct{}
 
 func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
-	if err := checkSKU(p.SKU); err != nil {
+	if err := checkSKU(c.now, p.SKU); err != nil {
 		return model.SKU{}, err
 	}
 	next := p.SKU
@@ -55,15 +56,22 @@ func equalRule(a, b *model.ScaleRule) bool {
 		return a == b
 	}
 	return a.MinIdle == b.MinIdle && a.MinSize == b.MinSize && equalBound(a.MaxIdle, b.MaxIdle) &&
-		equalBound(a.MaxSize, b.MaxSize)
+		equalBound(a.MaxSize, b.MaxSize) && a.Cooldown == b.Cooldown && a.HoldUntil.Equal(b.HoldUntil)
 }
 
 func equalBound(a, b *int32) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// checkSKU rejects a malformed specification. Its error names every wrong field.
-func checkSKU(s model.SKU) error {
+// The limits of a scale rule.
+const (
+	maxCooldown = 24 * time.Hour
+	maxHoldDays = 30
+)
+
+// checkSKU rejects a malformed specification. Its error names every wrong field. A hold
+// that has ended is valid, so that a file can be applied again.
+func checkSKU(now time.Time, s model.SKU) error {
 	var bad policy.Violations
 	bad.Name("name", s.Name, policy.MaxName)
 	if len(s.Resources) == 0 {
@@ -74,6 +82,13 @@ func checkSKU(s model.SKU) error {
 	if rule := s.Scale; rule != nil {
 		checkBounds(&bad, "scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
 		checkBounds(&bad, "scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)
+		if rule.Cooldown < 0 || rule.Cooldown > maxCooldown {
+			bad.Add(fault.ReasonInvalid, "scale.cooldown", "must be between 0 and 24h, got %v", rule.Cooldown)
+		}
+		if rule.HoldUntil.After(now.Add(maxHoldDays * 24 * time.Hour)) {
+			bad.Add(fault.ReasonInvalid, "scale.holdUntil", "must be at most %d days in the future, got %s", maxHoldDays,
+				rule.HoldUntil.UTC().Format(time.RFC3339))
+		}
 	}
 	return bad.Err()
 }

@@ -211,6 +211,8 @@ func (p *player) play(lines []string) {
 			sku.Scale = &model.ScaleRule{MinIdle: int32(args.number("scale.minIdle")),
 				MinSize: int32(args.number("scale.minSize"))}
 			sku.Scale.MaxIdle, sku.Scale.MaxSize = args.bound("scale.maxIdle"), args.bound("scale.maxSize")
+			sku.Scale.Cooldown, _ = time.ParseDuration(args["scale.cooldown"])
+			sku.Scale.HoldUntil = p.after(args["scale.hold"])
 		}
 		p.ask(PutSKU{sku})
 		p.finish()
@@ -246,7 +248,7 @@ func (p *player) after(text string) time.Time {
 
 // usage prints a row for each SKU.
 func (p *player) usage(sku string) {
-	usage, err := p.core.Usage(sku)
+	usage, err := p.core.Usage(p.now, sku)
 	if err != nil {
 		p.log("refused: %v", err)
 	}
@@ -255,6 +257,7 @@ func (p *player) usage(sku string) {
 			u.Total, u.Idle, u.Leased, u.Running, u.Unavailable, u.Disabled)
 		p.log("  pending %d reservations, %d workers, %d executors %v; effectively idle %d, wanted %d",
 			u.PendingReservations, u.PendingWorkers, u.PendingExecutors, u.PendingBatches, u.EffectiveIdle, u.WantedSize)
+		p.log("  %s: %s", u.WantedReason, u.WantedMessage)
 	}
 	for _, u := range usage.Unmapped {
 		p.log("unmapped: %d reservations, %d workers of %s: %s %s", u.Reservations, u.Workers,

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -303,10 +304,11 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 			row.PendingBatches = append(row.PendingBatches, usage.PendingBatch{Workers: workers, Count: sizes[name][workers]})
 		}
 		row.EffectiveIdle = max(0, int64(row.Idle)-row.PendingExecutors)
-		row.WantedSize = int64(row.Total)
+		var rule *model.ScaleRule
 		if spec := u.specs[name]; spec != nil {
-			row.WantedSize = usage.Wanted(spec.Scale, int64(row.Total), int64(row.Idle), row.PendingExecutors)
+			rule = spec.Scale
 		}
+		row.Advice = usage.Advise(rule, u.r.now, time.Time{}, int64(row.Total), int64(row.Idle), row.PendingExecutors)
 		rows = append(rows, *row)
 	}
 	return rows
@@ -314,7 +316,7 @@ func (u *simpleUsage) usage() []usage.SKUUsage {
 
 // checkUsage compares the core's usage with simpleUsage.
 func checkUsage(t *rapid.T, r *rig) {
-	got, err := r.core.Usage("")
+	got, err := r.core.Usage(r.now, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,13 +385,13 @@ func TestUsageWaitsForTheRegistry(t *testing.T) {
 		if ready != nil {
 			r.apply(ready)
 		}
-		_, err := r.core.Usage("")
+		_, err := r.core.Usage(r.now, "")
 		if f := fault.Of(err); f.Kind != fault.Unavailable || f.Reason != fault.ReasonRegistryNotReady {
 			t.Fatalf("with %+v: %v", ready, err)
 		}
 	}
 	r.apply(&model.Ready{Since: start})
-	if _, err := r.core.Usage(""); err != nil {
+	if _, err := r.core.Usage(r.now, ""); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -411,7 +413,7 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	r.queue("vision", 9, k)
 	k.Resources["gpu"] = 9
 	r.queue("huge", 1, k)
-	usage, _ := r.core.Usage("")
+	usage, _ := r.core.Usage(r.now, "")
 	gpu, busy := usage.SKUs[0], usage.SKUs[1]
 	if gpu.SKU != "gpu-8" || gpu.Total != 0 || gpu.PendingWorkers != 9 || gpu.PendingExecutors != 2 {
 		t.Errorf("none yet: %+v", gpu)
@@ -437,7 +439,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 		k := drawConstraints(t)
 		k.Avoid = nil // otherwise the batch may avoid every executor
 		entry := r.queue("u", 1, k)
-		usage, err := r.core.Usage("")
+		usage, err := r.core.Usage(r.now, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -449,7 +451,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 			pending+len(usage.Unmapped) != 1 {
 			t.Fatalf("granted %v, pending %d, unmapped %+v", granted, pending, usage.Unmapped)
 		}
-		usage, _ = r.core.Usage("")
+		usage, _ = r.core.Usage(r.now, "")
 		for _, row := range usage.SKUs {
 			if row.PendingReservations > 0 && pending == 1 {
 				t.Fatalf("leased, and still pending: %+v", row)
@@ -464,12 +466,12 @@ func TestUsageOfOneSKU(t *testing.T) {
 	r.ready(small("a", 1000, 1))
 	r.ready(Register{ID: "b", SKU: "large"})
 	r.queue("x", 1, constraint.Constraints{SKU: "huge"})
-	usage, err := r.core.Usage("SMALL")
+	usage, err := r.core.Usage(r.now, "SMALL")
 	if err != nil || len(usage.SKUs) != 1 || usage.SKUs[0].SKU != "small" || usage.SKUs[0].Idle != 1 ||
 		len(usage.Unmapped) != 0 {
 		t.Fatalf("%+v %v", usage, err)
 	}
-	usage, _ = r.core.Usage("")
+	usage, _ = r.core.Usage(r.now, "")
 	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Reason != fault.ReasonNoMatchingSKU {
 		t.Fatalf("%+v", usage.Unmapped)
 	}
@@ -477,7 +479,7 @@ func TestUsageOfOneSKU(t *testing.T) {
 	if _, err := r.do(PutSKU{model.SKU{Name: "Huge", Resources: resource.Vector{"cpu": 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	usage, _ = r.core.Usage("")
+	usage, _ = r.core.Usage(r.now, "")
 	if len(usage.Unmapped) != 0 || usage.SKUs[0].SKU != "Huge" || usage.SKUs[0].PendingExecutors != 1 {
 		t.Fatalf("%+v", usage)
 	}
@@ -501,7 +503,7 @@ func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	r.apply(&failed)
 	row := func() usage.SKUUsage {
 		t.Helper()
-		usage, err := r.core.Usage("small")
+		usage, err := r.core.Usage(r.now, "small")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -548,7 +550,7 @@ func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 		r.queue(fmt.Sprint(i), 1, k)
 	}
 	r.queue("any", 1, cpu(400))
-	usage, err := r.core.Usage("")
+	usage, err := r.core.Usage(r.now, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -572,7 +574,7 @@ func TestUnmappedDemandDoesNotDependOnTheOrderOfRecords(t *testing.T) {
 		r.queue("x", 1, spellings[first])
 		r.queue("y", 1, spellings[second])
 		r.catchUp()
-		u, err := r.core.Usage("")
+		u, err := r.core.Usage(r.now, "")
 		if err != nil || len(u.Unmapped) != 1 || u.Unmapped[0].Reservations != 2 {
 			t.Fatalf("%+v %v", u, err)
 		}

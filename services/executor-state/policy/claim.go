@@ -18,8 +18,9 @@ const claimFor = time.Hour
 // An executor is idle if it may be given work and has no worker. The oldest generation
 // comes first, and within a generation the greatest ID. This is the reverse of
 // [match.Compare]: a claim takes the executors that would have been used last. A claim
-// looks neither at pending demand nor at the scale rule of the SKU: its caller chooses
-// Max by the usage.
+// looks neither at pending demand nor at the bounds and the cooldown of the scale rule:
+// its caller chooses Max by the usage. While the scale rule holds scaling, a new claim is
+// refused. A claim from before the hold stays in force.
 //
 // A claim ends at ExpireAt, or earlier if Enable undoes it. A claim that finds no idle
 // executor ends at once.
@@ -45,9 +46,11 @@ type Claimed struct {
 	Since time.Time
 }
 
-// Claim decides a claim. pickIdle returns the IDs of at most limit idle executors of a
-// SKU, in the order in which claims take them.
-func (r *Requests) Claim(now time.Time, req Claim, pickIdle func(sku string, limit int) []string) (Claimed, error) {
+// Claim decides a claim. rule is the scale rule of the SKU; it may be nil. pickIdle
+// returns the IDs of at most limit idle executors of a SKU, in the order in which claims
+// take them.
+func (r *Requests) Claim(now time.Time, req Claim, rule *model.ScaleRule,
+	pickIdle func(sku string, limit int) []string) (Claimed, error) {
 	var bad Violations
 	bad.Name("requestId", req.RequestID, MaxName)
 	bad.Name("sku", req.SKU, MaxName)
@@ -76,6 +79,12 @@ func (r *Requests) Claim(now time.Time, req Claim, pickIdle func(sku string, lim
 		d.ExpireAt = now.Add(claimFor)
 	}
 	if err := inFuture(d.ExpireAt, now); err != nil {
+		return Claimed{}, err
+	}
+	if rule.Held(now) {
+		err := fault.BadField(fault.ReasonScalingHeld, "sku", "scaling is held until %s: claim after the hold has ended",
+			rule.HoldUntil.UTC().Format(time.RFC3339))
+		err.Kind = fault.Precondition
 		return Claimed{}, err
 	}
 	d.IDs = pickIdle(req.SKU, req.Max)

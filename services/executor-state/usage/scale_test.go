@@ -2,6 +2,7 @@ package usage
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -41,6 +42,36 @@ func TestWantedSizes(t *testing.T) {
 	}
 }
 
+func TestAdviceNamesItsReason(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 1, time.UTC)
+	for _, c := range []struct {
+		rule                 *model.ScaleRule
+		total, idle, pending int64
+		want                 Advice
+	}{
+		{nil, 7, 0, 9, Advice{7, "NO_SCALE_RULE", "the SKU has no scale rule"}},
+		{&model.ScaleRule{MinIdle: 2}, 10, 1, 3, Advice{14, "TOO_FEW_IDLE", "spare executors: -2, minIdle: 2"}},
+		{&model.ScaleRule{}, 10, 9, 0, Advice{10, "IDLE_IN_RANGE", "spare executors: 9, minIdle: 0, no maxIdle"}},
+		{&model.ScaleRule{MinIdle: 1, MaxIdle: bound(4)}, 10, 4, 0,
+			Advice{10, "IDLE_IN_RANGE", "spare executors: 4, minIdle: 1, maxIdle: 4"}},
+		{&model.ScaleRule{MaxIdle: bound(2)}, 10, 6, 1, Advice{7, "TOO_MANY_IDLE", "spare executors: 5, maxIdle: 2"}},
+		{&model.ScaleRule{MaxIdle: bound(2), MinSize: 8}, 10, 6, 0,
+			Advice{8, "MIN_SIZE", "spare executors: 6, maxIdle: 2; minSize: 8"}},
+		{&model.ScaleRule{MinIdle: 5, MaxSize: bound(12)}, 10, 0, 0,
+			Advice{12, "MAX_SIZE", "spare executors: 0, minIdle: 5; maxSize: 12"}},
+		{&model.ScaleRule{MaxIdle: bound(2), Cooldown: time.Minute}, 10, 6, 0, Advice{10, "COOLDOWN",
+			"spare executors: 6, maxIdle: 2; the wanted size does not fall before 2026-03-01T12:01:01Z (cooldown: 1m0s)"}},
+		{&model.ScaleRule{MinIdle: 2, Cooldown: time.Minute}, 10, 0, 0,
+			Advice{12, "TOO_FEW_IDLE", "spare executors: 0, minIdle: 2"}},
+		{&model.ScaleRule{MaxIdle: bound(2), MinSize: 8, HoldUntil: noon.Add(time.Hour)}, 10, 6, 0, Advice{10, "SCALING_HELD",
+			"scaling is held until 2026-03-01T13:00:01Z; without the hold, the wanted size is 8"}},
+	} {
+		if got := Advise(c.rule, noon, noon, c.total, c.idle, c.pending); got != c.want {
+			t.Errorf("got  %+v\nwant %+v", got, c.want)
+		}
+	}
+}
+
 func drawRule(t *rapid.T) *model.ScaleRule {
 	rule := &model.ScaleRule{MinIdle: rapid.Int32Range(0, 9).Draw(t, "minIdle"),
 		MinSize: rapid.Int32Range(0, 20).Draw(t, "minSize")}
@@ -62,6 +93,9 @@ func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 		idle := rapid.Int64Range(0, total).Draw(t, "idle")
 		pending := rapid.Int64Range(0, 40).Draw(t, "pending")
 		want := Wanted(rule, total, idle, pending)
+		if a := Advise(rule, time.Time{}, time.Time{}, total, idle, pending); a.WantedSize != want {
+			t.Fatalf("%+v, want %d", a, want)
+		}
 		spare := idle - pending
 		switch {
 		case spare < int64(rule.MinIdle) && want < total:

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	"time"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
@@ -38,6 +39,9 @@ type sku struct {
 	// them.
 	use      [uses]int
 	disabled int
+	// neededAt is the latest time at which this core saw at most maxIdle spare executors. The
+	// cooldown of the scale rule starts then. It does not follow from records.
+	neededAt time.Time
 }
 
 // skuOf returns the SKU with a folded name, and creates it if there is none.
@@ -50,9 +54,37 @@ func (t *Tally) skuOf(folded string) *sku {
 	return s
 }
 
-// SetSKU sets the record of a SKU; nil deletes it.
-func (t *Tally) SetSKU(name string, record *model.SKU) {
+// observe notes that a number of executors is spare at a time. If it is at most maxIdle,
+// the cooldown restarts. Without maxIdle, every number is.
+func (s *sku) observe(now time.Time, spare int64) {
+	if s.record != nil && s.record.Scale != nil {
+		if most := s.record.Scale.MaxIdle; most != nil && spare > int64(*most) {
+			return
+		}
+	}
+	if now.After(s.neededAt) {
+		s.neededAt = now
+	}
+}
+
+// Observe notes how many executors are spare by a usage of this tally at a time.
+func (t *Tally) Observe(now time.Time, u Usage) {
+	for _, row := range u.SKUs {
+		t.skus[constraint.Fold(row.SKU)].observe(now, row.spare())
+	}
+}
+
+// StartCooldowns starts the cooldowns of all SKUs.
+func (t *Tally) StartCooldowns(now time.Time) {
+	for _, s := range t.skus {
+		s.neededAt = now
+	}
+}
+
+// SetSKU sets the record of a SKU at a time; nil deletes it.
+func (t *Tally) SetSKU(now time.Time, name string, record *model.SKU) {
 	s := t.skuOf(constraint.Fold(name))
+	s.observe(now, int64(s.use[Idle])) // by the rule that ends
 	s.record = record
 	t.dropUnused(s)
 }

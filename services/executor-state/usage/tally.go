@@ -3,6 +3,7 @@ package usage
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/services/executor-state/match"
@@ -45,13 +46,16 @@ func New(index *match.Index, poolsOf func(constraint.Host) []string) *Tally {
 		pending: map[string]*pending{}}
 }
 
-// Count adds n executors of a SKU with a use; n may be negative. Disabled executors also
-// count as disabled, unless they are LOST.
-func (t *Tally) Count(sku string, use Use, disabled bool, n int) {
+// Count adds n executors of a SKU with a use at a time; n may be negative. Disabled
+// executors also count as disabled, unless they are LOST.
+func (t *Tally) Count(now time.Time, sku string, use Use, disabled bool, n int) {
 	s := t.skuOf(sku)
 	s.use[use] += n
 	if disabled && use != Lost {
 		s.disabled += n
+	}
+	if n > 0 { // otherwise the executor may be about to be counted with another use
+		s.observe(now, int64(s.use[Idle]))
 	}
 	t.dropUnused(s)
 }

@@ -9,6 +9,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/services/executor-state/match"
 )
@@ -49,9 +50,12 @@ type SKUUsage struct {
 	PendingBatches []PendingBatch
 	// EffectiveIdle is max(0, Idle − PendingExecutors).
 	EffectiveIdle int64
-	// WantedSize is the size that the scale rule recommends; see [Wanted].
-	WantedSize int64
+	Advice
 }
+
+// spare returns how many idle executors no pending reservation needs; negative if pending
+// reservations need more than are idle.
+func (u *SKUUsage) spare() int64 { return int64(u.Idle) - u.PendingExecutors }
 
 // PendingBatch counts the pending batches of one size.
 type PendingBatch struct{ Workers, Count int }
@@ -103,11 +107,12 @@ func (t *Tally) Usage(now time.Time, name string) Usage {
 			row.PendingBatches = append(row.PendingBatches, PendingBatch{workers, batches[i][workers]})
 		}
 		row.PendingExecutors = max(row.PendingExecutors, excluded[i].executors())
-		row.EffectiveIdle = max(0, int64(row.Idle)-row.PendingExecutors)
-		row.WantedSize = int64(row.Total)
+		row.EffectiveIdle = max(0, row.spare())
+		var rule *model.ScaleRule
 		if s.record != nil {
-			row.WantedSize = Wanted(s.record.Scale, int64(row.Total), int64(row.Idle), row.PendingExecutors)
+			rule = s.record.Scale
 		}
+		row.Advice = Advise(rule, now, s.neededAt, int64(row.Total), int64(row.Idle), row.PendingExecutors)
 	}
 	if name != "" {
 		folded := constraint.Fold(name)

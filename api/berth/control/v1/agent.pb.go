@@ -1568,11 +1568,73 @@ func (x *StopTaskAnswer) GetSequence() int64 {
 	return 0
 }
 
+type ReadWorkerOutputRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// Nonce has the same meaning as in SubmitTaskRequest.
+	Nonce string `protobuf:"bytes,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Request is the request of the caller. Its executor is set.
+	Request       *v1.ReadOutputRequest `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadWorkerOutputRequest) Reset() {
+	*x = ReadWorkerOutputRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadWorkerOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadWorkerOutputRequest) ProtoMessage() {}
+
+func (x *ReadWorkerOutputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadWorkerOutputRequest.ProtoReflect.Descriptor instead.
+func (*ReadWorkerOutputRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ReadWorkerOutputRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *ReadWorkerOutputRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
+func (x *ReadWorkerOutputRequest) GetRequest() *v1.ReadOutputRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
 var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\"\xf2\x04\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\"\xf2\x04\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1707,7 +1769,11 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"d\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence2\xf5\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\x88\x01\n" +
+	"\x17ReadWorkerOutputRequest\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\tR\x05nonce\x125\n" +
+	"\arequest\x18\x03 \x01(\v2\x1b.berth.v1.ReadOutputRequestR\arequest2\xf5\x01\n" +
 	"\x06Agents\x12O\n" +
 	"\bRegister\x12!.berth.control.v1.RegisterRequest\x1a .berth.control.v1.RegisterAnswer\x12O\n" +
 	"\bAnnounce\x12!.berth.control.v1.AnnounceRequest\x1a .berth.control.v1.AnnounceAnswer\x12I\n" +
@@ -1715,12 +1781,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"Heartbeats\x12V\n" +
 	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x01\x12J\n" +
-	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\x8c\x02\n" +
+	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\xe1\x02\n" +
 	"\bExecutor\x12U\n" +
 	"\n" +
 	"SubmitTask\x12#.berth.control.v1.SubmitTaskRequest\x1a\".berth.control.v1.SubmitTaskAnswer\x12X\n" +
 	"\vSubmitTasks\x12$.berth.control.v1.SubmitTasksRequest\x1a#.berth.control.v1.SubmitTasksAnswer\x12O\n" +
-	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
+	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswer\x12S\n" +
+	"\n" +
+	"ReadOutput\x12).berth.control.v1.ReadWorkerOutputRequest\x1a\x1a.berth.v1.ReadOutputAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
 	file_berth_control_v1_agent_proto_rawDescOnce sync.Once
@@ -1734,83 +1802,89 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_berth_control_v1_agent_proto_goTypes = []any{
-	(*RegisterRequest)(nil),      // 0: berth.control.v1.RegisterRequest
-	(*RegisterAnswer)(nil),       // 1: berth.control.v1.RegisterAnswer
-	(*AnnounceRequest)(nil),      // 2: berth.control.v1.AnnounceRequest
-	(*AnnounceAnswer)(nil),       // 3: berth.control.v1.AnnounceAnswer
-	(*DepartRequest)(nil),        // 4: berth.control.v1.DepartRequest
-	(*DepartAnswer)(nil),         // 5: berth.control.v1.DepartAnswer
-	(*HeartbeatRequest)(nil),     // 6: berth.control.v1.HeartbeatRequest
-	(*HeartbeatAnswer)(nil),      // 7: berth.control.v1.HeartbeatAnswer
-	(*RelayRequest)(nil),         // 8: berth.control.v1.RelayRequest
-	(*RelayedRequest)(nil),       // 9: berth.control.v1.RelayedRequest
-	(*RelayAnswer)(nil),          // 10: berth.control.v1.RelayAnswer
-	(*RelayedAnswer)(nil),        // 11: berth.control.v1.RelayedAnswer
-	(*RelayedEnd)(nil),           // 12: berth.control.v1.RelayedEnd
-	(*WorkerRef)(nil),            // 13: berth.control.v1.WorkerRef
-	(*SubmitTaskRequest)(nil),    // 14: berth.control.v1.SubmitTaskRequest
-	(*SubmitTaskAnswer)(nil),     // 15: berth.control.v1.SubmitTaskAnswer
-	(*SubmitTasksRequest)(nil),   // 16: berth.control.v1.SubmitTasksRequest
-	(*SubmitOrder)(nil),          // 17: berth.control.v1.SubmitOrder
-	(*SubmitTasksAnswer)(nil),    // 18: berth.control.v1.SubmitTasksAnswer
-	(*SubmitOutcome)(nil),        // 19: berth.control.v1.SubmitOutcome
-	(*StopTaskRequest)(nil),      // 20: berth.control.v1.StopTaskRequest
-	(*StopTaskAnswer)(nil),       // 21: berth.control.v1.StopTaskAnswer
-	nil,                          // 22: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                          // 23: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                          // 24: berth.control.v1.RegisterRequest.ReservedEntry
-	(*durationpb.Duration)(nil),  // 25: google.protobuf.Duration
-	(*ExecutorReport)(nil),       // 26: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil), // 27: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),              // 28: berth.v1.Task
-	(*WorkerReport)(nil),         // 29: berth.control.v1.WorkerReport
-	(v1.Assignment_State)(0),     // 30: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),     // 31: berth.v1.ResourceShare
+	(*RegisterRequest)(nil),         // 0: berth.control.v1.RegisterRequest
+	(*RegisterAnswer)(nil),          // 1: berth.control.v1.RegisterAnswer
+	(*AnnounceRequest)(nil),         // 2: berth.control.v1.AnnounceRequest
+	(*AnnounceAnswer)(nil),          // 3: berth.control.v1.AnnounceAnswer
+	(*DepartRequest)(nil),           // 4: berth.control.v1.DepartRequest
+	(*DepartAnswer)(nil),            // 5: berth.control.v1.DepartAnswer
+	(*HeartbeatRequest)(nil),        // 6: berth.control.v1.HeartbeatRequest
+	(*HeartbeatAnswer)(nil),         // 7: berth.control.v1.HeartbeatAnswer
+	(*RelayRequest)(nil),            // 8: berth.control.v1.RelayRequest
+	(*RelayedRequest)(nil),          // 9: berth.control.v1.RelayedRequest
+	(*RelayAnswer)(nil),             // 10: berth.control.v1.RelayAnswer
+	(*RelayedAnswer)(nil),           // 11: berth.control.v1.RelayedAnswer
+	(*RelayedEnd)(nil),              // 12: berth.control.v1.RelayedEnd
+	(*WorkerRef)(nil),               // 13: berth.control.v1.WorkerRef
+	(*SubmitTaskRequest)(nil),       // 14: berth.control.v1.SubmitTaskRequest
+	(*SubmitTaskAnswer)(nil),        // 15: berth.control.v1.SubmitTaskAnswer
+	(*SubmitTasksRequest)(nil),      // 16: berth.control.v1.SubmitTasksRequest
+	(*SubmitOrder)(nil),             // 17: berth.control.v1.SubmitOrder
+	(*SubmitTasksAnswer)(nil),       // 18: berth.control.v1.SubmitTasksAnswer
+	(*SubmitOutcome)(nil),           // 19: berth.control.v1.SubmitOutcome
+	(*StopTaskRequest)(nil),         // 20: berth.control.v1.StopTaskRequest
+	(*StopTaskAnswer)(nil),          // 21: berth.control.v1.StopTaskAnswer
+	(*ReadWorkerOutputRequest)(nil), // 22: berth.control.v1.ReadWorkerOutputRequest
+	nil,                             // 23: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                             // 24: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                             // 25: berth.control.v1.RegisterRequest.ReservedEntry
+	(*durationpb.Duration)(nil),     // 26: google.protobuf.Duration
+	(*ExecutorReport)(nil),          // 27: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil),    // 28: berth.control.v1.ExecutorReportAnswer
+	(*v1.Task)(nil),                 // 29: berth.v1.Task
+	(*WorkerReport)(nil),            // 30: berth.control.v1.WorkerReport
+	(v1.Assignment_State)(0),        // 31: berth.v1.Assignment.State
+	(*v1.ReadOutputRequest)(nil),    // 32: berth.v1.ReadOutputRequest
+	(*v1.ResourceShare)(nil),        // 33: berth.v1.ResourceShare
+	(*v1.ReadOutputAnswer)(nil),     // 34: berth.v1.ReadOutputAnswer
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	22, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	23, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	24, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	25, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	26, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	27, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	23, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	24, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	25, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	26, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	27, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	28, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
 	9,  // 6: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
 	11, // 7: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
 	12, // 8: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
 	13, // 9: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	28, // 10: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	29, // 11: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	28, // 12: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
+	29, // 10: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	30, // 11: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	29, // 12: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
 	17, // 13: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
 	19, // 14: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
-	30, // 15: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
+	31, // 15: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
 	13, // 16: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	25, // 17: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	29, // 18: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	31, // 19: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	0,  // 20: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 21: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 22: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
-	6,  // 23: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	8,  // 24: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
-	14, // 25: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	16, // 26: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
-	20, // 27: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	1,  // 28: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 29: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 30: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
-	7,  // 31: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	10, // 32: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
-	15, // 33: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	18, // 34: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
-	21, // 35: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	28, // [28:36] is the sub-list for method output_type
-	20, // [20:28] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	26, // 17: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	30, // 18: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	32, // 19: berth.control.v1.ReadWorkerOutputRequest.request:type_name -> berth.v1.ReadOutputRequest
+	33, // 20: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 21: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 22: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 23: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	6,  // 24: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	8,  // 25: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
+	14, // 26: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	16, // 27: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
+	20, // 28: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	22, // 29: berth.control.v1.Executor.ReadOutput:input_type -> berth.control.v1.ReadWorkerOutputRequest
+	1,  // 30: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 31: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 32: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	7,  // 33: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	10, // 34: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
+	15, // 35: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	18, // 36: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
+	21, // 37: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	34, // 38: berth.control.v1.Executor.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -1826,7 +1900,7 @@ func file_berth_control_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -7,6 +7,7 @@
 package controlv1
 
 import (
+	v1 "berth.dev/api/berth/v1"
 	context "context"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
@@ -358,6 +359,7 @@ const (
 	Executor_SubmitTask_FullMethodName  = "/berth.control.v1.Executor/SubmitTask"
 	Executor_SubmitTasks_FullMethodName = "/berth.control.v1.Executor/SubmitTasks"
 	Executor_StopTask_FullMethodName    = "/berth.control.v1.Executor/StopTask"
+	Executor_ReadOutput_FullMethodName  = "/berth.control.v1.Executor/ReadOutput"
 )
 
 // ExecutorClient is the client API for Executor service.
@@ -375,6 +377,9 @@ type ExecutorClient interface {
 	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
+	// ReadOutput returns a part of the output of a worker that runs on the executor, or that
+	// has ended there.
+	ReadOutput(ctx context.Context, in *ReadWorkerOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputAnswer, error)
 }
 
 type executorClient struct {
@@ -415,6 +420,16 @@ func (c *executorClient) StopTask(ctx context.Context, in *StopTaskRequest, opts
 	return out, nil
 }
 
+func (c *executorClient) ReadOutput(ctx context.Context, in *ReadWorkerOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReadOutputAnswer)
+	err := c.cc.Invoke(ctx, Executor_ReadOutput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExecutorServer is the server API for Executor service.
 // All implementations must embed UnimplementedExecutorServer
 // for forward compatibility.
@@ -430,6 +445,9 @@ type ExecutorServer interface {
 	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker. The agent never starts the worker afterwards.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)
+	// ReadOutput returns a part of the output of a worker that runs on the executor, or that
+	// has ended there.
+	ReadOutput(context.Context, *ReadWorkerOutputRequest) (*v1.ReadOutputAnswer, error)
 	mustEmbedUnimplementedExecutorServer()
 }
 
@@ -448,6 +466,9 @@ func (UnimplementedExecutorServer) SubmitTasks(context.Context, *SubmitTasksRequ
 }
 func (UnimplementedExecutorServer) StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopTask not implemented")
+}
+func (UnimplementedExecutorServer) ReadOutput(context.Context, *ReadWorkerOutputRequest) (*v1.ReadOutputAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadOutput not implemented")
 }
 func (UnimplementedExecutorServer) mustEmbedUnimplementedExecutorServer() {}
 func (UnimplementedExecutorServer) testEmbeddedByValue()                  {}
@@ -524,6 +545,24 @@ func _Executor_StopTask_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Executor_ReadOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadWorkerOutputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServer).ReadOutput(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executor_ReadOutput_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServer).ReadOutput(ctx, req.(*ReadWorkerOutputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Executor_ServiceDesc is the grpc.ServiceDesc for Executor service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -542,6 +581,10 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StopTask",
 			Handler:    _Executor_StopTask_Handler,
+		},
+		{
+			MethodName: "ReadOutput",
+			Handler:    _Executor_ReadOutput_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -681,7 +681,7 @@ var File_berth_control_v1_dispatch_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\n" +
-	"\x1fberth/control/v1/dispatch.proto\x12\x10berth.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\"\\\n" +
+	"\x1fberth/control/v1/dispatch.proto\x12\x10berth.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x16berth/v1/finding.proto\x1a\x15berth/v1/output.proto\x1a\x1aberth/v1/reservation.proto\"\\\n" +
 	"\x12CreateTasksRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x122\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x1c.berth.control.v1.CreateTaskR\x05tasks\"r\n" +
@@ -731,11 +731,13 @@ const file_berth_control_v1_dispatch_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x124\n" +
 	"\x05ended\x18\x03 \x03(\v2\x1e.berth.control.v1.WorkerReportR\x05ended\x12\x18\n" +
 	"\aorphans\x18\x04 \x01(\x05R\aorphans\x12\x12\n" +
-	"\x04term\x18\x05 \x01(\x03R\x04term2\x9f\x02\n" +
+	"\x04term\x18\x05 \x01(\x03R\x04term2\xe6\x02\n" +
 	"\bDispatch\x12b\n" +
 	"\x15CreateAssignmentTasks\x12$.berth.control.v1.CreateTasksRequest\x1a#.berth.control.v1.CreateTasksAnswer\x12^\n" +
 	"\rReportWorkers\x12&.berth.control.v1.ReportWorkersRequest\x1a%.berth.control.v1.ReportWorkersAnswer\x12O\n" +
-	"\x10DispatchFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
+	"\x10DispatchFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswer\x12E\n" +
+	"\n" +
+	"ReadOutput\x12\x1b.berth.v1.ReadOutputRequest\x1a\x1a.berth.v1.ReadOutputAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
 	file_berth_control_v1_dispatch_proto_rawDescOnce sync.Once
@@ -766,7 +768,9 @@ var file_berth_control_v1_dispatch_proto_goTypes = []any{
 	(v1.Assignment_State)(0),       // 11: berth.v1.Assignment.State
 	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
 	(*v1.ListFindingsRequest)(nil), // 13: berth.v1.ListFindingsRequest
-	(*v1.ListFindingsAnswer)(nil),  // 14: berth.v1.ListFindingsAnswer
+	(*v1.ReadOutputRequest)(nil),   // 14: berth.v1.ReadOutputRequest
+	(*v1.ListFindingsAnswer)(nil),  // 15: berth.v1.ListFindingsAnswer
+	(*v1.ReadOutputAnswer)(nil),    // 16: berth.v1.ReadOutputAnswer
 }
 var file_berth_control_v1_dispatch_proto_depIdxs = []int32{
 	2,  // 0: berth.control.v1.CreateTasksRequest.tasks:type_name -> berth.control.v1.CreateTask
@@ -782,11 +786,13 @@ var file_berth_control_v1_dispatch_proto_depIdxs = []int32{
 	1,  // 10: berth.control.v1.Dispatch.CreateAssignmentTasks:input_type -> berth.control.v1.CreateTasksRequest
 	6,  // 11: berth.control.v1.Dispatch.ReportWorkers:input_type -> berth.control.v1.ReportWorkersRequest
 	13, // 12: berth.control.v1.Dispatch.DispatchFindings:input_type -> berth.v1.ListFindingsRequest
-	3,  // 13: berth.control.v1.Dispatch.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
-	8,  // 14: berth.control.v1.Dispatch.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
-	14, // 15: berth.control.v1.Dispatch.DispatchFindings:output_type -> berth.v1.ListFindingsAnswer
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
+	14, // 13: berth.control.v1.Dispatch.ReadOutput:input_type -> berth.v1.ReadOutputRequest
+	3,  // 14: berth.control.v1.Dispatch.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
+	8,  // 15: berth.control.v1.Dispatch.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
+	15, // 16: berth.control.v1.Dispatch.DispatchFindings:output_type -> berth.v1.ListFindingsAnswer
+	16, // 17: berth.control.v1.Dispatch.ReadOutput:output_type -> berth.v1.ReadOutputAnswer
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name

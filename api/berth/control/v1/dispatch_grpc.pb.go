@@ -23,6 +23,7 @@ const (
 	Dispatch_CreateAssignmentTasks_FullMethodName = "/berth.control.v1.Dispatch/CreateAssignmentTasks"
 	Dispatch_ReportWorkers_FullMethodName         = "/berth.control.v1.Dispatch/ReportWorkers"
 	Dispatch_DispatchFindings_FullMethodName      = "/berth.control.v1.Dispatch/DispatchFindings"
+	Dispatch_ReadOutput_FullMethodName            = "/berth.control.v1.Dispatch/ReadOutput"
 )
 
 // DispatchClient is the client API for Dispatch service.
@@ -39,6 +40,8 @@ type DispatchClient interface {
 	ReportWorkers(ctx context.Context, in *ReportWorkersRequest, opts ...grpc.CallOption) (*ReportWorkersAnswer, error)
 	// DispatchFindings lists the assigner's findings.
 	DispatchFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
+	// ReadOutput reads a part of the output of a worker from the agent of its executor.
+	ReadOutput(ctx context.Context, in *v1.ReadOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputAnswer, error)
 }
 
 type dispatchClient struct {
@@ -79,6 +82,16 @@ func (c *dispatchClient) DispatchFindings(ctx context.Context, in *v1.ListFindin
 	return out, nil
 }
 
+func (c *dispatchClient) ReadOutput(ctx context.Context, in *v1.ReadOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReadOutputAnswer)
+	err := c.cc.Invoke(ctx, Dispatch_ReadOutput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DispatchServer is the server API for Dispatch service.
 // All implementations must embed UnimplementedDispatchServer
 // for forward compatibility.
@@ -93,6 +106,8 @@ type DispatchServer interface {
 	ReportWorkers(context.Context, *ReportWorkersRequest) (*ReportWorkersAnswer, error)
 	// DispatchFindings lists the assigner's findings.
 	DispatchFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
+	// ReadOutput reads a part of the output of a worker from the agent of its executor.
+	ReadOutput(context.Context, *v1.ReadOutputRequest) (*v1.ReadOutputAnswer, error)
 	mustEmbedUnimplementedDispatchServer()
 }
 
@@ -111,6 +126,9 @@ func (UnimplementedDispatchServer) ReportWorkers(context.Context, *ReportWorkers
 }
 func (UnimplementedDispatchServer) DispatchFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method DispatchFindings not implemented")
+}
+func (UnimplementedDispatchServer) ReadOutput(context.Context, *v1.ReadOutputRequest) (*v1.ReadOutputAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadOutput not implemented")
 }
 func (UnimplementedDispatchServer) mustEmbedUnimplementedDispatchServer() {}
 func (UnimplementedDispatchServer) testEmbeddedByValue()                  {}
@@ -187,6 +205,24 @@ func _Dispatch_DispatchFindings_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Dispatch_ReadOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReadOutputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DispatchServer).ReadOutput(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Dispatch_ReadOutput_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DispatchServer).ReadOutput(ctx, req.(*v1.ReadOutputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Dispatch_ServiceDesc is the grpc.ServiceDesc for Dispatch service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -205,6 +241,10 @@ var Dispatch_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DispatchFindings",
 			Handler:    _Dispatch_DispatchFindings_Handler,
+		},
+		{
+			MethodName: "ReadOutput",
+			Handler:    _Dispatch_ReadOutput_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -13,6 +13,7 @@ import (
 
 func (a *app) cancel() *cobra.Command {
 	var workers []string
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "cancel [reservation] JOB[/STAGE[/NAME]]",
 		Short: "Cancel a job, a stage, a reservation or workers",
@@ -41,46 +42,53 @@ or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 				switch {
 				case len(ids) > 0:
 					count, err := c.CancelWorkers(ctx, key.Job, key.Stage, ids...)
-					return a.cancelled(named(key), count, "worker", err)
+					if err != nil {
+						return err
+					}
+					return a.object(output, &berthv1.CancelWorkersAnswer{Cancelled: int32(count)},
+						show.Counted(named(key), "cancelled", count, "worker", "nothing to cancel"), named(key))
 				case key.Stage == "":
 					count, err := c.CancelJob(ctx, key.Job)
-					return a.cancelled(named(key), count, "reservation", err)
+					return a.cancelled(output, named(key), count, err)
 				case key.Name == "":
-					return a.cancelStage(ctx, c, key)
+					count, err := cancelStage(ctx, c, key)
+					return a.cancelled(output, named(key), count, err)
 				default:
 					count, err := c.Cancel(ctx, key)
-					return a.cancelled(named(key), count, "reservation", err)
+					return a.cancelled(output, named(key), count, err)
 				}
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	cmd.Flags().StringSliceVar(&workers, "workers", nil, "cancel only these workers, INDEX.NUMBER[,INDEX.NUMBER…]")
 	return cmd
 }
 
 // cancelStage cancels the reservations of a stage one by one, because the API has no call
 // that cancels a stage. It may miss reservations that are created while it runs.
-func (a *app) cancelStage(ctx context.Context, c *client.Client, key client.Key) error {
+func cancelStage(ctx context.Context, c *client.Client, key client.Key) (int, error) {
 	total := 0
 	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage}) {
 		if err != nil {
-			return err
+			return total, err
 		}
 		if client.Ended(r.GetState()) {
 			continue
 		}
 		count, err := c.Cancel(ctx, client.KeyOf(r))
 		if err != nil {
-			return fmt.Errorf("%s: %w", client.KeyOf(r), err)
+			return total, fmt.Errorf("%s: %w", client.KeyOf(r), err)
 		}
 		total += count
 	}
-	return a.cancelled(named(key), total, "reservation", nil)
+	return total, nil
 }
 
-func (a *app) cancelled(what string, count int, one string, err error) error {
+func (a *app) cancelled(output, what string, count int, err error) error {
 	if err != nil {
 		return err
 	}
-	return a.print(show.Counted(what, "cancelled", count, one, "nothing to cancel"))
+	return a.object(output, &berthv1.CancelAnswer{Cancelled: int32(count)},
+		show.Counted(what, "cancelled", count, "reservation", "nothing to cancel"), what)
 }

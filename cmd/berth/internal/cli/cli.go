@@ -71,9 +71,20 @@ func newRoot(a *app) *cobra.Command {
 
 Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 5 differences found by 'berth apply --dry-run'.`,
+		Example:       "  berth dev\n  berth apply -f job.yaml\n  berth get reservations\n  berth --version",
+		Version:       thisBuild().String(),
+		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknown(cmd, args[0], "unknown command %q", args[0])
+		}
+		return cmd.Help()
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.InitDefaultVersionFlag()
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -85,10 +96,13 @@ Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 		a.describe(),
 		a.explain(),
 		a.events(),
+		a.logs(),
+		a.wait(),
 		a.disable(),
 		a.enable(),
 		a.drain(),
 		a.clearQuarantine(),
+		a.holdScaling(),
 		a.flush(),
 		a.resign(),
 		a.doctor(),

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -66,7 +67,7 @@ func existingContext(c *configuration, name string) error {
 
 func (a *app) configUse() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the current one", Args: cobra.ExactArgs(1),
+		Use: "use NAME", Aliases: []string{"use-context"}, Short: "Make a context the current one", Args: cobra.ExactArgs(1),
 		Example:           "  berth config use prod",
 		ValidArgsFunction: single(a.completeContext),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -135,7 +136,7 @@ those with an empty value. It stores absolute paths of files, and does not read 
 func (a *app) configList() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List contexts", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"get-contexts", "view"}, Short: "List contexts", Args: cobra.NoArgs,
 		Example: "  berth config list\n  berth config list -o yaml",
 		RunE: func(*cobra.Command, []string) error {
 			config, err := readConfig(a.configPath())
@@ -151,19 +152,10 @@ func (a *app) configList() *cobra.Command {
 					s.Settings["tls-ca"], s.Settings["tls-cert"], s.Settings["token-file"]})
 			}
 			table := show.Contexts(rows)
-			text, err := []byte(table.String()), error(nil)
-			switch answer := map[string][]saved{"contexts": list}; output {
-			case "json":
-				text, err = show.ValueJSON(answer)
-			case "yaml":
-				text, err = show.ValueYAML(answer)
-			case "name":
-				text = []byte(table.Names())
+			if len(list) == 0 {
+				fmt.Fprintln(a.Err, "No contexts.")
 			}
-			if err == nil {
-				_, err = a.Out.Write(text)
-			}
-			return err
+			return a.value(output, map[string][]saved{"contexts": list}, table.String(), table.Names())
 		},
 	}
 	outputFlag(cmd.Flags(), &output, "table", "json", "yaml", "name")

@@ -62,7 +62,8 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	switch {
 	case document.SKU != nil:
 		name = document.SKU.GetName()
-		document.SKU.Resources = resource.Vector(document.SKU.Resources).WithSlots() // as executor-state does
+		document.SKU = wire.SKU(wire.SKUOf(document.SKU)) // as executor-state does
+		document.SKU.Resources = resource.Vector(document.SKU.Resources).WithSlots()
 		has, err = existing(c.SKU(ctx, name))
 		return "sku " + name, has, document.SKU, err
 	case document.Pool != nil:

@@ -60,7 +60,7 @@ Unknown executors are reported (exit code 3); the others are disabled.`,
 				if err != nil {
 					return err
 				}
-				if err := (&printer{app: a, output: output}).object(answer, show.Disabled(answer, expire, a.Now()),
+				if err := a.object(output, answer, show.Disabled(answer, expire, a.Now()),
 					answer.GetRequestId()); err != nil {
 					return err
 				}
@@ -122,8 +122,8 @@ func expiry(cmd *cobra.Command, now time.Time, lasts time.Duration, until string
 
 func (a *app) enable() *cobra.Command {
 	var (
-		attributes map[string]string
-		request    string
+		attributes      map[string]string
+		request, output string
 	)
 	cmd := a.calls(&cobra.Command{
 		Use:   "enable ID… | --attributes KEY=VALUE,… | --request NAME",
@@ -151,11 +151,12 @@ when no request applies to the executor.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Enabled(count))
+				return a.object(output, &berthv1.EnableExecutorsAnswer{Undone: int32(count)}, show.Enabled(count), request)
 			})
 		},
 	})
 	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
+	outputFlag(cmd.Flags(), &output, "text", "json", "yaml")
 	cmd.Flags().StringVar(&request, "request", "", "name of the request to undo")
 	return cmd
 }

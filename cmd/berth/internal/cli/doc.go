@@ -7,8 +7,8 @@
 // exit code is 0 for success, 1 for a failure, 2 for invalid usage, 3 for not found, and 4
 // for unavailable.
 //
-//	main ── New ── apply, cancel, get, describe, explain, events, top, version
-//	         │     disable, enable, drain, flush, mark-ready, resign, doctor
+//	main ── New ── apply, cancel, get, describe, explain, events, logs, wait, top, version
+//	         │     disable, enable, drain, hold-scaling, flush, mark-ready, resign, doctor
 //	         │     config (contexts), inspect (etcd)
 //	         │        └─ client ────── gateway      show: answers ▶ text
 //	         └─ Run: errors ▶ one line and an exit code

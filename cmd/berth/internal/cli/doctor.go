@@ -43,18 +43,7 @@ another check FAILs, and with 0 otherwise.`,
 				return err
 			}
 			checks := doctor.Evaluate(facts)
-			text := []byte(show.Checks(checks))
-			switch answer := map[string][]doctor.Check{"checks": checks}; output {
-			case "json":
-				text, err = show.ValueJSON(answer)
-			case "yaml":
-				text, err = show.ValueYAML(answer)
-			case "name":
-				text = []byte(show.CheckNames(checks))
-			}
-			if err == nil {
-				_, err = a.Out.Write(text)
-			}
+			err = a.value(output, map[string][]doctor.Check{"checks": checks}, show.Checks(checks), show.CheckNames(checks))
 			if n := doctor.Failed(checks); err == nil && n > 0 {
 				kind := fault.Precondition
 				if doctor.Unreachable(facts) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,13 +32,15 @@ func (f failure) Unwrap() error { return f.error }
 type usageError struct {
 	error
 	command string
+	// hint replaces the reference to the help of the command.
+	hint string
 }
 
 func (u usageError) Unwrap() error { return u.error }
 
 // badUsage returns a usageError from a command that runs.
 func badUsage(cmd *cobra.Command, format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...), cmd.CommandPath()}
+	return usageError{error: fmt.Errorf(format, args...), command: cmd.CommandPath()}
 }
 
 // markFailures wraps the errors of running commands in failure, and adds the usage to errors
@@ -93,7 +96,7 @@ func asUsage(cmd *cobra.Command, err error) error {
 		names = strings.ReplaceAll(strings.ReplaceAll(names, `", "`, `, --`), `"`, "")
 		err = fmt.Errorf("--%s is required; usage: %s", names, usageOf(cmd))
 	}
-	return usageError{err, cmd.CommandPath()}
+	return usageError{error: err, command: cmd.CommandPath()}
 }
 
 func exitCode(err error) int {
@@ -154,7 +157,7 @@ func dialled(gateways, message string) string {
 func hintFor(err error) string {
 	var usage usageError
 	if errors.As(err, &usage) {
-		return fmt.Sprintf("see '%s --help'", usage.command)
+		return cmp.Or(usage.hint, fmt.Sprintf("see '%s --help'", usage.command))
 	}
 	f := fault.Of(err)
 	text := sentence(err)

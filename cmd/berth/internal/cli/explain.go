@@ -31,7 +31,7 @@ workers fit now, and the first check that each unsuitable executor fails.`,
 					return err
 				}
 				text := strings.TrimSuffix(show.Explain(e, a.Now()), "\n")
-				return (&printer{app: a, output: output}).object(e, text, named(client.KeyOf(e.GetReservation())))
+				return a.object(output, e, text, named(client.KeyOf(e.GetReservation())))
 			})
 		},
 	})

@@ -14,6 +14,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/resource"
+	"berth.dev/pkg/wire"
 )
 
 // This file has the fake's methods for operators. In the fake, one worker fits on an
@@ -225,7 +226,7 @@ func (f *fake) PutSku(_ context.Context, q *berthv1.PutSkuRequest) (*berthv1.Sku
 			return nil, fault.BadField(fault.ReasonInvalid, "resources."+name, "must not be negative")
 		}
 	}
-	sku := proto.CloneOf(q.Sku)
+	sku := wire.SKU(wire.SKUOf(q.Sku))
 	sku.Resources = resource.Vector(sku.Resources).WithSlots()
 	sku.UpdatedAt = timestamppb.New(f.now)
 	f.skus = slices.DeleteFunc(f.skus, func(s *berthv1.Sku) bool { return s.Name == sku.Name })
@@ -296,6 +297,11 @@ func (f *fake) GetUsage(_ context.Context, q *berthv1.GetUsageRequest) (*berthv1
 		}
 		u.EffectiveIdle = max(0, u.Idle-u.PendingExecutors)
 		u.WantedSize = u.Total - u.Idle + max(u.PendingExecutors, sku.GetScale().GetMinIdle())
+		u.WantedReason, u.WantedMessage = string(fault.ReasonTooFewIdle), "too few executors are spare"
+		if until := sku.GetScale().GetHoldUntil(); until != nil && f.now.Before(until.AsTime()) {
+			u.WantedSize, u.WantedReason = u.Total, string(fault.ReasonScalingHeld)
+			u.WantedMessage = "scaling is held until " + until.AsTime().Format(time.RFC3339)
+		}
 		answer.Skus = append(answer.Skus, u)
 	}
 	for _, r := range f.reservations {

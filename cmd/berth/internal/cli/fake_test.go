@@ -41,6 +41,7 @@ type fake struct {
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
 	berthv1.UnimplementedTenantsServer
+	berthv1.UnimplementedOutputsServer
 
 	address string
 	// env is the environment of commands, and temp a directory for their files.
@@ -59,6 +60,7 @@ type fake struct {
 	pools        []*berthv1.Pool
 	tenants      []*berthv1.Tenant
 	found        []*berthv1.Finding
+	outputs      []workerOutput
 	// blind reports whether executor-state does not answer.
 	blind bool
 	// refused gets an element when GetUsage fails because the registry is not ready.
@@ -101,6 +103,7 @@ func serveFake(t *testing.T, wrap func(net.Listener) net.Listener, options ...gr
 	berthv1.RegisterLeadersServer(server, f)
 	berthv1.RegisterEventsServer(server, f)
 	berthv1.RegisterTenantsServer(server, f)
+	berthv1.RegisterOutputsServer(server, f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -149,8 +149,11 @@ func (a *app) dial() (*client.Client, error) {
 	return client.Dial(addresses, append(options, client.WithOnRetry(func(err error) {
 		if now := a.Now(); noticed.IsZero() || now.Sub(noticed) >= noticeEvery {
 			noticed = now
-			fmt.Fprintf(a.Err, "berth: no answer yet from %s: %s; retrying\n",
-				gateways, dialled(gateways, fault.Of(err).Message))
+			why := dialled(gateways, fault.Of(err).Message)
+			if !fault.Is(err, fault.ReasonExecutorUnreachable) { // the gateway has answered
+				why = "no answer yet from " + gateways + ": " + why
+			}
+			fmt.Fprintf(a.Err, "berth: %s; retrying\n", why)
 		}
 	}))...)
 }

@@ -78,7 +78,7 @@ func (a *app) get() *cobra.Command {
 				reservations.SetContext(cmd.Context())
 				return reservations.RunE(reservations, args)
 			}
-			return badUsage(cmd, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
+			return unknown(cmd, args[0], "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
 		},
 	})
 	outputFlag(cmd.PersistentFlags(), &flags.output, listFormats...)
@@ -141,6 +141,29 @@ func render(output, text, names string, parts ...show.Part) ([]byte, error) {
 		return []byte(names), nil
 	}
 	return []byte(text), nil
+}
+
+// object prints one object. See printer.object.
+func (a *app) object(output string, m proto.Message, text, name string) error {
+	return (&printer{app: a, output: output}).object(m, text, name)
+}
+
+// value prints a value that is not a message: as text, as names, or in a machine-readable
+// format.
+func (a *app) value(output string, v any, text, names string) error {
+	encoded, err := []byte(text), error(nil)
+	switch output {
+	case "json":
+		encoded, err = show.ValueJSON(v)
+	case "yaml":
+		encoded, err = show.ValueYAML(v)
+	case "name":
+		encoded = []byte(names)
+	}
+	if err == nil {
+		_, err = a.Out.Write(encoded)
+	}
+	return err
 }
 
 // printer prints objects one after another in a format.

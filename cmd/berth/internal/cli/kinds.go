@@ -141,9 +141,10 @@ func (a *app) getUsage(flags *getFlags) *cobra.Command {
 	cmd := a.kind(flags, viewOf("No SKUs, and no demand.", get, same, show.Usage),
 		"usage", "Show used and requested executors of each SKU")
 	cmd.Long = `Show how many executors of each SKU exist, and how many more the pending workers
-need (PENDING). WANTED is the size that the scale rule of the SKU recommends. While
-the registry is not ready, the command fails with exit code 4, because the registry
-knows only a part of the pending workers.`
+need (PENDING). WANTED is the size that the scale rule of the SKU recommends. A line
+below the SKU explains it if a bound, the cooldown or a hold decides; -o wide always
+explains it. While the registry is not ready, the command fails with exit code 4,
+because the registry knows only a part of the pending workers.`
 	cmd.Flags().StringVar(&sku, "sku", "", "only this SKU")
 	return cmd
 }

@@ -411,7 +411,7 @@ func TestVersion(t *testing.T) {
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
 		}, "berth v0.1.0\ncommit abc, with changes\ngo1.26"},
 	} {
-		if got := versionText("v0.1.0", c.info); got != c.want {
+		if got := buildOf("v0.1.0", c.info).String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

@@ -41,7 +41,7 @@ exited. Without --yes the command only lists the workers.`,
 					return err
 				}
 				if len(workers) == 0 {
-					return (&printer{app: a, output: output}).object(&berthv1.ClearQuarantineAnswer{},
+					return a.object(output, &berthv1.ClearQuarantineAnswer{},
 						show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"), args[0])
 				}
 				if !yes {
@@ -61,7 +61,7 @@ exited. Without --yes the command only lists the workers.`,
 				if err != nil {
 					return err
 				}
-				return (&printer{app: a, output: output}).object(&berthv1.ClearQuarantineAnswer{Cleared: int32(count)},
+				return a.object(output, &berthv1.ClearQuarantineAnswer{Cleared: int32(count)},
 					show.Counted(args[0], "cleared", count, "worker", "nothing is quarantined"), args[0])
 			})
 		},

@@ -4,13 +4,16 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/model"
 )
 
 func (a *app) flush() *cobra.Command {
-	var job, group string
+	var job, group, output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "flush --job JOB | --group GROUP",
 		Short: "Cancel the queued reservations of a job or a group",
@@ -32,17 +35,20 @@ requires no confirmation.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Counted(what, "flushed", count, "reservation", "nothing is queued"))
+				return a.object(output, &berthv1.CancelAnswer{Cancelled: int32(count)},
+					show.Counted(what, "flushed", count, "reservation", "nothing is queued"), name)
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
 	cmd.Flags().StringVar(&job, "job", "", "job whose queued reservations are cancelled")
 	cmd.Flags().StringVar(&group, "group", "", "group whose queued reservations are cancelled")
 	return cmd
 }
 
 func (a *app) markReady() *cobra.Command {
-	return a.calls(&cobra.Command{
+	var output string
+	cmd := a.calls(&cobra.Command{
 		Use:   "mark-ready",
 		Short: "Mark the registry as ready",
 		Long: `Mark the registry as ready, after all job services have repeated their requests. With
@@ -56,8 +62,11 @@ each restore. Until then it grants no leases. Repeating the command changes noth
 				if err != nil {
 					return err
 				}
-				return a.print(show.Ready(since, a.Now()))
+				return a.object(output, &berthv1.MarkReadyAnswer{ReadySince: timestamppb.New(since)},
+					show.Ready(since, a.Now()), model.ServiceRegistry)
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, textFormats...)
+	return cmd
 }

@@ -54,7 +54,7 @@ again.`,
 				if err != nil {
 					return fmt.Errorf("%s resigned: %w", answer.GetReplica(), err)
 				}
-				return (&printer{app: a, output: output}).object(next, show.Resigned(answer, next), next.GetLeader())
+				return a.object(output, next, show.Resigned(answer, next), next.GetLeader())
 			})
 		},
 	})

@@ -15,6 +15,9 @@ import (
 // reservationWords are the words that may precede the name of a reservation.
 var reservationWords = []string{"reservation", "reservations"}
 
+// kindWords are the kinds that kubectl's form KIND/NAME may begin with.
+var kindWords = append([]string{"executor", "executors"}, reservationWords...)
+
 // bare returns the arguments without a leading word for reservations.
 func bare(args []string) []string {
 	if len(args) > 0 && slices.Contains(reservationWords, args[0]) {
@@ -32,6 +35,11 @@ func oneTarget(cmd *cobra.Command, args []string) error { return cobra.ExactArgs
 func target(cmd *cobra.Command, args []string, least int) (client.Key, error) {
 	text := bare(args)[0]
 	parts := strings.Split(text, "/")
+	if kind := parts[0]; len(parts) > 1 && len(bare(args)) == len(args) && slices.Contains(kindWords, kind) {
+		return client.Key{}, badUsage(cmd,
+			"%q: write the kind as a separate word, '%s %s'; for a job with the name %s, write 'reservation %s'",
+			text, kind, strings.Join(parts[1:], "/"), kind, text)
+	}
 	if len(parts) < least || len(parts) > 3 || slices.Contains(parts, "") {
 		form := [...]string{1: "JOB[/STAGE[/NAME]]", 2: "JOB/STAGE[/NAME]"}[least]
 		return client.Key{}, badUsage(cmd, "%q is not %s; usage: %s", text, form, usageOf(cmd))

@@ -17,38 +17,46 @@ const topReservations = 10_000
 
 func (a *app) top() *cobra.Command {
 	var once bool
+	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "top",
 		Short: "Show leaders, capacity, queues and the largest jobs",
 		Long: `Show an overview of the cluster: the leader of each service, the executors of each SKU,
 the queues whose heads have waited longest, and the jobs with the most workers. On a
 terminal, the overview is updated in place every 2 seconds until you press Ctrl-C. With
---once, and if the output is not a terminal, the command prints the overview once.
+--once, with -o json and if the output is not a terminal, the command prints the
+overview once.
 
 Each list has at most 8 rows. The jobs are those of the first 10000 reservations.`,
 		Example: "  berth top\n  berth top --once",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				if once || !a.Terminal {
-					return a.topOnce(ctx, c)
+				if once || !a.Terminal || output != "text" {
+					return a.topOnce(ctx, c, output)
 				}
 				return a.topLive(ctx, c)
 			})
 		},
 	})
+	outputFlag(cmd.Flags(), &output, "text", "json", "yaml")
 	cmd.Flags().BoolVar(&once, "once", false, "print the overview once")
 	return cmd
 }
 
-func (a *app) topOnce(ctx context.Context, c *client.Client) error {
+func (a *app) topOnce(ctx context.Context, c *client.Client, output string) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	o, err := overview(ctx, c)
 	if err != nil {
 		return err
 	}
-	_, err = a.Out.Write([]byte(show.Top(o, a.Now(), show.Style{Color: a.colored()})))
+	text, err := render(output, show.Top(o, a.Now(), show.Style{Color: a.colored()}), "",
+		show.List("services", o.Services), show.Field("usage", o.Usage), show.Field("pending", o.Pending),
+		show.List("reservations", o.Reservations))
+	if err == nil {
+		_, err = a.Out.Write(text)
+	}
 	return err
 }
 

@@ -145,6 +145,8 @@ func (f *fake) do(t *testing.T, words []string) {
 		f.mu.Lock()
 		f.now = f.now.Add(d)
 		f.mu.Unlock()
+	case "output": // see fake.output
+		f.output(t, words[1:])
 	case "grant": // grant JOB STAGE NAME
 		f.grant(words[1], words[2], words[3])
 	case "not-ready":

@@ -10,22 +10,41 @@ import (
 )
 
 func (a *app) version() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  berth version",
+		Example: "  berth version\n  berth version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			info, ok := debug.ReadBuildInfo()
-			if !ok {
-				info = &debug.BuildInfo{}
-			}
-			return a.print(versionText(process.Version, info))
+			b := thisBuild()
+			return a.value(output, b, b.String()+"\n", b.Version+"\n")
 		},
 	}
+	outputFlag(cmd.Flags(), &output, textFormats...)
+	return cmd
 }
 
-// versionText returns the version of berth, its commit and the version of Go.
-func versionText(version string, info *debug.BuildInfo) string {
-	return fmt.Sprintf("berth %s\ncommit %s\n%s", version, process.Commit(info), info.GoVersion)
+// build says from what berth was built.
+type build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+	Go      string `json:"go"`
+}
+
+func thisBuild() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return buildOf(process.Version, info)
+}
+
+func buildOf(version string, info *debug.BuildInfo) build {
+	return build{version, process.Commit(info), info.GoVersion}
+}
+
+// String returns the text of the command version.
+func (b build) String() string {
+	return fmt.Sprintf("berth %s\ncommit %s\n%s", b.Version, b.Commit, b.Go)
 }

@@ -76,7 +76,7 @@ func TestExplanation(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(map[string]any{"Standing": standing(c.position), "ExplainFit": c.fit})
 			request := &berthv1.ExplainReservationRequest{Job: "j", Stage: "s"}
-			got, err := compose.New(s, nil).ExplainReservation(t.Context(), request)
+			got, err := compose.New(s, nil, nil).ExplainReservation(t.Context(), request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestNotReadyIsTheReason(t *testing.T) {
 	waits := standing(1)
 	waits.Reason, waits.Message = "REGISTRY_NOT_READY", ""
 	s := serve(map[string]any{"Standing": waits, "ExplainFit": &controlv1.ExplainFitAnswer{Fitting: 4, Revision: 99}})
-	got, err := compose.New(s, nil).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{})
+	got, err := compose.New(s, nil, nil).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{})
 	if err != nil || got.GetReason() != "REGISTRY_NOT_READY" || got.GetFitting() != 4 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -112,7 +112,7 @@ func TestOnlyQueuedReservationsAreFitted(t *testing.T) {
 	active := standing(0)
 	active.Reservation.State = berthv1.Reservation_ACTIVE
 	s := serve(map[string]any{"Standing": active})
-	got, err := compose.New(s, nil).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{})
+	got, err := compose.New(s, nil, nil).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{})
 	if diff := cmp.Diff(active, got, protocmp.Transform()); diff != "" || err != nil || len(s.asked) != 1 {
 		t.Errorf("%d calls, %v\n%s", len(s.asked), err, diff)
 	}
@@ -121,8 +121,8 @@ func TestOnlyQueuedReservationsAreFitted(t *testing.T) {
 func TestRegistryErrorIsReturned(t *testing.T) {
 	missing := fault.New(fault.NotFound, fault.ReasonNotFound, "reservation not found")
 	s := serve(map[string]any{"Standing": missing})
-	if _, err := compose.New(s, nil).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{}); !errors.Is(err,
-		missing) {
+	_, err := compose.New(s, nil, nil).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{})
+	if !errors.Is(err, missing) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -145,7 +145,7 @@ func TestAnExplanationWithoutExecutorState(t *testing.T) {
 					defer cancel()
 				}
 				began := time.Now()
-				got, err := compose.New(s, nil).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{})
+				got, err := compose.New(s, nil, nil).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,13 +170,13 @@ func TestACanceledCallGetsNoPartialAnswer(t *testing.T) {
 		<-s.asked
 		cancel()
 	}()
-	if _, err := compose.New(s, nil).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{}); !errors.Is(err,
+	if _, err := compose.New(s, nil, nil).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{}); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := compose.New(serve(nil), nil).ListFindings(ctx, &berthv1.ListFindingsRequest{}); !errors.Is(err,
+	if _, err := compose.New(serve(nil), nil, nil).ListFindings(ctx, &berthv1.ListFindingsRequest{}); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -198,7 +198,7 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 			finding("executor-state", "POISON", "executors/records/h", 7)),
 		"DispatchFindings": answer(finding("assigner", "POISON", "executors/records/h", 8)),
 	})
-	got, err := compose.New(s, nil).ListFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	got, err := compose.New(s, nil, nil).ListFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestUnavailableServiceIsAFinding(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
-		got, err := compose.New(s, nil).ListFindings(ctx, &berthv1.ListFindingsRequest{})
+		got, err := compose.New(s, nil, nil).ListFindings(ctx, &berthv1.ListFindingsRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

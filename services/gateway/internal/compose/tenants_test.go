@@ -16,7 +16,7 @@ func TestTenantsWithTheStreamsOfTheGateway(t *testing.T) {
 		{Name: "eval"}, {Name: "train", Use: &berthv1.TenantUse{Workers: 7}},
 	}}
 	streams := func() map[string]int { return map[string]int{"train": 3, "other": 1} }
-	got, err := compose.New(serve(map[string]any{"ListTenants": listed}), streams).ListTenants(t.Context(),
+	got, err := compose.New(serve(map[string]any{"ListTenants": listed}), streams, nil).ListTenants(t.Context(),
 		&berthv1.ListTenantsRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestTenantsWithTheStreamsOfTheGateway(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	failed := errors.New("failed")
-	if _, err := compose.New(serve(map[string]any{"ListTenants": failed}), streams).ListTenants(t.Context(),
+	if _, err := compose.New(serve(map[string]any{"ListTenants": failed}), streams, nil).ListTenants(t.Context(),
 		&berthv1.ListTenantsRequest{}); !errors.Is(err, failed) {
 		t.Errorf("got %v", err)
 	}

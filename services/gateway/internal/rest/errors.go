@@ -52,6 +52,9 @@ func explain(err error) *fault.Error {
 	if at := located.FindStringSubmatch(f.Message); at != nil {
 		return fault.BadField(fault.ReasonInvalid, at[2], "%s", at[1])
 	}
+	if at := inPath.FindStringSubmatch(f.Message); at != nil {
+		return fault.BadField(fault.ReasonInvalid, at[1], "must be an integer")
+	}
 	if _, escape, found := strings.Cut(f.Message, "invalid URL escape "); found {
 		f.Message = "the query cannot be read: " + escape + " is not a valid escape"
 	}
@@ -61,6 +64,9 @@ func explain(err error) *fault.Error {
 // located matches the message of a refusal, to which grpc-gateway or protojson may have added
 // a prefix.
 var located = regexp.MustCompile(`^(?s)(.*) \(field (.+)\)$`)
+
+// inPath matches grpc-gateway's error for a name in a path that must be an integer.
+var inPath = regexp.MustCompile(`^type mismatch, parameter: (\w+), error: `)
 
 // isFault reports whether Berth's own code made the error.
 func isFault(err error) bool {

@@ -77,7 +77,7 @@ func TestTheDocumentHasEveryCall(t *testing.T) {
 func TestTheGatewayServesTheDocument(t *testing.T) {
 	for name, o := range operations(t) {
 		method, path, _ := strings.Cut(name, " ")
-		path = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "x")
+		path = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "1") // a name and an index
 		bodies := map[string]string{}
 		for example, e := range o.RequestBody.Content["application/json"].Examples {
 			bodies[example] = string(e.Value)
@@ -124,6 +124,28 @@ func TestExamplesOfAnswersAreMessages(t *testing.T) {
 	}
 	if checked < 20 {
 		t.Errorf("%d examples were checked", checked)
+	}
+}
+
+// No query parameter is a duration or an amount of a resource: those are in bodies, which
+// accept them as people write them. strictQuery would reject such a parameter.
+func TestQueriesHaveNoDurationsAndAmounts(t *testing.T) {
+	checked := 0
+	for name, o := range operations(t) {
+		method := methodNamed(strings.TrimRight(o.OperationID, "2"))
+		if method == nil || len(o.RequestBody.Content) > 0 {
+			continue
+		}
+		checked++
+		fields := method.Input().Fields()
+		for i := range fields.Len() {
+			if f := fields.Get(i); f.Message() != nil {
+				t.Errorf("%s: %s is a %s", name, f.JSONName(), f.Message().FullName())
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d calls were checked", checked)
 	}
 }
 

@@ -58,6 +58,8 @@ func segmentField(location string) string {
 		return "id"
 	case "reservations", "skus", "pools":
 		return "name"
+	case "workers":
+		return "index"
 	}
 	return "path"
 }

@@ -86,6 +86,7 @@ var queried = []string{
 	"DELETE /v1/jobs/{job=*}/stages/{stage=*}/reservations/{name=*}",
 	"DELETE /v1/jobs/{job=*}",
 	"GET /v1/jobs",
+	"GET /v1/jobs/{job=*}/stages/{stage=*}/workers/{index=*}/output",
 	"GET /v1/reservations",
 	"GET /v1/executors",
 	"GET /v1/assignments",

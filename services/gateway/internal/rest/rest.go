@@ -24,11 +24,12 @@ import (
 type Options struct {
 	// Calls sends calls to the services.
 	Calls grpc.ClientConnInterface
-	// The gateway itself answers Leaders, Explanations, Findings and Tenants.
+	// The gateway itself answers Leaders, Explanations, Findings, Tenants and Outputs.
 	Leaders      berthv1.LeadersServer
 	Explanations berthv1.ExplanationsServer
 	Findings     berthv1.FindingsServer
 	Tenants      berthv1.TenantsServer
+	Outputs      berthv1.OutputsServer
 	// Events serves the streams of job events.
 	Events http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
@@ -103,6 +104,7 @@ func methods(o Options) (http.Handler, error) {
 	berthv1.RegisterExplanationsServer(answered, o.Explanations)
 	berthv1.RegisterFindingsServer(answered, o.Findings)
 	berthv1.RegisterTenantsServer(answered, o.Tenants)
+	berthv1.RegisterOutputsServer(answered, o.Outputs)
 	calls := identified{guarded{answered, o.Guard}}
 	ctx := context.Background()
 	for _, err := range []error{
@@ -115,6 +117,7 @@ func methods(o Options) (http.Handler, error) {
 		berthv1.RegisterExplanationsHandlerClient(ctx, mux, berthv1.NewExplanationsClient(calls)),
 		berthv1.RegisterFindingsHandlerClient(ctx, mux, berthv1.NewFindingsClient(calls)),
 		berthv1.RegisterTenantsHandlerClient(ctx, mux, berthv1.NewTenantsClient(calls)),
+		berthv1.RegisterOutputsHandlerClient(ctx, mux, berthv1.NewOutputsClient(calls)),
 	} {
 		if err != nil {
 			return nil, err
@@ -141,6 +144,8 @@ const welcome = `Berth schedules gangs: it reserves executors for all workers of
   /v1/leaders               the leader and the replicas of each service
   /v1/findings              problems that an operator should know about
   /v1/jobs/{job}/events     the events of a job, as a stream
+  /v1/jobs/{job}/stages/{stage}/workers/{index}/output
+                            the output of a worker
   /openapi.json             the OpenAPI document
   /healthz /readyz /leaderz /metrics
 `

@@ -59,6 +59,11 @@ type asked struct {
 	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedFindingsServer
 	berthv1.UnimplementedTenantsServer
+	berthv1.UnimplementedOutputsServer
+}
+
+func (asked) ReadOutput(_ context.Context, q *berthv1.ReadOutputRequest) (*berthv1.ReadOutputAnswer, error) {
+	return &berthv1.ReadOutputAnswer{Executor: q.GetExecutor(), Number: q.GetNumber(), Data: []byte(q.String())}, nil
 }
 
 func (asked) ExplainReservation(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
@@ -94,7 +99,7 @@ func handler(t *testing.T, c *calls, names ...string) http.Handler {
 		})
 	}
 	h, err := rest.New(rest.Options{Guard: &access.Guard{Listener: access.Public},
-		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{}, Tenants: asked{},
+		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{}, Tenants: asked{}, Outputs: asked{},
 		Events: text("events"), Ops: text("ops"), Names: names,
 	})
 	if err != nil {
@@ -215,6 +220,11 @@ func TestJSONIsStrict(t *testing.T) {
 		{"reserved field of a pool", "PUT", "/v1/pools/a", `{"queuePolicy":"x"}`, "queuePolicy"},
 		{"unknown parameter of usage", "GET", "/v1/usage?skus=a", "", "skus"},
 		{"unknown parameter of an explanation", "GET", "/v1/jobs/j/stages/s/reservation:explain?deep=1", "", "deep"},
+		{"index of a worker", "GET", "/v1/jobs/j/stages/s/workers/x/output", "", "index"},
+		{"large index of a worker", "GET", "/v1/jobs/j/stages/s/workers/9999999999/output", "", "index"},
+		{"unknown parameter of output", "GET", "/v1/jobs/j/stages/s/workers/1/output?lines=9", "", "lines"},
+		{"unknown stream of output", "GET", "/v1/jobs/j/stages/s/workers/1/output?stream=stdout", "", "stream"},
+		{"wrong tail of output", "GET", "/v1/jobs/j/stages/s/workers/1/output?tail=1k", "", "tail"},
 		{"unknown parameter of leaders", "GET", "/v1/leaders?service=a", "", "service"},
 		{"unknown field of a resignation", "POST", "/v1/leaders/registry:resign", `{"replica":"a"}`, "replica"},
 		{"unknown parameter of findings", "GET", "/v1/findings?kind=a", "", "kind"},
@@ -299,6 +309,29 @@ func TestAnEscapedNameIsOneName(t *testing.T) {
 	}
 }
 
+// The path and the query set the fields of a request for output.
+func TestOutputOverREST(t *testing.T) {
+	const stderr = berthv1.ReadOutputRequest_STDERR
+	for query, want := range map[string]*berthv1.ReadOutputRequest{
+		"":                                      {},
+		"?tail=0&follow=true&stream=STDERR":     {Tail: proto.Int32(0), Follow: true, Stream: stderr},
+		"?offset=0&number=2&epoch=7&executor=e": {Offset: proto.Int64(0), Number: 2, Epoch: 7, Executor: "e"},
+	} {
+		want.Job, want.Stage, want.Index = "j", "s", 3
+		code, body := ask(t, &calls{}, "GET", "/v1/jobs/j/stages/s/workers/3/output"+query, "")
+		var got struct {
+			Data     []byte
+			Executor string
+		}
+		if err := json.Unmarshal([]byte(body), &got); err != nil || code != 200 {
+			t.Fatalf("%q: %d %s", query, code, body)
+		}
+		if string(got.Data) != want.String() || got.Executor != want.Executor {
+			t.Errorf("%q: got %s, want %v", query, got.Data, want)
+		}
+	}
+}
+
 // If the body and the path name different reservations, the request is rejected.
 func TestAReservationMustAgreeWithItsPath(t *testing.T) {
 	const path = "/v1/jobs/j/stages/s/reservations/n"
@@ -378,10 +411,11 @@ func TestCommandsAreComplete(t *testing.T) {
 			}},
 		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`,
 			&berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
-		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0}}`,
+		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0,"cooldown":"15m","holdUntil":"2026-01-02T03:04:05Z"}}`,
 			&berthv1.PutSkuRequest{Sku: &berthv1.Sku{
 				Name: "gpu-8", Resources: map[string]int64{"gpu": 8},
-				Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
+				Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0), Cooldown: durationpb.New(15 * time.Minute),
+					HoldUntil: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))},
 			}}},
 		{"PUT", "/v1/pools/night", `{"attributes":{"zone":"a"},"lostAfter":"0s"}`,
 			&berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"},

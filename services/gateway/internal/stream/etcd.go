@@ -57,6 +57,29 @@ func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, erro
 	return r, nil
 }
 
+// Stored calls each with the stored events of a job in order. It may repeat events if etcd
+// compacts the revision that it reads.
+func (e *Etcd) Stored(ctx context.Context, job string, each func(*berthv1.Event)) error {
+	r := &reader{Etcd: e, job: job}
+	err := r.start(ctx)
+	for err == nil {
+		var next *stored
+		if next, err = r.first(ctx); errors.Is(err, store.ErrCompacted) {
+			err = r.start(ctx)
+			continue
+		}
+		if err != nil || next == nil {
+			break
+		}
+		each(next.page[0].event)
+		next.page = next.page[1:]
+	}
+	if err != nil {
+		return translate(err)
+	}
+	return nil
+}
+
 const (
 	// progressInterval is the interval at which a quiet stream requests the progress of its
 	// watch. If the watch breaks, the watch resumes from the last progress, and not from a

@@ -179,6 +179,15 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 			}
 		}
 		defer r.Close()
+		var stored []string
+		if err := stream.NewEtcd(h.store, keys).Stored(t.Context(), "a", func(e *berthv1.Event) {
+			stored = append(stored, e.GetCursor()+" "+e.GetUid())
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(h.kept(), stored); diff != "" {
+			t.Fatalf("stored -want +got:\n%s", diff)
+		}
 		want := h.after(h.told, since)
 		if since == (stream.Cursor{}) {
 			want = h.kept()

@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 		"<<: [{job: a}, {stage: b}]\ncount: 1\n",
 		"job: a\nstage: b\nworkers: [{index: 3, number: 2}]\n",
 		"reservations: [{job: a, stage: b, count: 2, uid: 1-1, updatedAt: x}]\n",
-		"skus: []\n", "kind: pool\nname: p\nlostAfter: 1m\n",
+		"skus: []\n", "kind: sku\nname: s\nscale: {cooldown: 10m, holdUntil: 2026-01-02T03:04:05Z}\n", "kind: pool\nname: p\nlostAfter: 1m\n",
 		"job: a\nstage: b\ntask: {payload: aGVsbG8=, stopGrace: 1.5s}\nqueueTimeout: 10m\n",
 		"constraints: {resources: {cpu: 0x10, memory: 1_000, disk: 1e3, gpu: .inf}}\n", "? [a]\n: b\n", "!!binary x\n",
 		"\xff\xfe", "job: !!int a\n",

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -209,7 +211,7 @@ kind: sku
 name: gpu-8
 resources: {cpu: 64, gpu: 8}
 attributes: {arch: arm64}
-scale: {minIdle: 1, maxIdle: 0}
+scale: {minIdle: 1, maxIdle: 0, cooldown: 15m, holdUntil: 2026-01-02T03:04:05Z}
 updatedAt: 2026-01-02T03:04:05Z
 ---
 name: night
@@ -231,7 +233,9 @@ pools:
 	want := []Document{
 		{Place: "f, document 1", SKU: &berthv1.Sku{
 			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "gpu": 8}, Attributes: map[string]string{"arch": "arm64"},
-			Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
+			Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0),
+				Cooldown:  durationpb.New(15 * time.Minute),
+				HoldUntil: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))},
 		}},
 		{Place: "f, document 2", Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"},
 			LostAfter: &durationpb.Duration{}}},

@@ -55,6 +55,14 @@ func Enabled(count int) string {
 	return "undone: " + plural(count, "request")
 }
 
+// Held returns the line that reports until when the scaling of a SKU is held.
+func Held(sku *berthv1.Sku, now time.Time) string {
+	if until := heldUntil(sku, now); !until.IsZero() {
+		return fmt.Sprintf("sku %s: scaling is held until %s", sku.GetName(), clock(until, now))
+	}
+	return fmt.Sprintf("sku %s: scaling is not held", sku.GetName())
+}
+
 // Draining returns the line that reports the progress of a drain.
 func Draining(e *berthv1.Executor) string {
 	if e.GetWorkers() == 0 {

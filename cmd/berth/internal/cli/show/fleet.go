@@ -2,10 +2,12 @@ package show
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 )
 
 // Executors returns the table of executors.
@@ -44,18 +46,27 @@ func used(e *berthv1.Executor, resource string) string {
 	return amount(resource, e.GetUsed()[resource]) + "/" + amount(resource, total)
 }
 
+// boundingReasons are the reasons of wanted sizes that idle executors and demand alone do
+// not explain.
+var boundingReasons = []fault.Reason{fault.ReasonScalingHeld, fault.ReasonCooldown, fault.ReasonMinSize,
+	fault.ReasonMaxSize}
+
 // Usage returns the table of the usage of each SKU. Below, a second table lists the
-// demand that fits no SKU.
+// demand that fits no SKU. A note explains a wanted size that the other numbers do not
+// explain.
 func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
 	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED").more(wide,
-		"EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
+		"EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES", "REASON", "MESSAGE")
 	for _, s := range u.GetSkus() {
 		t.add(s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()),
 			fmt.Sprint(s.GetRunning()),
 			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetPendingExecutors()),
 			fmt.Sprint(s.GetWantedSize()),
 			fmt.Sprint(s.GetEffectiveIdle()), fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()),
-			batches(s.GetPendingBatches()))
+			batches(s.GetPendingBatches()), s.GetWantedReason(), s.GetWantedMessage())
+		if !wide && slices.Contains(boundingReasons, fault.Reason(s.GetWantedReason())) {
+			t.note(s.GetWantedReason() + ": " + s.GetWantedMessage())
+		}
 	}
 	unmapped := table("GROUP", "QUEUED", "WORKERS", "REASON", "NEEDS").more(wide, "MESSAGE")
 	for _, d := range u.GetUnmapped() {

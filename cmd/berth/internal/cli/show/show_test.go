@@ -86,7 +86,8 @@ func TestTablesFit80Columns(t *testing.T) {
 		"usage": Usage(&berthv1.GetUsageAnswer{
 			Skus: []*berthv1.SkuUsage{{
 				Sku: "gpu-8", Total: 10000, Idle: 1200, Leased: 128, Running: 8000, Unavailable: 72, PendingExecutors: 480,
-				WantedSize: 10480,
+				WantedSize: 10480, WantedReason: "MAX_SIZE",
+				WantedMessage: "spare executors: 720, minIdle: 1200; maxSize: 10480, which is a long explanation",
 			}},
 			Unmapped: []*berthv1.UnmappedDemand{{
 				Group: "a1b2c3d4", Reservations: 12, Workers: 480, Reason: "NO_MATCHING_SKU",
@@ -95,7 +96,8 @@ func TestTablesFit80Columns(t *testing.T) {
 		}, noon, false),
 		"skus": SKUs([]*berthv1.Sku{{
 			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "memory": 512 << 30, "gpu": 8},
-			Scale: &berthv1.ScaleRule{MinIdle: 2}, UpdatedAt: at,
+			Scale: &berthv1.ScaleRule{MinIdle: 2, Cooldown: durationpb.New(90 * time.Minute),
+				HoldUntil: timestamppb.New(noon.Add(26 * time.Hour))}, UpdatedAt: at,
 		}}, noon, false),
 		"pools": Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"},
 			LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon, false),

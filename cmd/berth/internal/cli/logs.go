@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/internal/cli/show"
+)
+
+func (a *app) logs() *cobra.Command {
+	request := &berthv1.ReadOutputRequest{}
+	var stderr, all bool
+	var tail int32
+	var output string
+	cmd := a.calls(&cobra.Command{
+		Use:   "logs JOB/STAGE[/INDEX[.NUMBER]]",
+		Short: "Print the output of a worker",
+		Long: `Print what a worker writes to its standard output, or with --stderr to its standard
+error. The index may be omitted if the stage has one worker. The command prints the
+output of the newest worker of the index; to select an earlier one, add its number.
+
+With --follow the command waits for further output until the worker has ended. It
+survives restarts of gateways, services and agents. If Berth replaces the worker, repeat
+the command for the next worker.
+
+Executors keep the newest files of the output, and the files of ended workers for a
+while. Berth finds the executor of an ended worker in the events of its job. If no event
+names the executor, name it with --executor.`,
+		Example: "  berth logs train/gpu/0 -f\n  berth logs train/gpu/3.1 --stderr --tail 1000\n" +
+			"  berth logs train/gpu --all",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: single(a.complete(workerNames)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, err := workerTarget(cmd, args[0], request)
+			if err != nil {
+				return err
+			}
+			if stderr {
+				request.Stream = berthv1.ReadOutputRequest_STDERR
+			}
+			switch {
+			case all && cmd.Flags().Changed("tail"):
+				return badUsage(cmd, "--all excludes --tail: set only one of them")
+			case all:
+				request.Offset = proto.Int64(0)
+			default:
+				request.Tail = &tail
+			}
+			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				if !named {
+					if err := a.onlyWorker(ctx, c, request); err != nil {
+						return err
+					}
+				}
+				return a.writeOutput(ctx, c, request, output)
+			})
+		},
+	})
+	flags := cmd.Flags()
+	flags.BoolVarP(&request.Follow, "follow", "f", false, "wait for further output until the worker has ended")
+	flags.Int32Var(&tail, "tail", 64<<10, "begin this number of bytes before the end, at most 1048576")
+	flags.BoolVar(&all, "all", false, "begin with the oldest output that the executor has")
+	flags.BoolVar(&stderr, "stderr", false, "print the standard error (default: the standard output)")
+	flags.StringVar(&request.Executor, "executor", "", "ID of the worker's executor (default: Berth finds it)")
+	outputFlag(flags, &output, "text", "json")
+	return cmd
+}
+
+// workerTarget parses JOB/STAGE[/INDEX[.NUMBER]] into a request. It reports whether the
+// argument names the index.
+func workerTarget(cmd *cobra.Command, text string, request *berthv1.ReadOutputRequest) (named bool, err error) {
+	parts := strings.Split(text, "/")
+	bad := badUsage(cmd, "%q is not JOB/STAGE[/INDEX[.NUMBER]]; usage: %s", text, usageOf(cmd))
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return false, bad
+	}
+	request.Job, request.Stage = parts[0], parts[1]
+	if len(parts) == 2 {
+		return false, nil
+	}
+	index, number, numbered := strings.Cut(parts[2], ".")
+	i, err := strconv.ParseUint(index, 10, 31)
+	if err != nil {
+		return false, bad
+	}
+	request.Index = int32(i)
+	if numbered {
+		n, err := strconv.ParseUint(number, 10, 31)
+		if err != nil || n == 0 {
+			return false, bad
+		}
+		request.Number = int32(n)
+	}
+	return true, nil
+}
+
+// onlyWorker sets the index of a request to that of the only worker of the stage.
+func (a *app) onlyWorker(ctx context.Context, c *client.Client, request *berthv1.ReadOutputRequest) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	indexes := map[int32]bool{}
+	for w, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Job: request.GetJob(), PageSize: pageSize}) {
+		if err != nil {
+			return err
+		}
+		if w.GetStage() == request.GetStage() {
+			indexes[w.GetIndex()], request.Index = true, w.GetIndex()
+		}
+	}
+	stage := request.GetJob() + "/" + request.GetStage()
+	if len(indexes) == 0 { // the record of a reservation outlives its assignments
+		r, err := c.Get(ctx, client.Key{Job: request.GetJob(), Stage: request.GetStage()})
+		if err != nil && !fault.Is(err, fault.ReasonNotFound) {
+			return err
+		}
+		for _, id := range r.GetWorkers() {
+			indexes[id.GetIndex()], request.Index = true, id.GetIndex()
+		}
+	}
+	switch len(indexes) {
+	case 0:
+		return fault.New(fault.NotFound, fault.ReasonNotFound, "%s has no workers: name the index of an earlier worker as %s/INDEX",
+			stage, stage)
+	case 1:
+		return nil
+	}
+	return fault.New(fault.Invalid, "", "%s has %d workers: name one of them as %s/INDEX", stage, len(indexes), stage)
+}
+
+// writeOutput writes the output of a worker. The timeout limits the time to the first part
+// and, without --follow, the time between two parts.
+func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv1.ReadOutputRequest,
+	output string) error {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	late := time.AfterFunc(a.flags.timeout, stop)
+	defer late.Stop()
+	position, written := request.GetOffset(), 0
+	var last *berthv1.ReadOutputAnswer
+	for part, err := range c.Output(reading, request) {
+		if err != nil {
+			return err
+		}
+		late.Stop()
+		if !request.GetFollow() {
+			late.Reset(a.flags.timeout)
+		}
+		if skipped := part.GetOffset() - position; skipped > 0 && (last != nil || request.Offset != nil) {
+			fmt.Fprintf(a.Err, "berth: %d bytes are missing here: the executor keeps only the newest output\n", skipped)
+		}
+		if err := a.writePart(part, output); err != nil {
+			return err
+		}
+		last, position = part, part.GetOffset()+int64(len(part.GetData()))
+		written += len(part.GetData())
+	}
+	switch {
+	case last == nil: // a reader that follows ends without an error
+		if ctx.Err() == nil {
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no output of the worker within %v", a.flags.timeout)
+		}
+	case request.GetFollow() && last.GetComplete():
+		fmt.Fprintf(a.Err, "berth: %s has ended\n", workerOf(request, last))
+	case written == 0 && output == "text":
+		fmt.Fprintf(a.Err, "No output of %s on %s.\n", workerOf(request, last), last.GetExecutor())
+	}
+	return nil
+}
+
+func (a *app) writePart(part *berthv1.ReadOutputAnswer, output string) error {
+	text := part.GetData()
+	if output == "json" {
+		var err error
+		if text, err = show.JSONLine(part); err != nil {
+			return err
+		}
+	}
+	_, err := a.Out.Write(text)
+	return err
+}
+
+func workerOf(request *berthv1.ReadOutputRequest, part *berthv1.ReadOutputAnswer) string {
+	return fmt.Sprintf("%s/%s/%d.%d", request.GetJob(), request.GetStage(), request.GetIndex(), part.GetNumber())
+}
+
+// workerNames lists the workers with an assignment.
+var workerNames names = func(ctx context.Context, c *client.Client, prefix string) iter.Seq[string] {
+	request := &berthv1.ListAssignmentsRequest{PageSize: pageSize}
+	if job, _, found := strings.Cut(prefix, "/"); found {
+		request.Job = job
+	}
+	return each(c.Assignments(ctx, request), func(w *berthv1.Assignment) string {
+		return fmt.Sprintf("%s/%s/%d", w.GetJob(), w.GetStage(), w.GetIndex())
+	})
+}

@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every suggestion is a command that exists, and no word of another tool is a command or
+// an alias of the same parent.
+func TestSuggestionsExist(t *testing.T) {
+	root := newRoot(&app{Streams: Streams{Env: func(string) string { return "" }, Now: time.Now}})
+	for path, words := range habits {
+		cmd, _, err := root.Find(strings.Fields(path)[1:])
+		if err != nil || cmd.CommandPath() != path {
+			t.Errorf("%s is not a command", path)
+			continue
+		}
+		for _, sibling := range cmd.Parent().Commands() {
+			for _, word := range words {
+				if sibling.Name() == word || sibling.HasAlias(word) {
+					t.Errorf("%s: %s is a command", path, word)
+				}
+			}
+		}
+	}
+}
