@@ -174,6 +174,12 @@ keda-test: ## Test the external scaler with the client of KEDA and a real gatewa
 	cd examples/keda-scaler && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
 		GOWORK=off $(GO) test -count=1 -timeout 3m ./...
 
+.PHONY: scale-test
+scale-test: ## Test the autoscaler for Kubernetes with a fake API of Kubernetes and a real gateway
+	@# Outside the workspace, for the same reason as the test of the chart.
+	cd examples/kubernetes-autoscaler && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		GOWORK=off $(GO) test -count=1 -timeout 3m ./...
+
 # The tool takes a package for one of the standard library only if it is below GOROOT, and
 # it would write its warnings about assembly files to the directory for temporary files.
 .PHONY: licenses

@@ -41,35 +41,49 @@ func Step(ctx context.Context, berth *client.Client, sku string, group Group) er
 	if err != nil {
 		return err
 	}
-	registered := map[string]bool{}
+	missing, _, err := Missing(ctx, berth, sku, hosts)
+	switch {
+	case err != nil:
+		return err
+	case missing > 0:
+		return group.Grow(ctx, missing)
+	case missing < 0:
+		return shrink(ctx, berth, sku, group, min(-missing, maxClaim))
+	}
+	return nil
+}
+
+// Missing returns how many hosts to start in addition to the given ones or, if it is
+// negative, how many to remove. It also returns the executors of the SKU by their IDs. It
+// returns an error if the advice is unknown.
+func Missing(ctx context.Context, berth *client.Client, sku string,
+	hosts []string) (int, map[string]*berthv1.Executor, error) {
+	executors := map[string]*berthv1.Executor{}
 	for e, err := range berth.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: sku}) {
 		if err != nil {
-			return err
+			return 0, nil, err
 		}
-		registered[e.GetId()] = e.GetState() != berthv1.Executor_LOST
+		executors[e.GetId()] = e
 	}
 	starting := 0
 	for _, host := range hosts {
-		if !registered[host] {
+		if e := executors[host]; e == nil || e.GetState() == berthv1.Executor_LOST {
 			starting++
 		}
 	}
 	usage, err := berth.Usage(ctx, sku)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	if len(usage.GetSkus()) == 0 {
-		return fmt.Errorf("no SKU %s is in the catalog or registered", sku)
+		return 0, nil, fmt.Errorf("no SKU %s is in the catalog or registered", sku)
 	}
 	row := usage.GetSkus()[0]
-	switch missing := int(row.GetWantedSize() - row.GetTotal()); {
-	case missing > starting:
-		return group.Grow(ctx, missing-starting)
-	case missing >= 0:
-		return nil
-	default:
-		return shrink(ctx, berth, sku, group, min(-missing, maxClaim))
+	missing := int(row.GetWantedSize() - row.GetTotal())
+	if missing > 0 {
+		missing = max(0, missing-starting)
 	}
+	return missing, executors, nil
 }
 
 // shrink removes up to n hosts without workers. If Remove fails, the claim stays until it

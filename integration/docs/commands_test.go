@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,11 +34,14 @@ var executed = []struct {
 	// commands is the minimum number of commands. If a document is no longer read correctly,
 	// the test fails.
 	commands int
+	// dev starts Berth if the document starts it in a way that a test cannot.
+	dev string
 }{
-	{"docs/tutorial/reserve-your-first-gang.md", 15},
-	{"docs/tutorial/rest-api.md", 20},
-	{"docs/reference/api.md", 10},
-	{"docs/how-to/turn-hosts-into-executors.md", 2},
+	{"docs/tutorial/reserve-your-first-gang.md", 15, ""},
+	{"docs/tutorial/rest-api.md", 20, ""},
+	{"docs/tutorial/kubernetes.md", 8, "berth dev --agents 3 --listen 127.0.0.1:8080"},
+	{"docs/reference/api.md", 10, ""},
+	{"docs/how-to/turn-hosts-into-executors.md", 2, ""},
 }
 
 // TestDocumentedCommands executes the commands of each document against a new Berth. It
@@ -54,6 +58,9 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 			if len(steps) < e.commands {
 				t.Fatalf("only %d commands, want at least %d", len(steps), e.commands)
+			}
+			if e.dev != "" {
+				steps = slices.Insert(steps, 0, step{command: e.dev})
 			}
 			for _, s := range steps {
 				if err := w.do(s); err != nil {

@@ -5,6 +5,8 @@
 //	                 every sh block is executed against a real `berth dev`
 //	docs/reference/options.md
 //	                 is generated from the options of the processes (-rewrite)
+//	docs/reference/chart.md
+//	                 is generated from the values of the chart (-rewrite)
 //	docs/reference/reasons.md, metrics.md, findings.md, states.md
 //	                 list every reason, metric, finding and deadline of the code
 //	deploy/grafana, deploy/prometheus
@@ -31,7 +33,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite docs/reference/options.md")
+var rewrite = flag.Bool("rewrite", false, "rewrite the generated pages of docs/reference and the files of the chart")
 
 // root is the root of the repository. It is a symbolic link, because go test caches results
 // by the files below the module. With a plain path, go test would return a cached result

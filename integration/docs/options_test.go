@@ -2,9 +2,7 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -79,12 +77,5 @@ func TestOptionsMatchCode(t *testing.T) {
 	for _, p := range processes {
 		fmt.Fprintf(&b, "\n## berth %s\n\n%s\n\n%s", p.name, p.is, options(t, p.name))
 	}
-	if *rewrite {
-		if err := os.WriteFile(filepath.Join(root, "docs/reference/options.md"), []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if b.String() != read(t, "docs/reference/options.md") {
-		t.Error("docs/reference/options.md is stale: go test ./integration/docs -rewrite")
-	}
+	generated(t, "docs/reference/options.md", b.String())
 }

@@ -3,8 +3,6 @@ package docs
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,13 +48,5 @@ func titleOf(at access.Listener) string {
 }
 
 func TestRolesMatchCode(t *testing.T) {
-	const name = "docs/reference/roles.md"
-	if *rewrite {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(roles()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if roles() != read(t, name) {
-		t.Errorf("%s is stale: go test ./integration/docs -rewrite", name)
-	}
+	generated(t, "docs/reference/roles.md", roles())
 }

@@ -35,7 +35,7 @@ func TestOneVersion(t *testing.T) {
 	images := 0
 	for _, name := range files(t) {
 		if path.Ext(name) == ".md" {
-			images += check(name, `/berth:([0-9A-Za-z_][0-9A-Za-z_.-]*)`, version)
+			images += check(name, `[/= ]berth:([0-9A-Za-z_][0-9A-Za-z_.-]*)`, version)
 		}
 	}
 	if images == 0 {

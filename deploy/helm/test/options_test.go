@@ -55,6 +55,8 @@ func accepted(t *testing.T, process string) map[string]string {
 
 type schema struct {
 	Ref        string            `json:"$ref"`
+	Type       any               `json:"type"`
+	Enum       []any             `json:"enum"`
 	Properties map[string]schema `json:"properties"`
 }
 

@@ -7,18 +7,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -50,9 +55,12 @@ func readValues(t *testing.T, name string) map[string]any {
 	return values
 }
 
+// loaded is the chart, read once.
+var loaded = sync.OnceValues(func() (*chartv2.Chart, error) { return loader.Load(chartDir) })
+
 // render renders the chart for a release named berth.
 func render(values map[string]any) (map[string]string, error) {
-	chart, err := loader.Load(chartDir)
+	chart, err := loaded()
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +105,23 @@ type secretReference struct {
 	Secret *corev1.SecretKeySelector `json:"secret"`
 }
 
+// prometheusRule is the Prometheus operator's kind. Its groups are those of a rule file.
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              ruleFile `json:"spec"`
+}
+
+type ruleFile struct {
+	Groups []struct {
+		Name  string `json:"name"`
+		Rules []struct {
+			Alert, Expr, For    string
+			Labels, Annotations map[string]string
+		} `json:"rules"`
+	} `json:"groups"`
+}
+
 // certificate and issuer have the fields of cert-manager's kinds that the chart uses.
 type certificate struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -132,6 +157,21 @@ type issuer struct {
 
 type issuerReference struct{ Name, Kind, Group string }
 
+// documented returns an empty object of a kind that only guides have.
+func documented(apiVersion, kind string) metav1.Object {
+	switch apiVersion + " " + kind {
+	case "v1 ServiceAccount":
+		return &corev1.ServiceAccount{}
+	case "v1 Namespace":
+		return &corev1.Namespace{}
+	case "rbac.authorization.k8s.io/v1 Role":
+		return &rbacv1.Role{}
+	case "rbac.authorization.k8s.io/v1 RoleBinding":
+		return &rbacv1.RoleBinding{}
+	}
+	return object(apiVersion, kind)
+}
+
 // object returns an empty object of a kind, or nil for a kind that the chart must not have.
 func object(apiVersion, kind string) metav1.Object {
 	switch apiVersion + " " + kind {
@@ -143,24 +183,43 @@ func object(apiVersion, kind string) metav1.Object {
 		return &appsv1.Deployment{}
 	case "apps/v1 DaemonSet":
 		return &appsv1.DaemonSet{}
+	case "apps/v1 ReplicaSet":
+		return &appsv1.ReplicaSet{}
+	case "autoscaling/v2 HorizontalPodAutoscaler":
+		return &autoscalingv2.HorizontalPodAutoscaler{}
 	case "policy/v1 PodDisruptionBudget":
 		return &policyv1.PodDisruptionBudget{}
 	case "networking.k8s.io/v1 NetworkPolicy":
 		return &networkingv1.NetworkPolicy{}
+	case "networking.k8s.io/v1 Ingress":
+		return &networkingv1.Ingress{}
+	case "gateway.networking.k8s.io/v1 HTTPRoute":
+		return &gatewayv1.HTTPRoute{}
+	case "gateway.networking.k8s.io/v1 GRPCRoute":
+		return &gatewayv1.GRPCRoute{}
+	case "gateway.networking.k8s.io/v1 TLSRoute":
+		return &gatewayv1.TLSRoute{}
+	case "gateway.networking.k8s.io/v1 BackendTLSPolicy":
+		return &gatewayv1.BackendTLSPolicy{}
 	case "v1 Secret":
 		return &corev1.Secret{}
+	case "v1 ConfigMap":
+		return &corev1.ConfigMap{}
 	case "cert-manager.io/v1 Certificate":
 		return &certificate{}
 	case "cert-manager.io/v1 Issuer":
 		return &issuer{}
 	case "monitoring.coreos.com/v1 PodMonitor":
 		return &podMonitor{}
+	case "monitoring.coreos.com/v1 PrometheusRule":
+		return &prometheusRule{}
 	}
 	return nil
 }
 
 // release is a rendered value set. Its objects are decoded strictly.
 type release struct {
+	set     string // the name of the value set
 	values  map[string]any
 	objects []metav1.Object
 	notes   string
@@ -173,7 +232,7 @@ func decoded(t *testing.T, valueSet string) *release {
 
 func decodedValues(t *testing.T, called string, values map[string]any) *release {
 	t.Helper()
-	r := &release{values: values}
+	r := &release{set: called, values: values}
 	files, err := render(values)
 	if err != nil {
 		t.Fatalf("%s: %v", called, err)
@@ -234,6 +293,8 @@ func (r *release) pods() map[string]corev1.PodTemplateSpec {
 		case *appsv1.Deployment:
 			all[o.Name] = o.Spec.Template
 		case *appsv1.DaemonSet:
+			all[o.Name] = o.Spec.Template
+		case *appsv1.ReplicaSet:
 			all[o.Name] = o.Spec.Template
 		}
 	}
@@ -339,6 +400,8 @@ func TestSelectors(t *testing.T) {
 			case *appsv1.Deployment:
 				check(o, o.Spec.Selector.MatchLabels)
 			case *appsv1.DaemonSet:
+				check(o, o.Spec.Selector.MatchLabels)
+			case *appsv1.ReplicaSet:
 				check(o, o.Spec.Selector.MatchLabels)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// topReservations is the maximum number of reservations that one update of top reads.
-const topReservations = 10_000
+// topJobs is the maximum number of jobs that one update of top reads.
+const topJobs = 10_000
 
 func (a *app) top() *cobra.Command {
 	var once bool
@@ -27,7 +27,7 @@ terminal, the overview is updated in place every 2 seconds until you press Ctrl-
 --once, with -o json and if the output is not a terminal, the command prints the
 overview once.
 
-Each list has at most 8 rows. The jobs are those of the first 10000 reservations.`,
+Each list has at most 8 rows. The jobs are the largest of the first 10000.`,
 		Example: "  berth top\n  berth top --once",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ func (a *app) topOnce(ctx context.Context, c *client.Client, output string) erro
 	}
 	text, err := render(output, show.Top(o, a.Now(), show.Style{Color: a.colored()}), "",
 		show.List("services", o.Services), show.Field("usage", o.Usage), show.Field("pending", o.Pending),
-		show.List("reservations", o.Reservations))
+		show.List("jobs", o.Jobs))
 	if err == nil {
 		_, err = a.Out.Write(text)
 	}
@@ -103,18 +103,14 @@ func overview(ctx context.Context, c *client.Client) (o show.Overview, err error
 	} else if err != nil {
 		return o, err
 	}
-	read := 0
-	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{PageSize: pageSize}) {
+	for j, err := range c.Jobs(ctx, &berthv1.ListJobsRequest{PageSize: pageSize}) {
 		if err != nil {
 			return o, err
 		}
-		if read++; read > topReservations {
-			o.Cut = true
+		if o.Cut = len(o.Jobs) == topJobs; o.Cut {
 			break
 		}
-		if !client.Ended(r.GetState()) {
-			o.Reservations = append(o.Reservations, r)
-		}
+		o.Jobs = append(o.Jobs, j)
 	}
 	return o, nil
 }

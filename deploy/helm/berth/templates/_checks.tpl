@@ -41,10 +41,46 @@
 {{- if and $v.etcd.caSecretName (or $v.tls.enabled $v.etcd.tlsSecretName) -}}
 {{- fail "etcd.caSecretName is only for a release without TLS and without etcd.tlsSecretName, whose ca.crt applies instead" -}}
 {{- end -}}
-{{- if ne (empty $v.etcd.user) (empty $v.etcd.passwordSecretName) -}}
-{{- fail "etcd.user and etcd.passwordSecretName must be set together" -}}
+{{- if and $v.etcd.user (not $v.etcd.passwordSecretName) -}}
+{{- fail "etcd.user requires etcd.passwordSecretName" -}}
+{{- end -}}
+{{- with $v.gateway -}}
+{{- if .autoscaling.enabled -}}
+{{- if gt (int .autoscaling.minReplicas) (int .autoscaling.maxReplicas) -}}
+{{- fail "gateway.autoscaling.minReplicas must be at most maxReplicas" -}}
+{{- end -}}
+{{- if not (dig "requests" "cpu" "" .resources) -}}
+{{- fail "gateway.autoscaling requires gateway.resources.requests.cpu, of which it keeps a percentage" -}}
+{{- end -}}
+{{- end -}}
+{{- with .routes -}}
+{{- $ended := concat .rest .grpc -}}
+{{- if and (concat $ended .passthrough) (not .parentRefs) -}}
+{{- fail "gateway.routes.parentRefs must name the Gateway of the routes" -}}
+{{- end -}}
+{{- if gt (len (concat $ended .passthrough)) (len (concat $ended .passthrough | uniq)) -}}
+{{- fail "gateway.routes: a host name must be in only one of rest, grpc and passthrough" -}}
+{{- end -}}
+{{- if and .passthrough (not $v.tls.enabled) -}}
+{{- fail "gateway.routes.passthrough requires tls.enabled=true" -}}
+{{- end -}}
+{{- if and $v.tls.enabled $ended (not .caConfigMapName) -}}
+{{- fail "gateway.routes.caConfigMapName must name the authority of the gateways' certificate, or use gateway.routes.passthrough" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and $v.agent.enabled (not $v.agent.allow) -}}
 {{- fail "agent.allow must not be empty: list the commands that workers may run" -}}
+{{- end -}}
+{{- with $v.agent -}}
+{{- if and (eq .kind "DaemonSet") (or .keepReplicas (ne (int .replicas) 1)) -}}
+{{- fail "agent.replicas and agent.keepReplicas require agent.kind=StatefulSet or ReplicaSet" -}}
+{{- end -}}
+{{- if and .keepReplicas (ne (int .replicas) 1) -}}
+{{- fail "agent.keepReplicas=true leaves the number of agents to an autoscaler: agent.replicas must not be set" -}}
+{{- end -}}
+{{- if and .storage.size (or .hostPath (ne .kind "StatefulSet")) -}}
+{{- fail "agent.storage.size requires agent.kind=StatefulSet and no agent.hostPath" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

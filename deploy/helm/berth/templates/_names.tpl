@@ -22,14 +22,15 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
-{{/* The labels of pods, without a version: otherwise a new image of Berth would restart etcd too. */}}
+{{/* The labels and annotations of pods: a dict of root, component and annotations. The labels
+     have no version: otherwise a new image of Berth would restart etcd too. */}}
 {{- define "berth.podMetadata" -}}
 labels:
   {{- include "berth.selector" . | nindent 2 }}
   {{- with .root.Values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .root.Values.podAnnotations }}
+{{- with merge (dict) .root.Values.podAnnotations (.annotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

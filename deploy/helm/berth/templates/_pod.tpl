@@ -27,8 +27,8 @@
 - --etcd-key=/etc/berth/etcd-tls/tls.key
 - --etcd-ca=/etc/berth/etcd-tls/ca.crt
 {{- end }}
-{{- if .user }}
-- --etcd-user={{ .user }}
+{{- if .passwordSecretName }}
+- --etcd-user={{ .user | default "$(ETCD_USER)" }}
 - --etcd-password-file=/etc/berth/etcd-password/password
 {{- end }}
 {{- end }}
@@ -38,32 +38,51 @@
 {{ include "berth.securityFlags" (dict "root" .root "mode" .root.Values.tls.mode "plainEtcd" (include "berth.plainEtcd" .root)) | trim }}
 {{- end -}}
 
+{{/* The environment of every process except agents: a dict of root and values. */}}
 {{- define "berth.env" -}}
-- name: POD_NAME
-  valueFrom: {fieldRef: {fieldPath: metadata.name}}
-{{- if .Values.etcd.caSecretName }}
-# Additional certificate authorities; the authorities of the image remain valid.
-- name: SSL_CERT_DIR
-  value: /etc/berth/etcd
+{{- $v := .root.Values -}}
+env:
+  - name: POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  {{- if and $v.etcd.passwordSecretName (not $v.etcd.user) }}
+  - name: ETCD_USER
+    valueFrom: {secretKeyRef: {name: {{ $v.etcd.passwordSecretName }}, key: username}}
+  {{- end }}
+  {{- if $v.etcd.caSecretName }}
+  # Additional certificate authorities; the authorities of the image remain valid.
+  - name: SSL_CERT_DIR
+    value: /etc/berth/etcd
+  {{- end }}
+  {{- with (index $v .values).extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with (index $v .values).extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Directories are mounted, and not single files, so that Kubernetes updates the files. */}}
+{{/* The mounts of every process except agents: a dict of root and values. Directories are
+     mounted, and not single files, so that Kubernetes updates the files. */}}
 {{- define "berth.mounts" -}}
-{{- if .Values.tls.enabled }}
+{{- $v := .root.Values -}}
+{{- if $v.tls.enabled }}
 - {name: tls, mountPath: /etc/berth/tls, readOnly: true}
 {{- end }}
-{{- if include "berth.accessSecret" . }}
+{{- if include "berth.accessSecret" .root }}
 - {name: access, mountPath: /etc/berth/access, readOnly: true}
 {{- end }}
-{{- if .Values.etcd.tlsSecretName }}
+{{- if $v.etcd.tlsSecretName }}
 - {name: etcd-tls, mountPath: /etc/berth/etcd-tls, readOnly: true}
 {{- end }}
-{{- if .Values.etcd.passwordSecretName }}
+{{- if $v.etcd.passwordSecretName }}
 - {name: etcd-password, mountPath: /etc/berth/etcd-password, readOnly: true}
 {{- end }}
-{{- if .Values.etcd.caSecretName }}
+{{- if $v.etcd.caSecretName }}
 - {name: etcd-ca, mountPath: /etc/berth/etcd, readOnly: true}
+{{- end }}
+{{- with (index $v .values).extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
@@ -89,6 +108,9 @@
 {{- with $v.etcd.caSecretName }}
 - name: etcd-ca
   secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+{{- with (index $v .values).extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
@@ -139,43 +161,49 @@ securityContext:
     drop: [ALL]
 {{- end -}}
 
-{{/* Where replicas run: a dict of root, component, and keys, the labels that distinguish
-     the generations of a Deployment during an update. */}}
+{{/* Where pods run: a dict of root, component and values, the values of scheduling. With
+     spread, replicas are spread over hosts and zones unless the values say otherwise. keys
+     has the labels that distinguish the generations of a Deployment during an update. */}}
 {{- define "berth.scheduling" -}}
-{{- with .root.Values.scheduling.nodeSelector }}
-nodeSelector:
+{{- $of := . -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+{{- with get $of.values $key }}
+{{ $key }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.scheduling.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.scheduling.priorityClassName }}
+{{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- $constraints := .values.topologySpreadConstraints }}
+{{- if and .spread (not $constraints) }}
+{{- /* The failure of one host affects only one replica. Hosts that accept no pods do not
+count. Otherwise a replica could not be placed while one of three hosts is drained. */}}
+{{- range $topology, $unsatisfiable := dict "kubernetes.io/hostname" "DoNotSchedule" "topology.kubernetes.io/zone" .values.zones }}
+{{- $constraints = append $constraints (dict "maxSkew" 1 "topologyKey" $topology "whenUnsatisfiable" $unsatisfiable "nodeTaintsPolicy" "Honor") }}
+{{- end }}
+{{- end }}
+{{- with $constraints }}
 topologySpreadConstraints:
-  # The failure of one host affects only one replica. Hosts that accept no pods do not
-  # count. Otherwise a replica could not be placed while one of three hosts is drained.
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: DoNotSchedule
-    nodeTaintsPolicy: Honor
-    labelSelector:
-      matchLabels:
-        {{- include "berth.selector" . | nindent 8 }}
-    {{- with .keys }}
-    matchLabelKeys: {{ toJson . }}
-    {{- end }}
-  - maxSkew: 1
-    topologyKey: topology.kubernetes.io/zone
-    whenUnsatisfiable: {{ .root.Values.scheduling.zones }}
-    nodeTaintsPolicy: Honor
-    labelSelector:
-      matchLabels:
-        {{- include "berth.selector" . | nindent 8 }}
-    {{- with .keys }}
-    matchLabelKeys: {{ toJson . }}
-    {{- end }}
+  {{- range . }}
+  {{- $standard := dict }}
+  {{- if not .labelSelector }}
+  {{- $standard = dict "labelSelector" (dict "matchLabels" (include "berth.selector" $of | fromYaml)) }}
+  {{- with $of.keys }}{{ $standard = set $standard "matchLabelKeys" . }}{{ end }}
+  {{- end }}
+  - {{ toJson (merge (deepCopy .) $standard) }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The values of scheduling for a component: its own values that are not empty, and
+     otherwise those for all. The argument is a dict of root and values. */}}
+{{- define "berth.placement" -}}
+{{- $all := deepCopy .root.Values.scheduling -}}
+{{- range $key, $value := pick (index .root.Values .values) "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" -}}
+{{- if $value -}}{{- $all = set $all $key $value -}}{{- end -}}
+{{- end -}}
+{{- toJson $all -}}
 {{- end -}}
 
 {{/* A PodDisruptionBudget. The argument is a dict of root and component. */}}

@@ -29,12 +29,13 @@ the gateways' Service for REST, and one common name for the metrics of all repli
 {{- printf "%s-metrics.%s" (include "berth.name" .) .Release.Namespace -}}
 {{- end -}}
 
-{{/* The host names of the gateways for REST clients, as a list in JSON. */}}
+{{/* The host names of the gateways for clients, as a list in JSON. */}}
 {{- define "berth.publicNames" -}}
 {{- $full := printf "%s-gateway" (include "berth.name" .) -}}
 {{- $namespaced := printf "%s.%s" $full .Release.Namespace -}}
 {{- $names := list $full $namespaced (printf "%s.svc" $namespaced) (printf "%s.svc.%s" $namespaced .Values.clusterDomain) -}}
-{{- concat $names (get .Values.gateway.options "public-names" | default list) | toJson -}}
+{{- $routes := .Values.gateway.routes -}}
+{{- concat $names (get .Values.gateway.options "public-names" | default list) .Values.gateway.ingress.hosts $routes.rest $routes.grpc $routes.passthrough | uniq | toJson -}}
 {{- end -}}
 
 {{/* The content of the access file in the values; empty without one. */}}

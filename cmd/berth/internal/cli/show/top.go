@@ -21,10 +21,9 @@ type Overview struct {
 	Usage   *berthv1.GetUsageAnswer
 	Pending *berthv1.ListPendingAnswer
 	Missing string
-	// Reservations are the reservations that have not ended. Cut is set if not all
-	// reservations were read.
-	Reservations []*berthv1.Reservation
-	Cut          bool
+	// Jobs are the jobs that have not ended. Cut is set if not all jobs were read.
+	Jobs []*berthv1.Job
+	Cut  bool
 }
 
 // Top returns an overview of a cluster: its leaders, the capacity of each SKU, the queues
@@ -76,45 +75,24 @@ func Top(o Overview, now time.Time, style Style) string {
 	}
 	section("Queues by age of the head", queues, len(groups), cmp.Or(o.Missing, "nothing is pending"))
 
-	list := jobsOf(o.Reservations)
+	list := slices.SortedFunc(slices.Values(o.Jobs), func(a, b *berthv1.Job) int {
+		return cmp.Or(cmp.Compare(workersOf(b), workersOf(a)), strings.Compare(a.GetName(), b.GetName()))
+	})
 	jobs := table("JOB", "WORKERS", "RUNNING", "QUEUED", "RESERVATIONS")
 	for _, j := range list[:min(len(list), topRows)] {
-		jobs.add(j.name, fmt.Sprint(j.workers), fmt.Sprint(j.running), fmt.Sprint(j.queued), fmt.Sprint(j.reservations))
+		jobs.add(j.GetName(), fmt.Sprint(workersOf(j)), fmt.Sprint(j.GetRunningWorkers()), fmt.Sprint(j.GetPendingWorkers()),
+			fmt.Sprint(j.GetReservations()))
 	}
 	title := "Largest jobs"
 	if o.Cut {
-		title += ", of a part of the reservations"
+		title += ", of a part of the jobs"
 	}
 	section(title, jobs, len(list), "no jobs")
 	return b.String()
 }
 
-// job sums the reservations of a job.
-type job struct {
-	name                                   string
-	workers, running, queued, reservations int
-}
-
-// jobsOf returns the jobs of reservations, the largest first.
-func jobsOf(list []*berthv1.Reservation) []*job {
-	byName := map[string]*job{}
-	var jobs []*job
-	for _, r := range list {
-		j := byName[r.GetJob()]
-		if j == nil {
-			j = &job{name: r.GetJob()}
-			byName[j.name] = j
-			jobs = append(jobs, j)
-		}
-		j.reservations++
-		j.workers += workers(r)
-		j.running += int(r.GetWorkerCounts()["RUNNING"])
-		if r.GetState() == berthv1.Reservation_QUEUED {
-			j.queued += workers(r)
-		}
-	}
-	slices.SortFunc(jobs, func(a, b *job) int {
-		return cmp.Or(cmp.Compare(b.workers, a.workers), strings.Compare(a.name, b.name))
-	})
-	return jobs
+// workersOf returns the number of workers of a job that have not ended.
+func workersOf(j *berthv1.Job) int64 {
+	return int64(j.GetPendingWorkers()) + int64(j.GetReservedWorkers()) + int64(j.GetRunningWorkers()) +
+		int64(j.GetStoppingWorkers())
 }
