@@ -14,8 +14,11 @@ SEEDS   ?= 10000
 IMAGE   ?= berth:$(VERSION)
 
 RELEASE  := bin/release
+STAGE    := bin/stage
 COMMIT   ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
-PROGRAMS := $(foreach arch,amd64 arm64,$(RELEASE)/berth-linux-$(arch) $(RELEASE)/berth-agent-linux-$(arch))
+# The date of the files in packages and archives, in seconds since 1970.
+SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+PROGRAMS := $(foreach arch,amd64 arm64,$(RELEASE)/berth-linux-$(arch) $(RELEASE)/berth-agent-linux-$(arch) $(RELEASE)/berth-darwin-$(arch))
 
 # What the released programs and the client may depend on. A license that is not in the
 # list needs a decision.
@@ -131,6 +134,11 @@ bench-guard: $(TOOLS)/benchstat ## Compare the allocations of a step of each cor
 bench-baseline: ## Write the allocations of a step of each core as the new baseline
 	$(STEPS) > $(BASELINE)
 
+$(TOOLS)/go-licenses: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install -trimpath github.com/google/go-licenses/v2
+	@touch $@
+
 $(TOOLS)/benchstat: tools/go.mod tools/go.sum
 	@mkdir -p $(TOOLS)
 	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install golang.org/x/perf/cmd/benchstat
@@ -198,17 +206,26 @@ vulnerabilities: tools ## Check whether the code calls a function with a known v
 		*) echo "govulncheck: $$error"; exit 1 ;; esac
 
 .PHONY: release
-release: tools ## Build the programs for Linux, with an SBOM for each and checksums, into bin/release
-	rm -rf $(RELEASE)
-	@$(MAKE) --no-print-directory $(PROGRAMS)
+release: tools ## Build programs, packages, archives, image, chart and Go modules of a release into bin/release
+	rm -rf $(RELEASE) $(STAGE)
+	@$(MAKE) --no-print-directory $(PROGRAMS) $(STAGE)/THIRD_PARTY_LICENSES
 	@for f in $(PROGRAMS); do $(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version v$(VERSION) -output $$f.cdx.json $$f || exit 1; done
+	$(GO) run ./cmd/berth/internal/pages $(STAGE) $(VERSION) $(SOURCE_DATE_EPOCH)
+	$(PACKAGE) $(STAGE) $(RELEASE)
+	@$(MAKE) --no-print-directory site
+	tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner -C $(BIN) -c site | gzip -n > $(RELEASE)/berth-docs-$(VERSION).tar.gz
 	cd $(RELEASE) && LC_ALL=C sha256sum * > SHA256SUMS
+
+# Outside the workspace and apart from the tools, which need not wait for its dependencies.
+PACKAGE = cd tools/release && GOWORK=off $(GO) build -o $(TOOLS)/release . && cd $(CURDIR) && \
+	VERSION=$(VERSION) COMMIT=$(COMMIT) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(TOOLS)/release
 
 # The same commit and version of Go give the same bytes, in every directory and without git.
 .PHONY: $(PROGRAMS)
+$(PROGRAMS): system = $(word 2,$(subst -, ,$(subst berth-agent,agent,$(@F))))
 $(PROGRAMS):
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(lastword $(subst -, ,$@)) GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-trimpath -buildvcs=false' \
-		$(GO) build -ldflags '-s -w $(LDFLAGS) -X berth.dev/pkg/process.commit=$(COMMIT)' -o $@ ./cmd/$(firstword $(subst -linux-, ,$(@F)))
+	CGO_ENABLED=0 GOOS=$(system) GOARCH=$(lastword $(subst -, ,$@)) GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-trimpath -buildvcs=false' \
+		$(GO) build -ldflags '-s -w $(LDFLAGS) -X berth.dev/pkg/process.commit=$(COMMIT)' -o $@ ./cmd/$(firstword $(subst -$(system)-, ,$(@F)))
 
 # Hugo is no part of the tools: it takes two minutes to build with an empty cache.
 HUGO = $(BIN)/hugo
@@ -224,9 +241,24 @@ site: $(HUGO) ## Build the documentation as a static site into bin/site, and che
 	@cd tools/site && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
 		GOWORK=off $(GO) test -count=1 -timeout 1m ./... -args -site=$(BIN)/site
 
+# The licenses require that programs come with these texts. The agent depends on nothing
+# that berth does not depend on.
+$(STAGE)/THIRD_PARTY_LICENSES: $(TOOLS)/go-licenses deploy/packages/licenses.tpl cmd/berth/go.sum
+	@mkdir -p $(STAGE)
+	@GOOS=linux GOROOT=$$($(GO) env GOROOT) $(TOOLS)/go-licenses report ./cmd/berth --ignore berth.dev/ --template deploy/packages/licenses.tpl \
+		--logtostderr=false --log_file=/dev/null --stderrthreshold=ERROR > $@ && cat $$($(GO) env GOROOT)/LICENSE >> $@
+
+.PHONY: release-test
+release-test: tools ## Test the files of the last make release: contents, versions, go install, installation and start of the packages
+	cd tools/release && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(TOOLS)/golangci-lint run ./... && \
+		RELEASE=$(CURDIR)/$(RELEASE) GOWORK=off $(GO) test -count=1 -timeout 20m -v ./...
+
+# An image for the Docker of this machine. `make release` needs no Docker.
+ARCH ?= $(shell $(GO) env GOARCH)
 .PHONY: image
-image: ## Build the container image (IMAGE=name:tag)
-	docker build -f deploy/Dockerfile --build-arg COMMIT=$(COMMIT) -t $(IMAGE) .
+image: $(RELEASE)/berth-linux-$(ARCH) $(STAGE)/THIRD_PARTY_LICENSES ## Build the container image and load it into Docker (IMAGE=name:tag ARCH=arm64)
+	$(PACKAGE) -image $(ARCH) $(STAGE) $(RELEASE) | docker load
+	docker tag berth:$(VERSION) $(IMAGE)
 
 # The program converts the output of protoc-gen-openapiv2, and deletes it.
 OPENAPI = GOWORK=off $(GO) run ./openapi

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/cmd/berth/internal/cli"
+	"berth.dev/cmd/berth/internal/root"
 )
 
 // TestEveryCommandThatWaitsHasATimeout checks that every command that waits for a gateway
@@ -40,7 +41,7 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 			t.Errorf("%s waits %s by default", path, flag.DefValue)
 		}
 	}
-	look(newRoot(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))
+	look(root.New(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))
 	for path := range without {
 		t.Errorf("unknown command %s", path)
 	}
@@ -60,7 +61,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			if line == "" {
 				continue
 			}
-			found, args := parseExample(t, newRoot(streams), line)
+			found, args := parseExample(t, root.New(streams), line)
 			own = own || strings.HasPrefix(found.CommandPath(), cmd.CommandPath()) // a subcommand is an example too
 			if err := found.ParseFlags(args); err != nil {
 				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
@@ -72,7 +73,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			t.Errorf("%s has no example of itself", cmd.CommandPath())
 		}
 	}
-	look(newRoot(streams))
+	look(root.New(streams))
 }
 
 // parseExample returns the command of an example and its arguments. It reads the last

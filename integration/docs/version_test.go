@@ -32,13 +32,19 @@ func TestOneVersion(t *testing.T) {
 			t.Errorf("%s: want one line that matches %s", c.name, c.pattern)
 		}
 	}
-	images := 0
+	packaged := strings.ReplaceAll(version, "-", "~")
+	images, packages := 0, 0
 	for _, name := range files(t) {
 		if path.Ext(name) == ".md" {
 			images += check(name, `[/= ]berth:([0-9A-Za-z_][0-9A-Za-z_.-]*)`, version)
+			// The packages sort a version before the release with a tilde.
+			packages += check(name, `\bberth(?:-agent|-server)?_([0-9.]+[^_ ]*)_(?:amd64|arm64|all)\.deb`, packaged)
+			check(name, `\bberth(?:-agent|-server)?-([0-9.]+[^_ ]*)-1\.[a-z0-9_]+\.rpm`, packaged)
+			check(name, `\bberth-([0-9][^/ ]*?)(?:-(?:linux|darwin)-a[a-z0-9]+\.tar\.gz|-go-modules\.tar\.gz|-image\.tar|\.tgz)`,
+				version)
 		}
 	}
-	if images == 0 {
-		t.Error("no document contains an image")
+	if images == 0 || packages == 0 {
+		t.Error("no document contains an image and a package")
 	}
 }

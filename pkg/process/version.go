@@ -3,6 +3,7 @@ package process
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Version is the version of the build. If the Makefile built the program, it is the
@@ -19,7 +20,7 @@ func init() {
 	}
 	Version = "dev"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		Version = info.Main.Version
+		Version = strings.TrimPrefix(info.Main.Version, "v") // as in the file VERSION
 	}
 }
 
