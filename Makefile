@@ -212,6 +212,8 @@ release: tools ## Build programs, packages, archives, image, chart and Go module
 	@for f in $(PROGRAMS); do $(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version v$(VERSION) -output $$f.cdx.json $$f || exit 1; done
 	$(GO) run ./cmd/berth/internal/pages $(STAGE) $(VERSION) $(SOURCE_DATE_EPOCH)
 	$(PACKAGE) $(STAGE) $(RELEASE)
+	@$(MAKE) --no-print-directory site
+	tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner -C $(BIN) -c site | gzip -n > $(RELEASE)/berth-docs-$(VERSION).tar.gz
 	cd $(RELEASE) && LC_ALL=C sha256sum * > SHA256SUMS
 
 # Outside the workspace and apart from the tools, which need not wait for its dependencies.
@@ -224,6 +226,20 @@ $(PROGRAMS): system = $(word 2,$(subst -, ,$(subst berth-agent,agent,$(@F))))
 $(PROGRAMS):
 	CGO_ENABLED=0 GOOS=$(system) GOARCH=$(lastword $(subst -, ,$@)) GOAMD64=v1 GOARM64=v8.0 GOFLAGS='-trimpath -buildvcs=false' \
 		$(GO) build -ldflags '-s -w $(LDFLAGS) -X berth.dev/pkg/process.commit=$(COMMIT)' -o $@ ./cmd/$(firstword $(subst -$(system)-, ,$(@F)))
+
+# Hugo is no part of the tools: it takes two minutes to build with an empty cache.
+HUGO = $(BIN)/hugo
+
+$(HUGO): tools/site/go.mod tools/site/go.sum
+	@mkdir -p $(BIN)
+	cd tools/site && CGO_ENABLED=0 GOWORK=off GOBIN=$(BIN) $(GO) install -trimpath github.com/gohugoio/hugo
+	@touch $@
+
+.PHONY: site
+site: $(HUGO) ## Build the documentation as a static site into bin/site, and check its links
+	$(HUGO) --source tools/site --destination $(BIN)/site --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
+	@cd tools/site && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		GOWORK=off $(GO) test -count=1 -timeout 1m ./... -args -site=$(BIN)/site
 
 # The licenses require that programs come with these texts. The agent depends on nothing
 # that berth does not depend on.

@@ -34,14 +34,24 @@ var executed = []struct {
 	// commands is the minimum number of commands. If a document is no longer read correctly,
 	// the test fails.
 	commands int
+	// shell executes the commands in a shell, so that they may be any commands. Otherwise they
+	// are those of berth and curl, with variables.
+	shell bool
+	// then has documents whose commands are executed after those of the document.
+	then []string
 	// dev starts Berth if the document starts it in a way that a test cannot.
 	dev string
 }{
-	{"docs/tutorial/reserve-your-first-gang.md", 15, ""},
-	{"docs/tutorial/rest-api.md", 20, ""},
-	{"docs/tutorial/kubernetes.md", 8, "berth dev --agents 3 --listen 127.0.0.1:8080"},
-	{"docs/reference/api.md", 10, ""},
-	{"docs/how-to/turn-hosts-into-executors.md", 2, ""},
+	{document: "docs/tutorial/reserve-your-first-gang.md", commands: 17},
+	{document: "docs/tutorial/rest-api.md", commands: 20},
+	{document: "docs/tutorial/kubernetes.md", commands: 8, dev: "berth dev --agents 3 --listen 127.0.0.1:8080"},
+	{document: "docs/tutorial/job-service.md", commands: 10, shell: true},
+	{document: "docs/tutorial/agents.md", commands: 12, shell: true},
+	{document: "docs/reference/api.md", commands: 10},
+	{document: "docs/how-to/deploy.md", commands: 7, shell: true, then: []string{
+		"docs/how-to/move-a-leader.md", "docs/how-to/set-up-tls.md",
+	}},
+	{document: "docs/how-to/turn-hosts-into-executors.md", commands: 2},
 }
 
 // TestDocumentedCommands executes the commands of each document against a new Berth. It
@@ -52,9 +62,20 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Run(e.document, func(t *testing.T) {
 			w := runner{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 			defer w.client.CloseIdleConnections()
-			steps, err := parse(read(t, e.document))
-			if err != nil {
-				t.Fatal(err)
+			parse := parse
+			if e.shell {
+				parse = parseShell
+			}
+			var steps []step
+			for _, name := range append([]string{e.document}, e.then...) {
+				more, err := parse(executable(t, name))
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				for i := range more {
+					more[i].document = name
+				}
+				steps = append(steps, more...)
 			}
 			if len(steps) < e.commands {
 				t.Fatalf("only %d commands, want at least %d", len(steps), e.commands)
@@ -63,8 +84,14 @@ func TestDocumentedCommands(t *testing.T) {
 				steps = slices.Insert(steps, 0, step{command: e.dev})
 			}
 			for _, s := range steps {
-				if err := w.do(s); err != nil {
-					t.Fatalf("%s:%d: %s\n%v", e.document, s.line, s.command, err)
+				do := w.do
+				if e.shell && !strings.HasPrefix(s.command, "berth dev ") {
+					do = func(s step) error {
+						return w.retry(s, func(ctx context.Context) (answer, missing string, err error) { return w.shell(ctx, s) })
+					}
+				}
+				if err := do(s); err != nil {
+					t.Fatalf("%s:%d: %s\n%v", s.document, s.line, s.command, err)
 				}
 			}
 		})
@@ -78,12 +105,19 @@ type runner struct {
 	// printed is the address in the document. real is the address that replaces it.
 	printed, real string
 	client        *http.Client
+	// terminal executes the commands of documents that use a shell. addresses replaces the
+	// addresses in the document.
+	terminal  *shell
+	addresses *strings.Replacer
 }
 
 func (w *runner) do(s step) error {
 	if name, value, ok := assignment(s.command); ok {
 		w.vars[name] = value
 		return nil
+	}
+	if s.command == "make build" || s.command == `export PATH="$PWD/bin:$PATH"` {
+		return nil // the test has built berth, and starts it by its path
 	}
 	args, err := words(s.command, w.vars)
 	if err != nil {
@@ -218,17 +252,23 @@ func (w *runner) berth(ctx context.Context, s step, args []string) (answer, miss
 // dev starts `berth dev` with the documented options on a free port. It waits until the
 // process prints its address.
 func (w *runner) dev(args []string) error {
+	agents := ""
 	for i, arg := range args {
-		if arg == "--listen" && i+1 < len(args) {
-			w.printed = args[i+1]
-			args[i+1] = "127.0.0.1:0"
+		if i+1 == len(args) {
+			break
+		}
+		switch arg {
+		case "--listen":
+			w.printed, args[i+1] = args[i+1], "127.0.0.1:0"
+		case "--agents-listen":
+			agents, args[i+1] = args[i+1], "127.0.0.1:0"
 		}
 	}
 	if w.printed == "" {
 		return fmt.Errorf("berth dev: --listen is required")
 	}
 	var stderr bytes.Buffer
-	out := &banner{address: make(chan string, 1)}
+	out := &banner{addresses: make(chan []string, 1)}
 	cmd := exec.CommandContext(w.t.Context(), berth(w.t), args...)
 	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -243,7 +283,12 @@ func (w *runner) dev(args []string) error {
 		ended <- cmd.Run()
 	}()
 	select {
-	case w.real = <-out.address:
+	case found := <-out.addresses:
+		w.real = found[1]
+		w.addresses = strings.NewReplacer(w.printed, w.real)
+		if agents != "" {
+			w.addresses = strings.NewReplacer(w.printed, w.real, agents, found[2])
+		}
 	case err := <-ended:
 		return fmt.Errorf("berth dev exited: %v\n%s", err, &stderr)
 	case <-time.After(patience):
@@ -257,19 +302,20 @@ func (w *runner) dev(args []string) error {
 	return nil
 }
 
-// banner receives the output of berth dev and sends the address that it finds.
+// banner receives the output of berth dev and sends the addresses that it finds: of REST and
+// gRPC, and for agents.
 type banner struct {
-	text    bytes.Buffer
-	address chan string
+	text      bytes.Buffer
+	addresses chan []string
 }
 
-var listens = regexp.MustCompile(`http://([0-9.]+:[0-9]+)`)
+var listens = regexp.MustCompile(`(?s)http://([0-9.]+:[0-9]+).*--gateways ([0-9.]+:[0-9]+)\n`)
 
 func (b *banner) Write(p []byte) (int, error) {
 	known := listens.Match(b.text.Bytes())
 	b.text.Write(p)
-	if found := listens.FindSubmatch(b.text.Bytes()); found != nil && !known {
-		b.address <- string(found[1])
+	if found := listens.FindStringSubmatch(b.text.String()); found != nil && !known {
+		b.addresses <- found
 	}
 	return len(p), nil
 }

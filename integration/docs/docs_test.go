@@ -2,18 +2,19 @@
 // compares their lists with the code, and checks their links.
 //
 //	docs/tutorial, docs/reference/api.md
-//	                 every sh block is executed against a real `berth dev`
+//	                 every sh block is executed against a real `berth dev`, some in a shell
 //	docs/reference/options.md
 //	                 is generated from the options of the processes (-rewrite)
 //	docs/reference/chart.md
 //	                 is generated from the values of the chart (-rewrite)
-//	docs/reference/reasons.md, metrics.md, findings.md, states.md
-//	                 list every reason, metric, finding and deadline of the code
+//	docs/reference/reasons.md, events.md, metrics.md, findings.md, states.md
+//	                 list every reason, event, metric, finding and deadline of the code
 //	deploy/grafana, deploy/prometheus
 //	                 show only metrics in that list
 //	docs/how-to/write-a-job-service.md, docs/tutorial
 //	                 show code that is part of the examples
-//	docs/README.md   lists every page
+//	README.md of a folder of docs
+//	                 lists every page of the folder
 //	every *.md       links only to existing files and headings
 package docs
 
@@ -21,6 +22,7 @@ import (
 	"bytes"
 	"flag"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -30,6 +32,7 @@ import (
 	"sync"
 	"testing"
 
+	"go.etcd.io/etcd/server/v3/etcdmain"
 	"go.uber.org/goleak"
 )
 
@@ -41,6 +44,11 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the generated pages of docs/r
 const root = "testdata/root"
 
 func TestMain(m *testing.M) {
+	// The shell of a document finds the test itself as the program etcd.
+	if filepath.Base(os.Args[0]) == "etcd" {
+		etcdmain.Main(os.Args)
+		return
+	}
 	flag.Parse()
 	code := m.Run()
 	if binary.dir != "" {
@@ -55,7 +63,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary is the program `berth`, built once for all tests.
+// binary is the program `berth`, built once for all tests. Its directory also has etcd.
 var binary struct {
 	once      sync.Once
 	dir, path string
@@ -69,6 +77,14 @@ func berth(t *testing.T) string {
 			return
 		}
 		binary.path = filepath.Join(binary.dir, "berth")
+		test, err := os.Executable()
+		if err == nil {
+			err = os.Symlink(test, filepath.Join(binary.dir, "etcd"))
+		}
+		if err != nil {
+			binary.err = err
+			return
+		}
 		build := exec.Command("go", "build", "-o", binary.path, "berth.dev/cmd/berth")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Logf("%s", out)
@@ -136,7 +152,8 @@ func anchors(text string) map[string]bool {
 	return list
 }
 
-// TestLinksHaveTargets checks that relative links lead to existing files and headings.
+// TestLinksHaveTargets checks that relative links lead to existing files and headings, and
+// that all other links are URLs.
 func TestLinksHaveTargets(t *testing.T) {
 	links := 0
 	for _, name := range files(t) {
@@ -145,7 +162,12 @@ func TestLinksHaveTargets(t *testing.T) {
 		}
 		for _, found := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, name), ""), -1) {
 			target, anchor, _ := strings.Cut(found[1], "#")
-			if strings.Contains(target, "://") {
+			if strings.Contains(target, ":") {
+				// The test does not follow links to other hosts.
+				to, err := url.Parse(found[1])
+				if err != nil || to.Scheme != "https" || !strings.Contains(to.Host, ".") {
+					t.Errorf("%s: the link %s is not an HTTPS URL (%v)", name, found[1], err)
+				}
 				continue
 			}
 			links++
@@ -167,22 +189,20 @@ func TestLinksHaveTargets(t *testing.T) {
 	}
 }
 
-// TestEveryPageIsListed checks that the index of a folder links to each page of the folder.
+// TestEveryPageIsListed checks that the index of a folder, its README.md, links to each page
+// of the folder and to the index of each folder in it.
 func TestEveryPageIsListed(t *testing.T) {
 	for _, name := range files(t) {
-		index := "docs"
-		switch {
-		case strings.HasPrefix(name, "docs/adr/"):
-			index = "docs/adr"
-		case strings.HasPrefix(name, "docs/how-to/runbooks/"):
-			index = "docs/how-to/runbooks"
-		}
-		base, ok := strings.CutPrefix(name, index+"/")
-		if !ok || path.Ext(name) != ".md" || base == "README.md" {
+		dir, page := path.Split(name)
+		if !strings.HasPrefix(name, "docs/") || path.Ext(name) != ".md" || name == "docs/README.md" {
 			continue
 		}
-		if !strings.Contains(read(t, index+"/README.md"), "("+base+")") {
-			t.Errorf("%s/README.md does not list %s", index, base)
+		if page == "README.md" {
+			dir, page = path.Split(path.Clean(dir))
+			page += "/README.md"
+		}
+		if !strings.Contains(read(t, dir+"README.md"), "("+page+")") {
+			t.Errorf("%sREADME.md does not list %s", dir, page)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
 )
 
@@ -87,6 +88,20 @@ func TestFindingsAreListed(t *testing.T) {
 		listed[r[1]] = true
 	}
 	compareLists(t, "docs/reference/findings.md", "finding", inCode, listed)
+}
+
+func TestEventsAreListed(t *testing.T) {
+	inCode := map[string]bool{}
+	for kind, name := range berthv1.Event_Kind_name {
+		if kind != int32(berthv1.Event_KIND_UNSPECIFIED) {
+			inCode[name] = true
+		}
+	}
+	listed := map[string]bool{}
+	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/reference/events.md"), -1) {
+		listed[r[1]] = true
+	}
+	compareLists(t, "docs/reference/events.md", "kind of event", inCode, listed)
 }
 
 // compareLists reports the names that only one of the two lists has.

@@ -12,9 +12,10 @@ import (
 
 // step is a command of a document, with the expected parts of its answer.
 type step struct {
-	line    int
-	command string
-	expect  []expectation
+	document string
+	line     int
+	command  string
+	expect   []expectation
 }
 
 // expectation is a part of the answer. $NAME in it stands for the value of that variable.
@@ -43,14 +44,9 @@ func parse(text string) ([]step, error) {
 			if len(steps) == 0 {
 				return nil, fmt.Errorf("line %d: an expected answer before the first command", i+1)
 			}
-			e := expectation{text: strings.TrimPrefix(line, arrow)}
-			if rest, ok := strings.CutPrefix(e.text, within); ok {
-				duration, text, found := strings.Cut(rest, ": ")
-				var err error
-				if e.within, err = time.ParseDuration(duration); err != nil || !found {
-					return nil, fmt.Errorf("line %d: %q is not \"within TIME: TEXT\"", i+1, e.text)
-				}
-				e.text = text
+			e, err := parseExpectation(line)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
 			}
 			last := &steps[len(steps)-1]
 			last.expect = append(last.expect, e)
@@ -61,6 +57,20 @@ func parse(text string) ([]step, error) {
 		}
 	}
 	return steps, nil
+}
+
+// parseExpectation parses a line of an answer.
+func parseExpectation(line string) (expectation, error) {
+	e := expectation{text: strings.TrimPrefix(line, arrow)}
+	if rest, ok := strings.CutPrefix(e.text, within); ok {
+		duration, text, found := strings.Cut(rest, ": ")
+		var err error
+		if e.within, err = time.ParseDuration(duration); err != nil || !found {
+			return e, fmt.Errorf("%q is not \"within TIME: TEXT\"", e.text)
+		}
+		e.text = text
+	}
+	return e, nil
 }
 
 var assign = regexp.MustCompile(`^([A-Z]+)=(\S*)$`)

@@ -73,6 +73,8 @@ type Options struct {
 	Readiness string
 	// Legacy is set if batches without a start mode start worker by worker, as they fit.
 	Legacy bool
+	// Defaults is a default attribute of the registry, NAME=VALUE.
+	Defaults string
 	// Long is set if the file takes many minutes.
 	Long bool
 }

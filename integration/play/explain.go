@@ -36,7 +36,12 @@ func explanationText(e *berthv1.Explanation) string {
 	}
 	fmt.Fprintf(&b, "needed %d, fitting %d, missing %d\n", e.GetNeeded(), e.GetFitting(), e.GetMissing())
 	for _, c := range e.GetChecks() {
-		fmt.Fprintf(&b, "  %d fail %s: wanted %s, found %s\n", c.GetCount(), c.GetCheck(), c.GetWant(), c.GetHave())
+		byDefault := ""
+		if c.GetByDefault() {
+			byDefault = " by default"
+		}
+		fmt.Fprintf(&b, "  %d fail %s: wanted %s%s, found %s\n", c.GetCount(), c.GetCheck(), c.GetWant(), byDefault,
+			c.GetHave())
 	}
 	return b.String()
 }

@@ -131,6 +131,7 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 		}
 		options.Readiness, options.Legacy, options.Long = w.text("readiness"), w.text("legacy") == "yes",
 			w.text("long") == "yes"
+		options.Defaults = w.text("defaults")
 		if err := w.problem(); err != nil {
 			return err
 		}

@@ -60,6 +60,9 @@ func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	if o.Readiness != "" {
 		registry = append(registry, "--readiness", o.Readiness)
 	}
+	if o.Defaults != "" {
+		registry = append(registry, "--default-attributes", o.Defaults)
+	}
 	if o.Legacy {
 		registry = append(registry, "--pass-through-reservation-scheduling=false")
 	}

@@ -3,6 +3,7 @@ package play
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/integration/sim"
@@ -20,6 +21,9 @@ type Simulated struct {
 // NewSimulated returns a simulated cluster. The simulator writes its transcript to out.
 func NewSimulated(o Options, out io.Writer) *Simulated {
 	registry := queue.Config{BestEffort: o.Legacy}
+	if name, value, set := strings.Cut(o.Defaults, "="); set {
+		registry.DefaultAttributes = map[string]string{name: value}
+	}
 	if o.Readiness == "signal" {
 		registry.Readiness = queue.ReadyOnSignal
 	}

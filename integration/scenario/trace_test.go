@@ -82,7 +82,7 @@ func TestTraceOfRequeue(t *testing.T) {
 	// The executor with the newer generation is chosen first.
 	w.startAgents(
 		fleet.Agent{ID: "picky", Slots: 4, Allow: []string{"/bin/true"}, Generation: 2},
-		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"/bin/sleep"}, Generation: 1},
+		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"/bin/sleep", "/bin/true"}, Generation: 1},
 	)
 	w.awaitReady(2)
 	web := newWeb(t, w.fleet.Gateway())
@@ -119,6 +119,13 @@ func TestTraceOfRequeue(t *testing.T) {
 	})...)
 	oneTrace(t, spans)
 	w.checkEventTrace("again")
+
+	// A reservation without faults is drawn in the guide.
+	answer = web.open("PUT", "/v1/jobs/drawn/stages/s/reservation",
+		`{"count": 2, "constraints": {"spread": {"by": "executor", "max": 1}}, "task": {"command": "true"}}`,
+		"traceparent", "00-"+drawnID+"-"+caller+"-01")
+	answer.Body.Close()
+	checkPicture(t, c)
 }
 
 // If tracing is not configured, no span is sent, and events have no trace.

@@ -27,8 +27,11 @@ type Constraints struct {
 	Resources  resource.Vector
 	SKU        string
 	Attributes map[string]string
-	Pools      []string
-	Role       string
+	// Defaults has the names in Attributes that the request did not name, in order. Only
+	// Berth sets it. It does not affect grouping and matching.
+	Defaults []string
+	Pools    []string
+	Role     string
 
 	SameShape bool
 	Spread    Spread
@@ -94,6 +97,46 @@ func (c Constraints) Folded() Constraints {
 	}
 	slices.Sort(pools)
 	c.Attributes, c.Pools = attributes, slices.Compact(pools)
+	return c
+}
+
+// WithDefaults returns the constraints with the default attributes that they do not name.
+func (c Constraints) WithDefaults(defaults map[string]string) Constraints {
+	c = c.Requested()
+	requested := c.Attributes
+	for _, name := range slices.Sorted(maps.Keys(defaults)) {
+		if _, named := lookup(requested, name); named {
+			continue
+		}
+		if len(c.Defaults) == 0 {
+			c.Attributes = make(map[string]string, len(requested)+len(defaults))
+			maps.Copy(c.Attributes, requested)
+		}
+		c.Attributes[name] = defaults[name]
+		c.Defaults = append(c.Defaults, name)
+	}
+	return c
+}
+
+// DefaultValues returns the attributes that the request did not name.
+func (c Constraints) DefaultValues() map[string]string {
+	values := make(map[string]string, len(c.Defaults))
+	for _, name := range c.Defaults {
+		values[name] = c.Attributes[name]
+	}
+	return values
+}
+
+// Requested returns the constraints without the attributes that the request did not name.
+func (c Constraints) Requested() Constraints {
+	if len(c.Defaults) == 0 {
+		return c
+	}
+	c.Attributes = maps.Clone(c.Attributes)
+	for _, name := range c.Defaults {
+		delete(c.Attributes, name)
+	}
+	c.Defaults = nil
 	return c
 }
 

@@ -1,6 +1,8 @@
 package constraint_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -40,6 +42,33 @@ func TestGroupIsEqualForTheSameQueue(t *testing.T) {
 		if c.Group() != base {
 			t.Errorf("%s makes another queue: %s", name, c.Canonical())
 		}
+	}
+}
+
+// Defaults are added to what a request does not name, and can be taken away again.
+func TestDefaultAttributes(t *testing.T) {
+	requested := full()
+	with := requested.WithDefaults(map[string]string{"ZONE": "b", "arch": "amd64", "os": "linux"})
+	if want := map[string]string{"Zone": "A", "rack": "r1", "arch": "amd64", "os": "linux"}; !maps.Equal(with.Attributes,
+		want) || !slices.Equal(with.Defaults, []string{"arch", "os"}) {
+		t.Errorf("got %v, by default %q", with.Attributes, with.Defaults)
+	}
+	if with.Group() == requested.Group() {
+		t.Error("the group does not depend on defaults")
+	}
+	if again := with.Requested(); again.Canonical() != requested.Canonical() || len(again.Defaults) != 0 {
+		t.Errorf("requested: %s, by default %q", again.Canonical(), again.Defaults)
+	}
+	if values := with.DefaultValues(); !maps.Equal(values, map[string]string{"arch": "amd64", "os": "linux"}) {
+		t.Errorf("the values are %v", values)
+	}
+	// New defaults replace earlier ones.
+	if other := with.WithDefaults(map[string]string{"os": "plan9"}); other.Attributes["os"] != "plan9" ||
+		!slices.Equal(other.Defaults, []string{"os"}) || other.Attributes["arch"] != "" {
+		t.Errorf("got %v, by default %q", other.Attributes, other.Defaults)
+	}
+	if len(requested.Attributes) != 2 {
+		t.Errorf("the request was changed to %v", requested.Attributes)
 	}
 }
 

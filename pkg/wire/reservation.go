@@ -66,6 +66,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	}
 	var err error
 	u.Spec, err = specOf(r)
+	u.Spec.Constraints.Defaults = nil
 	if err == nil && r.QueueTimeout != nil &&
 		u.Spec.QueueTimeout == 0 { // the model cannot distinguish it from an unset one
 		err = fault.BadField(fault.ReasonInvalid, "queueTimeout",
@@ -201,7 +202,7 @@ func Task(t model.Task) *berthv1.Task {
 func Constraints(c constraint.Constraints) *berthv1.Constraints {
 	m := &berthv1.Constraints{
 		Resources: c.Resources, Sku: c.SKU, Attributes: c.Attributes, Pools: c.Pools, Role: c.Role,
-		SameShape: c.SameShape, Pack: c.Pack, Avoid: c.Avoid,
+		SameShape: c.SameShape, Pack: c.Pack, Avoid: c.Avoid, DefaultAttributes: c.Defaults,
 	}
 	if c.Spread.Max > 0 {
 		m.Spread = &berthv1.Spread{By: c.Spread.By, Max: c.Spread.Max}
@@ -213,7 +214,7 @@ func Constraints(c constraint.Constraints) *berthv1.Constraints {
 func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	return constraint.Constraints{
 		Resources: m.GetResources(), SKU: m.GetSku(), Attributes: m.GetAttributes(), Pools: m.GetPools(), Role: m.GetRole(),
-		SameShape: m.GetSameShape(), Pack: m.GetPack(), Avoid: m.GetAvoid(),
+		Defaults: m.GetDefaultAttributes(), SameShape: m.GetSameShape(), Pack: m.GetPack(), Avoid: m.GetAvoid(),
 		Spread: constraint.Spread{By: m.GetSpread().GetBy(), Max: m.GetSpread().GetMax()},
 	}
 }

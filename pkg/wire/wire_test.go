@@ -30,7 +30,7 @@ func records() []model.Record {
 				TargetSize: 9,
 				Constraints: constraint.Constraints{
 					Resources: resource.Vector{"cpu": 1000, "slots": 1}, SKU: "small", Attributes: map[string]string{"zone": "a"},
-					Pools: []string{"p"}, Role: "web", SameShape: true, Pack: true,
+					Defaults: []string{"zone"}, Pools: []string{"p"}, Role: "web", SameShape: true, Pack: true,
 					Spread: constraint.Spread{By: "zone", Max: 2}, Avoid: []string{"host-3"},
 				},
 				Priority: model.Priority{Class: model.ClassScale, Tier: 2, Order: &order},
@@ -181,6 +181,7 @@ func TestUpsertIgnoresOutputFields(t *testing.T) {
 	want := view.Spec
 	want.TargetSize = *view.LatestTarget
 	want.Constraints.Resources = want.Constraints.Resources.WithSlots()
+	want.Constraints.Defaults = nil // the caller names the attributes
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -2,9 +2,13 @@ package registry
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/identity"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/services/registry/queue"
 	"berth.dev/services/registry/scheduler"
@@ -20,6 +24,7 @@ type Config struct {
 	RetryEvery      time.Duration `mapstructure:"retry-every" usage:"interval to try pending reservations again without any change, 10ms to 10m"`
 	MinDelay        time.Duration `mapstructure:"min-delay" usage:"minimum time between two scheduling cycles, 1ms to 1s"`
 	PassThrough     bool          `mapstructure:"pass-through-reservation-scheduling" usage:"schedule batches all or nothing (gang scheduling) if the request does not set batch; false starts the workers that fit"`
+	DefaultAttrs    []string      `mapstructure:"default-attributes" usage:"attributes of executors, name=value, for requests that do not name the attribute; set the same for all replicas"`
 	MaxQueued       int           `mapstructure:"max-queued" usage:"maximum number of queued reservations of all jobs"`
 	MaxQueuedPerJob int           `mapstructure:"max-queued-per-job" usage:"maximum number of queued reservations of one job"`
 	MaxStored       int           `mapstructure:"max-stored" usage:"maximum bytes of the records of all reservations, including those that ended in the last ten minutes; set at most a quarter of etcd's quota"`
@@ -61,6 +66,9 @@ func (c Config) queue() (queue.Config, error) {
 		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored),
 		MaxStoredPerJob: int64(c.MaxStoredPerJob),
 	}
+	if config.DefaultAttributes, err = defaultAttributes(c.DefaultAttrs); err != nil {
+		return config, err
+	}
 	switch c.Readiness {
 	case readinessAuto:
 	case readinessSignal:
@@ -87,6 +95,42 @@ func (c Config) queue() (queue.Config, error) {
 	}
 	return config, nil
 }
+
+// maxDefaultAttributes is the maximum number of default attributes. Each of them uses one of
+// the model.MaxAttributes attributes of every request that does not name it.
+const maxDefaultAttributes = 16
+
+// defaultAttributes parses the list of default attributes.
+func defaultAttributes(list []string) (map[string]string, error) {
+	const option = "default-attributes"
+	if len(list) > maxDefaultAttributes {
+		return nil, fault.BadField(fault.ReasonInvalid, option, "must be at most %d attributes, got %d",
+			maxDefaultAttributes, len(list))
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	attributes, names := map[string]string{}, map[string]string{}
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || value == "" || len(value) > maxAttributeValue {
+			return nil, fault.BadField(fault.ReasonInvalid, option,
+				"must be name=value with a value of 1 to %d bytes, got %.300q", maxAttributeValue, text)
+		}
+		if !model.ValidName(name, identity.MaxName) {
+			return nil, fault.BadField(fault.ReasonBadName, option,
+				"must have a name of 1 to %d letters, digits, '.', '_' and '-', got %.300q", identity.MaxName, text)
+		}
+		if other, twice := names[constraint.Fold(name)]; twice {
+			return nil, fault.BadField(fault.ReasonDuplicate, option, "names %q twice, the second time as %q", other, name)
+		}
+		attributes[name], names[constraint.Fold(name)] = value, name
+	}
+	return attributes, nil
+}
+
+// maxAttributeValue is the maximum length of the value of a default attribute, in bytes.
+const maxAttributeValue = 256
 
 func within[T cmp.Ordered](option string, value, least, most T) error {
 	if value < least || value > most {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,11 @@ func TestDefaultsMatchTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config != (queue.Config{
+	if want := (queue.Config{
 		Scheduling: scheduler.Config{Order: scheduler.OrderByEpoch{}, Debounce: 50 * time.Millisecond,
 			RetryEvery: time.Second, MinDelay: time.Millisecond},
 		MaxQueued: 1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
-	}) {
+	}); !reflect.DeepEqual(config, want) {
 		t.Errorf("%+v", config)
 	}
 }
@@ -30,16 +31,18 @@ func TestOptionsReachTheQueue(t *testing.T) {
 	c.Order, c.Readiness, c.ReadinessGrace, c.PassThrough = "class", "signal", time.Minute, false
 	c.Debounce, c.RetryEvery, c.MinDelay = time.Millisecond, 10*time.Minute, time.Second
 	c.MaxQueued, c.MaxQueuedPerJob, c.MaxStored, c.MaxStoredPerJob = 4, 3, 2, 1
+	c.DefaultAttrs = []string{"zone=a", "arch=amd64=v2"}
 	config, err := c.queue()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config != (queue.Config{
+	if want := (queue.Config{
 		MaxQueued: 4, MaxQueuedPerJob: 3, MaxStored: 2, MaxStoredPerJob: 1,
 		Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
 		Scheduling: scheduler.Config{Order: scheduler.OrderByClass{}, Debounce: time.Millisecond,
 			RetryEvery: 10 * time.Minute, MinDelay: time.Second},
-	}) {
+		DefaultAttributes: map[string]string{"zone": "a", "arch": "amd64=v2"},
+	}); !reflect.DeepEqual(config, want) {
 		t.Errorf("%+v", config)
 	}
 }
@@ -61,6 +64,15 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		{"max-queued-per-job", "got -1", func(c *Config) { c.MaxQueuedPerJob = -1 }},
 		{"max-stored", "1099511627776", func(c *Config) { c.MaxStored = 1<<40 + 1 }},
 		{"max-stored-per-job", "got 0", func(c *Config) { c.MaxStoredPerJob = 0 }},
+		{"default-attributes", `name=value with a value of 1 to 256 bytes, got "zone"`, func(c *Config) {
+			c.DefaultAttrs = []string{"zone"}
+		}},
+		{"default-attributes", `got "zone="`, func(c *Config) { c.DefaultAttrs = []string{"zone="} }},
+		{"default-attributes", `got "-z=a"`, func(c *Config) { c.DefaultAttrs = []string{"-z=a"} }},
+		{"default-attributes", `names "zone" twice, the second time as "ZONE"`, func(c *Config) {
+			c.DefaultAttrs = []string{"zone=a", "ZONE=b"}
+		}},
+		{"default-attributes", "at most 16 attributes, got 17", func(c *Config) { c.DefaultAttrs = make([]string, 17) }},
 		{"min-delay", "2s", func(c *Config) { c.MinDelay = 2 * time.Second }},
 	} {
 		c := Defaults()

@@ -1048,9 +1048,12 @@ type Constraints struct {
 	// Pack places the workers on as few executors as possible.
 	Pack bool `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
 	// Avoid lists executors that Berth never uses for this reservation.
-	Avoid         []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Avoid []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
+	// DefaultAttributes has the names in `attributes` that the request did not name: their
+	// values are defaults of the cluster. Berth sets it, and ignores it in a request.
+	DefaultAttributes []string `protobuf:"bytes,50,rep,name=default_attributes,json=defaultAttributes,proto3" json:"default_attributes,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Constraints) Reset() {
@@ -1142,6 +1145,13 @@ func (x *Constraints) GetPack() bool {
 func (x *Constraints) GetAvoid() []string {
 	if x != nil {
 		return x.Avoid
+	}
+	return nil
+}
+
+func (x *Constraints) GetDefaultAttributes() []string {
+	if x != nil {
+		return x.DefaultAttributes
 	}
 	return nil
 }
@@ -3024,7 +3034,10 @@ type FailedCheck struct {
 	// Have is the value that the executors have.
 	Have string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`
 	// Count is the number of executors that fail the check with these values.
-	Count         int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	Count int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// ByDefault is set if the request does not name the attribute of the check: the value is
+	// a default of the cluster.
+	ByDefault     bool `protobuf:"varint,5,opt,name=by_default,json=byDefault,proto3" json:"by_default,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3085,6 +3098,13 @@ func (x *FailedCheck) GetCount() int32 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *FailedCheck) GetByDefault() bool {
+	if x != nil {
+		return x.ByDefault
+	}
+	return false
 }
 
 var File_berth_v1_reservation_proto protoreflect.FileDescriptor
@@ -3187,7 +3207,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"8\n" +
 	"\bWorkerID\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x05R\x06number\"\xc4\x03\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\"\xf3\x03\n" +
 	"\vConstraints\x12B\n" +
 	"\tresources\x18\x01 \x03(\v2$.berth.v1.Constraints.ResourcesEntryR\tresources\x12\x10\n" +
 	"\x03sku\x18\x02 \x01(\tR\x03sku\x12E\n" +
@@ -3200,7 +3220,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"same_shape\x18\x06 \x01(\bR\tsameShape\x12(\n" +
 	"\x06spread\x18\a \x01(\v2\x10.berth.v1.SpreadR\x06spread\x12\x12\n" +
 	"\x04pack\x18\b \x01(\bR\x04pack\x12\x14\n" +
-	"\x05avoid\x18\t \x03(\tR\x05avoid\x1a<\n" +
+	"\x05avoid\x18\t \x03(\tR\x05avoid\x12-\n" +
+	"\x12default_attributes\x182 \x03(\tR\x11defaultAttributes\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
@@ -3355,12 +3376,14 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x06checks\x18\r \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x120\n" +
 	"\x05tried\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x05tried\x12+\n" +
 	"\x11executor_revision\x18\x0f \x01(\x03R\x10executorRevision\x12+\n" +
-	"\x11scarcest_resource\x18\x10 \x01(\tR\x10scarcestResource\"a\n" +
+	"\x11scarcest_resource\x18\x10 \x01(\tR\x10scarcestResource\"\x80\x01\n" +
 	"\vFailedCheck\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x12\n" +
 	"\x04want\x18\x02 \x01(\tR\x04want\x12\x12\n" +
 	"\x04have\x18\x03 \x01(\tR\x04have\x12\x14\n" +
-	"\x05count\x18\x04 \x01(\x05R\x05count*T\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x1d\n" +
+	"\n" +
+	"by_default\x18\x05 \x01(\bR\tbyDefault*T\n" +
 	"\rPriorityClass\x12\x1e\n" +
 	"\x1aPRIORITY_CLASS_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aREPLACE\x10\x01\x12\t\n" +

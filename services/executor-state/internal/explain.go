@@ -2,6 +2,8 @@ package internal
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -28,8 +30,10 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 			c.Revision()
 		answer.ScarcestResource = e.Scarcest
 		for _, check := range e.Checks {
+			attribute, _ := strings.CutPrefix(check.Name, "attributes.")
 			answer.Checks = append(answer.Checks, &berthv1.FailedCheck{
 				Check: check.Name, Want: check.Want, Have: check.Have, Count: int32(check.Executors),
+				ByDefault: attribute != check.Name && slices.Contains(k.Defaults, attribute),
 			})
 		}
 	})

@@ -46,6 +46,9 @@ type Config struct {
 	// BestEffort is the cluster's mode for requests that do not set a batch mode: the
 	// workers that fit start without the other workers of their batch.
 	BestEffort bool
+	// DefaultAttributes has the attributes of executors that a request without them gets. The
+	// record of a reservation has them, so a later change affects only new requests.
+	DefaultAttributes map[string]string
 	// MaxQueued and MaxQueuedPerJob bound the queued reservations. The core rejects an
 	// upsert that would queue one more. The defaults are 1,000,000 and 50,000.
 	MaxQueued, MaxQueuedPerJob int

@@ -68,6 +68,14 @@
 // representative was started, a request that names exactly its workers is UNCHANGED, even
 // if some of them were cancelled.
 //
+// # Default attributes
+//
+// A version records the attributes that its request did not name (Config.DefaultAttributes)
+// like requested ones, with their names. If a request has the constraints of the version
+// that represents the key, as requested or with its default attributes, it gets the default
+// attributes of that version. So the table above does not depend on the configuration of
+// the leader, except for new constraints.
+//
 // # Tenants
 //
 // Each upsert has the tenants of that time as an input, and the limits of the job's tenant

@@ -25,6 +25,14 @@ func (w *world) configure(t *testing.T, a args, config *Config) {
 		}
 		config.Scheduling.Order = order
 	}
+	for text := range strings.SplitSeq(a.named["defaults"], ",") {
+		if name, value, ok := strings.Cut(text, ":"); ok {
+			if config.DefaultAttributes == nil {
+				config.DefaultAttributes = map[string]string{}
+			}
+			config.DefaultAttributes[name] = value
+		}
+	}
 	config.Scheduling.MinDelay = a.duration(a.named["minDelay"])
 	if a.named["readiness"] == "signal" {
 		config.Readiness, config.ReadinessGrace = ReadyOnSignal, a.duration(a.named["grace"])

@@ -49,7 +49,11 @@ func drawUpsert(t *rapid.T) model.Upsert {
 // core that reads the store. Abandoned effects leave no trace.
 func TestCoreIsAFunctionOfTheStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Config{})
+		var config Config
+		if rapid.Bool().Draw(t, "defaults") {
+			config.DefaultAttributes = map[string]string{"zone": "a"}
+		}
+		w := newWorld(config)
 		w.successor(10)
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
 			before := w.core.dump()

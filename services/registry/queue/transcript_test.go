@@ -115,6 +115,11 @@ func (a args) upsert() model.Upsert {
 	if cpu := a.number("cpu"); cpu != 0 {
 		u.Spec.Constraints.Resources = resource.Vector{"cpu": cpu}
 	}
+	for _, name := range []string{"zone", "ZONE"} {
+		if value := a.named[name]; value != "" {
+			u.Spec.Constraints.Attributes = map[string]string{name: value}
+		}
+	}
 	if label := a.named["label"]; label != "" {
 		u.Spec.Labels = map[string]string{"label": label}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/request"
 	"berth.dev/services/registry/scheduler"
@@ -19,6 +20,10 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 		return err
 	}
 	l := c.living(u.Key)
+	u, err := c.withDefaultAttributes(u, l)
+	if err != nil {
+		return err
+	}
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
 		return epochMismatch(u.Key, u.IfEpoch)
 	}
@@ -42,6 +47,33 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 	}
 	c.replace(token, u, l, workers, stage)
 	return nil
+}
+
+// withDefaultAttributes returns an upsert with the attributes that it does not name. If the
+// version that represents the key has the same constraints, as requested or with its
+// defaults, they are those of that version. So neither a repeat nor the answer to a read
+// changes anything after the defaults have changed. Otherwise they are the defaults of this
+// core.
+func (c *Core) withDefaultAttributes(u model.Upsert, l living) (model.Upsert, error) {
+	defaults := c.config.DefaultAttributes
+	var recorded constraint.Constraints
+	if l.newest != nil {
+		recorded = l.newest.r.Spec.Constraints
+	}
+	if len(defaults) == 0 && len(recorded.Defaults) == 0 {
+		return u, nil
+	}
+	requested := u.Spec.Constraints
+	if l.newest != nil && (request.SameConstraints(requested, recorded.Requested()) ||
+		request.SameConstraints(requested, recorded)) {
+		defaults = recorded.DefaultValues()
+	}
+	u.Spec.Constraints = requested.WithDefaults(defaults)
+	if n := len(u.Spec.Constraints.Attributes); n > model.MaxAttributes {
+		return u, fault.BadField(fault.ReasonTooLarge, "constraints.attributes",
+			"must be at most %d entries, got %d with the default attributes of the cluster", model.MaxAttributes, n)
+	}
+	return u, nil
 }
 
 func epochMismatch(key model.Key, epoch int64) error {

@@ -2,11 +2,13 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
 
@@ -217,6 +219,17 @@ func show(actions []model.Action) string {
 	return b.String()
 }
 
+// showAttributes returns the attributes that a reservation requires.
+func showAttributes(k constraint.Constraints) (text string) {
+	for _, name := range slices.Sorted(maps.Keys(k.Attributes)) {
+		text += " " + name + "=" + k.Attributes[name]
+		if slices.Contains(k.Defaults, name) {
+			text += "(default)"
+		}
+	}
+	return text
+}
+
 func showEffect(e model.Effect) string {
 	var parts []string
 	for _, record := range e.Puts {
@@ -228,6 +241,7 @@ func showEffect(e model.Effect) string {
 				if r.PlaceEpoch != 0 {
 					parts[len(parts)-1] += fmt.Sprintf(" of %d", r.PlaceEpoch)
 				}
+				parts[len(parts)-1] += showAttributes(r.Spec.Constraints)
 			}
 			if len(r.Unwanted) > 0 {
 				parts[len(parts)-1] += " unwanted=" + showWorkers(r.Unwanted)

@@ -47,8 +47,8 @@ func CandidateSize(c model.Candidate) int {
 	k := &c.Constraints
 	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) +
 		len(k.Spread.By) +
-		WorkersSize(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) +
-		sizeOfList(k.Pools)
+		WorkersSize(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Defaults) + sizeOfList(k.Avoid) +
+		sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
 	for name := range k.Resources {
 		bytes += len(name) + 24
 	}
@@ -68,7 +68,7 @@ func sizesOf(s model.Spec) [8]fieldSize {
 		{"task.args", sizeOfList(s.Task.Args) + len(s.Task.Command)},
 		{"task.env", sizeOfMap(s.Task.Env)},
 		{"labels", sizeOfMap(s.Labels)},
-		{"constraints.attributes", sizeOfMap(s.Constraints.Attributes)},
+		{"constraints.attributes", sizeOfMap(s.Constraints.Attributes) + sizeOfList(s.Constraints.Defaults)},
 		{"constraints.avoid", sizeOfList(s.Constraints.Avoid)},
 		{"constraints.pools", sizeOfList(s.Constraints.Pools)},
 		{"constraints.resources", (16 + maxName) * len(s.Constraints.Resources)},

@@ -101,8 +101,14 @@ func compared(ctx context.Context, c *client.Client, document jobfile.Document) 
 	if counted := (model.Upsert{Count: int32(workers.Len())}); file.Count > 0 && request.SameWorkers(counted, workers) {
 		newest.Count, newest.Workers = counted.Count, nil
 	}
-	if request.SameConstraints(file.Spec.Constraints, newest.Spec.Constraints) {
+	// The registry compares the constraints as requested, and with the default attributes.
+	recorded := wire.ConstraintsOf(now.GetConstraints())
+	recorded.Resources = newest.Spec.Constraints.Resources
+	if request.SameConstraints(file.Spec.Constraints, recorded.Requested()) ||
+		request.SameConstraints(file.Spec.Constraints, recorded) {
 		newest.Spec.Constraints = file.Spec.Constraints
+	} else {
+		newest.Spec.Constraints = recorded.Requested()
 	}
 	return name, requestOf(newest), requestOf(file), nil
 }

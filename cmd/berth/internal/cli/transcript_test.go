@@ -172,6 +172,16 @@ func (f *fake) do(t *testing.T, words []string) {
 			}
 		}
 		f.mu.Unlock()
+	case "default-attribute": // default-attribute NAME VALUE, of all reservations
+		f.mu.Lock()
+		for _, r := range f.reservations {
+			if r.Constraints == nil {
+				r.Constraints = &berthv1.Constraints{}
+			}
+			r.Constraints.Attributes = map[string]string{words[1]: words[2]}
+			r.Constraints.DefaultAttributes = words[1:2]
+		}
+		f.mu.Unlock()
 	case "busy": // busy ID…
 		f.mu.Lock()
 		for _, id := range words[1:] {

@@ -127,6 +127,28 @@ func TestExamplesOfAnswersAreMessages(t *testing.T) {
 	}
 }
 
+// No query parameter is a duration or an amount of a resource: those are in bodies, which
+// accept them as people write them. strictQuery would reject such a parameter.
+func TestQueriesHaveNoDurationsAndAmounts(t *testing.T) {
+	checked := 0
+	for name, o := range operations(t) {
+		method := methodNamed(strings.TrimRight(o.OperationID, "2"))
+		if method == nil || len(o.RequestBody.Content) > 0 {
+			continue
+		}
+		checked++
+		fields := method.Input().Fields()
+		for i := range fields.Len() {
+			if f := fields.Get(i); f.Message() != nil {
+				t.Errorf("%s: %s is a %s", name, f.JSONName(), f.Message().FullName())
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d calls were checked", checked)
+	}
+}
+
 // methodNamed returns the method of berth.v1 with a name, or nil.
 func methodNamed(name string) (found protoreflect.MethodDescriptor) {
 	protoregistry.GlobalFiles.RangeFilesByPackage(berthv1.File_berth_v1_event_proto.Package(),

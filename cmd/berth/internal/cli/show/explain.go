@@ -33,7 +33,11 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 	t := table("CHECK", "WANTED", "FOUND", "EXECUTORS")
 	for _, c := range e.GetChecks() {
 		unfit += c.GetCount()
-		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()),
+		want := measured(c.GetCheck(), c.GetWant())
+		if c.GetByDefault() {
+			want += byDefault
+		}
+		t.add(c.GetCheck(), want, measured(c.GetCheck(), c.GetHave()),
 			fmt.Sprint(c.GetCount()))
 	}
 	return text + fmt.Sprintf("\nNo worker fits on %s now. The first check that each fails:\n",

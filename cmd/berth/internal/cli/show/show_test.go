@@ -147,6 +147,17 @@ func TestExplain(t *testing.T) {
 			e.Fitting, e.Missing = 4, 0
 			e.Checks = []*berthv1.FailedCheck{{Check: "sku", Count: 2}}
 		}), "a/b/main is pending: all of its 4 workers would fit now. It is the only\nreservation in group g and has waited 1m.\n"},
+		{"a default attribute", queued(func(e *berthv1.Explanation) {
+			e.Fitting, e.Missing = 0, 4
+			e.Checks = []*berthv1.FailedCheck{
+				{Check: "attributes.arch", Want: "arm64", Have: "amd64", Count: 1},
+				{Check: "attributes.zone", Want: "a", Have: "b", Count: 2, ByDefault: true},
+			}
+		}), "a/b/main is pending: none of its 4 workers would fit now. It is the only\nreservation in group g and has waited 1m.\n\n" +
+			"No worker fits on 3 executors now. The first check that each fails:\n" +
+			"  CHECK            WANTED          FOUND  EXECUTORS\n" +
+			"  attributes.arch  arm64           amd64  1\n" +
+			"  attributes.zone  a (by default)  b      2\n"},
 		{"units of resources alone", queued(func(e *berthv1.Explanation) {
 			e.Fitting, e.Missing, e.Reason = 0, 4, "NO_MATCHING_SKU"
 			e.Checks = []*berthv1.FailedCheck{

@@ -103,6 +103,9 @@ func pairs(m map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
+// byDefault marks the value of an attribute that a request did not name.
+const byDefault = " (by default)"
+
 // constraints formats the constraints of a reservation on one line.
 func constraints(c *berthv1.Constraints) string {
 	var parts []string
@@ -113,7 +116,13 @@ func constraints(c *berthv1.Constraints) string {
 	}
 	add("", resources(c.GetResources()))
 	add("sku", c.GetSku())
-	add("", pairs(c.GetAttributes()))
+	attributes := maps.Clone(c.GetAttributes())
+	for _, name := range c.GetDefaultAttributes() {
+		if value, has := attributes[name]; has {
+			attributes[name] = value + byDefault
+		}
+	}
+	add("", pairs(attributes))
 	add("pools", strings.Join(c.GetPools(), ","))
 	add("role", c.GetRole())
 	if c.GetSameShape() {
