@@ -213,7 +213,7 @@ release: tools ## Build programs, packages, archives, image, chart and Go module
 	$(GO) run ./cmd/berth/internal/pages $(STAGE) $(VERSION) $(SOURCE_DATE_EPOCH)
 	$(PACKAGE) $(STAGE) $(RELEASE)
 	@$(MAKE) --no-print-directory site
-	tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner -C $(BIN) -c site | gzip -n > $(RELEASE)/berth-docs-$(VERSION).tar.gz
+	tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -C $(BIN) -c site | gzip -n > $(RELEASE)/berth-docs-$(VERSION).tar.gz
 	cd $(RELEASE) && LC_ALL=C sha256sum * > SHA256SUMS
 
 # Outside the workspace and apart from the tools, which need not wait for its dependencies.
