@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/jobfile"
@@ -114,9 +116,14 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	defer cancel()
 	switch {
 	case document.SKU != nil:
+		held := a.heldUntil(ctx, c, document.SKU)
 		sku, err := c.PutSKU(ctx, document.SKU)
 		if err != nil {
 			return err
+		}
+		if !held.IsZero() {
+			fmt.Fprintf(a.Err, "berth: warning: %s: the file has no scale.holdUntil, so the hold until %s has ended\n",
+				document.Place, held.Format(time.RFC3339))
 		}
 		return results.object(sku, "sku "+sku.GetName()+" stored", sku.GetName())
 	case document.Pool != nil:
@@ -137,6 +144,20 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 		return err
 	}
 	return results.object(answer, show.Applied(answer), named(client.KeyOf(answer)))
+}
+
+// heldUntil returns the end of a hold in force that a SKU without a hold would replace; zero
+// if there is none. An error of the read does not keep the SKU from being stored.
+func (a *app) heldUntil(ctx context.Context, c *client.Client, sku *berthv1.Sku) time.Time {
+	if sku.GetScale().GetHoldUntil() != nil {
+		return time.Time{}
+	}
+	stored, err := c.SKU(ctx, sku.GetName())
+	until := stored.GetScale().GetHoldUntil()
+	if err != nil || until == nil || !a.Now().Before(until.AsTime()) {
+		return time.Time{}
+	}
+	return until.AsTime()
 }
 
 // fillWorkers adds the workers to a document that Berth printed in a list, because lists

@@ -9,6 +9,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/pkg/wire"
 )
 
 // fakePart is the maximum size of the data in an answer of the fake. It is so small that
@@ -66,7 +67,11 @@ func (f *fake) ReadOutput(_ context.Context, q *berthv1.ReadOutputRequest) (*ber
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "no executor has the output")
 	}
 	end := found.base + int64(len(found.text))
-	offset := max(found.base, end-int64(q.GetTail()))
+	tail := int64(wire.DefaultTail)
+	if q.Tail != nil {
+		tail = int64(q.GetTail())
+	}
+	offset := max(found.base, end-tail)
 	if q.Offset != nil {
 		offset = max(found.base, q.GetOffset())
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -16,12 +17,13 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/wire"
 )
 
 func (a *app) logs() *cobra.Command {
 	request := &berthv1.ReadOutputRequest{}
 	var stderr, all bool
-	var tail int32
+	var lines int
 	var output string
 	cmd := a.calls(&cobra.Command{
 		Use:   "logs JOB/STAGE[/INDEX[.NUMBER]]",
@@ -37,7 +39,7 @@ the command for the next worker.
 Executors keep the newest files of the output, and the files of ended workers for a
 while. Berth finds the executor of an ended worker in the events of its job. If no event
 names the executor, name it with --executor.`,
-		Example: "  berth logs train/gpu/0 -f\n  berth logs train/gpu/3.1 --stderr --tail 1000\n" +
+		Example: "  berth logs train/gpu/0 -f\n  berth logs train/gpu/3.1 --stderr --tail 100\n" +
 			"  berth logs train/gpu --all",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: single(a.complete(workerNames)),
@@ -52,10 +54,15 @@ names the executor, name it with --executor.`,
 			switch {
 			case all && cmd.Flags().Changed("tail"):
 				return badUsage(cmd, "--all excludes --tail: set only one of them")
+			case lines < 0:
+				return badUsage(cmd, "--tail must not be negative, got %d", lines)
 			case all:
 				request.Offset = proto.Int64(0)
-			default:
-				request.Tail = &tail
+			}
+			if !cmd.Flags().Changed("tail") {
+				lines = -1
+			} else if request.Tail = proto.Int32(0); lines > 0 {
+				request.Tail = proto.Int32(wire.MaxTail)
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				if !named {
@@ -63,13 +70,13 @@ names the executor, name it with --executor.`,
 						return err
 					}
 				}
-				return a.writeOutput(ctx, c, request, output)
+				return a.writeOutput(ctx, c, request, lines, output)
 			})
 		},
 	})
 	flags := cmd.Flags()
 	flags.BoolVarP(&request.Follow, "follow", "f", false, "wait for further output until the worker has ended")
-	flags.Int32Var(&tail, "tail", 64<<10, "begin this number of bytes before the end, at most 1048576")
+	flags.IntVarP(&lines, "tail", "n", 0, "begin with the last lines, of at most the last MiB (default: the last 64 KiB)")
 	flags.BoolVar(&all, "all", false, "begin with the oldest output that the executor has")
 	flags.BoolVar(&stderr, "stderr", false, "print the standard error (default: the standard output)")
 	flags.StringVar(&request.Executor, "executor", "", "ID of the worker's executor (default: Berth finds it)")
@@ -138,16 +145,18 @@ func (a *app) onlyWorker(ctx context.Context, c *client.Client, request *berthv1
 	return fault.New(fault.Invalid, "", "%s has %d workers: name one of them as %s/INDEX", stage, len(indexes), stage)
 }
 
-// writeOutput writes the output of a worker. The timeout limits the time to the first part
+// writeOutput writes the output of a worker, beginning with the last lines, or with the
+// first part if lines is negative. The timeout limits the time to the first part
 // and, without --follow, the time between two parts.
 func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv1.ReadOutputRequest,
-	output string) error {
+	lines int, output string) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	late := time.AfterFunc(a.flags.timeout, stop)
 	defer late.Stop()
 	position, written := request.GetOffset(), 0
-	var last *berthv1.ReadOutputAnswer
+	var first, last *berthv1.ReadOutputAnswer
+	var held []*berthv1.ReadOutputAnswer
 	for part, err := range c.Output(reading, request) {
 		if err != nil {
 			return err
@@ -156,14 +165,28 @@ func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv
 		if !request.GetFollow() {
 			late.Reset(a.flags.timeout)
 		}
-		if skipped := part.GetOffset() - position; skipped > 0 && (last != nil || request.Offset != nil) {
-			fmt.Fprintf(a.Err, "berth: %d bytes are missing here: the executor keeps only the newest output\n", skipped)
+		if first == nil {
+			first = part
 		}
-		if err := a.writePart(part, output); err != nil {
-			return err
+		// The last lines are known once the reader has reached the end that the first part stated.
+		held = append(held, part)
+		if lines >= 0 && part.GetOffset()+int64(len(part.GetData())) < first.GetEnd() {
+			continue
 		}
-		last, position = part, part.GetOffset()+int64(len(part.GetData()))
-		written += len(part.GetData())
+		if lines >= 0 {
+			held, lines = lastLines(held, lines), -1
+		}
+		for _, part := range held {
+			if skipped := part.GetOffset() - position; skipped > 0 && (last != nil || request.Offset != nil) {
+				fmt.Fprintf(a.Err, "berth: %d bytes are missing here: the executor keeps only the newest output\n", skipped)
+			}
+			if err := a.writePart(part, output); err != nil {
+				return err
+			}
+			last, position = part, part.GetOffset()+int64(len(part.GetData()))
+			written += len(part.GetData())
+		}
+		held = nil
 	}
 	switch {
 	case last == nil: // a reader that follows ends without an error
@@ -176,6 +199,26 @@ func (a *app) writeOutput(ctx context.Context, c *client.Client, request *berthv
 		fmt.Fprintf(a.Err, "No output of %s on %s.\n", workerOf(request, last), last.GetExecutor())
 	}
 	return nil
+}
+
+// lastLines returns the end of an output that has at most the given number of lines.
+func lastLines(parts []*berthv1.ReadOutputAnswer, lines int) []*berthv1.ReadOutputAnswer {
+	var text []byte
+	for _, part := range parts {
+		text = append(text, part.GetData()...)
+	}
+	cut := len(text)
+	for end := len(bytes.TrimSuffix(text, []byte{'\n'})); lines > 0 && cut > 0; lines-- {
+		end = bytes.LastIndexByte(text[:max(end, 0)], '\n')
+		cut = end + 1
+	}
+	for len(parts) > 1 && cut >= len(parts[0].GetData()) {
+		cut -= len(parts[0].GetData())
+		parts = parts[1:]
+	}
+	parts[0].Data = parts[0].GetData()[cut:]
+	parts[0].Offset += int64(cut)
+	return parts
 }
 
 func (a *app) writePart(part *berthv1.ReadOutputAnswer, output string) error {

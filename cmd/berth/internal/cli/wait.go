@@ -20,7 +20,8 @@ func (a *app) wait() *cobra.Command {
 		Short: "Wait until a reservation is in a state",
 		Long: `Wait until the newest version of a reservation is in a state. By default, that is ACTIVE:
 all its workers are placed, and their executors start them. The command fails if the
-reservation ends in another state, or if the deadline passes (exit code 1).`,
+reservation ends in another state, or if the deadline passes (exit code 1). COMPLETED
+means that all workers have ended; 'berth get assignments' and 'berth events' show how.`,
 		Example:           "  berth wait train/gpu\n  berth wait train/gpu --for completed --deadline 2h",
 		Args:              oneTarget,
 		ValidArgsFunction: a.completeTarget(2),
