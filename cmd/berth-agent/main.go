@@ -14,5 +14,6 @@ func main() {
 
 	cmd := command.Agent()
 	cmd.Use = "berth-agent"
+	cmd.Example = "  berth-agent --id host-a --gateways gateway-0:8081,gateway-1:8081 --allow /usr/bin/python3"
 	process.Main(cmd)
 }

@@ -37,9 +37,6 @@ are differences and with code 0 otherwise.`,
 		Example: "  berth apply -f job.yaml\n  berth apply -f job.yaml --dry-run\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if dryRun && cmd.Flags().Changed("output") {
-				return badUsage(cmd, "give either --dry-run or --output")
-			}
 			documents, err := a.read(path)
 			if err != nil {
 				return err
@@ -51,7 +48,7 @@ are differences and with code 0 otherwise.`,
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				if dryRun {
-					return a.diffAll(ctx, c, documents)
+					return a.diffAll(ctx, c, documents, output)
 				}
 				results := printer{app: a, output: output}
 				return a.eachDocument(documents, func(document jobfile.Document) error {

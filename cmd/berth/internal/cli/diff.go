@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"google.golang.org/protobuf/proto"
@@ -17,10 +18,17 @@ import (
 	"berth.dev/services/registry/request"
 )
 
+// difference is a difference between an object in the cluster and a document.
+type difference struct {
+	Object string `json:"object"`
+	Diff   string `json:"diff"`
+}
+
 // diffAll prints the differences between the cluster and documents. It writes nothing to
 // the cluster. It returns errDiffers if there are differences.
-func (a *app) diffAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
-	differs := false
+func (a *app) diffAll(ctx context.Context, c *client.Client, documents []jobfile.Document, output string) error {
+	differences := []difference{}
+	var texts, names strings.Builder
 	err := a.eachDocument(documents, func(document jobfile.Document) error {
 		ctx, cancel := a.limited(ctx)
 		defer cancel()
@@ -36,12 +44,18 @@ func (a *app) diffAll(ctx context.Context, c *client.Client, documents []jobfile
 		if err != nil {
 			return err
 		}
-		text := diff.Diff("cluster: "+name, before, document.Place, after)
-		differs = differs || len(text) > 0
-		_, err = a.Out.Write(text)
-		return err
+		if text := diff.Diff("cluster: "+name, before, document.Place, after); len(text) > 0 {
+			differences = append(differences, difference{name, string(text)})
+			texts.Write(text)
+			names.WriteString(name + "\n")
+		}
+		return nil
 	})
-	if err == nil && differs {
+	if printed := a.value(output, map[string][]difference{"differences": differences}, texts.String(),
+		names.String()); printed != nil {
+		return printed
+	}
+	if err == nil && len(differences) > 0 {
 		return errDiffers
 	}
 	return err
