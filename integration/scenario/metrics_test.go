@@ -146,6 +146,8 @@ func (e expression) missing(samples map[string][]map[string]string) (missing []s
 	for _, by := range grouping.FindAllStringSubmatch(e.text, -1) {
 		labels = append(labels, strings.Split(by[1], ", ")...)
 	}
+	// The metric after "or" only tells that there is a leader: it has none of the labels.
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.Contains(e.text, "or 0 * max("+name+"{") })
 	for _, label := range labels {
 		for _, name := range names {
 			if label != "instance" && !slices.ContainsFunc(samples[name], func(s map[string]string) bool { return s[label] != "" }) {
