@@ -57,12 +57,8 @@ func (a *app) describeExecutor(output *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				text, err := render(*output, show.Executor(e, list.GetAssignments(), a.Now()), e.GetId()+"\n",
+				return a.write(*output, show.Executor(e, list.GetAssignments(), a.Now()), e.GetId()+"\n",
 					show.Field("executor", e), show.List("assignments", list.GetAssignments()))
-				if err == nil {
-					_, err = a.Out.Write(text)
-				}
-				return err
 			})
 		},
 	}
@@ -90,10 +86,6 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key,
 		events = append(events, event)
 	}
 	events = events[max(0, len(events)-lastEvents):]
-	text, err := render(output, show.Describe(r, assignments, events, a.Now()), named(client.KeyOf(r))+"\n",
+	return a.write(output, show.Describe(r, assignments, events, a.Now()), named(client.KeyOf(r))+"\n",
 		show.Field("reservation", r), show.List("assignments", assignments), show.List("events", events))
-	if err == nil {
-		_, err = a.Out.Write(text)
-	}
-	return err
 }

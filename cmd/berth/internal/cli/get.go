@@ -143,6 +143,15 @@ func render(output, text, names string, parts ...show.Part) ([]byte, error) {
 	return []byte(text), nil
 }
 
+// write prints the parts of an answer. See render.
+func (a *app) write(output, text, names string, parts ...show.Part) error {
+	encoded, err := render(output, text, names, parts...)
+	if err == nil {
+		_, err = a.Out.Write(encoded)
+	}
+	return err
+}
+
 // object prints one object. See printer.object.
 func (a *app) object(output string, m proto.Message, text, name string) error {
 	return (&printer{app: a, output: output}).object(m, text, name)

@@ -50,7 +50,7 @@ is the field scale.holdUntil of the SKU. It ends by itself, with --clear, or whe
 				if sku, err = c.PutSKU(ctx, sku); err != nil {
 					return err
 				}
-				return (&printer{app: a, output: output}).object(sku, show.Held(sku, a.Now()), sku.GetName())
+				return a.object(output, sku, show.Held(sku, a.Now()), sku.GetName())
 			})
 		},
 	})

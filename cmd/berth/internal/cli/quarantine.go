@@ -46,11 +46,8 @@ exited. Without --yes the command only lists the workers.`,
 				}
 				if !yes {
 					table := show.Assignments(workers, a.Now(), output == "wide")
-					text, err := render(output, table.Styled(show.Style{Color: a.colored()}), table.Names(),
+					err := a.write(output, table.Styled(show.Style{Color: a.colored()}), table.Names(),
 						show.Part{Value: &berthv1.ListAssignmentsAnswer{Assignments: workers}})
-					if err == nil {
-						_, err = a.Out.Write(text)
-					}
 					if err != nil {
 						return err
 					}

@@ -51,13 +51,9 @@ func (a *app) topOnce(ctx context.Context, c *client.Client, output string) erro
 	if err != nil {
 		return err
 	}
-	text, err := render(output, show.Top(o, a.Now(), show.Style{Color: a.colored()}), "",
+	return a.write(output, show.Top(o, a.Now(), show.Style{Color: a.colored()}), "",
 		show.List("services", o.Services), show.Field("usage", o.Usage), show.Field("pending", o.Pending),
 		show.List("jobs", o.Jobs))
-	if err == nil {
-		_, err = a.Out.Write(text)
-	}
-	return err
 }
 
 // topLive updates the overview until ctx ends. The timeout applies to the first update;
