@@ -206,7 +206,8 @@ type Reservation struct {
 	// recognize repeats.
 	Requests []RequestMark
 	// Origin says why the version was queued. Parent is the UID of the version whose workers
-	// this version requeues, or of which it is a part. Parent is empty for OriginRequested.
+	// this version requeues, of which it is a part, or of which it is the next round. A
+	// requeue of a requeue has the same parent as the first. Otherwise Parent is empty.
 	Origin Origin
 	Parent string
 	// Round is the number of times that these workers were queued again because they could

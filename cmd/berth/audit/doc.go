@@ -38,8 +38,9 @@
 //	IMMUTABLE          the request of a reservation never changes, except that
 //	                   workers may be split off as a part; workers that were
 //	                   cancelled one by one stay cancelled
-//	ORIGIN             a requeue contains workers that its unfinished parent gave up,
-//	                   each with the next number and only once; a part has the queue
+//	ORIGIN             a requeue contains workers that its parent or another requeue
+//	                   of its parent gave up before it ended, each with the next
+//	                   number and only once; a part has the queue
 //	                   position of its parent; a round begins after the previous
 //	                   round has ended
 //	NEVER_LOST         a reservation or worker is deleted only after it has ended

@@ -71,27 +71,37 @@ func (a *Auditor) continues(v, parent *version) bool {
 	})
 }
 
-// checkRequeue checks that the parent has not ended, that it gave up every worker of the
-// requeue, and that no worker was requeued before.
+// checkRequeue checks that the version which gave up the workers of a requeue has not ended
+// and is the parent or another requeue of the parent, and that no worker was requeued
+// before.
 func (a *Auditor) checkRequeue(v, parent *version) {
-	was := parent.before()
-	if was == nil || was.State.Terminal() || was.State == model.Cancelling || v.r.Round != was.Round+1 {
-		a.violate(RuleOrigin, "%s, of round %d, requeues workers of %s, which is %s", v, v.r.Round, parent, parent.state())
-		return
-	}
 	for workerID := range v.r.Workers.All() {
 		failed := model.WorkerID{Index: workerID.Index, Number: workerID.Number - 1}
-		w, found := parent.assignment(failed)
 		at := a.index(v, workerID.Index)
+		from := parent
+		if assigned := at.assigned; assigned.v != nil && assigned.workerID == failed && assigned.v.requeueOf(parent) {
+			from = assigned.v
+		}
+		was := from.before()
+		if was == nil || was.State.Terminal() || was.State == model.Cancelling || v.r.Round != was.Round+1 {
+			a.violate(RuleOrigin, "%s, of round %d, requeues workers of %s, which is %s", v, v.r.Round, from, from.state())
+			return
+		}
+		w, found := from.assignment(failed)
 		switch {
 		case !found || !w.Requeue || w.State != model.WorkerFailed && w.State != model.WorkerLost || was.Unwanted.Has(failed):
-			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, parent,
+			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, from,
 				orAbsent(w.State))
 		case at.requeued >= workerID.Number:
-			a.violate(RuleOrigin, "%s requeues worker %s of %s a second time", v, failed, parent)
+			a.violate(RuleOrigin, "%s requeues worker %s of %s a second time", v, failed, from)
 		}
 		at.requeued = max(at.requeued, workerID.Number)
 	}
+}
+
+// requeueOf reports whether v requeues workers of parent.
+func (v *version) requeueOf(parent *version) bool {
+	return v.key == parent.key && v.r != nil && v.r.Origin == model.OriginRequeue && v.r.Parent == parent.uid
 }
 
 // checkRound checks that a batch starts another round only after every worker of the

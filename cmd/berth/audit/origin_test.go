@@ -94,7 +94,9 @@ func TestOrigins(t *testing.T) {
 			again := requeue("again", r)
 			l = w.run(again, 2)
 			w.put(lostWorker(task(l, model.WorkerRunning), 0))
-			w.put(requeue("once more", again))
+			next := requeue("once-more", again)
+			next.Parent = r.UID
+			w.put(next)
 		}},
 		{"a worker that was being stopped is lost and requeued", func(w *world) {
 			l := w.run(r, 1)
@@ -210,6 +212,27 @@ func TestOriginRules(t *testing.T) {
 			w.put(in(r, model.Cancelling))
 			w.put(lostWorker(task(l, model.WorkerEvicted), 0))
 			w.put(requeue("again", r))
+		}},
+		{"a worker of a requeue that has ended is requeued", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again := requeue("again", r)
+			l = w.run(again, 2)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			w.put(deletion{l.Ref()})
+			w.put(in(again, model.Completed))
+			next := requeue("once-more", again)
+			next.Parent = r.UID
+			w.put(next)
+		}},
+		{"a worker of another requeue is requeued", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(lostWorker(task(l, model.WorkerRunning), 0))
+			again := requeue("again", r)
+			w.run(again, 2)
+			next := requeue("once-more", again)
+			next.Parent = r.UID
+			w.put(next)
 		}},
 		{"a requeue has no parent", RuleOrigin, func(w *world) {
 			w.put(requeue("again", r))

@@ -14,11 +14,12 @@ func (c *Core) cancel(token uint64, r request.Cancel) error {
 	versions := c.byKey[r.Key]
 	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
 		if r.IfEpoch != 0 {
-			running := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })
-			versions = c.ofEpoch(running, r.IfEpoch)
-			if len(running) > 0 && len(versions) == 0 {
+			isRunning := func(v *version) bool { return !v.r.State.Terminal() }
+			of := c.ofEpoch(versions, r.IfEpoch)
+			if slices.ContainsFunc(versions, isRunning) && !slices.ContainsFunc(of, isRunning) {
 				return 0, epochMismatch(r.Key, r.IfEpoch)
 			}
+			versions = of
 		}
 		if !slices.ContainsFunc(versions, (*version).alive) {
 			c.rememberIdle(r.Key, model.IdleRequest{ID: mark.ID, Call: mark.Call})

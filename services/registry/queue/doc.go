@@ -116,9 +116,11 @@
 // the worker again as a version of its own, with its next number, one round later. The new
 // version avoids the failed executor for ten minutes (model.AvoidFor) from the failure on.
 // Its record keeps the time of the failure, so any leader sends the same candidate. Its
-// parent is the version in which the worker failed. A requeue is not made if:
+// parent is the version in which the worker failed. If that version is itself a requeue, the
+// parent is the parent of that requeue, so requeues have no descendants, and a worker that is
+// requeued every day leaves no chain of records. A requeue is not made if:
 //
-//   - the parent no longer lives,
+//   - the version in which the worker failed no longer lives,
 //   - the worker is unwanted,
 //   - its index is at or above a target size that was lowered since,
 //   - the stage has a higher number of the index, or
@@ -127,7 +129,8 @@
 // So any leader makes a requeue exactly once, or not at all if the job service requested
 // the index first. A version is COMPLETED only after its requeues were made. A cancel of
 // the key, of the parent's epoch, of the job, or of the worker by an earlier number also
-// cancels the requeue. A lower target size cancels the requeues of worker indexes at or
+// cancels the requeue. So does a cancel of the epoch of an earlier requeue of the worker,
+// while that requeue is kept. A lower target size cancels the requeues of worker indexes at or
 // above it. An ended version is kept as long as any version that has it as its parent.
 //
 // # Rounds

@@ -192,13 +192,28 @@ func (c *Core) root(v *version) *version {
 	}
 }
 
-// descends reports whether from is an ancestor of v.
+// descends reports whether v has workers of from, or continues them: from is an ancestor of
+// v, or both are requeues of one worker and v has the later number.
 func (c *Core) descends(v, from *version) bool {
 	for v != nil && v.r != nil {
-		if v.r.Parent == from.uid {
+		if v.r.Parent == from.uid || v != from && v.continues(from) {
 			return true
 		}
 		v = c.versions[v.r.Parent]
 	}
 	return false
+}
+
+// continues reports whether both versions are requeues, and v has the workers of from or
+// queues them again.
+func (v *version) continues(from *version) bool {
+	if v.r.Origin != model.OriginRequeue || from.r.Origin != model.OriginRequeue || v.r.Round <= from.r.Round {
+		return false
+	}
+	for workerID := range from.r.Workers.All() {
+		if _, ok := v.current(workerID); !ok {
+			return false
+		}
+	}
+	return true
 }

@@ -65,7 +65,7 @@ func (c *Core) requeue(v *version) {
 		}
 		workerID := model.WorkerID{Index: w.ID.Index, Number: w.ID.Number + 1}
 		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), []model.TaskWorker{w}, c.failure(w))
-		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.uid, fault.ReasonRequeued
+		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.requeuedFrom(), fault.ReasonRequeued
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
 		workers = append(workers, workerID)
@@ -76,6 +76,16 @@ func (c *Core) requeue(v *version) {
 	}
 	effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
 	c.decide(effect)
+}
+
+// requeuedFrom returns the parent of the requeues of a version's workers: the version
+// itself, or its parent if it is a requeue. So an ended requeue is no parent and need not
+// be kept, however often its worker is queued again.
+func (v *version) requeuedFrom() string {
+	if v.r.Origin == model.OriginRequeue {
+		return v.r.Parent
+	}
+	return v.uid
 }
 
 // nextVersion returns a version that queues workers of r one round later. It records on
