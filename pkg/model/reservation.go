@@ -44,9 +44,10 @@ const (
 	Unchanged
 	Reordered
 	ChangeReplaced
+	Extended
 )
 
-var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED"}
+var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED", "EXTENDED"}
 
 func (c Change) String() string { return changeNames[c] }
 
@@ -121,6 +122,73 @@ const (
 	OnFailureNotify
 )
 
+// Restart says which workers that ended by themselves are started again.
+type Restart uint8
+
+// The modes of restart.
+const (
+	RestartNever Restart = iota
+	// RestartOnFailure: FAILED workers.
+	RestartOnFailure
+	// RestartAlways: COMPLETED workers too.
+	RestartAlways
+)
+
+var restartNames = [...]string{"NEVER", "ON_FAILURE", "ALWAYS"}
+
+func (r Restart) String() string { return restartNames[r] }
+
+// OnWorkerLoss says what happens to a worker whose executor was LOST or drained, or that its
+// executor stopped.
+type OnWorkerLoss uint8
+
+// The modes.
+const (
+	// OnLossNotify: an event reports the loss.
+	OnLossNotify OnWorkerLoss = iota
+	// OnLossReplace: the worker is queued again.
+	OnLossReplace
+)
+
+var onLossNames = [...]string{"NOTIFY", "REPLACE"}
+
+func (o OnWorkerLoss) String() string { return onLossNames[o] }
+
+// LifetimeFrom says when a lifetime begins.
+type LifetimeFrom uint8
+
+// The begins of a lifetime.
+const (
+	LifetimeUnset LifetimeFrom = iota
+	// FromCreated: when the registry accepts the reservation.
+	FromCreated
+	// FromLive: for each worker, when it becomes RUNNING.
+	FromLive
+)
+
+var lifetimeNames = [...]string{"", "CREATED", "LIVE"}
+
+func (f LifetimeFrom) String() string { return lifetimeNames[f] }
+
+// Lifetime limits how long a reservation or each of its workers lives. The zero value sets
+// no limit.
+type Lifetime struct {
+	For  time.Duration
+	From LifetimeFrom
+}
+
+// Readiness says when a worker is RUNNING.
+type Readiness uint8
+
+// The modes of readiness. The numbers are equal to the numbers in the API.
+const (
+	ReadinessUnset Readiness = iota
+	// ReadyStarted: once its process has started.
+	ReadyStarted
+	// ReadyReported: once its process reports that it is ready.
+	ReadyReported
+)
+
 // Origin says why a version was queued.
 type Origin uint8
 
@@ -142,6 +210,18 @@ type Task struct {
 	Env       map[string]string
 	Payload   []byte
 	StopGrace time.Duration
+	// StartTimeout is how long the worker may take to become RUNNING, from when its agent
+	// begins the start. It is 0 for no limit; see StartLimit.
+	StartTimeout time.Duration
+	Readiness    Readiness
+}
+
+// StartLimit returns how long the worker may take to become RUNNING, or 0 for no limit.
+func (t Task) StartLimit() time.Duration {
+	if t.StartTimeout == 0 && t.Readiness == ReadyReported {
+		return DefaultReadyTimeout
+	}
+	return t.StartTimeout
 }
 
 // Spec is the request for a reservation, without the workers.
@@ -156,6 +236,38 @@ type Spec struct {
 	MaxAttempts  int32
 	QueueTimeout time.Duration
 	Labels       map[string]string
+	// ExpireAt and NotBefore are the requested times; zero for none.
+	ExpireAt, NotBefore time.Time
+	Lifetime            Lifetime
+	Restart             Restart
+	OnWorkerLoss        OnWorkerLoss
+	// MaxRestarts is nil for the default; see RestartLimit.
+	MaxRestarts *int32
+}
+
+// RestartLimit returns how often in a row a worker is queued again at most. It does not
+// apply to RestartAlways.
+func (s Spec) RestartLimit() int32 {
+	if s.MaxRestarts != nil {
+		return *s.MaxRestarts
+	}
+	return s.MaxAttempts - 1
+}
+
+// TracksRunning reports whether the records of the workers have the time at which they became
+// RUNNING.
+func (s Spec) TracksRunning() bool {
+	return s.Lifetime.From == FromLive || s.Restart != RestartNever || s.OnWorkerLoss != OnLossNotify
+}
+
+// RestartDelay returns how long a worker waits that is queued again for the nth time in a
+// row: 0, 1, 2, 4 and up to 300 seconds. The first restart is immediate, because most
+// failures are not repeated.
+func RestartDelay(n int32) time.Duration {
+	if n < 2 {
+		return 0
+	}
+	return min(time.Second<<min(n-2, 16), MaxRestartDelay)
 }
 
 // The limits of a request. Configuration can only lower them.
@@ -168,11 +280,19 @@ const (
 	MaxNumber    = 1<<30 - 1
 	MaxPayload   = 64 << 10
 	// AgentVariables is the prefix of the variables that agents set.
-	AgentVariables   = "BERTH_"
-	MaxLabels        = 64
-	MaxAttributes    = 100
-	MaxMaxAttempts   = 100
-	DefaultAttempts  = 3
+	AgentVariables  = "BERTH_"
+	MaxLabels       = 64
+	MaxAttributes   = 100
+	MaxMaxAttempts  = 100
+	DefaultAttempts = 3
+	MaxMaxRestarts  = 100
+	MaxStartTimeout = 24 * time.Hour
+	// DefaultReadyTimeout is the start timeout of a task with ReadyReported and no other.
+	DefaultReadyTimeout = 10 * time.Minute
+	MaxRestartDelay     = 300 * time.Second
+	// StableAfter is how long a worker must run so that its next failure counts as the first.
+	// The delay of restarts is never longer than half of it.
+	StableAfter      = 10 * time.Minute
 	DefaultStopGrace = 10 * time.Second
 	// KeepTerminal is how long clients can read an ended reservation.
 	KeepTerminal = 10 * time.Minute
@@ -210,9 +330,11 @@ type Reservation struct {
 	// requeue of a requeue has the same parent as the first. Otherwise Parent is empty.
 	Origin Origin
 	Parent string
-	// Round is the number of times that these workers were queued again because they could
-	// not be started. Spec.MaxAttempts limits the rounds, including the first.
-	Round int32
+	// Round is the number of times that these workers were queued again. Failures is that
+	// number in a row: it begins anew after a worker has run for StableAfter.
+	// Spec.RestartLimit limits Failures, and Spec.MaxAttempts limits the rounds of a batch that
+	// starts together.
+	Round, Failures int32
 	// Failed has the executors on which earlier rounds failed, the latest last. The
 	// reservation avoids these executors for AvoidFor; see ConstraintsAt.
 	Failed []FailedOn
@@ -225,6 +347,9 @@ type Reservation struct {
 	// WorkerCounts has the number of workers in each final state. It remains after the task
 	// is deleted.
 	WorkerCounts map[string]int32
+	// LifetimeEnd is when a lifetime from FromCreated ends; zero without one. NotBefore is the
+	// time at which the version enters its queue; zero for at once.
+	LifetimeEnd, NotBefore time.Time
 	// Trace is the trace of the request. Versions that derive from this version inherit the
 	// trace.
 	Trace Trace
@@ -232,6 +357,15 @@ type Reservation struct {
 	// Epoch and Mod are the create and mod revisions of the key. They are 0 until the record
 	// is committed, and are not part of the stored value.
 	Epoch, Mod int64
+}
+
+// ExpiresAt returns the time at which the version expires in any state, or the zero time.
+func (r *Reservation) ExpiresAt() time.Time {
+	at, end := r.Spec.ExpireAt, r.LifetimeEnd
+	if at.IsZero() || !end.IsZero() && end.Before(at) {
+		return end
+	}
+	return at
 }
 
 // FailedOn is an executor that could not start a worker, and the time at which the

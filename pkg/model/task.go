@@ -117,11 +117,14 @@ type TaskWorker struct {
 	// and does not list the worker proves that the worker does not run.
 	Incarnation int64
 	Sequence    int64
-	// Requeue is set on a worker that the registry must queue again. Either the worker is
-	// FAILED because it could not be started, or it was LOST with its executor and the
-	// executor had not promised never to start it. The registry has queued the worker again
+	// Requeue is set on a worker that the registry must queue again: it is FAILED because it
+	// could not be started, or LOST with its executor, which had not promised never to start
+	// it, or its reservation restarts or replaces it. The registry has queued the worker again
 	// once the stage has a higher number for the worker index.
 	Requeue bool
+	// RunningSince is when the worker became RUNNING, if its reservation has use for it; see
+	// Spec.TracksRunning.
+	RunningSince time.Time
 	// Cleared is the ID of the request by which an operator declared that the worker does
 	// not run although its stop was not confirmed. It is empty for any other worker.
 	Cleared string

@@ -3,12 +3,15 @@ package wire
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	recordv1 "berth.dev/api/berth/record/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -72,7 +75,11 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 		err = fault.BadField(fault.ReasonInvalid, "queueTimeout",
 			"must be longer than 0s; leave it out to wait without a limit")
 	}
-	return u, err
+	if err == nil && r.GetTask().GetStartTimeout() != nil && u.Spec.Task.StartTimeout == 0 {
+		err = fault.BadField(fault.ReasonInvalid, "task.startTimeout",
+			"must be longer than 0s; leave it out to wait without a limit")
+	}
+	return u, cmp.Or(err, notZero("expireAt", r.GetExpireAt()), notZero("notBefore", r.GetNotBefore()))
 }
 
 // checkEnums refuses values of enums that this version does not know.
@@ -85,6 +92,7 @@ func checkEnums(r *berthv1.Reservation) error {
 		{"start", r.GetStart()},
 		{"onAssignmentFailure", r.GetOnAssignmentFailure()},
 		{"priority.class", r.GetPriority().GetClass()},
+		{"task.readiness", r.GetTask().GetReadiness()},
 	} {
 		if enum := field.value.Descriptor(); enum.Values().ByNumber(field.value.Number()) == nil {
 			return fault.BadField(fault.ReasonInvalid, field.name, "must be one of %s, got %d",
@@ -114,7 +122,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) []string {
 // unsupported and unsupportedInTask have the fields that are reserved for later versions.
 var (
 	unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss",
-		"volume", "near", "apart", "executors", "not_before"}
+		"volume", "near", "apart", "executors", "not_before", "max_restarts"}
 	unsupportedInTask = []protoreflect.Name{"start_timeout", "readiness"}
 )
 
@@ -143,8 +151,10 @@ func specOf(r *berthv1.Reservation) (model.Spec, error) {
 		Start:       cmp.Or(enum[model.Start](r.GetStart()), model.StartProgressive),
 		OnFailure:   cmp.Or(enum[model.OnFailure](r.GetOnAssignmentFailure()), model.OnFailureRequeue),
 		MaxAttempts: model.DefaultAttempts,
+		MaxRestarts: r.MaxRestarts,
 		Labels:      r.GetLabels(),
 	}
+	spec.Task.Readiness = enum[model.Readiness](t.GetReadiness())
 	spec.Constraints.Resources = spec.Constraints.Resources.WithSlots()
 	if r.MaxAttempts != nil {
 		spec.MaxAttempts = r.GetMaxAttempts()
@@ -158,7 +168,69 @@ func specOf(r *berthv1.Reservation) (model.Spec, error) {
 	if spec.QueueTimeout, err = durationOf("queueTimeout", r.GetQueueTimeout()); err != nil {
 		return spec, err
 	}
-	return spec, nil
+	if spec.Task.StartTimeout, err = durationOf("task.startTimeout", t.GetStartTimeout()); err != nil {
+		return spec, err
+	}
+	return spec, setLife(&spec, r)
+}
+
+// notZero refuses the time that the model uses for an unset one.
+func notZero(field string, t *timestamppb.Timestamp) error {
+	if t != nil && t.AsTime().IsZero() {
+		return fault.BadField(fault.ReasonInvalid, field, "must be later than year 1")
+	}
+	return nil
+}
+
+// setLife sets the fields of a spec that say when the reservation and its workers begin, end
+// and are restarted.
+func setLife(spec *model.Spec, r *berthv1.Reservation) (err error) {
+	if spec.ExpireAt, err = timeOf("expireAt", r.GetExpireAt()); err != nil {
+		return err
+	}
+	if spec.NotBefore, err = timeOf("notBefore", r.GetNotBefore()); err != nil {
+		return err
+	}
+	if l := r.GetLifetime(); l != nil {
+		if spec.Lifetime.For, err = durationOf("lifetime.for", l.GetFor()); err != nil {
+			return err
+		}
+		if spec.Lifetime.From, err = wordOf("lifetime.from", l.GetFrom(), model.FromCreated, model.FromLive); err != nil {
+			return err
+		}
+	}
+	if r.Restart != nil {
+		spec.Restart, err = wordOf("restart", r.GetRestart(), model.RestartNever, model.RestartOnFailure, model.RestartAlways)
+		if err != nil {
+			return err
+		}
+	}
+	if r.OnWorkerLoss != nil {
+		spec.OnWorkerLoss, err = wordOf("onWorkerLoss", r.GetOnWorkerLoss(), model.OnLossNotify, model.OnLossReplace)
+	}
+	return err
+}
+
+// wordOf returns the value with a name, of a field that is a text in the API.
+func wordOf[T fmt.Stringer](field, text string, values ...T) (T, error) {
+	names := make([]string, len(values))
+	for i, v := range values {
+		if names[i] = v.String(); names[i] == text {
+			return v, nil
+		}
+	}
+	var none T
+	return none, fault.BadField(fault.ReasonInvalid, field, "must be one of %s, got %q", strings.Join(names, ", "), text)
+}
+
+func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
+	if t == nil {
+		return time.Time{}, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return time.Time{}, fault.BadField(fault.ReasonInvalid, field, "must be a valid time")
+	}
+	return t.AsTime(), nil
 }
 
 func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
@@ -173,7 +245,7 @@ func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
 
 // Spec converts the key and the spec of a reservation to protobuf.
 func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
-	return &berthv1.Reservation{
+	m := &berthv1.Reservation{
 		Job: key.Job, Stage: key.Stage, Name: key.Name,
 		TargetSize:  s.TargetSize,
 		Constraints: Constraints(s.Constraints),
@@ -187,15 +259,32 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 		MaxAttempts:         &s.MaxAttempts,
 		QueueTimeout:        duration(s.QueueTimeout),
 		Labels:              s.Labels,
+		ExpireAt:            Timestamp(s.ExpireAt),
+		NotBefore:           Timestamp(s.NotBefore),
+		MaxRestarts:         s.MaxRestarts,
 	}
+	if s.Lifetime != (model.Lifetime{}) {
+		m.Lifetime = &berthv1.Lifetime{For: durationpb.New(s.Lifetime.For), From: s.Lifetime.From.String()}
+	}
+	if s.Restart != model.RestartNever {
+		m.Restart = proto.String(s.Restart.String())
+	}
+	if s.OnWorkerLoss != model.OnLossNotify {
+		m.OnWorkerLoss = proto.String(s.OnWorkerLoss.String())
+	}
+	return m
 }
 
 // Task converts a task to protobuf.
 func Task(t model.Task) *berthv1.Task {
-	return &berthv1.Task{
+	m := &berthv1.Task{
 		Command: t.Command, Args: t.Args, Env: t.Env, Payload: t.Payload,
-		StopGrace: durationpb.New(t.StopGrace),
+		StopGrace: durationpb.New(t.StopGrace), StartTimeout: duration(t.StartTimeout),
 	}
+	if t.Readiness != model.ReadinessUnset {
+		m.Readiness = berthv1.Readiness(t.Readiness).Enum()
+	}
+	return m
 }
 
 // Constraints converts constraints to protobuf. It omits AvoidFailed.
@@ -256,7 +345,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.Position = int32(v.Position)
 	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
 	r.WorkerCounts = maps.Clone(v.Counts)
-	r.Parent, r.Round = optional(v.Parent), v.Round
+	r.Parent, r.Round, r.ExpiresAt = optional(v.Parent), v.Round, Timestamp(v.ExpiresAt())
 	r.Avoided = Avoided(v.Avoided)
 	if v.LatestTarget != nil {
 		r.TargetSize = *v.LatestTarget
@@ -276,7 +365,8 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		CreatedAt: Timestamp(r.CreatedAt), UpdatedAt: Timestamp(r.UpdatedAt), EndedAt: Timestamp(r.EndedAt),
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
-		Trace: string(r.Trace),
+		Trace: string(r.Trace), LifetimeEnd: Timestamp(r.LifetimeEnd), NotBefore: Timestamp(r.NotBefore),
+		Failures: r.Failures,
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID,
@@ -305,6 +395,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: WorkerSet(m.GetUnwanted()),
 		LatestTarget: m.LatestTarget,
 		Trace:        model.Trace(m.GetTrace()),
+		LifetimeEnd:  Time(m.GetLifetimeEnd()), NotBefore: Time(m.GetNotBefore()), Failures: m.GetFailures(),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()),

@@ -47,7 +47,20 @@ func records() []model.Record {
 			Origin:       model.OriginPart, Round: 2, Unwanted: model.WorkerSetOf([]model.WorkerID{{Index: 4, Number: 2}}),
 			LatestTarget: &most,
 			Failed:       []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
-			Epoch:        11, Mod: 12,
+			LifetimeEnd:  at(6), NotBefore: at(7), Failures: 1,
+			Epoch: 11, Mod: 12,
+		},
+		&model.Reservation{
+			Key: key, UID: "1a-3",
+			Spec: model.Spec{
+				Task: model.Task{StartTimeout: time.Minute, Readiness: model.ReadyReported}, ExpireAt: at(1), NotBefore: at(2),
+				Lifetime: model.Lifetime{For: time.Hour, From: model.FromLive}, Restart: model.RestartAlways,
+				OnWorkerLoss: model.OnLossReplace, MaxRestarts: &most,
+				Batch: model.BatchStrict, Start: model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
+				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
+			},
+			Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), State: model.Queued, Place: 6,
+			Epoch: 11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
 		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.WorkerSet{{First: 0, Last: 7, Number: 2}},
@@ -79,7 +92,7 @@ func records() []model.Record {
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
 			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
-			Cleared: "r9",
+			Cleared: "r9", RunningSince: at(9),
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
 		&model.SKU{
@@ -152,7 +165,7 @@ func TestStatesMatchTheWireNumbers(t *testing.T) {
 			t.Errorf("executor state %d is %s on the wire, %s in the model", s, got, s)
 		}
 	}
-	for c := model.Created; c <= model.ChangeReplaced; c++ {
+	for c := model.Created; c <= model.Extended; c++ {
 		if got := berthv1.UpsertReservationRequest_Change(c).String(); got != c.String() {
 			t.Errorf("change %d is %s on the wire, %s in the model", c, got, c)
 		}

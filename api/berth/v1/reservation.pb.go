@@ -77,13 +77,18 @@ func (PriorityClass) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{0}
 }
 
-// Readiness is reserved.
+// Readiness decides when a worker is RUNNING.
 type Readiness int32
 
 const (
+	// READINESS_UNSPECIFIED stands for STARTED.
 	Readiness_READINESS_UNSPECIFIED Readiness = 0
-	Readiness_STARTED               Readiness = 1
-	Readiness_REPORTED              Readiness = 2
+	// STARTED: the worker is RUNNING once its process has started.
+	Readiness_STARTED Readiness = 1
+	// REPORTED: the worker is RUNNING once its process reports that it is ready, with a line
+	// in the pipe that `BERTH_READY_PIPE` names. Until then it counts as a start that its
+	// agent has in progress.
+	Readiness_REPORTED Readiness = 2
 )
 
 // Enum value maps for Readiness.
@@ -351,13 +356,14 @@ const (
 	Reservation_ASSIGNING Reservation_State = 3
 	// ACTIVE: the assigner has stored the task for its workers.
 	Reservation_ACTIVE Reservation_State = 4
-	// CANCELLING: its cancel is stored, and Berth stops its workers.
+	// CANCELLING: it was cancelled or has expired, and Berth stops its workers.
 	Reservation_CANCELLING Reservation_State = 5
 	// COMPLETED: every worker has ended.
 	Reservation_COMPLETED Reservation_State = 6
 	// CANCELLED: it was cancelled, and all its workers have ended.
 	Reservation_CANCELLED Reservation_State = 7
-	// EXPIRED: it was pending longer than its `queue_timeout`.
+	// EXPIRED: it was pending longer than its `queue_timeout`, or its `expire_at` or
+	// `lifetime` has passed.
 	Reservation_EXPIRED Reservation_State = 8
 	// FAILED: Berth gave the reservation up. The message says why.
 	Reservation_FAILED Reservation_State = 9
@@ -445,6 +451,8 @@ const (
 	UpsertReservationRequest_REORDERED UpsertReservationRequest_Change = 3
 	// REPLACED: a new version replaces the earlier one.
 	UpsertReservationRequest_REPLACED UpsertReservationRequest_Change = 4
+	// EXTENDED: only `expire_at` changed, and perhaps the priority.
+	UpsertReservationRequest_EXTENDED UpsertReservationRequest_Change = 5
 )
 
 // Enum value maps for UpsertReservationRequest_Change.
@@ -455,6 +463,7 @@ var (
 		2: "UNCHANGED",
 		3: "REORDERED",
 		4: "REPLACED",
+		5: "EXTENDED",
 	}
 	UpsertReservationRequest_Change_value = map[string]int32{
 		"CHANGE_UNSPECIFIED": 0,
@@ -462,6 +471,7 @@ var (
 		"UNCHANGED":          2,
 		"REORDERED":          3,
 		"REPLACED":           4,
+		"EXTENDED":           5,
 	}
 )
 
@@ -540,13 +550,21 @@ type Reservation struct {
 	Hold *Hold `protobuf:"varint,30,opt,name=hold,proto3,enum=berth.v1.Hold,oneof" json:"hold,omitempty"`
 	// HoldTimeout is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	HoldTimeout *durationpb.Duration `protobuf:"bytes,31,opt,name=hold_timeout,json=holdTimeout,proto3" json:"hold_timeout,omitempty"`
-	// Lifetime is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// Lifetime limits how long the reservation or each of its workers lives.
 	Lifetime *Lifetime `protobuf:"bytes,32,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
-	// ExpireAt is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// ExpireAt is the time at which the reservation ends in any state: Berth evicts its
+	// workers, and it becomes EXPIRED. If an upsert differs only in `expire_at`, the
+	// reservation and its workers stay as they are and get the new time.
 	ExpireAt *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
-	// Restart is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// Restart decides which workers that ended by themselves Berth starts again: `NEVER`
+	// (the default), `ON_FAILURE` or `ALWAYS`. `ON_FAILURE` restarts a FAILED worker, and
+	// `ALWAYS` restarts a COMPLETED worker too. A restarted worker has the same index and
+	// the next number, and any executor that matches. Restarts are delayed more and more: 0,
+	// 1, 2, 4 and up to 300 seconds. A worker that has run for 10 minutes begins anew.
 	Restart *string `protobuf:"bytes,34,opt,name=restart,proto3,oneof" json:"restart,omitempty"`
-	// OnWorkerLoss is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// OnWorkerLoss decides if Berth replaces a worker whose executor was LOST or drained, or
+	// that its executor stopped: `NOTIFY` (the default) does not, and `REPLACE` does, in the
+	// same way as a restart.
 	OnWorkerLoss *string `protobuf:"bytes,35,opt,name=on_worker_loss,json=onWorkerLoss,proto3,oneof" json:"on_worker_loss,omitempty"`
 	// Volume is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Volume *string `protobuf:"bytes,36,opt,name=volume,proto3,oneof" json:"volume,omitempty"`
@@ -556,8 +574,14 @@ type Reservation struct {
 	Apart *string `protobuf:"bytes,38,opt,name=apart,proto3,oneof" json:"apart,omitempty"`
 	// Executors is reserved for a later version. Berth refuses it as UNSUPPORTED.
 	Executors *structpb.ListValue `protobuf:"bytes,39,opt,name=executors,proto3" json:"executors,omitempty"`
-	// NotBefore is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// NotBefore is the time at which the reservation enters its queue. `queue_timeout`
+	// begins then. It holds no place in the queue before.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// MaxRestarts is the maximum number of times in a row that Berth queues a worker again,
+	// 0 to 100. The default is `max_attempts` - 1. After that the worker stays FAILED, LOST
+	// or EVICTED with the reason ROUNDS_EXHAUSTED. With restart `ALWAYS` there is no limit:
+	// a worker that was queued again more often has the finding CRASH_LOOP.
+	MaxRestarts *int32 `protobuf:"varint,41,opt,name=max_restarts,json=maxRestarts,proto3,oneof" json:"max_restarts,omitempty"`
 	// Uid identifies this version of the reservation.
 	Uid string `protobuf:"bytes,50,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Epoch is the etcd revision that accepted this version.
@@ -581,11 +605,14 @@ type Reservation struct {
 	// Message describes the reason in a sentence.
 	Message *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// Parent is the UID of the version whose workers this version queues again, or of which
-	// it is a part.
+	// it is a part. A worker that is queued again and again keeps its first parent.
 	Parent *string `protobuf:"bytes,61,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
-	// Round is the number of times that these workers were queued again because they could
-	// not be started.
+	// Round is the number of times that these workers were queued again, because they could
+	// not be started or to restart or replace them.
 	Round int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
+	// ExpiresAt is the time at which the reservation ends because of `expire_at` or of a
+	// `lifetime` from `CREATED`, whichever is earlier.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,63,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// Avoided has the executors that Berth avoids for a limited time because these workers
 	// failed on them. Berth uses them only if no other executor matches. In contrast, Berth
 	// never uses the executors in `constraints.avoid`.
@@ -820,6 +847,13 @@ func (x *Reservation) GetNotBefore() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Reservation) GetMaxRestarts() int32 {
+	if x != nil && x.MaxRestarts != nil {
+		return *x.MaxRestarts
+	}
+	return 0
+}
+
 func (x *Reservation) GetUid() string {
 	if x != nil {
 		return x.Uid
@@ -902,6 +936,13 @@ func (x *Reservation) GetRound() int32 {
 		return x.Round
 	}
 	return 0
+}
+
+func (x *Reservation) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
 }
 
 func (x *Reservation) GetAvoided() []*AvoidedExecutor {
@@ -1292,9 +1333,12 @@ type Task struct {
 	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
 	// StopGrace is the time between the signal to stop and the kill, 10 s by default.
 	StopGrace *durationpb.Duration `protobuf:"bytes,5,opt,name=stop_grace,json=stopGrace,proto3" json:"stop_grace,omitempty"`
-	// StartTimeout is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// StartTimeout is how long the worker may take to become RUNNING, from when its agent
+	// begins the start, at most 24 hours. After that the agent stops the worker, which is
+	// FAILED with the reason START_TIMEOUT. The default is no limit, and 10 minutes with
+	// readiness `REPORTED`.
 	StartTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
-	// Readiness is reserved for a later version. Berth refuses it as UNSUPPORTED.
+	// Readiness decides when the worker is RUNNING.
 	Readiness     *Readiness `protobuf:"varint,7,opt,name=readiness,proto3,enum=berth.v1.Readiness,oneof" json:"readiness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1379,12 +1423,14 @@ func (x *Task) GetReadiness() Readiness {
 	return Readiness_READINESS_UNSPECIFIED
 }
 
-// Lifetime is reserved.
+// Lifetime limits how long a reservation or each of its workers lives.
 type Lifetime struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For is reserved.
+	// For is how long.
 	For *durationpb.Duration `protobuf:"bytes,1,opt,name=for,proto3" json:"for,omitempty"`
-	// From is reserved.
+	// From is when the time begins. `CREATED`: when Berth accepts the reservation, which then
+	// ends as with `expire_at`. `LIVE`: for each worker when it becomes RUNNING; Berth then
+	// evicts the worker (reason LIFETIME) and does not restart it.
 	From          string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3111,7 +3157,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x11\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x12\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3144,22 +3190,25 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x05apart\x18& \x01(\tH\bR\x05apart\x88\x01\x01\x128\n" +
 	"\texecutors\x18' \x01(\v2\x1a.google.protobuf.ListValueR\texecutors\x129\n" +
 	"\n" +
-	"not_before\x18( \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x10\n" +
+	"not_before\x18( \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12&\n" +
+	"\fmax_restarts\x18) \x01(\x05H\tR\vmaxRestarts\x88\x01\x01\x12\x10\n" +
 	"\x03uid\x182 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x183 \x01(\x03R\x05epoch\x121\n" +
 	"\x05state\x184 \x01(\x0e2\x1b.berth.v1.Reservation.StateR\x05state\x12\x1b\n" +
-	"\x06reason\x185 \x01(\tH\tR\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\x06reason\x185 \x01(\tH\n" +
+	"R\x06reason\x88\x01\x01\x12\x1a\n" +
 	"\bposition\x186 \x01(\x05R\bposition\x129\n" +
 	"\n" +
 	"created_at\x187 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x188 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12L\n" +
 	"\rworker_counts\x189 \x03(\v2'.berth.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12F\n" +
-	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\n" +
-	"R\x06change\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18; \x01(\tH\vR\amessage\x88\x01\x01\x12\x1b\n" +
-	"\x06parent\x18= \x01(\tH\fR\x06parent\x88\x01\x01\x12\x14\n" +
-	"\x05round\x18> \x01(\x05R\x05round\x123\n" +
+	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\vR\x06change\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18; \x01(\tH\fR\amessage\x88\x01\x01\x12\x1b\n" +
+	"\x06parent\x18= \x01(\tH\rR\x06parent\x88\x01\x01\x12\x14\n" +
+	"\x05round\x18> \x01(\x05R\x05round\x129\n" +
+	"\n" +
+	"expires_at\x18? \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
 	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3196,7 +3245,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x0f_on_worker_lossB\t\n" +
 	"\a_volumeB\a\n" +
 	"\x05_nearB\b\n" +
-	"\x06_apartB\t\n" +
+	"\x06_apartB\x0f\n" +
+	"\r_max_restartsB\t\n" +
 	"\a_reasonB\t\n" +
 	"\a_changeB\n" +
 	"\n" +
@@ -3252,18 +3302,19 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"_readiness\"K\n" +
 	"\bLifetime\x12+\n" +
 	"\x03for\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x12\n" +
-	"\x04from\x18\x02 \x01(\tR\x04from\"\xe8\x01\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\"\xf6\x01\n" +
 	"\x18UpsertReservationRequest\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x19\n" +
-	"\bif_epoch\x18\x03 \x01(\x03R\aifEpoch\"Y\n" +
+	"\bif_epoch\x18\x03 \x01(\x03R\aifEpoch\"g\n" +
 	"\x06Change\x12\x16\n" +
 	"\x12CHANGE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\r\n" +
 	"\tUNCHANGED\x10\x02\x12\r\n" +
 	"\tREORDERED\x10\x03\x12\f\n" +
-	"\bREPLACED\x10\x04\"S\n" +
+	"\bREPLACED\x10\x04\x12\f\n" +
+	"\bEXTENDED\x10\x05\"S\n" +
 	"\x15GetReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -3509,64 +3560,65 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	45, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
 	40, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	7,  // 19: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	9,  // 20: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
-	45, // 21: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
-	41, // 22: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	42, // 23: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	12, // 24: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 25: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	43, // 26: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	44, // 27: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	44, // 28: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 29: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	44, // 30: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	8,  // 31: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	6,  // 32: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	8,  // 33: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	23, // 34: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
-	10, // 35: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
-	26, // 36: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
-	45, // 37: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
-	29, // 38: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	11, // 39: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	30, // 40: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	44, // 41: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 42: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	10, // 43: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
-	45, // 44: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 45: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	30, // 46: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	44, // 47: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	44, // 48: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	38, // 49: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	45, // 50: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	16, // 51: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	17, // 52: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	18, // 53: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	19, // 54: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	21, // 55: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	24, // 56: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
-	27, // 57: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	31, // 58: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	32, // 59: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	34, // 60: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	36, // 61: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 62: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 63: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	20, // 64: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	20, // 65: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	22, // 66: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	25, // 67: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
-	28, // 68: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	20, // 69: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	33, // 70: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	35, // 71: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	37, // 72: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	62, // [62:73] is the sub-list for method output_type
-	51, // [51:62] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	45, // 20: berth.v1.Reservation.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 21: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	45, // 22: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	41, // 23: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	42, // 24: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	12, // 25: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 26: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	43, // 27: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	44, // 28: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	44, // 29: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 30: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	44, // 31: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	8,  // 32: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	6,  // 33: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	8,  // 34: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	23, // 35: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	10, // 36: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
+	26, // 37: berth.v1.ListJobsAnswer.jobs:type_name -> berth.v1.Job
+	45, // 38: berth.v1.Job.last_activity:type_name -> google.protobuf.Timestamp
+	29, // 39: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	11, // 40: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	30, // 41: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	44, // 42: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 43: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	10, // 44: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
+	45, // 45: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 46: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	30, // 47: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	44, // 48: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	44, // 49: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	38, // 50: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	45, // 51: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	16, // 52: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	17, // 53: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	18, // 54: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	19, // 55: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	21, // 56: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	24, // 57: berth.v1.Reservations.ListJobs:input_type -> berth.v1.ListJobsRequest
+	27, // 58: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	31, // 59: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	32, // 60: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	34, // 61: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	36, // 62: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 63: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 64: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	20, // 65: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	20, // 66: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	22, // 67: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	25, // 68: berth.v1.Reservations.ListJobs:output_type -> berth.v1.ListJobsAnswer
+	28, // 69: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	20, // 70: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	33, // 71: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	35, // 72: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	37, // 73: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	63, // [63:74] is the sub-list for method output_type
+	52, // [52:63] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }

@@ -20,11 +20,13 @@ func StartOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgr
 func OnFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
 
 // SameBody reports whether an upsert requests the same as the latest request for a
-// reservation. Workers, priority and labels are not compared.
+// reservation. Workers, priority, labels and expireAt are not compared.
 func SameBody(u model.Upsert, r *model.Reservation) bool {
 	a, b := u.Spec, r.Spec
 	return a.TargetSize == LatestTarget(r) && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
 		a.Batch == b.Batch && StartOf(a) == StartOf(b) && OnFailureOf(a) == OnFailureOf(b) &&
+		a.NotBefore.Equal(b.NotBefore) && a.Lifetime == b.Lifetime && a.Restart == b.Restart &&
+		a.OnWorkerLoss == b.OnWorkerLoss && a.RestartLimit() == b.RestartLimit() &&
 		sameTask(a.Task, b.Task) && SameConstraints(a.Constraints, b.Constraints)
 }
 
@@ -38,6 +40,7 @@ func LatestTarget(r *model.Reservation) int32 {
 
 func sameTask(a, b model.Task) bool {
 	return a.Command == b.Command && a.StopGrace == b.StopGrace && slices.Equal(a.Args, b.Args) &&
+		a.StartLimit() == b.StartLimit() && (a.Readiness == model.ReadyReported) == (b.Readiness == model.ReadyReported) &&
 		maps.Equal(a.Env, b.Env) && bytes.Equal(a.Payload, b.Payload)
 }
 

@@ -26,13 +26,13 @@ func Fingerprint(request any) uint64 {
 			return 0
 		}
 		s, c := r.Spec, r.Spec.Constraints
-		return hash(
+		return hash(append([]any{
 			"upsert", r.Key, int64(r.Count), r.Workers, r.IfEpoch, int64(s.TargetSize),
 			c.Resources, c.SKU, c.Attributes, c.Pools, c.Role, c.SameShape, c.Spread.By, int64(c.Spread.Max), c.Pack, c.Avoid,
 			int64(s.Priority.Class), int64(s.Priority.Tier), s.Priority.Order,
 			s.Task.Command, s.Task.Args, s.Task.Env, string(s.Task.Payload), int64(s.Task.StopGrace),
 			int64(s.Batch), int64(StartOf(s)), int64(OnFailureOf(s)), int64(s.MaxAttempts), int64(s.QueueTimeout), s.Labels,
-		)
+		}, life(s)...)...)
 	case Cancel:
 		return hash("cancel", r.Key, r.IfEpoch)
 	case CancelJob:
@@ -43,6 +43,25 @@ func Fingerprint(request any) uint64 {
 		return hash("flush", r.Job, r.Group)
 	}
 	return 0
+}
+
+// life returns the values to hash of the fields of a request that say when the reservation
+// and its workers begin, end and are restarted. It omits a field that is not set.
+func life(s model.Spec) (values []any) {
+	add := func(isSet bool, name string, value ...any) {
+		if isSet {
+			values = append(append(values, name), value...)
+		}
+	}
+	add(!s.ExpireAt.IsZero(), "expireAt", s.ExpireAt.Unix(), int64(s.ExpireAt.Nanosecond()))
+	add(!s.NotBefore.IsZero(), "notBefore", s.NotBefore.Unix(), int64(s.NotBefore.Nanosecond()))
+	add(s.Lifetime != model.Lifetime{}, "lifetime", int64(s.Lifetime.For), int64(s.Lifetime.From))
+	add(s.Restart != model.RestartNever, "restart", int64(s.Restart))
+	add(s.OnWorkerLoss != model.OnLossNotify, "onWorkerLoss", int64(s.OnWorkerLoss))
+	add(s.RestartLimit() != s.MaxAttempts-1, "maxRestarts", int64(s.RestartLimit()))
+	add(s.Task.StartLimit() != 0, "startTimeout", int64(s.Task.StartLimit()))
+	add(s.Task.Readiness == model.ReadyReported, "readiness", int64(s.Task.Readiness))
+	return values
 }
 
 // hash returns a hash of a list of values. It also hashes lengths, so moving bytes from

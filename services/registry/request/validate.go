@@ -158,7 +158,23 @@ func validateSpec(u model.Upsert) error {
 		inRange("maxAttempts", cmp.Or(s.MaxAttempts, model.DefaultAttempts), 1, model.MaxMaxAttempts),
 		atMost("task.payload", len(s.Task.Payload), model.MaxPayload, "bytes"),
 		atMost("labels", len(s.Labels), model.MaxLabels, "entries"),
+		validateLife(s),
 	)
+}
+
+// validateLife checks when a reservation and its workers begin, end and are restarted. That
+// an expiry has not passed depends on the living versions; see the upsert.
+func validateLife(s model.Spec) error {
+	switch {
+	case s.Lifetime.From != model.LifetimeUnset && s.Lifetime.For <= 0:
+		return fault.BadField(fault.ReasonInvalid, "lifetime.for", "must be longer than 0s, got %v", s.Lifetime.For)
+	case s.Task.StartTimeout > model.MaxStartTimeout:
+		return fault.BadField(fault.ReasonTooLarge, "task.startTimeout", "must be at most %v, got %v", model.MaxStartTimeout,
+			s.Task.StartTimeout)
+	case s.MaxRestarts != nil:
+		return inRange("maxRestarts", *s.MaxRestarts, 0, model.MaxMaxRestarts)
+	}
+	return notNegative("task.startTimeout", s.Task.StartTimeout)
 }
 
 // validateEnv rejects names that no environment can have, and names that agents set

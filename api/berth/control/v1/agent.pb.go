@@ -1352,7 +1352,10 @@ type SubmitOutcome struct {
 	// If it is set, the other fields are empty.
 	Failure []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
 	// Signal has the same meaning as in WorkerReport.
-	Signal        int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	Signal int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
+	// Reason is the reason of a FAILED worker that the agent knows better than its exit code
+	// says: START_TIMEOUT.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1427,6 +1430,13 @@ func (x *SubmitOutcome) GetSignal() int32 {
 		return x.Signal
 	}
 	return 0
+}
+
+func (x *SubmitOutcome) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type StopTaskRequest struct {
@@ -1750,14 +1760,15 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x14\n" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"P\n" +
 	"\x11SubmitTasksAnswer\x12;\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xd5\x01\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xed\x01\n" +
 	"\rSubmitOutcome\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12 \n" +
 	"\texit_code\x18\x02 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
 	"\bsequence\x18\x04 \x01(\x03R\bsequence\x12\x18\n" +
 	"\afailure\x18\x05 \x01(\fR\afailure\x12\x16\n" +
-	"\x06signal\x18\x06 \x01(\x05R\x06signalB\f\n" +
+	"\x06signal\x18\x06 \x01(\x05R\x06signal\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reasonB\f\n" +
 	"\n" +
 	"_exit_code\"\xdf\x01\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +

@@ -346,7 +346,7 @@ type Reservation struct {
 	// Requests has the calls that made or changed this version.
 	Requests []*RequestMark `protobuf:"bytes,12,rep,name=requests,proto3" json:"requests,omitempty"`
 	// Parent is the UID of the version whose workers this version requeues, or of which it
-	// is a part.
+	// is a part or the next round. The parent of a requeue is not a requeue.
 	Parent string `protobuf:"bytes,13,opt,name=parent,proto3" json:"parent,omitempty"`
 	// WorkerCounts has the number of workers in each final state, once the reservation has
 	// ended.
@@ -354,8 +354,7 @@ type Reservation struct {
 	// Origin says why the version was queued: a request (0), a requeue (1), or a part of a
 	// best-effort batch (2).
 	Origin int32 `protobuf:"varint,15,opt,name=origin,proto3" json:"origin,omitempty"`
-	// Round is the number of times that these workers were queued again because they could
-	// not be started.
+	// Round is the number of times that these workers were queued again.
 	Round int32 `protobuf:"varint,16,opt,name=round,proto3" json:"round,omitempty"`
 	// Unwanted has the workers that were cancelled individually.
 	Unwanted []*WorkerRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
@@ -366,7 +365,16 @@ type Reservation struct {
 	Failed []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
 	// Trace is the W3C traceparent of the request. Versions that derive from this version
 	// inherit the traceparent.
-	Trace         string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
+	Trace string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
+	// LifetimeEnd is the time at which the reservation expires because of a lifetime that
+	// began when it was accepted. Versions that derive from this version inherit it.
+	LifetimeEnd *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=lifetime_end,json=lifetimeEnd,proto3" json:"lifetime_end,omitempty"`
+	// NotBefore is the time at which the version enters its queue: the time of the request,
+	// or the end of the backoff of a restart.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Failures is the number of times in a row that these workers were queued again, since
+	// one of them last ran for ten minutes.
+	Failures      int32 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +547,27 @@ func (x *Reservation) GetTrace() string {
 		return x.Trace
 	}
 	return ""
+}
+
+func (x *Reservation) GetLifetimeEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LifetimeEnd
+	}
+	return nil
+}
+
+func (x *Reservation) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Reservation) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
 }
 
 // FailedOn is an executor that could not start a worker, and the time at which the
@@ -1987,12 +2016,15 @@ type TaskWorker struct {
 	// Sequence is the sequence of that acknowledgement. A report with a lower sequence does
 	// not prove that the worker does not run.
 	Sequence int64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Requeue is set if the worker could not be started or was lost before it was started.
-	// The registry queues its worker index again.
+	// Requeue is set if the registry queues the worker index again: the worker could not be
+	// started, or its reservation restarts or replaces it.
 	Requeue bool `protobuf:"varint,12,opt,name=requeue,proto3" json:"requeue,omitempty"`
 	// Cleared is the ID of the request by which an operator cleared the quarantine of the
 	// worker.
-	Cleared       string `protobuf:"bytes,13,opt,name=cleared,proto3" json:"cleared,omitempty"`
+	Cleared string `protobuf:"bytes,13,opt,name=cleared,proto3" json:"cleared,omitempty"`
+	// RunningSince is the time at which the worker became RUNNING. It is only set if its
+	// reservation has a lifetime from `LIVE`, or restarts or replaces its workers.
+	RunningSince  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=running_since,json=runningSince,proto3" json:"running_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2118,6 +2150,13 @@ func (x *TaskWorker) GetCleared() string {
 	return ""
 }
 
+func (x *TaskWorker) GetRunningSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RunningSince
+	}
+	return nil
+}
+
 var File_berth_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_berth_record_v1_record_proto_rawDesc = "" +
@@ -2141,7 +2180,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x9c\a\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xb2\b\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
@@ -2166,7 +2205,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bunwanted\x18\x11 \x03(\v2\x1a.berth.record.v1.WorkerRunR\bunwanted\x12(\n" +
 	"\rlatest_target\x18\x12 \x01(\x05H\x00R\flatestTarget\x88\x01\x01\x121\n" +
 	"\x06failed\x18\x13 \x03(\v2\x19.berth.record.v1.FailedOnR\x06failed\x12\x14\n" +
-	"\x05trace\x18\x14 \x01(\tR\x05trace\x1a?\n" +
+	"\x05trace\x18\x14 \x01(\tR\x05trace\x12=\n" +
+	"\flifetime_end\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vlifetimeEnd\x129\n" +
+	"\n" +
+	"not_before\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1a\n" +
+	"\bfailures\x18\x19 \x01(\x05R\bfailures\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
@@ -2317,7 +2360,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\tR\areplica\x12\x18\n" +
 	"\aversion\x18\v \x01(\tR\aversion\"B\n" +
 	"\tTaskChunk\x125\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xad\x03\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xee\x03\n" +
 	"\n" +
 	"TaskWorker\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
@@ -2334,7 +2377,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x12\x1a\n" +
 	"\bsequence\x18\v \x01(\x03R\bsequence\x12\x18\n" +
 	"\arequeue\x18\f \x01(\bR\arequeue\x12\x18\n" +
-	"\acleared\x18\r \x01(\tR\aclearedB\f\n" +
+	"\acleared\x18\r \x01(\tR\acleared\x12?\n" +
+	"\rrunning_since\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\frunningSinceB\f\n" +
 	"\n" +
 	"_exit_codeB(Z&berth.dev/api/berth/record/v1;recordv1b\x06proto3"
 
@@ -2403,39 +2447,42 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	23, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
 	6,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	29, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	29, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	29, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	32, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	4,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
-	10, // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	24, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	25, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	29, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	29, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	26, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	29, // 22: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
-	33, // 23: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	34, // 24: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	27, // 25: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	29, // 26: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	29, // 27: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	29, // 28: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	35, // 29: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	28, // 30: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	29, // 31: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	35, // 32: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	29, // 33: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	29, // 34: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	22, // 35: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	36, // 36: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	29, // 37: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	37, // 38: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	29, // 11: berth.record.v1.Reservation.lifetime_end:type_name -> google.protobuf.Timestamp
+	29, // 12: berth.record.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	29, // 13: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	29, // 14: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	29, // 15: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	32, // 16: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	4,  // 17: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
+	10, // 18: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	24, // 19: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	25, // 20: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	29, // 21: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	29, // 22: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	26, // 23: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	29, // 24: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	33, // 25: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	34, // 26: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	27, // 27: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	29, // 28: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	29, // 29: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	29, // 30: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	35, // 31: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	28, // 32: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	29, // 33: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	35, // 34: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	29, // 35: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	29, // 36: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	22, // 37: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	36, // 38: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	29, // 39: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	29, // 40: berth.record.v1.TaskWorker.running_since:type_name -> google.protobuf.Timestamp
+	37, // 41: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
