@@ -91,7 +91,7 @@ var habits = []habit{
 	{typed: "`kubectl cordon NODE`, `scontrol update State=DRAIN`", command: "berth disable agent-2 --request patch --reason 'new kernel'",
 		result: "no new workers; those that run keep running", want: `agent-2|patch`},
 	{typed: "`kubectl uncordon NODE`", command: "berth enable agent-2",
-		result: "undoes `disable` and `drain`", want: `^undone: 1 request`},
+		result: "undoes `disable` and `drain`", want: `^undid 1 request`},
 	{typed: "`kubectl drain NODE`, `nomad node drain`", command: "berth drain agent-2 --wait",
 		result: "disables the host, stops its workers and waits for their end", want: `agent-2: drained`},
 	{typed: "`kubectl cluster-info`, `nomad server members`", command: "berth get leaders",
