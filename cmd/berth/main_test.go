@@ -22,7 +22,8 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 		"berth gateway": true, "berth agent": true, "berth sim": true, "berth etcd": true,
 		"berth bench failover": true, "berth bench docs": true, "berth version": true, "berth certs init": true,
 		"berth certs issue": true, "berth config": true, "berth config use": true, "berth config set": true,
-		"berth config list": true, "berth config delete": true, "berth": true,
+		"berth config list": true, "berth config current-context": true,
+		"berth config delete": true, "berth": true,
 	}
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {

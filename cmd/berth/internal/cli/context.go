@@ -34,10 +34,10 @@ current context.`,
 		Example: "  berth config set prod --gateway https://gateway-0:8080 --token-file token\n  berth config use prod\n  berth config list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return badUsage(cmd, "missing subcommand: must be one of delete, list, set, use")
+			return badUsage(cmd, "missing subcommand: must be one of current-context, delete, list, set, use")
 		},
 	}
-	cmd.AddCommand(a.configUse(), a.configSet(), a.configList(), a.configDelete())
+	cmd.AddCommand(a.configUse(), a.configSet(), a.configList(), a.configCurrent(), a.configDelete())
 	return cmd
 }
 
@@ -160,6 +160,23 @@ func (a *app) configList() *cobra.Command {
 	}
 	outputFlag(cmd.Flags(), &output, "table", "json", "yaml", "name")
 	return cmd
+}
+
+func (a *app) configCurrent() *cobra.Command {
+	return &cobra.Command{
+		Use: "current-context", Aliases: []string{"current"}, Short: "Print the name of the current context", Args: cobra.NoArgs,
+		Example: "  berth config current-context",
+		RunE: func(*cobra.Command, []string) error {
+			config, err := readConfig(a.configPath())
+			if err != nil {
+				return err
+			}
+			if config.Current == "" {
+				return fault.New(fault.NotFound, "", "no context is current; choose one with 'berth config use NAME'")
+			}
+			return a.print(config.Current)
+		},
+	}
 }
 
 func (a *app) configDelete() *cobra.Command {
