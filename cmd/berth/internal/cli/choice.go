@@ -65,8 +65,12 @@ func enumFlag[E interface {
 	cmd.Flags().Var(&choice{"", names, set}, name, usage+": "+strings.Join(names, ", "))
 }
 
-// flagError returns the error about a flag that cannot be parsed.
-func flagError(_ *cobra.Command, err error) error {
+// flagError returns the error about a flag that cannot be parsed. If the command before the
+// flag does not exist either, the error is about the command.
+func flagError(cmd *cobra.Command, err error) error {
+	if before := cmd.Flags().Args(); !cmd.HasParent() && len(before) > 0 {
+		return unknown(cmd, before[0], "unknown command %q", before[0])
+	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		if c, ok := invalid.GetFlag().Value.(*choice); ok {

@@ -91,6 +91,9 @@ func asUsage(cmd *cobra.Command, err error) error {
 	if errors.As(err, &f) {
 		return f.error
 	}
+	if errors.As(err, &usageError{}) {
+		return err
+	}
 	if missing, found := strings.CutPrefix(err.Error(), requiredFlags); found {
 		names, _, _ := strings.Cut(missing, " not set")
 		names = strings.ReplaceAll(strings.ReplaceAll(names, `", "`, `, --`), `"`, "")
