@@ -45,6 +45,11 @@ var habits = []habit{
 		result: "repeating changes nothing", want: `^train/gpu/main UNCHANGED`},
 	{typed: "`kubectl wait --for=condition=…`", command: "berth wait train/gpu --for active --deadline 1m",
 		result: "returns when all workers are placed; exit code 1 after the deadline", want: `^train/gpu/main ACTIVE`},
+	{typed: "`kubectl wait --for=condition=Ready pod`", command: "berth wait train/gpu --for running",
+		result: "returns when all workers run", want: `^train/gpu/main RUNNING`},
+	{typed: "`kubectl wait --for=condition=complete`", command: "berth apply -f fails.yaml && berth wait fails/once --for completed",
+		result: "exit code 1 if a worker did not end with exit code 0",
+		want:   `fails/once/main is COMPLETED, but not every worker ended with exit code 0 \(1 of 1 did not\): 1 of 1 worker failed`, exit: 1},
 	{typed: "`kubectl diff`, `apply --dry-run`, `nomad job plan`", command: "sed 's/count: 2/count: 1/' job.yaml | berth apply -f - --dry-run",
 		result: "prints a diff; exit code 5 if something would change", want: `(?m)^\+ *count: 1`, exit: 5},
 	{typed: "`kubectl get podgroups`, `kubectl get workloads`", command: "berth get reservations",
@@ -165,6 +170,8 @@ func TestHabits(t *testing.T) {
 	for name, text := range map[string]string{
 		"job.yaml": "job: train\nstage: gpu\ncount: 2\ntargetSize: 2\n" +
 			"task:\n  command: sh\n  args: [-c, echo step 1; echo warning >&2; exec sleep 1000]\n",
+		"fails.yaml": "job: fails\nstage: once\ncount: 1\n" +
+			"task:\n  command: sh\n  args: [-c, exit 3]\n",
 		"etl.yaml": "job: etl\nstage: map\ncount: 100\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
