@@ -62,6 +62,8 @@ var habits = []habit{
 		result: "filters on the server; each list has its own filters in `--help`", want: `^WORKER|^No assignments`},
 	{typed: "`kubectl get nodes -o wide`, `nomad node status`, `sinfo`", command: "berth get executors -o wide",
 		result: "lists the hosts with more columns", want: `agent-2 +host +READY`},
+	{typed: "`kubectl get TYPE NAME NAME…`", command: "berth get executors agent-0 agent-2",
+		result: "lists several objects by name", want: `(?s)^EXECUTOR.*agent-0 .*agent-2 `},
 	{typed: "`kubectl get … -o json \\| jq`", command: "berth get reservations -o json",
 		result: "the JSON of the REST API", want: `(?s)^{.*"state": "ACTIVE".*}$`},
 	{typed: "`kubectl get … -o yaml \\| kubectl apply -f -`", command: "berth get reservations train/gpu/main -o yaml | berth apply -f -",

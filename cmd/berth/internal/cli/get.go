@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,28 @@ func viewOf[M proto.Message, L any](
 	}
 }
 
+// several returns a view of the objects with the given names. If there is only one name,
+// the object is the whole answer, and otherwise answer returns a list.
+func several[M, A proto.Message](
+	names []string, get func(*client.Client, context.Context, string) (M, error), answer func([]M) A, list func(A) []M,
+	table func([]M, time.Time, bool) *show.Table,
+) view {
+	if len(names) == 1 {
+		return viewOf("", func(c *client.Client, ctx context.Context) (M, error) { return get(c, ctx, names[0]) }, one, table)
+	}
+	return viewOf("", func(c *client.Client, ctx context.Context) (A, error) {
+		var all []M
+		for _, name := range names {
+			m, err := get(c, ctx, name)
+			if err != nil {
+				return answer(nil), err
+			}
+			all = append(all, m)
+		}
+		return answer(all), nil
+	}, list, table)
+}
+
 // one returns a list of one element.
 func one[M any](m M) []M { return []M{m} }
 
@@ -55,8 +78,8 @@ func (a *app) get() *cobra.Command {
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
 		Use: "get reservations|jobs|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
-		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
-'berth get reservations JOB/STAGE'.`,
+		Long: `List objects of a kind, or show those with the given names. 'berth get JOB/STAGE' is
+short for 'berth get reservations JOB/STAGE'.`,
 		Short:   "List jobs, reservations, queues, workers, executors, leaders, findings or tenants",
 		Example: "  berth get reservations\n  berth get train/gpu -o wide\n  berth get leaders -w",
 		Args:    cobra.ArbitraryArgs,
@@ -74,7 +97,7 @@ func (a *app) get() *cobra.Command {
 			switch {
 			case len(args) == 0:
 				return badUsage(cmd, "missing kind: must be one of %s", strings.Join(kinds, ", "))
-			case len(args) == 1 && strings.Contains(args[0], "/"):
+			case !slices.ContainsFunc(args, func(arg string) bool { return !strings.Contains(arg, "/") }):
 				reservations.SetContext(cmd.Context())
 				return reservations.RunE(reservations, args)
 			}
@@ -90,8 +113,8 @@ func (a *app) get() *cobra.Command {
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
 		a.getUsage(&flags),
-		a.kind(&flags, skus, "skus", "List SKUs", "sku"),
-		a.kind(&flags, pools, "pools", "List pools", "pool"),
+		a.getSKUs(&flags),
+		a.getPools(&flags),
 		a.getTenants(&flags),
 		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
 		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),

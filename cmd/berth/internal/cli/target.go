@@ -33,9 +33,14 @@ func oneTarget(cmd *cobra.Command, args []string) error { return cobra.ExactArgs
 // in the name. Omitted parts are empty. It is the only parser of arguments that name
 // reservations, so all commands accept the same forms.
 func target(cmd *cobra.Command, args []string, least int) (client.Key, error) {
-	text := bare(args)[0]
+	return parseTarget(cmd, bare(args)[0], len(bare(args)) < len(args), least)
+}
+
+// parseTarget parses one argument of target. worded reports whether a word for reservations
+// precedes it.
+func parseTarget(cmd *cobra.Command, text string, worded bool, least int) (client.Key, error) {
 	parts := strings.Split(text, "/")
-	if kind := parts[0]; len(parts) > 1 && len(bare(args)) == len(args) && slices.Contains(kindWords, kind) {
+	if kind := parts[0]; len(parts) > 1 && !worded && slices.Contains(kindWords, kind) {
 		return client.Key{}, badUsage(cmd,
 			"%q: write the kind as a separate word, '%s %s'; for a job with the name %s, write 'reservation %s'",
 			text, kind, strings.Join(parts[1:], "/"), kind, text)
