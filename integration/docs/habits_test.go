@@ -78,6 +78,8 @@ var habits = []habit{
 		result: "lists the jobs that have anything alive", want: `train .*2`},
 	{typed: "`kubectl describe pod`, `nomad job status`, `scontrol show job`", command: "berth describe train/gpu",
 		result: "the request, the workers and the last events", want: `(?s)State +ACTIVE.*WORKER_RUNNING`, again: true},
+	{typed: "`kubectl describe job`", command: "berth describe job train",
+		result: "the workers, the reservations and the last events of a job", want: `(?s)^Job +train.*train/gpu/main +ACTIVE`},
 	{typed: "`kubectl describe node`, `nomad node status ID`", command: "berth describe executor agent-0",
 		result: "state, resources and workers of a host", want: `(?s)State +READY.*slots`},
 	{typed: "`kubectl get events --watch`", command: "berth events train -f",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -51,6 +52,23 @@ func parseTarget(cmd *cobra.Command, text string, worded bool, least int) (clien
 	}
 	parts = append(parts, "", "")
 	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
+}
+
+// onReservation completes a command about one reservation: its arguments, its completion,
+// its output flag and its connection. run must limit the time of its calls.
+func (a *app) onReservation(cmd *cobra.Command, output *string,
+	run func(ctx context.Context, c *client.Client, key client.Key) error) *cobra.Command {
+	cmd.Use += " [reservation] JOB/STAGE[/NAME]"
+	cmd.Args, cmd.ValidArgsFunction = oneTarget, a.completeTarget(2)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := target(cmd, args, 2)
+		if err != nil {
+			return err
+		}
+		return a.connected(cmd, func(ctx context.Context, c *client.Client) error { return run(ctx, c, key) })
+	}
+	outputFlag(cmd.PersistentFlags(), output, textFormats...)
+	return a.calls(cmd)
 }
 
 // named returns the name of the reservations that a key selects, as in an argument.

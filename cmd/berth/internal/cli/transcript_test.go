@@ -202,6 +202,12 @@ func (f *fake) do(t *testing.T, words []string) {
 			f.executor(id).Workers = 1
 		}
 		f.mu.Unlock()
+	case "pool": // pool NAME ID…
+		f.mu.Lock()
+		for _, id := range words[2:] {
+			f.executor(id).Pool = words[1]
+		}
+		f.mu.Unlock()
 	case "unreachable": // unreachable ID
 		f.mu.Lock()
 		f.executor(words[1]).State = berthv1.Executor_UNREACHABLE

@@ -21,8 +21,8 @@ func (a *app) wait() *cobra.Command {
 	condition := berthv1.Reservation_ACTIVE.String()
 	var deadline time.Duration
 	var output string
-	cmd := a.calls(&cobra.Command{
-		Use:   "wait [reservation] JOB/STAGE[/NAME]",
+	cmd := a.onReservation(&cobra.Command{
+		Use:   "wait",
 		Short: "Wait until a reservation is in a state, or its workers run",
 		Long: `Wait until the newest version of a reservation meets a condition:
 
@@ -38,45 +38,37 @@ deadline passes. With --for completed, it also fails if a worker has not ended w
 code 0. 'berth events JOB/STAGE' shows how each worker ended.`,
 		Example: "  berth wait train/gpu\n  berth wait train/gpu --for running --deadline 5m\n" +
 			"  berth wait train/gpu --for completed --deadline 2h",
-		Args:              oneTarget,
-		ValidArgsFunction: a.completeTarget(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := target(cmd, args, 2)
-			if err != nil {
-				return err
-			}
-			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				if err := a.reach(ctx, c, key.Job); err != nil {
-					return err
-				}
-				waiting, cancel := context.WithTimeout(ctx, deadline)
-				defer cancel()
-				r, err := waitUntil(waiting, c, key, condition)
-				if r == nil && waiting.Err() != nil && ctx.Err() == nil { // a short deadline
-					limited, cancel := a.limited(ctx)
-					defer cancel()
-					r, err = c.Get(limited, key)
-				}
-				if r != nil && waiting.Err() != nil {
-					return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s is still %s after %v%s", key,
-						r.GetState(), deadline, runningNote(r, condition))
-				}
-				if err != nil {
-					return err
-				}
-				if err := a.object(output, r, named(client.KeyOf(r))+" "+condition, named(client.KeyOf(r))); err != nil {
-					return err
-				}
-				if condition != berthv1.Reservation_COMPLETED.String() {
-					return nil
-				}
+	}, &output, func(ctx context.Context, c *client.Client, key client.Key) error {
+		if err := a.reach(ctx, c, key.Job); err != nil {
+			return err
+		}
+		waiting, cancel := context.WithTimeout(ctx, deadline)
+		defer cancel()
+		r, err := waitUntil(waiting, c, key, condition)
+		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+			if r == nil { // the deadline was too short for the first answer
 				limited, cancel := a.limited(ctx)
 				defer cancel()
-				return incomplete(limited, c, r)
-			})
-		},
+				if r, err = c.Get(limited, key); err != nil {
+					return err
+				}
+			}
+			return fault.New(fault.Precondition, fault.Reason(r.GetReason()), "%s is still %s after %v%s", key,
+				r.GetState(), deadline, runningNote(r, condition))
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.object(output, r, named(client.KeyOf(r))+" "+condition, named(client.KeyOf(r))); err != nil {
+			return err
+		}
+		if condition != berthv1.Reservation_COMPLETED.String() {
+			return nil
+		}
+		limited, cancel := a.limited(ctx)
+		defer cancel()
+		return incomplete(limited, c, r)
 	})
-	outputFlag(cmd.Flags(), &output, textFormats...)
 	names := append(wire.EnumNames(berthv1.Reservation_ACTIVE.Descriptor()), allRunning)
 	cmd.Flags().Var(&choice{condition, names, func(value string) { condition = value }}, "for", "condition to wait for")
 	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "maximum time to wait")
