@@ -48,6 +48,48 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 	}
 }
 
+// TestEveryCommandHasAnOutputFormat checks that every command has -o, except those that
+// print nothing that a script reads.
+func TestEveryCommandHasAnOutputFormat(t *testing.T) {
+	const (
+		runs   = "runs until it is stopped, and prints logs"
+		stored = "changes a file of contexts, and prints one sentence"
+		report = "writes a report"
+	)
+	without := map[string]string{
+		"berth agent": runs, "berth assigner": runs, "berth demo": runs, "berth dev": runs, "berth etcd": runs,
+		"berth executor-state": runs, "berth gateway": runs, "berth registry": runs, "berth sim": runs,
+		"berth config set": stored, "berth config use": stored, "berth config delete": stored,
+		"berth config current-context": "prints one name",
+		"berth bench":                  report + " with --json", "berth bench failover": report + " with --json",
+		"berth replay": report + " with --report", "berth bench docs": report + " in Markdown",
+		"berth": "prints its help", "berth config": "prints its usage",
+	}
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+		path, flag := cmd.CommandPath(), cmd.Flag("output")
+		reason, known := without[path]
+		delete(without, path)
+		switch {
+		case cmd.Runnable() && flag == nil && !known:
+			t.Errorf("%s has no --output", path)
+		case known && flag != nil:
+			t.Errorf("%s has --output, although it %s", path, reason)
+		case strings.HasPrefix(reason, report+" with") && cmd.Flag(reason[strings.Index(reason, "--")+2:]) == nil:
+			t.Errorf("%s has no flag for its report: it %s", path, reason)
+		case flag != nil && flag.Shorthand != "o":
+			t.Errorf("%s has --output without -o", path)
+		}
+	}
+	look(root.New(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))
+	for path := range without {
+		t.Errorf("unknown command %s", path)
+	}
+}
+
 // TestEveryCommandHasAnExample checks that the help of every command has an example, and
 // that the program accepts the command line of each example.
 func TestEveryCommandHasAnExample(t *testing.T) {

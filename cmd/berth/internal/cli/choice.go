@@ -45,6 +45,9 @@ var (
 	textFormats = []string{"text", "json", "yaml", "name"}
 )
 
+// OutputFlag adds --output to the flags of a command that prints a result. See WriteValue.
+func OutputFlag(flags *pflag.FlagSet, output *string) { outputFlag(flags, output, textFormats...) }
+
 // outputFlag adds --output to a set of flags. The first format is the default.
 func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
 	*output = formats[0]

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -180,9 +181,14 @@ func (a *app) object(output string, m proto.Message, text, name string) error {
 	return (&printer{app: a, output: output}).object(m, text, name)
 }
 
-// value prints a value that is not a message: as text, as names, or in a machine-readable
-// format.
+// value prints a value that is not a message.
 func (a *app) value(output string, v any, text, names string) error {
+	return WriteValue(a.Out, output, v, text, names)
+}
+
+// WriteValue writes a value that is not a message: as text, as names, or in a
+// machine-readable format.
+func WriteValue(w io.Writer, output string, v any, text, names string) error {
 	encoded, err := []byte(text), error(nil)
 	switch output {
 	case "json":
@@ -193,7 +199,7 @@ func (a *app) value(output string, v any, text, names string) error {
 		encoded = []byte(names)
 	}
 	if err == nil {
-		_, err = a.Out.Write(encoded)
+		_, err = w.Write(encoded)
 	}
 	return err
 }
