@@ -57,9 +57,11 @@ var executed = []struct {
 // TestDocumentedCommands executes the commands of each document against a new Berth. It
 // compares the answers with those in the document.
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	berth(t) // Build the program before any time limit starts.
 	for _, e := range executed {
 		t.Run(e.document, func(t *testing.T) {
+			t.Parallel() // Most of the time of each document is spent waiting for answers.
 			w := runner{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 			defer w.client.CloseIdleConnections()
 			parse := parse

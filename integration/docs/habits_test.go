@@ -153,6 +153,7 @@ var habits = []habit{
 
 // TestHabits runs the command of each habit, in order, against a cluster with real agents.
 func TestHabits(t *testing.T) {
+	t.Parallel()
 	table := habitsHead
 	for _, h := range habits {
 		table += fmt.Sprintf("| %s | `%s` | %s |\n", h.typed, strings.ReplaceAll(h.command, "|", `\|`), h.result)
