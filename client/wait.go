@@ -35,7 +35,9 @@ func (c *Client) WaitUntil(ctx context.Context, key Key, done func(*berthv1.Rese
 	if err != nil {
 		return nil, err
 	}
-	watching, stop := context.WithCancel(ctx)
+	// The stream has no deadline. A gateway that ends it at the deadline, just before ctx
+	// ends, would look like a failure.
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	woken := make(chan struct{}, 1)
 	ended := make(chan struct{})
 	go func() {

@@ -166,8 +166,8 @@ func (a *app) configList() *cobra.Command {
 
 func (a *app) configCurrent() *cobra.Command {
 	return &cobra.Command{
-		Use: "current-context", Aliases: []string{"current"}, Short: "Print the name of the current context", Args: cobra.NoArgs,
-		Example: "  berth config current-context",
+		Use: "current-context", Aliases: []string{"current"}, Short: "Print the name of the current context",
+		Args: cobra.NoArgs, Example: "  berth config current-context",
 		RunE: func(*cobra.Command, []string) error {
 			config, err := readConfig(a.configPath())
 			if err != nil {

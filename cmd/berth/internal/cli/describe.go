@@ -75,7 +75,7 @@ func (a *app) describeJob(ctx context.Context, c *client.Client, name, output st
 	if err != nil {
 		return err
 	}
-	j, err := getJob(c, ctx, name)
+	j, err := getJob(ctx, c, name)
 	if fault.Is(err, fault.ReasonNotFound) && len(list.GetReservations()) > 0 {
 		j, err = &berthv1.Job{Name: name}, nil // all its reservations have ended
 	}
@@ -113,7 +113,8 @@ func (a *app) describePool(ctx context.Context, c *client.Client, name, output s
 	if err != nil {
 		return err
 	}
-	list, err := whole(&berthv1.ListExecutorsRequest{Pool: name, PageSize: pageSize}, (*client.Client).ExecutorsPage)(c, ctx)
+	list, err := whole(&berthv1.ListExecutorsRequest{Pool: name, PageSize: pageSize},
+		(*client.Client).ExecutorsPage)(c, ctx)
 	if err != nil {
 		return err
 	}

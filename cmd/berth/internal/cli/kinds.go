@@ -106,7 +106,10 @@ func (a *app) getJobs(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListJobsRequest{PageSize: pageSize}
 	all := viewOf("No jobs.", whole(request, (*client.Client).JobsPage), (*berthv1.ListJobsAnswer).GetJobs, show.Jobs)
 	byName := func(names []string) view {
-		return several(names, getJob, func(list []*berthv1.Job) *berthv1.ListJobsAnswer {
+		get := func(c *client.Client, ctx context.Context, name string) (*berthv1.Job, error) {
+			return getJob(ctx, c, name)
+		}
+		return several(names, get, func(list []*berthv1.Job) *berthv1.ListJobsAnswer {
 			return &berthv1.ListJobsAnswer{Jobs: list}
 		}, (*berthv1.ListJobsAnswer).GetJobs, show.Jobs)
 	}
@@ -129,7 +132,7 @@ The option -o wide adds the number of all reservations that have not ended.`
 
 // getJob returns a job that has not ended. A prefix covers the job of the same name, which
 // is first in the list.
-func getJob(c *client.Client, ctx context.Context, name string) (*berthv1.Job, error) {
+func getJob(ctx context.Context, c *client.Client, name string) (*berthv1.Job, error) {
 	page, err := c.JobsPage(ctx, &berthv1.ListJobsRequest{Prefix: name, PageSize: 1})
 	if err != nil {
 		return nil, err

@@ -261,7 +261,8 @@ func TestAContextKeepsItsCredentials(t *testing.T) {
 		{"explicit credentials in variables", "cert-other", map[string]string{"BERTH_GATEWAY": s.address,
 			"BERTH_TLS_CA": s.ca, "BERTH_TOKEN_FILE": s.token}, nil, "BERTH_GATEWAY", false},
 		{"a gateway of the context", "cert-same", nil, []string{"--gateway", "https://" + s.address + "/"}, "", false},
-		{"a gateway of the context in a variable", "token-same", map[string]string{"BERTH_GATEWAY": s.address}, nil, "", false},
+		{"a gateway of the context in a variable", "token-same", map[string]string{"BERTH_GATEWAY": s.address}, nil, "",
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if code, _, stderr := runWith(t, contexts, "config", "use", c.context); code != rpc.ExitDone {

@@ -91,7 +91,8 @@ func TestOutputFormats(t *testing.T) {
 		var out, stderr bytes.Buffer
 		root := cli.New(cli.Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
 		root.AddCommand(Commands()...)
-		if code := cli.Run(t.Context(), root, c.args); code != rpc.ExitDone || !regexp.MustCompile(c.want).MatchString(out.String()) {
+		code := cli.Run(t.Context(), root, c.args)
+		if code != rpc.ExitDone || !regexp.MustCompile(c.want).MatchString(out.String()) {
 			t.Errorf("%v: exit %d: %s%s", c.args, code, &out, &stderr)
 		}
 	}
