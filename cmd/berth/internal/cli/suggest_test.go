@@ -24,4 +24,9 @@ func TestSuggestionsExist(t *testing.T) {
 			}
 		}
 	}
+	for word := range absent {
+		if has(root, word) {
+			t.Errorf("%s is a command", word)
+		}
+	}
 }
