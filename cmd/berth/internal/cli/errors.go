@@ -168,6 +168,8 @@ func hintFor(err error) string {
 		return "call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file"
 	case f.Kind == fault.Denied && strings.Contains(text, "no certificate and no bearer token"):
 		return "prove your role with --tls-cert and --tls-key, or with --token-file"
+	case f.Meta["gateways"] != "" && strings.Contains(text, "has no leader"):
+		return "see 'berth get leaders'"
 	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:
 		return "set another gateway with --gateway HOST:PORT or BERTH_GATEWAY, or run one here with 'berth dev'"
 	case f.Reason == fault.ReasonRegistryNotReady:

@@ -124,6 +124,16 @@ func TestTablesFit80Columns(t *testing.T) {
 	}
 }
 
+// TestLeadersNameUnreachableReplicas checks that the address replaces an unknown ID.
+func TestLeadersNameUnreachableReplicas(t *testing.T) {
+	list := Leaders([]*berthv1.ServiceLeadership{{Service: "registry", Replicas: []*berthv1.Replica{
+		{Address: "10.0.0.1:7101", Role: berthv1.Replica_UNREACHABLE},
+	}}}, noon, false)
+	if !strings.Contains(list.String(), "registry  10.0.0.1:7101  UNREACHABLE") {
+		t.Errorf("the address is missing:\n%s", list)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	queued := func(change func(*berthv1.Explanation)) *berthv1.Explanation {
 		e := &berthv1.Explanation{
@@ -154,7 +164,7 @@ func TestExplain(t *testing.T) {
 				{Check: "attributes.zone", Want: "a", Have: "b", Count: 2, ByDefault: true},
 			}
 		}), "a/b/main is pending: none of its 4 workers would fit now. It is the only\nreservation in group g and has waited 1m.\n\n" +
-			"No worker fits on 3 executors now. The first check that each fails:\n" +
+			"No worker fits on 3 executors now. Their first failed checks:\n" +
 			"  CHECK            WANTED          FOUND  EXECUTORS\n" +
 			"  attributes.arch  arm64           amd64  1\n" +
 			"  attributes.zone  a (by default)  b      2\n"},
@@ -167,7 +177,7 @@ func TestExplain(t *testing.T) {
 reservation in group g and has waited 1m.
 NO_MATCHING_SKU
 
-No worker fits on 4 executors now. The first check that each fails:
+No worker fits on 4 executors now. Their first failed checks:
   CHECK         WANTED  FOUND  EXECUTORS
   sku           8000    4000   3
   capacity.cpu  8       4      1
