@@ -202,7 +202,7 @@ func TestJSONIsStrict(t *testing.T) {
 			"{\n  \"labels\": {\"ä\": \"{[,\"},\n  \"constraints\": {\"sku\": \"a\", \"sku\": \"b\"}}", "constraints.sku"},
 		{"wrong type in the second worker", "PUT", put, `{"workers":[{"index":1,"number":2},{"index":-0.5}]}`,
 			"workers[1].index"},
-		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":1,"gpu":"many"}}}`,
+		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":100,"gpu":"many"}}}`,
 			"constraints.resources.gpu"},
 		{"wrong type of a duration", "PUT", put, `{"task":{"command":"x","stopGrace":"long"}}`, "task.stopGrace"},
 		{"a number for an object", "PUT", put, `{"constraints":3}`, "constraints"},
