@@ -14,7 +14,7 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "MESSAGE")
 	for _, r := range list {
 		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
-			r.GetReason(),
+			cmp.Or(r.GetReason(), workerCounts(r, "EVICTED", "FAILED", "LOST")),
 			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
 	}
 	return t

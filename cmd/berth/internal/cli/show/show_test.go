@@ -124,6 +124,36 @@ func TestTablesFit80Columns(t *testing.T) {
 	}
 }
 
+// TestReservationsShowLostWorkers checks that a gang without success does not look like one
+// that completed.
+func TestReservationsShowLostWorkers(t *testing.T) {
+	for want, counts := range map[string]map[string]int32{
+		"6 EVICTED":             {"EVICTED": 6},
+		"2 FAILED, 1 LOST":      {"COMPLETED": 3, "FAILED": 2, "LOST": 1},
+		"-":                     {"COMPLETED": 6},
+		"INSUFFICIENT_CAPACITY": {"EVICTED": 6},
+	} {
+		r := &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_COMPLETED, Count: 6, WorkerCounts: counts}
+		if want == "INSUFFICIENT_CAPACITY" {
+			r.Reason = proto.String(want)
+		}
+		lines := strings.Split(Reservations([]*berthv1.Reservation{r}, noon, false).String(), "\n")
+		if !strings.HasSuffix(strings.TrimSpace(lines[1]), "  "+want) {
+			t.Errorf("%v: %q, want %s", counts, lines[1], want)
+		}
+	}
+}
+
+// TestExecutorsShowTheEndOfADrain checks that an executor without workers is drained.
+func TestExecutorsShowTheEndOfADrain(t *testing.T) {
+	for workers, want := range []string{"READY,DRAINED", "READY,DRAINING"} {
+		e := &berthv1.Executor{Id: "h", State: berthv1.Executor_READY, Draining: true, Workers: int32(workers)}
+		if text := Executors([]*berthv1.Executor{e}, noon, false).String(); !strings.Contains(text, want) {
+			t.Errorf("%d workers: want %s in\n%s", workers, want, text)
+		}
+	}
+}
+
 // TestLeadersNameUnreachableReplicas checks that the address replaces an unknown ID.
 func TestLeadersNameUnreachableReplicas(t *testing.T) {
 	list := Leaders([]*berthv1.ServiceLeadership{{Service: "registry", Replicas: []*berthv1.Replica{
