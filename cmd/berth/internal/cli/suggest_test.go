@@ -40,4 +40,9 @@ func TestSuggestionsExist(t *testing.T) {
 			}
 		}
 	}
+	for word := range absent {
+		if has(root, word) {
+			t.Errorf("%s is a command", word)
+		}
+	}
 }

@@ -41,6 +41,29 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 
 	b.WriteString("\nAssignments\n")
 	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
+	lastEvents(&b, events, now)
+	return b.String()
+}
+
+// Job returns the details of a job: its workers, reservations and last events.
+func Job(j *berthv1.Job, reservations []*berthv1.Reservation, events []*berthv1.Event, now time.Time) string {
+	var b strings.Builder
+	field(&b, "Job", j.GetName())
+	if j.GetReservations() == 0 {
+		field(&b, "State", "all its reservations have ended")
+	} else {
+		field(&b, "Reservations", fmt.Sprintf("%d not ended, %d queued", j.GetReservations(), j.GetPendingReservations()))
+		field(&b, "Workers", fmt.Sprintf("%d pending, %d reserved, %d running, %d stopping", j.GetPendingWorkers(),
+			j.GetReservedWorkers(), j.GetRunningWorkers(), j.GetStoppingWorkers()))
+		field(&b, "Active", instant(j.GetLastActivity(), now))
+	}
+	b.WriteString("\nReservations\n" + cmp.Or(Reservations(reservations, now, false).text("  "), "  none\n"))
+	lastEvents(&b, events, now)
+	return b.String()
+}
+
+// lastEvents writes the last events of a description.
+func lastEvents(b *strings.Builder, events []*berthv1.Event, now time.Time) {
 	b.WriteString("\nLast events\n")
 	for _, e := range events {
 		b.WriteString("  " + Event(e, now) + "\n")
@@ -48,7 +71,6 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	if len(events) == 0 {
 		b.WriteString("  none stored\n")
 	}
-	return b.String()
 }
 
 // field writes a line of a description. It omits an empty value.
