@@ -29,7 +29,10 @@ func (c Config) dispatch() (dispatch.Config, error) {
 	for _, option := range []struct {
 		name        string
 		value, most int
-	}{{"agent-requests-in-flight", c.AgentRequestsInFlight, 10_000}, {"requests-per-executor", c.RequestsPerExecutor, 1_000}} {
+	}{
+		{"agent-requests-in-flight", c.AgentRequestsInFlight, 10_000},
+		{"requests-per-executor", c.RequestsPerExecutor, 1_000},
+	} {
 		if option.value < 1 || option.value > option.most {
 			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most,
 				option.value)

@@ -97,7 +97,8 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 			t.add(s.GetService(), "", "NO LEADER")
 		}
 		for _, r := range replicas(s) {
-			row := []string{s.GetService(), cmp.Or(r.GetId(), r.GetAddress()), state(r.GetRole()), "", "", "", fmt.Sprint(r.GetBehind())}
+			row := []string{s.GetService(), cmp.Or(r.GetId(), r.GetAddress()), state(r.GetRole()), "", "", "",
+				fmt.Sprint(r.GetBehind())}
 			switch r.GetRole() {
 			case berthv1.Replica_LEADER:
 				row[3] = number(cmp.Or(r.GetTerm(), s.GetTerm()))
