@@ -171,6 +171,8 @@ func hintFor(err error) string {
 		return "call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file"
 	case f.Kind == fault.Denied && strings.Contains(text, "no certificate and no bearer token"):
 		return "prove your role with --tls-cert and --tls-key, or with --token-file"
+	case f.Meta["gateways"] != "" && strings.Contains(text, "has no leader"):
+		return "see 'berth get leaders'"
 	case f.Meta["etcd"] != "":
 		return "set the members with --etcd-endpoints HOST:PORT; 'berth dev' prints the address of its etcd when it starts"
 	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:

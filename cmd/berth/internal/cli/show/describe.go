@@ -134,16 +134,21 @@ func requested(r *berthv1.Reservation) string {
 	if r.GetTargetSize() > 0 {
 		text += fmt.Sprintf(" of a stage of %d", r.GetTargetSize())
 	}
+	if counts := workerCounts(r, slices.Sorted(maps.Keys(r.GetWorkerCounts()))...); counts != "" {
+		text += ": " + counts
+	}
+	return text
+}
+
+// workerCounts formats how many workers of a reservation have each of the given states.
+func workerCounts(r *berthv1.Reservation, states ...string) string {
 	var counts []string
-	for _, word := range slices.Sorted(maps.Keys(r.GetWorkerCounts())) {
+	for _, word := range states {
 		if n := r.GetWorkerCounts()[word]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	if len(counts) > 0 {
-		text += ": " + strings.Join(counts, ", ")
-	}
-	return text
+	return strings.Join(counts, ", ")
 }
 
 // workerRuns formats runs of consecutive indexes that have the same worker number:
