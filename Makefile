@@ -47,6 +47,7 @@ demo: build ## Run the demo: embedded etcd, real processes and real failures
 .PHONY: build
 build: ## Build all binaries into bin/
 	@mkdir -p $(BIN)
+	@test -e $(BIN)/berth || echo "The first build takes several minutes, and go prints nothing meanwhile."
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-agent ./services/registry/cmd/registry \
 		./services/executor-state/cmd/executor-state ./services/assigner/cmd/assigner ./services/gateway/cmd/gateway
 

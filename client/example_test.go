@@ -151,6 +151,26 @@ func ExampleClient_WaitFor() {
 	// ACTIVE
 }
 
+// Wait until every worker of a gang runs. WaitFor with ACTIVE returns when each worker has an
+// executor.
+func ExampleClient_WaitUntil() {
+	c, stop := startGateway()
+	defer stop()
+	key := client.Key{Job: "train", Stage: "gpu"}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	r, err := c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool {
+		return r.GetWorkerCounts()["RUNNING"] == r.GetCount()
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.GetState())
+	// Output:
+	// ACTIVE
+}
+
 // Cancel a reservation. A cancel may be repeated, because a missing reservation is not an
 // error.
 func ExampleClient_Cancel() {

@@ -141,7 +141,11 @@ func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Tim
 	message := "the client was closed"
 	cause := error(last)
 	if err := ctx.Err(); err != nil {
-		message = fmt.Sprintf("no definite answer from %s within %v", gateways, time.Since(started).Round(time.Millisecond))
+		waited := time.Since(started).Round(time.Millisecond)
+		if waited > time.Second {
+			waited = waited.Round(100 * time.Millisecond)
+		}
+		message = fmt.Sprintf("no definite answer from %s within %v", gateways, waited)
 		cause = fmt.Errorf("%w: %w", err, last)
 	}
 	return fault.New(fault.Unavailable, last.Reason, "%s", message).With("gateways", gateways).Because(cause)

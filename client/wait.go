@@ -23,16 +23,25 @@ const waitPoll = 5 * time.Second
 // reservation if it could read it.
 func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reservation_State) (*berthv1.Reservation,
 	error) {
+	return c.WaitUntil(ctx, key, func(r *berthv1.Reservation) bool { return slices.Contains(states, r.GetState()) })
+}
+
+// WaitUntil waits as WaitFor does, until done returns true for the newest version of the
+// reservation.
+func (c *Client) WaitUntil(ctx context.Context, key Key, done func(*berthv1.Reservation) bool) (*berthv1.Reservation,
+	error) {
 	// The first Get below reads the effects of all events before the cursor of this list.
 	now, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: 1})
 	if err != nil {
 		return nil, err
 	}
-	watching, stop := context.WithCancel(ctx)
+	// The stream has no deadline. A gateway that ends it at the deadline, just before ctx
+	// ends, would look like a failure.
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	woken := make(chan struct{}, 1)
-	done := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(done)
+		defer close(ended)
 		for range c.Events(watching, key.Job, now.GetCursor()) { //nolint:errcheck // after an error the poll finds every change
 			select {
 			case woken <- struct{}{}:
@@ -42,7 +51,7 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 	}()
 	defer func() {
 		stop()
-		<-done
+		<-ended
 	}()
 
 	poll := time.NewTicker(waitPoll)
@@ -52,7 +61,7 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 		switch {
 		case err != nil:
 			return nil, err
-		case slices.Contains(states, r.GetState()):
+		case done(r):
 			return r, nil
 		case Ended(r.GetState()):
 			return r, endedElsewhere(key, r)

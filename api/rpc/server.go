@@ -56,8 +56,8 @@ type Server struct {
 }
 
 // NewServer returns a server that converts errors with ToStatus, converts a panic to an
-// Internal error, sets a deadline for unary calls and answers health checks. Health names
-// are reported as serving only after SetServing.
+// Internal error, sets a deadline for unary calls and answers health checks. It reports a
+// registered service as serving, and any other health name only after SetServing.
 func NewServer(o ServerOptions) *Server {
 	e := edge{log: cmp.Or(o.Log, slog.Default()), deadline: cmp.Or(o.Deadline, DefaultDeadline)}
 	options := []grpc.ServerOption{
@@ -106,6 +106,7 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 		described.Streams[i].ClientStreams = true
 	}
 	s.Server.RegisterService(&described, implementation)
+	s.SetServing(desc.ServiceName, true)
 }
 
 // LeaderHealth returns the health name that only the serving leader of a service

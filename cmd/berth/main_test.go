@@ -22,7 +22,8 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 		"berth gateway": true, "berth agent": true, "berth sim": true, "berth etcd": true,
 		"berth bench failover": true, "berth bench docs": true, "berth version": true, "berth certs init": true,
 		"berth certs issue": true, "berth config": true, "berth config use": true, "berth config set": true,
-		"berth config list": true, "berth config delete": true, "berth": true,
+		"berth config list": true, "berth config current-context": true,
+		"berth config delete": true, "berth": true,
 	}
 	var look func(cmd *cobra.Command)
 	look = func(cmd *cobra.Command) {
@@ -39,6 +40,48 @@ func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
 			t.Errorf("%s has no --timeout", path)
 		} else if d, err := time.ParseDuration(flag.DefValue); err != nil || d <= 0 {
 			t.Errorf("%s waits %s by default", path, flag.DefValue)
+		}
+	}
+	look(root.New(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))
+	for path := range without {
+		t.Errorf("unknown command %s", path)
+	}
+}
+
+// TestEveryCommandHasAnOutputFormat checks that every command has -o, except those that
+// print nothing that a script reads.
+func TestEveryCommandHasAnOutputFormat(t *testing.T) {
+	const (
+		runs   = "runs until it is stopped, and prints logs"
+		stored = "changes a file of contexts, and prints one sentence"
+		report = "writes a report"
+	)
+	without := map[string]string{
+		"berth agent": runs, "berth assigner": runs, "berth demo": runs, "berth dev": runs, "berth etcd": runs,
+		"berth executor-state": runs, "berth gateway": runs, "berth registry": runs, "berth sim": runs,
+		"berth config set": stored, "berth config use": stored, "berth config delete": stored,
+		"berth config current-context": "prints one name",
+		"berth bench":                  report + " with --json", "berth bench failover": report + " with --json",
+		"berth replay": report + " with --report", "berth bench docs": report + " in Markdown",
+		"berth": "prints its help", "berth config": "prints its usage",
+	}
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+		path, flag := cmd.CommandPath(), cmd.Flag("output")
+		reason, known := without[path]
+		delete(without, path)
+		switch {
+		case cmd.Runnable() && flag == nil && !known:
+			t.Errorf("%s has no --output", path)
+		case known && flag != nil:
+			t.Errorf("%s has --output, although it %s", path, reason)
+		case strings.HasPrefix(reason, report+" with") && cmd.Flag(reason[strings.Index(reason, "--")+2:]) == nil:
+			t.Errorf("%s has no flag for its report: it %s", path, reason)
+		case flag != nil && flag.Shorthand != "o":
+			t.Errorf("%s has --output without -o", path)
 		}
 	}
 	look(root.New(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))

@@ -36,6 +36,7 @@ var (
 
 func main() {
 	flag.Parse()
+	log.SetFlags(0)
 	ctx, c := context.Background(), must(client.Dial([]string{*gateway}, security()...))
 	states, wanted := make(chan *client.Job), make(chan int32)
 	go func() {
@@ -45,10 +46,16 @@ func main() {
 	}()
 	go func() {
 		for input := bufio.NewScanner(os.Stdin); input.Scan(); {
-			wanted <- int32(must(strconv.ParseInt(input.Text(), 10, 32)))
+			number, err := strconv.ParseInt(input.Text(), 10, 32)
+			if err != nil {
+				log.Printf("%q is not a number of workers", input.Text())
+				continue
+			}
+			wanted <- int32(number)
 		}
 	}()
 	want, state := int32(*workers), <-states
+	log.Printf("wanted: %d; type another number, or -1 to cancel the job", want)
 	// pace limits how often a worker that always fails is replaced.
 	for pace := time.Tick(time.Second); want >= 0; {
 		select {
@@ -56,9 +63,11 @@ func main() {
 		case <-pace:
 			reconcile(ctx, c, state.NewestWorkers(*stage), want)
 		case want = <-wanted:
+			log.Printf("wanted: %d", want)
 		}
 	}
 	must(c.CancelJob(ctx, *job))
+	log.Printf("cancelled %s", *job)
 }
 
 // reconcile requests missing workers and cancels surplus workers. The names and numbers
@@ -80,20 +89,25 @@ func reconcile(ctx context.Context, c *client.Client, workers map[int32]client.W
 		}
 	}
 	if len(surplus) > 0 {
-		must(c.CancelWorkers(ctx, *job, *stage, surplus...))
+		if cancelled := must(c.CancelWorkers(ctx, *job, *stage, surplus...)); cancelled > 0 {
+			log.Printf("cancelled %d workers", cancelled)
+		}
 	}
 	if len(fresh) > 0 {
 		reserve(ctx, c, "scale", fresh...) // one gang: all workers get executors, or none
 	}
 }
 
-// reserve requests a batch of workers. The name of the batch depends only on its workers.
+// reserve requests a gang of workers. The name of the reservation depends only on its workers.
 func reserve(ctx context.Context, c *client.Client, why string, workers ...*berthv1.WorkerID) {
 	name := fmt.Sprintf("%s-%d-%d", why, workers[0].Index, workers[0].Number)
 	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[min(1, flag.NArg()):]}
-	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: workers, Task: task})
-	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // requested before, but the events about it have not arrived yet
-		must(name, err)
+	stored, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: workers, Task: task})
+	if fault.Is(err, fault.ReasonWorkerIDUsed) {
+		return // requested before, but the events about it have not arrived yet
+	}
+	if must(stored, err).GetChange() == berthv1.UpsertReservationRequest_CREATED {
+		log.Print("requested ", name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -235,4 +236,23 @@ func recipe(t *testing.T, sku string) float64 {
 		t.Fatalf("%v is not a number in %s", value, text)
 	}
 	return number
+}
+
+// TestDocumentedBuild executes the build command of docs/how-to/autoscale.md in the
+// environment of a reader, to whom the workspace of the repository applies.
+func TestDocumentedBuild(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/how-to/autoscale.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^cd examples/keda-scaler\n.*go build$`).Find(guide)
+	if command == nil {
+		t.Fatal("the guide has no build command")
+	}
+	build := exec.CommandContext(t.Context(), "sh", "-ec", string(command)+" -o "+filepath.Join(t.TempDir(), "program"))
+	build.Dir = "../.."
+	build.Env = append(build.Environ(), "GOWORK=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", command, err, out)
+	}
 }

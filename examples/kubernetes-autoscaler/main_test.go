@@ -463,3 +463,22 @@ func TestReplicaSet(t *testing.T) {
 		t.Errorf("%d replicas: %v", replicas(), err)
 	}
 }
+
+// TestDocumentedBuild executes the build command of docs/how-to/autoscale.md in the
+// environment of a reader, to whom the workspace of the repository applies.
+func TestDocumentedBuild(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/how-to/autoscale.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^cd examples/kubernetes-autoscaler\n.*go build$`).Find(guide)
+	if command == nil {
+		t.Fatal("the guide has no build command")
+	}
+	build := exec.CommandContext(t.Context(), "sh", "-ec", string(command)+" -o "+filepath.Join(t.TempDir(), "program"))
+	build.Dir = "../.."
+	build.Env = append(build.Environ(), "GOWORK=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v: %s", command, err, out)
+	}
+}

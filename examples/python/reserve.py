@@ -48,7 +48,9 @@ class Client:
     """Calls one of several gateways, and the next one after each failure."""
 
     def __init__(self, gateways, ca=None, cert=None, key=None, token_file=None):
-        self.gateways = [urllib.parse.urlsplit(url) for url in gateways]
+        # Like the berth command, use TLS if an option of TLS is set and the gateway has no scheme.
+        scheme = "https://" if ca or cert or token_file else "http://"
+        self.gateways = [urllib.parse.urlsplit(g if "://" in g else scheme + g) for g in gateways]
         self.token_file = token_file
         self.tls = None
         if all(url.scheme == "https" for url in self.gateways):
@@ -57,7 +59,7 @@ class Client:
                 self.tls.load_cert_chain(cert, key)
         elif token_file or ca or cert or any(url.scheme != "http" for url in self.gateways):
             # Without TLS anyone on the network could read the token.
-            sys.exit("reserve.py: every --gateway must be https://HOST:PORT, or http://HOST:PORT without TLS and token")
+            sys.exit("reserve.py: --gateway: must be https://HOST:PORT with TLS or a token, otherwise http://HOST:PORT")
 
     def open(self, method, path, body=None, headers=None):
         """Makes one attempt, and returns the connection and the answer."""
@@ -141,6 +143,10 @@ def quote(name):
     return urllib.parse.quote(name, safe="")
 
 
+def workers(count):
+    return f"{count} worker" + "s" * (count != 1)
+
+
 def server_sent(answer):
     """Yields the name and the data of each complete server-sent event."""
     name, data = None, None
@@ -175,8 +181,8 @@ def store(file, state):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--gateway", action="append", help="URL of a gateway; may be given more than once "
-                         "(default $BERTH_GATEWAY, or http://127.0.0.1:8080)")
+    options.add_argument("--gateway", action="append", help="HOST:PORT or URL of a gateway; may be repeated "
+                         "(default $BERTH_GATEWAY, or 127.0.0.1:8080)")
     options.add_argument("--job", default="train", help="name of the job (default train)")
     options.add_argument("--stage", default="gpu", help="name of the stage (default gpu)")
     options.add_argument("--workers", type=int, default=4, help="number of workers of the gang (default 4)")
@@ -184,16 +190,20 @@ def main():
     options.add_argument("--queue-timeout", help="maximum time that the gang may be pending, such as 10m "
                          "(default no limit)")
     options.add_argument("--state-file", help="file from which a later run resumes; delete it for a new gang")
-    options.add_argument("--ca", default=os.environ.get("BERTH_CA"),
-                         help="certificates of the gateways' authorities (default $BERTH_CA, or those of the host)")
-    options.add_argument("--cert", help="client certificate for mutual TLS")
-    options.add_argument("--key", help="private key of the client certificate")
+    options.add_argument("--tls-ca", default=os.environ.get("BERTH_TLS_CA"),
+                         help="certificates of the gateways' authorities (default $BERTH_TLS_CA, or those of the host)")
+    options.add_argument("--tls-cert", default=os.environ.get("BERTH_TLS_CERT"),
+                         help="client certificate for mutual TLS (default $BERTH_TLS_CERT)")
+    options.add_argument("--tls-key", default=os.environ.get("BERTH_TLS_KEY"),
+                         help="private key of the client certificate (default $BERTH_TLS_KEY)")
     options.add_argument("--token-file", default=os.environ.get("BERTH_TOKEN_FILE"),
                          help="file with a bearer token (default $BERTH_TOKEN_FILE)")
-    options.add_argument("command", nargs="*", help="command of each worker, and its arguments")
+    options.add_argument("command", nargs=argparse.REMAINDER, help="command of each worker, and its arguments")
     o = options.parse_args()
-    gateways = o.gateway or [os.environ.get("BERTH_GATEWAY", "http://127.0.0.1:8080")]
-    client = Client(gateways, o.ca, o.cert, o.key, o.token_file)
+    if o.command[:1] == ["--"]:
+        del o.command[0]
+    gateways = o.gateway or os.environ.get("BERTH_GATEWAY", "127.0.0.1:8080").split(",")
+    client = Client(gateways, o.tls_ca, o.tls_cert, o.tls_key, o.token_file)
 
     path = f"/v1/jobs/{quote(o.job)}/stages/{quote(o.stage)}/reservation"
     state = load(o.state_file)
@@ -216,8 +226,7 @@ def main():
 
     for event in client.events(o.job, state["cursor"]):
         if event:
-            count = event["count"]
-            print(event["cursor"], event["kind"], f"{count} worker" + "s" * (count != 1), flush=True)
+            print(event["cursor"], event["kind"], workers(event["count"]), flush=True)
             state["cursor"] = event["cursor"]
             store(o.state_file, state)
             if event["kind"].removeprefix("RESERVATION_") not in ENDED:
@@ -226,8 +235,11 @@ def main():
         reservation = client.call("GET", path)
         if reservation["state"] in ENDED and (not event or event["uid"] == reservation["uid"]):
             break
-    print(f"{o.job}/{o.stage}/main {reservation['state']}", flush=True)
-    return 0 if reservation["state"] == "COMPLETED" else 1
+    # The state COMPLETED says that all workers have ended; the counts say how.
+    counts = reservation["workerCounts"]
+    ended = ", ".join(f"{workers(n)} {state}" for state, n in sorted(counts.items()))
+    print(f"{o.job}/{o.stage}/main {reservation['state']}: {ended}", flush=True)
+    return 0 if set(counts) == {"COMPLETED"} else 1
 
 
 if __name__ == "__main__":

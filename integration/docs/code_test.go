@@ -15,6 +15,7 @@ func TestCodeMatchesExamples(t *testing.T) {
 	}{
 		{"docs/how-to/write-a-job-service.md", "go", []string{"examples/jobservice/main.go", "examples/jobservice/tls.go",
 			"client/example_calls_test.go"}},
+		{"docs/how-to/autoscale.md", "go", []string{"examples/autoscaler/example_test.go"}},
 		{"docs/tutorial/reserve-your-first-gang.md", "yaml", []string{"examples/train.yaml", "examples/etl.yaml"}},
 		{"docs/tutorial/kubernetes.md", "yaml", []string{"examples/kubernetes/values.yaml",
 			"examples/kubernetes/sleep.yaml", "examples/kubernetes/more.yaml"}},

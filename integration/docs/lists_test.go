@@ -45,6 +45,16 @@ func TestMetricsAreListed(t *testing.T) {
 	compareLists(t, "docs/reference/metrics.md", "metric", inCode, listedMetrics(t))
 }
 
+// TestCandidateOutcomesAreListed checks the values of a label that are a range in the code.
+func TestCandidateOutcomesAreListed(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\| `candidates_total` .*").FindString(read(t, "docs/reference/metrics.md"))
+	for outcome := model.Granted; outcome <= model.Later; outcome++ {
+		if !strings.Contains(row, "`"+outcome.String()+"`") {
+			t.Errorf("docs/reference/metrics.md does not list the outcome %s: %s", outcome, row)
+		}
+	}
+}
+
 // listedMetrics returns the metrics in docs/reference/metrics.md. The header of a table has
 // the prefix, and its first column has the rest of each name.
 func listedMetrics(t *testing.T) map[string]bool {

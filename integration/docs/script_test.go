@@ -226,8 +226,8 @@ func match(answer string, expect []expectation, vars map[string]string) (_ map[s
 	return vars, ""
 }
 
-// collapseSpace removes the spaces outside of JSON strings, because protojson does not
-// guarantee where it writes spaces.
+// collapseSpace removes the spaces outside of JSON strings, because the columns of tables
+// depend on the longest values.
 func collapseSpace(text string) string {
 	var b strings.Builder
 	inside := false

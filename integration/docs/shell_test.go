@@ -63,14 +63,16 @@ func startShell(t *testing.T, gateway string, command ...string) (*shell, error)
 	}()
 	t.Cleanup(s.stop)
 	// When its input ends, the shell ends its jobs.
-	_, err = fmt.Fprintln(s.input, "exec 2>&1; set -m; trap 'kill -9 $(jobs -p)' EXIT")
+	_, err = fmt.Fprintln(s.input, "exec 2>&1; set -m; trap 'kill -9 $(jobs -p)' EXIT; trap 'code=$?' ERR")
 	return s, err
 }
 
-// run executes a command and returns what it prints. It fails unless the exit code is 0.
+// run executes a command and returns what it prints. It fails unless the exit code of each of
+// its lines is 0.
 func (s *shell) run(ctx context.Context, command string) (string, error) {
-	// A command must not read the commands that follow it.
-	if _, err := fmt.Fprintf(s.input, "{\n%s\n} < /dev/null\nprintf '\\n%s%%d\\n' $?\n", command, answered); err != nil {
+	// A command must not read the commands that follow it. Like the prompt of an interactive
+	// shell, jobs removes ended jobs, so that their numbers are used again.
+	if _, err := fmt.Fprintf(s.input, "jobs > /dev/null\ncode=0\n{\n%s\n} < /dev/null\nprintf '\\n%s%%d\\n' $code\n", command, answered); err != nil {
 		return "", err
 	}
 	var text strings.Builder

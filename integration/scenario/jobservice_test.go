@@ -66,12 +66,17 @@ func TestJobService(t *testing.T) {
 		}
 	}
 
+	s.send("hello") // ignored
 	s.send("2")
 	maps.DeleteFunc(want, func(index, _ int32) bool { return index >= 2 })
 	s.awaitSettled(want)
 	s.send("-1")
 	if err := s.process.Wait(); err != nil {
 		t.Errorf("the job service exited with %v", err)
+	}
+	printed, err := os.ReadFile(filepath.Join(w.dir, "jobservice.log"))
+	if want := "\n\"hello\" is not a number of workers\nwanted: 2\n"; err != nil || !strings.Contains(string(printed), want) {
+		t.Errorf("the job service printed %q, want %q (%v)", printed, want, err)
 	}
 	s.awaitSettled(nil)
 	w.quiesce()

@@ -14,6 +14,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
 )
 
 // A leader that stops in an orderly way gives up its leadership before it closes its port.
@@ -23,22 +24,26 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 	w := start(t, fleet.Config{Etcd: 1})
 	leader, _ := w.leader(model.ServiceRegistry)
 	address := leader.Addresses().Listen
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	leads := func() (status string, err error) {
-		answer, err := healthpb.NewHealthClient(conn).Check(w.ctx,
-			&healthpb.HealthCheckRequest{Service: rpc.LeaderHealth(model.ServiceRegistry)})
-		return answer.GetStatus().String(), err
-	}
+	leads := health(w, leader, rpc.LeaderHealth(model.ServiceRegistry))
 	until(t, func() string {
 		if status, err := leads(); err != nil || status != "SERVING" {
 			return fmt.Sprintf("leader = %s, %v", status, err)
 		}
 		return ""
 	})
+	// Only the leader serves the calls of the registry. Every replica serves its own health.
+	for _, p := range w.fleet.Processes()[model.ServiceRegistry] {
+		want := "NOT_SERVING"
+		if p == leader {
+			want = "SERVING"
+		}
+		for name, want := range map[string]string{"berth.v1.Reservations": want, "berth.control.v1.Queue": want,
+			"berth.control.v1.Replicas": "SERVING", model.ServiceRegistry: "SERVING", "": "SERVING"} {
+			if status, err := health(w, p, name)(); err != nil || status != want {
+				t.Errorf("%s of %s is %s, %v, want %s", name, p.Name, status, err, want)
+			}
+		}
+	}
 	w.signal(w.fleet.Member(0), syscall.SIGSTOP)
 	w.signal(leader, syscall.SIGTERM)
 	told := time.Now()
@@ -72,4 +77,18 @@ func TestPortClosesAfterLeadership(t *testing.T) {
 	w.signal(w.fleet.Member(0), syscall.SIGCONT)
 	<-leader.Ended()
 	w.restart(leader)
+}
+
+// health returns a function that checks one health name of a process.
+func health(w *world, p *child.Process, name string) func() (status string, err error) {
+	w.Helper()
+	conn, err := grpc.NewClient(p.Addresses().Listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close() })
+	return func() (string, error) {
+		answer, err := healthpb.NewHealthClient(conn).Check(w.ctx, &healthpb.HealthCheckRequest{Service: name})
+		return answer.GetStatus().String(), err
+	}
 }

@@ -27,6 +27,13 @@ func TestPythonExample(t *testing.T) {
 	w.startSim("sim", 4, 1)
 	w.awaitReady(4)
 	w.followInPython(python, "train-python", w.fleet.Gateway(), "--state-file", filepath.Join(w.dir, "state.json"))
+
+	// A reservation whose workers have all ended is COMPLETED, although this worker did not complete.
+	p := w.startPython(python, "--gateway", w.fleet.Gateway(), "--job", "stopped-python", "--workers", "1")
+	p.await("WORKER_RUNNING")
+	w.cancelWorker("stopped-python", 0)
+	p.await("stopped-python/gpu/main COMPLETED: 1 worker EVICTED")
+	p.awaitFailure()
 }
 
 // The Python example works with TLS and a bearer token.
@@ -42,7 +49,7 @@ func TestPythonExampleWithTLS(t *testing.T) {
 	if err := os.WriteFile(token, []byte(trainToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.followInPython(python, "train-python", "https://"+s.fleet.Gateway(), "--ca", files.CA, "--token-file", token,
+	s.followInPython(python, "train-python", "https://"+s.fleet.Gateway(), "--tls-ca", files.CA, "--token-file", token,
 		"--state-file", filepath.Join(s.audits, "state.json"))
 }
 
@@ -97,14 +104,19 @@ func (p *pythonExample) await(text string) {
 	p.Fatalf("the output ended before %q:\n%s\n%s", text, strings.Join(p.read, "\n"), p.errors.String())
 }
 
+// awaitFailure waits until the example ends with exit status 1.
+func (p *pythonExample) awaitFailure() {
+	p.Helper()
+	if err := p.process.Wait(); p.process.ProcessState.ExitCode() != 1 {
+		p.Errorf("the example ended with %v, want exit status 1: %s", err, p.errors.String())
+	}
+}
+
 // followInPython runs the example against the first gateway.
 func (w *world) followInPython(python, job, gateway string, args ...string) {
 	w.Helper()
-	if !strings.Contains(gateway, "://") {
-		gateway = "http://" + gateway
-	}
 	args = append([]string{"--gateway", gateway, "--job", job, "--workers", "3"}, args...)
-	args = append(args, "sleep", "3600") // for executors that are not simulated
+	args = append(args, "sh", "-c", "exec sleep 3600") // for executors that are not simulated
 	p := w.startPython(python, args...)
 	p.await(" CREATED")
 	p.await("WORKER_RUNNING")
@@ -128,9 +140,7 @@ func (w *world) followInPython(python, job, gateway string, args ...string) {
 	again.await("WORKER_EVICTED")
 	w.cancel(&berthv1.Reservation{Job: job, Stage: "gpu"})
 	again.await(job + "/gpu/main CANCELLED")
-	if err := again.process.Wait(); again.process.ProcessState.ExitCode() != 1 {
-		w.Errorf("the example ended with %v, want exit status 1: %s", err, again.errors.String())
-	}
+	again.awaitFailure()
 
 	var want []string
 	for event, err := range w.client.Events(w.ctx, job, "") {

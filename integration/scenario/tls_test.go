@@ -159,7 +159,7 @@ func (w *world) ports() []port {
 			default:
 				list = append(list, port{p, access.Service, "--listen", a.Listen})
 			}
-			if a.HTTP != a.Listen {
+			if a.HTTP != "" && a.HTTP != a.Listen {
 				list = append(list, port{p, access.Operations, "--http-listen", a.HTTP})
 			}
 		}

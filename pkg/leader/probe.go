@@ -31,7 +31,7 @@ const (
 // partitioned.
 //
 // The verdict is strong evidence, not a proof: a live process that has closed its
-// listener looks dead too. A wrong verdict is safe and costs only a failover; see the
+// listener looks dead too. A mistake is safe and costs only a failover; see the
 // package comment.
 type Probe struct {
 	// Dial connects to an address. The default is net.Dialer.

@@ -18,8 +18,9 @@ import (
 type Addresses struct {
 	// Listen is the address for calls.
 	Listen string `json:"listen"`
-	// HTTP is the address for health and metrics. It may be equal to Listen.
-	HTTP string `json:"http"`
+	// HTTP is the address for health and metrics; empty if the process serves neither. It may
+	// be equal to Listen.
+	HTTP string `json:"http,omitempty"`
 	// Agents and Internal are the gateway's addresses for agents and for services. They are
 	// empty for other processes.
 	Agents   string `json:"agents,omitempty"`
@@ -70,11 +71,17 @@ func (l *Listeners) Close() {
 // Announce writes the bound addresses to the log and, if configured, to the address file.
 // If report is not nil, it calls report with the addresses.
 func (c Common) Announce(log *slog.Logger, l *Listeners, report func(Addresses)) error {
-	bound := Addresses{Listen: l.Calls.Addr().String(), HTTP: l.Calls.Addr().String()}
-	if l.HTTP != nil {
+	bound := Addresses{Listen: l.Calls.Addr().String()}
+	attrs := []any{"listen", bound.Listen}
+	switch {
+	case l.HTTP != nil:
 		bound.HTTP = l.HTTP.Addr().String()
+	case l.Agents != nil: // a gateway serves health and metrics on the port of its calls
+		bound.HTTP = bound.Listen
 	}
-	attrs := []any{"listen", bound.Listen, "http", bound.HTTP}
+	if bound.HTTP != "" {
+		attrs = append(attrs, "http", bound.HTTP)
+	}
 	if l.Agents != nil {
 		bound.Agents = l.Agents.Addr().String()
 		attrs = append(attrs, "agents", bound.Agents)

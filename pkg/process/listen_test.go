@@ -58,8 +58,14 @@ func TestOnePortServesBothOnRequest(t *testing.T) {
 	}
 	defer l.Close()
 	var told process.Addresses
+	if err := c.Announce(quiet, l, func(a process.Addresses) { told = a }); err != nil || told.HTTP != "" {
+		t.Errorf("a process without health and metrics: callback got %v, %v", told, err)
+	}
+	if l.Agents, err = c.OpenCalls(quiet, "--agents-listen", ":0"); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Announce(quiet, l, func(a process.Addresses) { told = a }); err != nil || told.Listen != told.HTTP {
-		t.Errorf("callback got %v, %v", told, err)
+		t.Errorf("a gateway: callback got %v, %v", told, err)
 	}
 }
 

@@ -32,6 +32,9 @@ const (
 	// Max is the maximum of every other resource, in base units. It is well below the
 	// largest int64, to which the library clips larger numbers.
 	Max = 1 << 62
+	// MinPlainCPU is the minimum of `cpu` without a suffix where plain numbers are in base
+	// units, a tenth of a core. A smaller number is probably in cores.
+	MinPlainCPU = 100
 
 	milli = 1000
 )
@@ -140,6 +143,16 @@ func Base(name, text string) (int64, error) {
 		return 0, inBaseUnits.unreadable(name, text)
 	}
 	return n, nil
+}
+
+// CheckUnit returns an error if a value without a suffix in the REST API, in base units, is
+// so small that its author probably meant cores.
+func CheckUnit(name string, n int64) error {
+	if name != CPU || n <= 0 || n >= MinPlainCPU {
+		return nil
+	}
+	return fmt.Errorf("must be at least %d or have a suffix, got %d; write \"%dm\" for cores or \"%dm\" for thousandths of a core",
+		MinPlainCPU, n, n*milli, n)
 }
 
 // NotBase returns the error for a value that is neither a whole number of base units nor

@@ -8,7 +8,7 @@
 //
 //   - While etcd does not answer, the process waits, and /readyz reports it.
 //   - Only a serving leader is reported as healthy under the service's health name for
-//     leaders.
+//     leaders, and under the gRPC services that only the leader serves.
 //   - An orderly stop first resigns the leadership and last closes the port, so callers
 //     always reach a replica that can redirect them.
 package replica
@@ -20,11 +20,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -188,10 +191,25 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 	l = loop.New(loop.Config[C]{
 		Service: r.Service, Replica: r.ID, Version: process.Version, Space: r.Space, Store: r.Store, Election: election,
 		New: core, Perform: perform, Log: r.Log, Events: eventLimits(r.Config),
-		OnLead:  func(serving bool) { r.Server.SetServing(rpc.LeaderHealth(r.Service), serving) },
+		OnLead:  r.setLeads,
 		Durable: steps(r),
 	})
 	return l, nil
+}
+
+// onEveryReplica lists the services that a replica serves whether it leads or not.
+var onEveryReplica = []string{healthpb.Health_ServiceDesc.ServiceName,
+	reflectionpb.ServerReflection_ServiceDesc.ServiceName, controlv1.Replicas_ServiceDesc.ServiceName,
+	controlv1.Heartbeats_ServiceDesc.ServiceName}
+
+// setLeads sets the health of the leader and of the services that only the leader serves.
+func (r *Replica) setLeads(serving bool) {
+	r.Server.SetServing(rpc.LeaderHealth(r.Service), serving)
+	for service := range r.Server.GetServiceInfo() {
+		if !slices.Contains(onEveryReplica, service) {
+			r.Server.SetServing(service, serving)
+		}
+	}
 }
 
 // eventLimits returns the configured limits of job events.
@@ -221,6 +239,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
 	r.Metrics.Collect(func(f process.Scrape) { r.showStatus(f, l.Status()) })
 	r.Server.SetServing(r.Service, true)
+	r.setLeads(false)
 
 	ready := func() error {
 		if s := l.Status(); !s.Current {

@@ -8,16 +8,16 @@ import (
 
 // Config is the configuration of an assigner replica.
 type Config struct {
-	process.Service   `mapstructure:",squash"`
-	OrdersInFlight    int `mapstructure:"orders-in-flight" usage:"maximum start and stop requests to agents in flight (1 to 10000)"`
-	OrdersPerExecutor int `mapstructure:"orders-per-executor" usage:"maximum start and stop requests to one executor in flight (1 to 1000)"`
+	process.Service       `mapstructure:",squash"`
+	AgentRequestsInFlight int `mapstructure:"agent-requests-in-flight" usage:"maximum start and stop requests to agents in flight (1 to 10000)"`
+	RequestsPerExecutor   int `mapstructure:"requests-per-executor" usage:"maximum start and stop requests to one executor in flight (1 to 1000)"`
 }
 
 // Defaults returns the default configuration of an assigner replica.
 func Defaults() Config {
 	return Config{
-		Service:        process.ServiceDefaults(7103, 7183),
-		OrdersInFlight: dispatch.Default.InFlight, OrdersPerExecutor: dispatch.Default.PerExecutor,
+		Service:               process.ServiceDefaults(7103, 7183),
+		AgentRequestsInFlight: dispatch.Default.InFlight, RequestsPerExecutor: dispatch.Default.PerExecutor,
 	}
 }
 
@@ -25,11 +25,14 @@ func Defaults() Config {
 // range.
 func (c Config) dispatch() (dispatch.Config, error) {
 	config := dispatch.Default
-	config.InFlight, config.PerExecutor = c.OrdersInFlight, c.OrdersPerExecutor
+	config.InFlight, config.PerExecutor = c.AgentRequestsInFlight, c.RequestsPerExecutor
 	for _, option := range []struct {
 		name        string
 		value, most int
-	}{{"orders-in-flight", c.OrdersInFlight, 10_000}, {"orders-per-executor", c.OrdersPerExecutor, 1_000}} {
+	}{
+		{"agent-requests-in-flight", c.AgentRequestsInFlight, 10_000},
+		{"requests-per-executor", c.RequestsPerExecutor, 1_000},
+	} {
 		if option.value < 1 || option.value > option.most {
 			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most,
 				option.value)

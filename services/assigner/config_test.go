@@ -15,7 +15,7 @@ func TestDefaultsMatchTheCore(t *testing.T) {
 
 func TestOptionsReachTheCore(t *testing.T) {
 	c := Defaults()
-	c.OrdersInFlight, c.OrdersPerExecutor = 10_000, 1
+	c.AgentRequestsInFlight, c.RequestsPerExecutor = 10_000, 1
 	want := dispatch.Default
 	want.InFlight, want.PerExecutor = 10_000, 1
 	if config, err := c.dispatch(); err != nil || config != want {
@@ -25,8 +25,8 @@ func TestOptionsReachTheCore(t *testing.T) {
 
 func TestInvalidOptionsAreRejectedByName(t *testing.T) {
 	for option, change := range map[string]func(*Config, int){
-		"orders-in-flight":    func(c *Config, n int) { c.OrdersInFlight = n },
-		"orders-per-executor": func(c *Config, n int) { c.OrdersPerExecutor = n },
+		"agent-requests-in-flight": func(c *Config, n int) { c.AgentRequestsInFlight = n },
+		"requests-per-executor":    func(c *Config, n int) { c.RequestsPerExecutor = n },
 	} {
 		for _, n := range []int{-1, 0, 10_001} {
 			c := Defaults()

@@ -157,6 +157,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	internal := &endpoint{at: access.Internal, server: newServer(access.Internal, rpc.PeerMessageLimit,
 		connectionOptions())}
 	endpoints := []*endpoint{public, agents, internal}
+	calls.Watch(func(service string, reached bool) {
+		for _, e := range endpoints {
+			if _, served := e.at.GetServiceInfo()[service]; served {
+				e.server.SetServing(service, reached)
+			}
+		}
+	})
 	transport.ServeHTTP(public.web)
 	operations := secured.Operations(ops)
 	public.web.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)

@@ -79,6 +79,63 @@ func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
 	}
 }
 
+// Each service that a listener serves has a health of its own. A service that the gateway
+// forwards is serving while the gateway reaches a leader, and the gateway is serving always.
+func TestHealthOfEachService(t *testing.T) {
+	r := replicatest.Start(t, "", replicatest.Answers{})
+	r.Lead(model.ServiceRegistry, true)
+	g := run(t, before(r, porttest.Hold(t)))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	const serving, notServing = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
+	for at, address := range map[access.Listener]string{access.Public: g.Listen, access.Agents: g.Agents,
+		access.Internal: g.Internal} {
+		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		health := healthpb.NewHealthClient(conn)
+		become := func(name string, want healthpb.HealthCheckResponse_ServingStatus) {
+			t.Helper()
+			watch, err := health.Watch(ctx, &healthpb.HealthCheckRequest{Service: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for got := (*healthpb.HealthCheckResponse)(nil); got.GetStatus() != want; {
+				if got, err = watch.Recv(); err != nil {
+					t.Fatalf("%s on %v must become %v: %v", name, at, want, err)
+				}
+			}
+		}
+		if at == access.Public {
+			become("berth.v1.Reservations", serving)
+			r.Lead(model.ServiceExecutorState, true)
+			become("berth.v1.Executors", serving)
+			r.Lead(model.ServiceExecutorState, false)
+			become("berth.v1.Usage", notServing)
+		}
+		for name := range at.GetServiceInfo() {
+			want := serving
+			switch name {
+			case "berth.v1.Executors", "berth.v1.Catalog", "berth.v1.Usage", "berth.v1.Assignments",
+				"berth.control.v1.Agents", "berth.control.v1.Inventory", "berth.control.v1.Dispatch":
+				want = notServing
+			}
+			become(name, want)
+		}
+		_, err = health.Check(ctx, &healthpb.HealthCheckRequest{Service: "berth.v1.Other"})
+		if status.Code(err) != codes.NotFound {
+			t.Errorf("a service that does not exist on %v: %v", at, err)
+		}
+		become("", serving)
+		become(model.ServiceGateway, serving)
+	}
+	if _, ok := access.Public.GetServiceInfo()["berth.v1.Reservations"]; !ok {
+		t.Error("the public listener does not serve berth.v1.Reservations")
+	}
+}
+
 // misdirected matches the error for a method that a listener does not serve.
 var misdirected = regexp.MustCompile(`^[\w.]+/\w+ is (served on --[a-z-]+|not served by gateways)$|^Berth has no method /`)
 

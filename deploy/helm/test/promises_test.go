@@ -364,7 +364,7 @@ func TestNetworkPolicies(t *testing.T) {
 		"berth-registry":       {"calls": "berth-gateway berth-registry", "http": "*"},
 		"berth-executor-state": {"calls": "berth-executor-state berth-gateway", "http": "*"},
 		"berth-assigner":       {"calls": "berth-assigner berth-gateway", "http": "*"},
-		"berth-agent":          {"orders": "berth-assigner berth-executor-state", "http": "*"},
+		"berth-agent":          {"requests": "berth-assigner berth-executor-state", "http": "*"},
 		"berth-etcd": {"client": "berth-assigner berth-executor-state berth-gateway berth-registry",
 			"peer": "berth-etcd", "http": "*"},
 		"berth-gateway": {"calls": "*", "agents": "berth-agent",

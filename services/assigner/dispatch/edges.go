@@ -59,12 +59,12 @@ const (
 
 // The actions of findings.
 const (
-	actionStart    = "start requests wait for the executor's presence, or are retried"
-	actionRun      = "the worker keeps its executor until it runs, ends or is cancelled"
-	actionStop     = "the stop request is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
-	actionNotReady = "the worker is stopped once the registry is ready"
+	actionStart    = "start requests wait for the executor's presence, or are retried: check the agent"
+	actionRun      = "the worker keeps its executor until it runs, ends or is cancelled: check the host"
+	actionStop     = "the stop request is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared: check the host"
+	actionNotReady = "the worker is stopped once the registry is ready: run berth mark-ready when all job services have repeated their requests"
 	actionRefused  = "until it registers again, the executor gets no new workers, and workers that it has not started are placed elsewhere: restart its agent"
-	actionStray    = "the stop request is repeated until the executor confirms the end"
+	actionStray    = "the stop request is repeated until the executor confirms the end: check the host"
 )
 
 // Edges has every state transition of a worker.

@@ -33,8 +33,8 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 		f.Gauge("berth_assigner_workers", "Workers of these leases by state.", float64(s.stats.Workers[state]), "state",
 			state.String())
 	}
-	f.Gauge("berth_assigner_orders_in_flight", "Start and stop requests to agents in flight.", float64(s.stats.InFlight))
-	f.Gauge("berth_assigner_orders_waiting", "Start and stop requests to agents that are queued.",
+	f.Gauge("berth_assigner_agent_requests_in_flight", "Start and stop requests to agents in flight.", float64(s.stats.InFlight))
+	f.Gauge("berth_assigner_agent_requests_waiting", "Start and stop requests to agents that are queued.",
 		float64(s.stats.Waiting))
 	f.Gauge("berth_assigner_strays", "Orphaned workers that are being stopped.", float64(s.stats.Orphans))
 	f.Gauge("berth_assigner_dispatches_waiting", "Dispatches that wait for the view.", float64(s.stats.Creates))

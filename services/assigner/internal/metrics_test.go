@@ -142,7 +142,7 @@ func TestMetrics(t *testing.T) {
 		`berth_assigner_workers{state="ASSIGNED"} 0`,
 		`berth_assigner_evictions_overdue_total 1`, `berth_assigner_failures_total{reason="KILLED"} 1`,
 		`berth_assigner_retries_total{reason="NOT_ALLOWED"} 3`,
-		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_orders_in_flight 0`,
+		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_agent_requests_in_flight 0`,
 		`berth_assigner_assign_batch_duration_seconds_count 0`, `berth_assigner_attempts_total 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {

@@ -83,7 +83,7 @@ func (r *Requests) Claim(now time.Time, req Claim, rule *model.ScaleRule,
 	}
 	if rule.Held(now) {
 		err := fault.BadField(fault.ReasonScalingHeld, "sku", "scaling is held until %s: claim after the hold has ended",
-			rule.HoldUntil.UTC().Format(time.RFC3339))
+			rule.HoldUntil.Add(time.Second-1).UTC().Format(time.RFC3339)) // rounded up, as in the usage
 		err.Kind = fault.Precondition
 		return Claimed{}, err
 	}

@@ -156,11 +156,14 @@ func (r *Requests) start(d *model.Disable, more ...model.Record) {
 func (r *Requests) Enable(now time.Time, req Enable) (Enabled, error) {
 	var bad Violations
 	bad.Name("requestId", req.RequestID, MaxName)
-	if req.DisableRequestID == "" {
+	switch selected := len(req.Selector.IDs)+len(req.Selector.Attributes) > 0; {
+	case req.DisableRequestID == "" && !selected:
+		bad.Add(fault.ReasonRequired, "selector", "is required unless disableRequestId is set: ids or attributes")
+	case req.DisableRequestID == "":
 		bad.selector(req.Selector)
-	} else {
+	default:
 		bad.Name("disableRequestId", req.DisableRequestID, MaxName)
-		if len(req.Selector.IDs)+len(req.Selector.Attributes) > 0 {
+		if selected {
 			bad.Add(fault.ReasonInvalid, "selector", "must not be set together with disableRequestId")
 		}
 	}

@@ -101,7 +101,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", outcome.Reason, outcome.Message, g.ID,
 				g.Len()-1),
 			Action: "the registry tries the head on every change of the inventory, until the head fits, is cancelled or " +
-				"reaches its queueTimeout",
+				"reaches its queueTimeout: run berth explain, then add executors or cancel it",
 		})
 	}
 	var restarts []Finding
@@ -120,7 +120,7 @@ func (c *Core) findNotReady(now time.Time) []Finding {
 	if c.ready == nil || now.Sub(c.ready.Begun) < patience {
 		return nil
 	}
-	action := "the registry waits until markReady is called"
+	action := "the registry waits for markReady: run berth mark-ready when all job services have repeated their requests"
 	if at := c.readyAt(); !at.IsZero() {
 		action = "the registry becomes ready without the call at " + at.Format(time.RFC3339)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/pkg/certs"
 	"berth.dev/pkg/identity"
 )
@@ -28,6 +29,23 @@ const servers = identity.Gateway | identity.Service | identity.Agent
 // localhost is the default of --hosts for servers.
 var localhost = []string{"localhost", "127.0.0.1", "::1"}
 
+// issued is the result of a command: a certificate, and the key of its holder.
+type issued struct {
+	Certificate string `json:"certificate"`
+	Key         string `json:"key"`
+	// Identity is empty for an authority.
+	Identity string    `json:"identity,omitempty"`
+	Expires  time.Time `json:"expires"`
+}
+
+// write prints the result. what describes the certificate.
+func (i issued) write(cmd *cobra.Command, output, what string) error {
+	i.Expires = i.Expires.UTC()
+	text := fmt.Sprintf("%s: %s, valid until %s\n%s: its key; keep it secret\n", i.Certificate, what,
+		i.Expires.Format(time.RFC3339), i.Key)
+	return cli.WriteValue(cmd.OutOrStdout(), output, i, text, i.Certificate+"\n")
+}
+
 // Command returns `berth certs`.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,7 +58,7 @@ func Command() *cobra.Command {
 }
 
 func initCommand() *cobra.Command {
-	var dir string
+	var dir, output string
 	lasts := authorityValid
 	cmd := &cobra.Command{
 		Use:   "init --dir DIR",
@@ -62,17 +80,17 @@ the certificate of an agent.`,
 			if err != nil {
 				return fault.New(fault.Precondition, fault.ReasonInvalid, "cannot create the authority: %v", err).Because(err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: certificate authority, valid until %s\n%s: its key; keep it secret\n",
-				filepath.Join(dir, certs.AuthorityCert), until(authority.Expires()), filepath.Join(dir, certs.AuthorityKey))
-			return nil
+			result := issued{Certificate: filepath.Join(dir, certs.AuthorityCert), Key: filepath.Join(dir, certs.AuthorityKey),
+				Expires: authority.Expires()}
+			return result.write(cmd, output, "certificate authority")
 		},
 	}
-	flags(cmd, &dir, &lasts)
+	flags(cmd, &dir, &output, &lasts)
 	return cmd
 }
 
 func issueCommand() *cobra.Command {
-	var dir string
+	var dir, output string
 	var hosts []string
 	cluster, lasts := "default", valid
 	cmd := &cobra.Command{
@@ -112,17 +130,17 @@ ROLE is the role of the holder:
 			case !set && role&servers != 0:
 				hosts = localhost
 			}
-			return issue(cmd, dir, id, hosts, lasts)
+			return issue(cmd, dir, output, id, hosts, lasts)
 		},
 	}
-	flags(cmd, &dir, &lasts)
+	flags(cmd, &dir, &output, &lasts)
 	cmd.Flags().StringVar(&cluster, "cluster", cluster, "cluster of the holder")
 	cmd.Flags().StringSliceVar(&hosts, "hosts", nil,
 		"host names and addresses by which clients call the process (default of gateway, service and agent: localhost,127.0.0.1,::1)")
 	return cmd
 }
 
-func issue(cmd *cobra.Command, dir string, id identity.Identity, hosts []string, lasts time.Duration) error {
+func issue(cmd *cobra.Command, dir, output string, id identity.Identity, hosts []string, lasts time.Duration) error {
 	authority, err := certs.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.Precondition, fault.ReasonInvalid,
@@ -139,18 +157,16 @@ func issue(cmd *cobra.Command, dir string, id identity.Identity, hosts []string,
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %v, valid until %s\n%s: its key; keep it secret\n", files.Cert, id,
-		until(pair.Leaf.NotAfter), files.Key)
-	return nil
+	result := issued{Certificate: files.Cert, Key: files.Key, Identity: id.String(), Expires: pair.Leaf.NotAfter}
+	return result.write(cmd, output, result.Identity)
 }
 
-func flags(cmd *cobra.Command, dir *string, lasts *time.Duration) {
+func flags(cmd *cobra.Command, dir, output *string, lasts *time.Duration) {
 	cmd.Flags().StringVar(dir, "dir", "", "directory of the authority and of the certificates")
 	cmd.Flags().DurationVar(lasts, "valid", *lasts, "how long the certificate is valid; an issued one at most as long as its authority")
+	cli.OutputFlag(cmd.Flags(), output)
 	_ = cmd.MarkFlagRequired("dir") // fails only for an unknown flag
 }
-
-func until(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func positive(valid time.Duration) error {
 	if valid <= 0 {

@@ -29,6 +29,10 @@ func TestCertificatesAreIssued(t *testing.T) {
 			`^d/gateway-g-0.crt: berth://default/gateway/g-0, valid until \S+Z\nd/gateway-g-0.key: its key; keep it secret\n$`},
 		{"issue --dir d agent sim-* --cluster prod --valid 1h", `^d/agent-sim-\+.crt: berth://prod/agent/sim-\*, valid`},
 		{"issue --dir d operator alice", `^d/operator-alice.crt: berth://default/operator/alice, valid`},
+		{"issue --dir d viewer bob -o json", `(?s)^{\n  "certificate": "d/viewer-bob.crt",\n  "key": "d/viewer-bob.key",\n` +
+			`  "identity": "berth://default/viewer/bob",\n  "expires": "\S+Z"\n}\n$`},
+		{"init --dir e -o yaml", `(?s)^certificate: e/ca.crt\nkey: e/ca.key\nexpires: "\S+Z"\n$`},
+		{"issue --dir e viewer bob -o name", `^e/viewer-bob.crt\n$`},
 	} {
 		got, err := run(t, strings.Fields(c.line)...)
 		if err != nil || !regexp.MustCompile(c.want).MatchString(got) {
@@ -36,7 +40,7 @@ func TestCertificatesAreIssued(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob("d/*")
-	if err != nil || len(files) != 8 {
+	if err != nil || len(files) != 10 {
 		t.Errorf("the files are %q: %v", files, err)
 	}
 }

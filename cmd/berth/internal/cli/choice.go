@@ -45,6 +45,9 @@ var (
 	textFormats = []string{"text", "json", "yaml", "name"}
 )
 
+// OutputFlag adds --output to the flags of a command that prints a result. See WriteValue.
+func OutputFlag(flags *pflag.FlagSet, output *string) { outputFlag(flags, output, textFormats...) }
+
 // outputFlag adds --output to a set of flags. The first format is the default.
 func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
 	*output = formats[0]
@@ -65,8 +68,12 @@ func enumFlag[E interface {
 	cmd.Flags().Var(&choice{"", names, set}, name, usage+": "+strings.Join(names, ", "))
 }
 
-// flagError returns the error about a flag that cannot be parsed.
-func flagError(_ *cobra.Command, err error) error {
+// flagError returns the error about a flag that cannot be parsed. If the command before the
+// flag does not exist either, the error is about the command.
+func flagError(cmd *cobra.Command, err error) error {
+	if before := cmd.Flags().Args(); !cmd.HasParent() && len(before) > 0 {
+		return unknown(cmd, before[0], "unknown command %q", before[0])
+	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		if c, ok := invalid.GetFlag().Value.(*choice); ok {

@@ -66,8 +66,8 @@ func New(s Streams) *cobra.Command {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
-		Short: "Schedule gangs: reserve executors for all workers of a batch, or none",
-		Long: `Berth schedules gangs: it reserves executors for all workers of a batch, or none.
+		Short: "Schedule gangs: reserve executors for all workers of a gang, or none",
+		Long: `Berth schedules gangs: it reserves executors for all workers of a gang, or none.
 
 Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable,
 5 differences found by 'berth apply --dry-run'.`,

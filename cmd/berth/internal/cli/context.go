@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,14 +31,15 @@ configurations (on Linux ~/.config). Only you can read the file.
 
 Commands use the current context, or the one that --context names. A flag has precedence
 over --context, --context over a variable in the environment, and a variable over the
-current context.`,
+current context. If a flag or variable names a gateway that the context does not have,
+the credentials of the context are not used.`,
 		Example: "  berth config set prod --gateway https://gateway-0:8080 --token-file token\n  berth config use prod\n  berth config list",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return badUsage(cmd, "missing subcommand: must be one of delete, list, set, use")
+			return badUsage(cmd, "missing subcommand: must be one of current-context, delete, list, set, use")
 		},
 	}
-	cmd.AddCommand(a.configUse(), a.configSet(), a.configList(), a.configDelete())
+	cmd.AddCommand(a.configUse(), a.configSet(), a.configList(), a.configCurrent(), a.configDelete())
 	return cmd
 }
 
@@ -162,6 +164,23 @@ func (a *app) configList() *cobra.Command {
 	return cmd
 }
 
+func (a *app) configCurrent() *cobra.Command {
+	return &cobra.Command{
+		Use: "current-context", Aliases: []string{"current"}, Short: "Print the name of the current context",
+		Args: cobra.NoArgs, Example: "  berth config current-context",
+		RunE: func(*cobra.Command, []string) error {
+			config, err := readConfig(a.configPath())
+			if err != nil {
+				return err
+			}
+			if config.Current == "" {
+				return fault.New(fault.NotFound, "", "no context is current; choose one with 'berth config use NAME'")
+			}
+			return a.print(config.Current)
+		},
+	}
+}
+
 func (a *app) configDelete() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a context", Args: cobra.ExactArgs(1),
@@ -197,7 +216,8 @@ func (a *app) completeContext(*cobra.Command, []string, string) ([]string, cobra
 }
 
 // applyContext sets the gateway flags of a command that neither the command line nor the
-// environment sets, from the context.
+// environment sets, from the context. Another gateway must not receive the credentials of
+// the context, so a context whose gateways are not those of the command sets nothing.
 func (a *app) applyContext(cmd *cobra.Command, timeout time.Duration) error {
 	if timeout <= 0 {
 		return badUsage(cmd, "--timeout must be longer than 0, got %v", timeout)
@@ -219,13 +239,44 @@ func (a *app) applyContext(cmd *cobra.Command, timeout time.Duration) error {
 	if settings == nil {
 		return fault.BadField(fault.ReasonInvalid, "--context", "%s: %s", path, config.unknown(name))
 	}
-	for _, s := range a.flags.settings() {
-		value := settings[s.name]
-		if value == "" || cmd.Flag(s.name).Changed || !chosen && a.Env(s.variable()) != "" {
-			continue
+	all := a.flags.settings()
+	set := func(s setting) bool { return cmd.Flag(s.name).Changed || !chosen && a.Env(s.variable()) != "" }
+	other := "" // the flag or variable with a gateway that the context does not have
+	if gateway := all[0]; set(gateway) && !covers(settings[gateway.name], a.flags.gateway) {
+		other = gateway.variable()
+		if cmd.Flag(gateway.name).Changed {
+			other = "--" + gateway.name
 		}
-		*s.to = value
-		a.flags.context = "context " + name + " in " + path
+	}
+	for _, s := range all {
+		switch value := settings[s.name]; {
+		case value == "" || set(s):
+		case other != "":
+			a.flags.unused = fmt.Sprintf("the credentials of context %s are not used, because %s names a gateway that the "+
+				"context does not have", name, other)
+		default:
+			*s.to = value
+			a.flags.context = "context " + name + " in " + path
+		}
 	}
 	return nil
+}
+
+// covers reports whether a list of gateways contains all gateways of another list. The
+// scheme is no part of an address.
+func covers(list, others string) bool {
+	known := gatewayHosts(list)
+	return !slices.ContainsFunc(gatewayHosts(others), func(host string) bool { return !slices.Contains(known, host) })
+}
+
+// gatewayHosts returns the elements of a list of gateways as HOST:PORT.
+func gatewayHosts(list string) []string {
+	hosts := strings.Split(strings.ToLower(list), ",")
+	for i, host := range hosts {
+		if _, rest, found := strings.Cut(host, "://"); found {
+			host = rest
+		}
+		hosts[i] = strings.TrimSuffix(strings.TrimSpace(host), "/")
+	}
+	return hosts
 }

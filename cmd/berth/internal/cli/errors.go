@@ -91,6 +91,9 @@ func asUsage(cmd *cobra.Command, err error) error {
 	if errors.As(err, &f) {
 		return f.error
 	}
+	if errors.As(err, &usageError{}) {
+		return err
+	}
 	if missing, found := strings.CutPrefix(err.Error(), requiredFlags); found {
 		names, _, _ := strings.Cut(missing, " not set")
 		names = strings.ReplaceAll(strings.ReplaceAll(names, `", "`, `, --`), `"`, "")
@@ -168,6 +171,10 @@ func hintFor(err error) string {
 		return "call in plain text: use --gateway http://HOST:PORT without --tls-ca, --tls-cert and --token-file"
 	case f.Kind == fault.Denied && strings.Contains(text, "no certificate and no bearer token"):
 		return "prove your role with --tls-cert and --tls-key, or with --token-file"
+	case f.Meta["gateways"] != "" && strings.Contains(text, "has no leader"):
+		return "see 'berth get leaders'"
+	case f.Meta["etcd"] != "":
+		return "set the members with --etcd-endpoints HOST:PORT; 'berth dev' prints the address of its etcd when it starts"
 	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:
 		return "set another gateway with --gateway HOST:PORT or BERTH_GATEWAY, or run one here with 'berth dev'"
 	case f.Reason == fault.ReasonRegistryNotReady:

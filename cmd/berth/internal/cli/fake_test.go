@@ -366,7 +366,8 @@ func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items, next := page(f.executors, q.PageToken, func(e *berthv1.Executor) bool {
-		return (q.Sku == "" || q.Sku == e.Sku) && (q.State == 0 || q.State == e.State)
+		return (q.Sku == "" || q.Sku == e.Sku) && (q.State == 0 || q.State == e.State) &&
+			(q.Pool == "" || q.Pool == e.Pool)
 	})
 	return &berthv1.ListExecutorsAnswer{Executors: items, NextPageToken: next, Revision: f.revision}, nil
 }

@@ -30,6 +30,8 @@ type gatewayFlags struct {
 	tokenFile              string
 	// context describes the context that has set other fields, for errors.
 	context string
+	// unused is the notice that the credentials of the context are not used, or empty.
+	unused string
 }
 
 // calls adds the flags of a command that calls a gateway.
@@ -80,6 +82,9 @@ func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage strin
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := a.applyContext(cmd, timeout); err != nil {
 			return failure{err}
+		}
+		if a.flags.unused != "" {
+			fmt.Fprintln(a.Err, "berth: "+a.flags.unused)
 		}
 		return nil
 	}

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +40,28 @@ func viewOf[M proto.Message, L any](
 	}
 }
 
+// several returns a view of the objects with the given names. If there is only one name,
+// the object is the whole answer, and otherwise answer returns a list.
+func several[M, A proto.Message](
+	names []string, get func(*client.Client, context.Context, string) (M, error), answer func([]M) A, list func(A) []M,
+	table func([]M, time.Time, bool) *show.Table,
+) view {
+	if len(names) == 1 {
+		return viewOf("", func(c *client.Client, ctx context.Context) (M, error) { return get(c, ctx, names[0]) }, one, table)
+	}
+	return viewOf("", func(c *client.Client, ctx context.Context) (A, error) {
+		var all []M
+		for _, name := range names {
+			m, err := get(c, ctx, name)
+			if err != nil {
+				return answer(nil), err
+			}
+			all = append(all, m)
+		}
+		return answer(all), nil
+	}, list, table)
+}
+
 // one returns a list of one element.
 func one[M any](m M) []M { return []M{m} }
 
@@ -55,8 +79,8 @@ func (a *app) get() *cobra.Command {
 	reservations := a.getReservations(&flags)
 	cmd := a.calls(&cobra.Command{
 		Use: "get reservations|jobs|pending|assignments|executors|usage|skus|pools|tenants|leaders|findings",
-		Long: `List objects of a kind, or show one. 'berth get JOB/STAGE' is short for
-'berth get reservations JOB/STAGE'.`,
+		Long: `List objects of a kind, or show those with the given names. 'berth get JOB/STAGE' is
+short for 'berth get reservations JOB/STAGE'.`,
 		Short:   "List jobs, reservations, queues, workers, executors, leaders, findings or tenants",
 		Example: "  berth get reservations\n  berth get train/gpu -o wide\n  berth get leaders -w",
 		Args:    cobra.ArbitraryArgs,
@@ -74,7 +98,7 @@ func (a *app) get() *cobra.Command {
 			switch {
 			case len(args) == 0:
 				return badUsage(cmd, "missing kind: must be one of %s", strings.Join(kinds, ", "))
-			case len(args) == 1 && strings.Contains(args[0], "/"):
+			case !slices.ContainsFunc(args, func(arg string) bool { return !strings.Contains(arg, "/") }):
 				reservations.SetContext(cmd.Context())
 				return reservations.RunE(reservations, args)
 			}
@@ -90,8 +114,8 @@ func (a *app) get() *cobra.Command {
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
 		a.getUsage(&flags),
-		a.kind(&flags, skus, "skus", "List SKUs", "sku"),
-		a.kind(&flags, pools, "pools", "List pools", "pool"),
+		a.getSKUs(&flags),
+		a.getPools(&flags),
 		a.getTenants(&flags),
 		a.kind(&flags, leaders, "leaders", "List the leader and the replicas of each service", "leader"),
 		a.kind(&flags, findings, "findings", "List problems that an operator should know about", "finding"),
@@ -157,9 +181,14 @@ func (a *app) object(output string, m proto.Message, text, name string) error {
 	return (&printer{app: a, output: output}).object(m, text, name)
 }
 
-// value prints a value that is not a message: as text, as names, or in a machine-readable
-// format.
+// value prints a value that is not a message.
 func (a *app) value(output string, v any, text, names string) error {
+	return WriteValue(a.Out, output, v, text, names)
+}
+
+// WriteValue writes a value that is not a message: as text, as names, or in a
+// machine-readable format.
+func WriteValue(w io.Writer, output string, v any, text, names string) error {
 	encoded, err := []byte(text), error(nil)
 	switch output {
 	case "json":
@@ -170,7 +199,7 @@ func (a *app) value(output string, v any, text, names string) error {
 		encoded = []byte(names)
 	}
 	if err == nil {
-		_, err = a.Out.Write(encoded)
+		_, err = w.Write(encoded)
 	}
 	return err
 }

@@ -46,7 +46,8 @@ is the field scale.holdUntil of the SKU. It ends by itself, with --clear, or whe
 				if sku.Scale == nil {
 					return fault.New(fault.Precondition, "", "SKU %s has no scale rule, so its size is not scaled", sku.GetName())
 				}
-				sku.Scale.HoldUntil = wire.Timestamp(end)
+				// All messages about the hold then show the same second.
+				sku.Scale.HoldUntil = wire.Timestamp(end.Add(time.Second - 1).Truncate(time.Second))
 				if sku, err = c.PutSKU(ctx, sku); err != nil {
 					return err
 				}

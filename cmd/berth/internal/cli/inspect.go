@@ -59,7 +59,7 @@ func (a *app) inspect() *cobra.Command {
 		Short: "Print the decoded record under a key of etcd",
 		Long: `Print the decoded record under a key of etcd with its revisions. If the key ends with a
 slash, list the keys that begin with it, at most 1000. The command only reads, and
-needs no gateway or service.
+needs no gateway or service. When 'berth dev' starts, it prints the address of its etcd.
 
 A key may be absolute (/berth/default/registry/ready) or relative to the cluster
 (registry/ready). If services would quarantine the record, the field problem has the
@@ -94,8 +94,7 @@ reason, and the exit code is 1.`,
 			defer cancel()
 			err = a.inspectKey(ctx, s, key, revision, output)
 			if ctx.Err() != nil && cmd.Context().Err() == nil {
-				return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v",
-					strings.Join(etcd.Endpoints, ","), timeout)
+				return running.EtcdSilent(etcd.Endpoints, timeout)
 			}
 			return err
 		},

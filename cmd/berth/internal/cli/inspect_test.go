@@ -12,11 +12,24 @@ import (
 	recordv1 "berth.dev/api/berth/record/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
+	"berth.dev/testkit/porttest"
 )
+
+// TestInspectWithoutEtcd checks the error and its hint if no etcd member answers.
+func TestInspectWithoutEtcd(t *testing.T) {
+	nobody := porttest.Hold(t)
+	code, out, stderr := runWith(t, nil, "inspect", "registry/ready", "--etcd-endpoints", nobody, "--timeout", "100ms")
+	want := "berth: no answer from etcd at " + nobody + " within 100ms (UNAVAILABLE)\n" +
+		"  hint: set the members with --etcd-endpoints HOST:PORT; 'berth dev' prints the address of its etcd when it starts\n"
+	if code != rpc.ExitUnavailable || out != "" || stderr != want {
+		t.Errorf("exit %d: %s%s", code, out, stderr)
+	}
+}
 
 func TestInspect(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -21,25 +22,52 @@ func (a *app) kind(flags *getFlags, v view, name, short string, aliases ...strin
 	}
 }
 
+// named returns a command that lists all objects of a kind, or shows those with the names in
+// the arguments.
+func (a *app) named(flags *getFlags, all view, byName func(names []string) view, list names, name, short string,
+	aliases ...string) *cobra.Command {
+	cmd := a.kind(flags, all, name, short, aliases...)
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.ValidArgsFunction = a.complete(list)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return a.show(cmd, flags, all)
+		}
+		return a.show(cmd, flags, byName(args))
+	}
+	return cmd
+}
+
 func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListReservationsRequest{PageSize: pageSize}
 	all := viewOf("No reservations.", whole(request, (*client.Client).ListPage),
 		(*berthv1.ListReservationsAnswer).GetReservations, show.Reservations)
-	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]", "List reservations, or show one", "reservation")
-	cmd.Example = "  berth get reservations --state queued\n  berth get reservations train/gpu/main -o yaml"
+	cmd := a.kind(flags, all, "reservations [JOB[/STAGE[/NAME]]]…", "List reservations, or show some", "reservation")
+	cmd.Example = "  berth get reservations --state queued\n  berth get reservations train/gpu/main -o yaml\n" +
+		"  berth get reservations train/gpu train/eval"
 	cmd.ValidArgsFunction = a.completeTarget(1)
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return cobra.MaximumNArgs(1)(cmd, bare(args)) }
+	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(bare(args)) > 0 {
-			key, err := target(cmd, args, 1)
+		var keys []client.Key
+		for _, text := range bare(args) {
+			key, err := parseTarget(cmd, text, len(bare(args)) < len(args), 1)
 			if err != nil {
 				return err
 			}
-			if key.Name != "" {
-				get := func(c *client.Client, ctx context.Context) (*berthv1.Reservation, error) { return c.Get(ctx, key) }
-				return a.show(cmd, flags, viewOf("", get, one, show.Reservations))
+			keys = append(keys, key)
+		}
+		switch {
+		case len(keys) == 1 && keys[0].Name != "":
+			get := func(c *client.Client, ctx context.Context) (*berthv1.Reservation, error) { return c.Get(ctx, keys[0]) }
+			return a.show(cmd, flags, viewOf("", get, one, show.Reservations))
+		case len(keys) == 1:
+			request.Job, request.Stage = keys[0].Job, keys[0].Stage
+		case len(keys) > 1:
+			get := func(c *client.Client, ctx context.Context) (*berthv1.ListReservationsAnswer, error) {
+				return selected(ctx, c, request, keys)
 			}
-			request.Job, request.Stage = key.Job, key.Stage
+			return a.show(cmd, flags, viewOf(all.empty, get, (*berthv1.ListReservationsAnswer).GetReservations,
+				show.Reservations))
 		}
 		return a.show(cmd, flags, all)
 	}
@@ -49,10 +77,43 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	return cmd
 }
 
+// selected returns the reservations that keys select. A key without a name selects those of
+// a job or stage that match the request.
+func selected(ctx context.Context, c *client.Client, request *berthv1.ListReservationsRequest,
+	keys []client.Key) (*berthv1.ListReservationsAnswer, error) {
+	all := &berthv1.ListReservationsAnswer{}
+	for _, key := range keys {
+		if key.Name != "" {
+			r, err := c.Get(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			all.Reservations = append(all.Reservations, r)
+			continue
+		}
+		ofKey := proto.CloneOf(request)
+		ofKey.Job, ofKey.Stage = key.Job, key.Stage
+		list, err := whole(ofKey, (*client.Client).ListPage)(c, ctx)
+		if err != nil {
+			return nil, err
+		}
+		all.Reservations = append(all.Reservations, list.GetReservations()...)
+	}
+	return all, nil
+}
+
 func (a *app) getJobs(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListJobsRequest{PageSize: pageSize}
 	all := viewOf("No jobs.", whole(request, (*client.Client).JobsPage), (*berthv1.ListJobsAnswer).GetJobs, show.Jobs)
-	cmd := a.kind(flags, all, "jobs [JOB]", "List jobs that have not ended, or show one", "job")
+	byName := func(names []string) view {
+		get := func(c *client.Client, ctx context.Context, name string) (*berthv1.Job, error) {
+			return getJob(ctx, c, name)
+		}
+		return several(names, get, func(list []*berthv1.Job) *berthv1.ListJobsAnswer {
+			return &berthv1.ListJobsAnswer{Jobs: list}
+		}, (*berthv1.ListJobsAnswer).GetJobs, show.Jobs)
+	}
+	cmd := a.named(flags, all, byName, jobNames, "jobs [JOB]…", "List jobs that have not ended, or show some", "job")
 	cmd.Long = `List the jobs that have a reservation that has not ended, one row each. Each worker
 that has not ended is in one column.
 
@@ -65,15 +126,6 @@ that has not ended is in one column.
 
 The option -o wide adds the number of all reservations that have not ended.`
 	cmd.Example = "  berth get jobs\n  berth get jobs --prefix train -w\n  berth get jobs train -o json"
-	cmd.ValidArgsFunction = single(a.complete(jobNames))
-	cmd.Args = cobra.MaximumNArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return a.show(cmd, flags, all)
-		}
-		get := func(c *client.Client, ctx context.Context) (*berthv1.Job, error) { return getJob(ctx, c, args[0]) }
-		return a.show(cmd, flags, viewOf("", get, one, show.Jobs))
-	}
 	cmd.Flags().StringVar(&request.Prefix, "prefix", "", "only jobs that this prefix of a name covers, such as a tenant's")
 	return cmd
 }
@@ -116,19 +168,13 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	request := &berthv1.ListExecutorsRequest{PageSize: pageSize}
 	all := viewOf("No executors.", whole(request, (*client.Client).ExecutorsPage),
 		(*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
-	cmd := a.kind(flags, all, "executors [ID]", "List executors, or show one", "executor")
-	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors ex-1 -o yaml"
-	cmd.ValidArgsFunction = single(a.complete(executorNames))
-	cmd.Args = cobra.MaximumNArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return a.show(cmd, flags, all)
-		}
-		get := func(c *client.Client, ctx context.Context) (*berthv1.Executor, error) {
-			return c.Executor(ctx, args[0])
-		}
-		return a.show(cmd, flags, viewOf("", get, one, show.Executors))
+	byName := func(names []string) view {
+		return several(names, (*client.Client).Executor, func(list []*berthv1.Executor) *berthv1.ListExecutorsAnswer {
+			return &berthv1.ListExecutorsAnswer{Executors: list}
+		}, (*berthv1.ListExecutorsAnswer).GetExecutors, show.Executors)
 	}
+	cmd := a.named(flags, all, byName, executorNames, "executors [ID]…", "List executors, or show some", "executor")
+	cmd.Example = "  berth get executors --sku gpu-8 --state ready\n  berth get executors ex-1 ex-2 -o yaml"
 	cmd.Flags().StringVar(&request.Sku, "sku", "", "only executors of this SKU")
 	cmd.Flags().StringVar(&request.Pool, "pool", "", "only executors of this pool")
 	enumFlag(cmd, "state", "only executors in this state", &request.State)
@@ -172,10 +218,28 @@ A request beyond a limit fails with the reason TENANT_LIMIT and exit code 1.`
 	return cmd
 }
 
-// The views of the kinds that have no filters.
+func (a *app) getSKUs(flags *getFlags) *cobra.Command {
+	all := viewOf("No SKUs.", (*client.Client).SKUs, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)
+	byName := func(names []string) view {
+		return several(names, (*client.Client).SKU, func(list []*berthv1.Sku) *berthv1.ListSkusAnswer {
+			return &berthv1.ListSkusAnswer{Skus: list}
+		}, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)
+	}
+	return a.named(flags, all, byName, skuNames, "skus [NAME]…", "List SKUs, or show some", "sku")
+}
+
+func (a *app) getPools(flags *getFlags) *cobra.Command {
+	all := viewOf("No pools.", (*client.Client).Pools, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
+	byName := func(names []string) view {
+		return several(names, (*client.Client).Pool, func(list []*berthv1.Pool) *berthv1.ListPoolsAnswer {
+			return &berthv1.ListPoolsAnswer{Pools: list}
+		}, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
+	}
+	return a.named(flags, all, byName, poolNames, "pools [NAME]…", "List pools, or show some", "pool")
+}
+
+// The views of the kinds that have no filters and no names.
 var (
-	skus     = viewOf("No SKUs.", (*client.Client).SKUs, (*berthv1.ListSkusAnswer).GetSkus, show.SKUs)
-	pools    = viewOf("No pools.", (*client.Client).Pools, (*berthv1.ListPoolsAnswer).GetPools, show.Pools)
 	leaders  = viewOf("No services.", (*client.Client).Leaders, (*berthv1.ListLeadersAnswer).GetServices, show.Leaders)
 	findings = viewOf("No findings.", (*client.Client).Findings, (*berthv1.ListFindingsAnswer).GetFindings, show.Findings)
 )

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"berth.dev/pkg/certs"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/transport"
+	"berth.dev/testkit/porttest"
 )
 
 // secured is a fake behind TLS and the table of roles, and the files of its callers.
@@ -216,9 +218,69 @@ func TestContextWithTLS(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the configuration file is %v (%v)", info.Mode(), err)
 	}
-	// The gateway of the command line is used with the credentials of the context.
+	// A gateway of the context is used with the credentials of the context.
 	code, _, stderr := runWith(t, env, "get", "leaders", "--gateway", "http://"+s.address)
 	if code != rpc.ExitUsage || !strings.Contains(stderr, "context tls in "+path) {
 		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+// TestAContextKeepsItsCredentials checks that a gateway that is not in the context does not
+// receive the token or the certificate of the context.
+func TestAContextKeepsItsCredentials(t *testing.T) {
+	s := newSecured(t)
+	s.do(t, []string{"executors", "ex-1"})
+	path, other := filepath.Join(t.TempDir(), "config.yaml"), porttest.Hold(t)
+	contexts := map[string]string{"BERTH_CONTEXTS": path}
+	cert := []string{"--tls-cert", s.operator.Cert, "--tls-key", s.operator.Key}
+	for name, credentials := range map[string][]string{"cert": cert, "token": {"--token-file", s.token}} {
+		for suffix, gateway := range map[string]string{"-other": other, "-same": other + ",https://" + s.address} {
+			args := append([]string{"config", "set", name + suffix, "--gateway", gateway, "--tls-ca", s.ca}, credentials...)
+			if code, _, stderr := runWith(t, contexts, args...); code != rpc.ExitDone {
+				t.Fatalf("%q: exit %d: %s", args, code, stderr)
+			}
+		}
+	}
+	const denied = "the caller has no certificate and no bearer token (PERMISSION_DENIED)\n"
+	for _, c := range []struct {
+		name, context string
+		env           map[string]string
+		args          []string
+		notice        string
+		denied        bool
+	}{
+		{"a flag, certificate", "cert-other", nil, []string{"--gateway", s.address, "--tls-ca", s.ca}, "--gateway", true},
+		{"a flag, token", "token-other", nil, []string{"--gateway", "https://" + s.address, "--tls-ca", s.ca}, "--gateway",
+			true},
+		{"one gateway of several", "token-other", nil, []string{"--gateway", s.address + "," + other, "--tls-ca", s.ca},
+			"--gateway", true},
+		{"a variable", "cert-other", map[string]string{"BERTH_GATEWAY": s.address, "BERTH_TLS_CA": s.ca}, nil,
+			"BERTH_GATEWAY", true},
+		{"explicit credentials", "token-other", nil, append([]string{"--gateway", s.address, "--tls-ca", s.ca}, cert...),
+			"--gateway", false},
+		{"explicit credentials in variables", "cert-other", map[string]string{"BERTH_GATEWAY": s.address,
+			"BERTH_TLS_CA": s.ca, "BERTH_TOKEN_FILE": s.token}, nil, "BERTH_GATEWAY", false},
+		{"a gateway of the context", "cert-same", nil, []string{"--gateway", "https://" + s.address + "/"}, "", false},
+		{"a gateway of the context in a variable", "token-same", map[string]string{"BERTH_GATEWAY": s.address}, nil, "",
+			false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if code, _, stderr := runWith(t, contexts, "config", "use", c.context); code != rpc.ExitDone {
+				t.Fatal(stderr)
+			}
+			env := map[string]string{"BERTH_CONTEXTS": path}
+			maps.Copy(env, c.env)
+			code, _, stderr := runWith(t, env, append([]string{"drain", "ex-1"}, c.args...)...)
+			notice := ""
+			if c.notice != "" {
+				notice = "berth: the credentials of context " + c.context + " are not used, because " + c.notice +
+					" names a gateway that the context does not have\n"
+			}
+			rest, found := strings.CutPrefix(stderr, notice)
+			if !found || c.denied && (code != rpc.ExitFailed || !strings.Contains(rest, denied)) ||
+				!c.denied && (code != rpc.ExitDone || rest != "") {
+				t.Errorf("exit %d: %s", code, stderr)
+			}
+		})
 	}
 }

@@ -11,7 +11,8 @@ import (
 // habits are the words of other tools for commands of berth. An error about an unknown
 // command suggests the commands whose list contains it.
 var habits = map[string][]string{
-	"berth apply":    {"create", "diff", "edit", "job", "patch", "plan", "replace", "run", "sbatch", "scale", "submit"},
+	"berth apply": {"create", "diff", "edit", "job", "patch", "plan", "replace", "rollout", "run", "sbatch",
+		"scale", "submit"},
 	"berth cancel":   {"delete", "kill", "remove", "rm", "scancel", "stop"},
 	"berth config":   {"context", "ctx", "login", "use-context"},
 	"berth describe": {"job", "show", "status"},
@@ -19,33 +20,49 @@ var habits = map[string][]string{
 	"berth drain":    {"evict"},
 	"berth enable":   {"uncordon", "untaint"},
 	"berth explain":  {"reason", "why"},
-	"berth get":      {"list", "ls", "node", "queue", "sinfo", "squeue"},
+	"berth get":      {"api-resources", "list", "ls", "node", "queue", "sinfo", "squeue"},
 	"berth logs":     {"log", "output", "stderr", "stdout", "tail"},
 	"berth top":      {"cluster-info", "monitor", "stats", "status"},
+	"berth wait":     {"rollout"},
 
-	"berth get assignments":  {"alloc", "allocs", "allocations", "pods", "tasks", "workers"},
-	"berth get executors":    {"agents", "hosts", "node", "nodes"},
+	"berth get assignments":  {"alloc", "allocs", "allocations", "po", "pod", "pods", "tasks", "workers"},
+	"berth get executors":    {"agents", "hosts", "no", "node", "nodes"},
 	"berth get findings":     {"alerts", "problems", "warnings"},
 	"berth get leaders":      {"members", "replicas", "servers", "services"},
 	"berth get pending":      {"clusterqueues", "localqueues", "queue", "queues"},
 	"berth get pools":        {"nodepools", "partitions"},
 	"berth get reservations": {"gangs", "podgroups", "queue", "workloads"},
 	"berth get skus":         {"flavors", "resourceflavors"},
-	"berth get tenants":      {"accounts", "namespaces", "quotas"},
+	"berth get tenants":      {"accounts", "namespace", "namespaces", "ns", "quotas"},
 	"berth get usage":        {"capacity", "demand"},
 }
+
+// noShell is the hint for a command that would run something in a worker.
+const noShell = "Berth runs no shell in workers; 'berth logs JOB/STAGE/INDEX -f' prints what a worker writes"
+
+// absent are the words of other tools for what Berth does not do, with their hints.
+var absent = map[string]string{"attach": noShell, "cp": noShell, "debug": noShell, "exec": noShell, "ssh": noShell}
 
 // unknown returns the error about a word that is not a subcommand, with a hint that names
 // the commands that the user probably means.
 func unknown(cmd *cobra.Command, word, format string, args ...any) error {
-	err := usageError{error: fmt.Errorf(format, args...), command: cmd.CommandPath()}
+	return usageError{fmt.Errorf(format, args...), cmd.CommandPath(), suggestion(cmd, word)}
+}
+
+// suggestion returns the hint about a word that is not a subcommand of cmd, or nothing if
+// no command is similar.
+func suggestion(cmd *cobra.Command, word string) string {
+	root, lower := cmd.Root(), strings.ToLower(word)
+	if cmd == root && absent[lower] != "" {
+		return absent[lower]
+	}
 	var likely []string
 	for path, words := range habits {
-		if path[:strings.LastIndexByte(path, ' ')] == cmd.CommandPath() && slices.Contains(words, strings.ToLower(word)) {
+		if path[:strings.LastIndexByte(path, ' ')] == cmd.CommandPath() && slices.Contains(words, lower) {
 			likely = append(likely, path)
 		}
 	}
-	if root := cmd.Root(); len(likely) == 0 && cmd != root && has(root, word) {
+	if len(likely) == 0 && cmd != root && has(root, word) {
 		likely = append(likely, root.Name()+" "+word)
 	}
 	if len(likely) == 0 {
@@ -54,10 +71,11 @@ func unknown(cmd *cobra.Command, word, format string, args ...any) error {
 			likely = append(likely, cmd.CommandPath()+" "+name)
 		}
 	}
-	if slices.Sort(likely); len(likely) > 0 {
-		err.hint = "did you mean '" + strings.Join(likely, "' or '") + "'?"
+	if len(likely) == 0 {
+		return ""
 	}
-	return err
+	slices.Sort(likely)
+	return "did you mean '" + strings.Join(likely, "' or '") + "'?"
 }
 
 // has reports whether a command has a subcommand with a name.

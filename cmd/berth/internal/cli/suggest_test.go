@@ -4,7 +4,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"berth.dev/api/fault"
 )
+
+// TestHintOfAServiceWithoutLeader checks that a caller is not sent to another gateway if the
+// gateway has answered.
+func TestHintOfAServiceWithoutLeader(t *testing.T) {
+	for cause, want := range map[string]string{
+		"registry has no leader": "berth get leaders", "connection refused": "--gateway HOST:PORT",
+	} {
+		err := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no definite answer").With("gateways", "a:1").
+			Because(fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", cause))
+		if hint := hintFor(err); !strings.Contains(hint, want) {
+			t.Errorf("%s: hint %q, want %q", cause, hint, want)
+		}
+	}
+}
 
 // Every suggestion is a command that exists, and no word of another tool is a command or
 // an alias of the same parent.
@@ -22,6 +38,11 @@ func TestSuggestionsExist(t *testing.T) {
 					t.Errorf("%s: %s is a command", path, word)
 				}
 			}
+		}
+	}
+	for word := range absent {
+		if has(root, word) {
+			t.Errorf("%s is a command", word)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -33,9 +34,14 @@ func oneTarget(cmd *cobra.Command, args []string) error { return cobra.ExactArgs
 // in the name. Omitted parts are empty. It is the only parser of arguments that name
 // reservations, so all commands accept the same forms.
 func target(cmd *cobra.Command, args []string, least int) (client.Key, error) {
-	text := bare(args)[0]
+	return parseTarget(cmd, bare(args)[0], len(bare(args)) < len(args), least)
+}
+
+// parseTarget parses one argument of target. worded reports whether a word for reservations
+// precedes it.
+func parseTarget(cmd *cobra.Command, text string, worded bool, least int) (client.Key, error) {
 	parts := strings.Split(text, "/")
-	if kind := parts[0]; len(parts) > 1 && len(bare(args)) == len(args) && slices.Contains(kindWords, kind) {
+	if kind := parts[0]; len(parts) > 1 && !worded && slices.Contains(kindWords, kind) {
 		return client.Key{}, badUsage(cmd,
 			"%q: write the kind as a separate word, '%s %s'; for a job with the name %s, write 'reservation %s'",
 			text, kind, strings.Join(parts[1:], "/"), kind, text)
@@ -46,6 +52,23 @@ func target(cmd *cobra.Command, args []string, least int) (client.Key, error) {
 	}
 	parts = append(parts, "", "")
 	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
+}
+
+// onReservation completes a command about one reservation: its arguments, its completion,
+// its output flag and its connection. run must limit the time of its calls.
+func (a *app) onReservation(cmd *cobra.Command, output *string,
+	run func(ctx context.Context, c *client.Client, key client.Key) error) *cobra.Command {
+	cmd.Use += " [reservation] JOB/STAGE[/NAME]"
+	cmd.Args, cmd.ValidArgsFunction = oneTarget, a.completeTarget(2)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		key, err := target(cmd, args, 2)
+		if err != nil {
+			return err
+		}
+		return a.connected(cmd, func(ctx context.Context, c *client.Client) error { return run(ctx, c, key) })
+	}
+	outputFlag(cmd.PersistentFlags(), output, textFormats...)
+	return a.calls(cmd)
 }
 
 // named returns the name of the reservations that a key selects, as in an argument.

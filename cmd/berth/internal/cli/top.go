@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +30,11 @@ overview once.
 
 Each list has at most 8 rows. The jobs are the largest of the first 10000.`,
 		Example: "  berth top\n  berth top --once",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return topArgument(cmd, args[0])
+			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				if once || !a.Terminal || output != "text" {
 					return a.topOnce(ctx, c, output)
@@ -42,6 +46,17 @@ Each list has at most 8 rows. The jobs are the largest of the first 10000.`,
 	outputFlag(cmd.Flags(), &output, "text", "json", "yaml")
 	cmd.Flags().BoolVar(&once, "once", false, "print the overview once")
 	return cmd
+}
+
+// topArgument returns the error about an argument of top. kubectl's top has kinds, which
+// get lists.
+func topArgument(cmd *cobra.Command, word string) error {
+	list, _, err := cmd.Root().Find([]string{"get"})
+	if err != nil {
+		return err
+	}
+	return usageError{fmt.Errorf("unexpected argument %q; usage: %s", word, usageOf(cmd)), cmd.CommandPath(),
+		suggestion(list, word)}
 }
 
 func (a *app) topOnce(ctx context.Context, c *client.Client, output string) error {

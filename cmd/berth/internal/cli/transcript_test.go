@@ -149,6 +149,20 @@ func (f *fake) do(t *testing.T, words []string) {
 		f.output(t, words[1:])
 	case "grant": // grant JOB STAGE NAME
 		f.grant(words[1], words[2], words[3])
+	case "count": // count STATE NAME WORKERS…: the state and the workers of all reservations
+		f.mu.Lock()
+		for _, r := range f.reservations {
+			r.State = berthv1.Reservation_State(berthv1.Reservation_State_value[words[1]])
+			r.WorkerCounts, r.Reason, r.Message = map[string]int32{}, nil, nil
+			for i := 2; i < len(words); i += 2 {
+				n, err := strconv.ParseInt(words[i+1], 10, 32)
+				if err != nil {
+					t.Error(err)
+				}
+				r.WorkerCounts[words[i]] = int32(n)
+			}
+		}
+		f.mu.Unlock()
 	case "not-ready":
 		f.mu.Lock()
 		f.notReady = true
@@ -186,6 +200,12 @@ func (f *fake) do(t *testing.T, words []string) {
 		f.mu.Lock()
 		for _, id := range words[1:] {
 			f.executor(id).Workers = 1
+		}
+		f.mu.Unlock()
+	case "pool": // pool NAME ID…
+		f.mu.Lock()
+		for _, id := range words[2:] {
+			f.executor(id).Pool = words[1]
 		}
 		f.mu.Unlock()
 	case "unreachable": // unreachable ID

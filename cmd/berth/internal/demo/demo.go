@@ -3,7 +3,7 @@
 // processes.
 //
 // The exit code is 0 only if all of the following hold:
-//   - Every batch was granted as a whole.
+//   - Every gang was granted as a whole.
 //   - The word count is correct.
 //   - No worker was started twice.
 //   - No acknowledged request was lost.
@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -42,10 +43,10 @@ func Command() *cobra.Command {
 	var docs, keep string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run the main job on real processes while their leaders are killed",
+		Short: "Run a two-stage job on real processes while the leaders of the services are killed",
 		Long: `Run embedded etcd, two replicas of each service, a gateway and four agents as separate
 processes. Count the words of the documents in --docs with a two-stage job, and kill
-the leader of each service (kill -9) while a larger batch is pending.
+the leader of each service (kill -9) while a larger gang is pending.
 
 Exit code 0 means that all checks passed.`,
 		Example: "  berth demo\n  berth demo --docs . --dir /tmp/demo",
@@ -113,7 +114,7 @@ type demo struct {
 
 	fleet  *fleet.Fleet
 	client *client.Client
-	// acked has the batches whose requests were acknowledged.
+	// acked has the gangs whose requests were acknowledged.
 	acked     []client.Key
 	failovers []failover
 }
@@ -143,12 +144,12 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.countWords(ctx); err != nil {
 		return err
 	}
-	// Ten of sixteen slots are used, so a batch of twelve is pending.
-	holder := d.batch("backlog", "holder", 10, "sleep 600")
+	// Ten of sixteen slots are used, so a gang of twelve is pending.
+	holder := d.gang("backlog", "holder", 10, "sleep 600")
 	if err := d.reserve(ctx, holder, berthv1.Reservation_ACTIVE); err != nil {
 		return err
 	}
-	large := d.batch("backlog", "large", 12, `echo $BERTH_WORKER_INDEX >> "$WORK/large"`)
+	large := d.gang("backlog", "large", 12, `echo $BERTH_WORKER_INDEX >> "$WORK/large"`)
 	if _, err := d.request(ctx, large); err != nil {
 		return err
 	}
@@ -187,13 +188,13 @@ func (d *demo) run(ctx context.Context) error {
 // one shard. The worker of the second stage adds the counts.
 func (d *demo) countWords(ctx context.Context) error {
 	shards := min(8, len(d.files))
-	count := d.batch("words", "count", shards, countScript)
+	count := d.gang("words", "count", shards, countScript)
 	count.Task.Env["SHARDS"] = fmt.Sprint(shards)
 	d.say("words/count: %d workers count the words of %d documents, one shard each", shards, len(d.files))
 	if err := d.reserve(ctx, count, berthv1.Reservation_COMPLETED); err != nil {
 		return err
 	}
-	sum := d.batch("words", "sum", 1, sumScript)
+	sum := d.gang("words", "sum", 1, sumScript)
 	if err := d.reserve(ctx, sum, berthv1.Reservation_COMPLETED); err != nil {
 		return err
 	}
@@ -208,8 +209,8 @@ func (d *demo) countWords(ctx context.Context) error {
 	return nil
 }
 
-// batch returns a reservation of n workers that run a shell script.
-func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservation {
+// gang returns a reservation of n workers that run a shell script.
+func (d *demo) gang(job, stage string, n int, script string) *berthv1.Reservation {
 	return &berthv1.Reservation{
 		Job: job, Stage: stage, Count: int32(n),
 		Constraints: &berthv1.Constraints{Sku: "small"},
@@ -220,7 +221,7 @@ func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservati
 	}
 }
 
-// request requests a batch. If there are states, request waits until the batch has one of
+// request requests a gang. If there are states, request waits until the gang has one of
 // them.
 func (d *demo) request(ctx context.Context, r *berthv1.Reservation,
 	until ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
@@ -241,22 +242,22 @@ func (d *demo) request(ctx context.Context, r *berthv1.Reservation,
 	return reached, nil
 }
 
-// reserve requests a batch, waits until it has a state, and prints how long that took.
+// reserve requests a gang, waits until it has a state, and prints how long that took.
 func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
 	asked := time.Now()
 	reached, err := d.request(ctx, r, until)
 	if err != nil {
 		return err
 	}
-	d.say("%s/%s: %d workers %s after %v", r.GetJob(), r.GetStage(), r.GetCount(), reached.GetState(),
+	d.say("%s/%s: %s %s after %v", r.GetJob(), r.GetStage(), english.Plural(int(r.GetCount()), "worker", ""), reached.GetState(),
 		time.Since(asked).Round(time.Millisecond))
 	if failed := reached.GetWorkerCounts()["FAILED"]; failed > 0 {
-		return fmt.Errorf("%d workers of %s failed", failed, client.KeyOf(r))
+		return fmt.Errorf("%s of %s failed", english.Plural(int(failed), "worker", ""), client.KeyOf(r))
 	}
 	return nil
 }
 
-// explainWait waits until a batch is pending for lack of capacity, and prints why.
+// explainWait waits until a gang is pending for lack of capacity, and prints why.
 func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 	for {
 		answer, err := d.client.Get(ctx, client.KeyOf(r))

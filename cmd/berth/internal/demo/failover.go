@@ -22,7 +22,7 @@ type failover struct {
 }
 
 // killLeader kills the leader of a service (kill -9), and waits until the service works again: it
-// accepts a request, grants a batch, or starts a worker.
+// accepts a request, grants a gang, or starts a worker.
 func (d *demo) killLeader(ctx context.Context, service string) error {
 	leader, term, err := d.fleet.Leader(ctx, service)
 	if err != nil {
@@ -31,9 +31,9 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err := d.awaitFastFailover(ctx, service); err != nil {
 		return err
 	}
-	// Without constraints, the probe is in another group than the pending batch and does not
-	// queue behind that batch.
-	probe := d.batch("probe", service, 1, "true")
+	// Without constraints, the probe is in another group than the pending gang and does not
+	// queue behind that gang.
+	probe := d.gang("probe", service, 1, "true")
 	probe.Constraints = nil
 	until := map[string][]berthv1.Reservation_State{
 		model.ServiceExecutorState: {berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE,
@@ -54,7 +54,7 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if newTerm <= term {
 		return fmt.Errorf("%s: the term is %d after %d", service, newTerm, term)
 	}
-	d.say("%s leads %s (term %d), which worked again %v after the kill", successor.Name, service, newTerm,
+	d.say("%s leads %s (term %d), serving again after %v", successor.Name, service, newTerm,
 		gap.Round(time.Millisecond))
 	d.failovers = append(d.failovers, failover{service, leader.Name, successor.Name, gap})
 	if err := d.fleet.Restart(ctx, leader); err != nil {
@@ -114,8 +114,8 @@ func (d *demo) report(ctx context.Context) error {
 	fmt.Fprintln(d.out)
 	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	row := func(what string, value any) { fmt.Fprintf(table, "  %s\t%v\n", what, value) }
-	row("batches requested", len(d.acked))
-	row("batches granted as a whole", granted)
+	row("gangs requested", len(d.acked))
+	row("gangs granted as a whole", granted)
 	for _, t := range d.failovers {
 		row("failover of "+t.service, fmt.Sprintf("%v  (%s → %s)", t.gap.Round(time.Millisecond), t.from, t.to))
 	}

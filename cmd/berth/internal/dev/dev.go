@@ -82,7 +82,14 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 		config.Executors = 4
 	}
 	go process.BoundHeap(ctx, process.LargeAlways)
+	stopped := "Berth has stopped. Its data is in " + config.DataDir + "."
+	defer func() {
+		if err == nil {
+			fmt.Fprintln(out, stopped)
+		}
+	}()
 	if config.DataDir == "" {
+		stopped = "Berth has stopped and deleted its data."
 		if config.DataDir, err = os.MkdirTemp("", "berth-"); err != nil {
 			return err
 		}

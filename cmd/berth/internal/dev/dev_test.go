@@ -20,8 +20,9 @@ func TestDevBoundsItsHistory(t *testing.T) {
 	}
 }
 
-// started runs `berth dev` until the test calls stop, and returns what it prints.
-func started(t *testing.T, config Config) (text string, stop func()) {
+// started runs `berth dev` until the test calls stop. It returns what the
+// command prints at its start, and stop returns what it prints at its end.
+func started(t *testing.T, config Config) (text string, stop func() string) {
 	t.Helper()
 	config.Listen, config.AgentsListen, config.InternalListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	config.Slots, config.Executors, config.LogFormat, config.LogLevel = 1, 2, "text", "error"
@@ -34,11 +35,16 @@ func started(t *testing.T, config Config) (text string, stop func()) {
 		write.CloseWithError(err)
 		ended <- err
 	}()
-	stop = func() {
+	stop = func() string {
 		cancel()
+		last, err := io.ReadAll(read)
+		if err != nil {
+			t.Error(err)
+		}
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		return string(last)
 	}
 	var b strings.Builder
 	part := make([]byte, 4096)
@@ -62,7 +68,9 @@ func TestPrintedCommandsWork(t *testing.T) {
 	config := Config{TLS: true, DataDir: "data of a test", AuditLog: filepath.Join(t.TempDir(), "audit")}
 	text, stop := started(t, config)
 	reserved := shell(t, text, "curl", "-X PUT")
-	stop()
+	if last, want := stop(), "Berth has stopped. Its data is in data of a test.\n"; last != want {
+		t.Errorf("at its end, berth dev prints %q, want %q", last, want)
+	}
 	if !strings.Contains(reserved, `"state":"QUEUED"`) {
 		t.Errorf("the reservation is %s", reserved)
 	}

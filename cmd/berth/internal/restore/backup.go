@@ -6,10 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/store"
 )
 
@@ -22,8 +22,7 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v",
-		strings.Join(s.Client().Endpoints(), ","), silence)
+	silent := running.EtcdSilent(s.Client().Endpoints(), silence)
 	timer := time.AfterFunc(silence, func() { cancel(silent) })
 	defer timer.Stop()
 	snapshot, err := s.Client().Snapshot(ctx)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/internal/cli"
+	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/testkit/porttest"
 )
 
@@ -64,6 +66,36 @@ func silent(t *testing.T) string {
 		serving.Wait()
 	})
 	return l.Addr().String()
+}
+
+// TestOutputFormats checks the formats of the results of a backup and of a restore.
+func TestOutputFormats(t *testing.T) {
+	etcd, err := embedded.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	dir := t.TempDir()
+	backup := filepath.Join(dir, "backup")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"backup", backup, "--etcd-endpoints", etcd.Endpoint(), "-o", "json"},
+			`^{\n  "file": "` + backup + `",\n  "bytes": \d+\n}\n$`},
+		{[]string{"restore", "--snapshot", backup, "--data-dir", filepath.Join(dir, "0"), "-o", "yaml"},
+			`^dataDir: ` + dir + `/0\nmember: default\nrevision: \d{10,}\nclusters: \[\]\n$`},
+		{[]string{"restore", "--snapshot", backup, "--data-dir", filepath.Join(dir, "1"), "-o", "name"},
+			`^` + dir + `/1\n$`},
+	} {
+		var out, stderr bytes.Buffer
+		root := cli.New(cli.Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+		root.AddCommand(Commands()...)
+		code := cli.Run(t.Context(), root, c.args)
+		if code != rpc.ExitDone || !regexp.MustCompile(c.want).MatchString(out.String()) {
+			t.Errorf("%v: exit %d: %s%s", c.args, code, &out, &stderr)
+		}
+	}
 }
 
 // TestSlowBackup checks that a transfer may take longer than the timeout as long as data

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/store"
 )
@@ -19,6 +20,7 @@ func Commands() []*cobra.Command { return []*cobra.Command{backupCommand(), rest
 func backupCommand() *cobra.Command {
 	etcd := running.Etcd{Endpoints: []string{"127.0.0.1:2379"}}
 	var silence time.Duration
+	var output string
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write the data of etcd to a file",
@@ -40,21 +42,26 @@ func backupCommand() *cobra.Command {
 			}
 			defer s.Close()
 			size, err := Backup(cmd.Context(), s, args[0], silence)
-			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes\n", args[0], size)
+			if err != nil {
+				return err
 			}
-			return err
+			result := struct {
+				File  string `json:"file"`
+				Bytes int64  `json:"bytes"`
+			}{args[0], size}
+			return cli.WriteValue(cmd.OutOrStdout(), output, result, fmt.Sprintf("%s: %d bytes\n", args[0], size), args[0]+"\n")
 		},
 	}
 	flags := cmd.Flags()
 	etcd.Flags(flags, "etcd endpoints, host:port; https://host:port for TLS")
 	flags.DurationVar(&silence, "timeout", 10*time.Second, "maximum time without data from etcd")
+	cli.OutputFlag(flags, &output)
 	return cmd
 }
 
 func restoreCommand() *cobra.Command {
 	m := Member{Name: "default", Cluster: "default=http://localhost:2380", Token: "etcd-cluster"}
-	var file string
+	var file, output string
 	var raise Raise
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -88,11 +95,18 @@ behind the clock of an earlier restore.`,
 				err = fault.New(fault.Unavailable, fault.ReasonUnavailable,
 					"%s was not restored within %v; nothing was written, give a longer --timeout", file, timeout)
 			}
-			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: member %s, from revision %d on, with the clusters: %s\n",
-					m.DataDir, m.Name, made.Revision, strings.Join(made.Clusters, ", "))
+			if err != nil {
+				return err
 			}
-			return err
+			result := struct {
+				DataDir  string   `json:"dataDir"`
+				Member   string   `json:"member"`
+				Revision int64    `json:"revision"`
+				Clusters []string `json:"clusters"`
+			}{m.DataDir, m.Name, made.Revision, append([]string{}, made.Clusters...)}
+			text := fmt.Sprintf("%s: member %s, from revision %d on, with the clusters: %s\n", m.DataDir, m.Name,
+				made.Revision, strings.Join(made.Clusters, ", "))
+			return cli.WriteValue(cmd.OutOrStdout(), output, result, text, m.DataDir+"\n")
 		},
 	}
 	flags := cmd.Flags()
@@ -106,6 +120,7 @@ behind the clock of an earlier restore.`,
 		"moment of the restore, as 2006-01-02T15:04:05Z, the same for all members (default for a single member: now)")
 	flags.Uint64Var(&raise.By, "bump-revision", 0,
 		"number by which to raise the snapshot's revision, instead of --at; must exceed the number of revisions written since the backup, including those after other restores")
+	cli.OutputFlag(flags, &output)
 	_ = cmd.MarkFlagRequired("snapshot") // fails only for an unknown flag
 	_ = cmd.MarkFlagRequired("data-dir")
 	return cmd

@@ -2,9 +2,12 @@ package running
 
 import (
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/identity"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
@@ -15,6 +18,13 @@ type Etcd struct {
 	// Endpoints are the addresses of the members. Empty means no etcd cluster.
 	Endpoints []string
 	common    process.Common
+}
+
+// EtcdSilent returns the error that no etcd member answered in time.
+func EtcdSilent(endpoints []string, within time.Duration) *fault.Error {
+	list := strings.Join(endpoints, ",")
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", list, within).
+		With("etcd", list)
 }
 
 // Flags adds the flags for etcd. The flags about security are those of the services.

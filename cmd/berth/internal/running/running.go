@@ -92,8 +92,7 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	}
 	defer etcd.Close()
 	if _, err := etcd.Client().Get(ctx, "berth"); err != nil {
-		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v",
-			strings.Join(r.Etcd, ","), r.Timeout).Because(err)
+		return EtcdSilent(r.Etcd, r.Timeout).Because(err)
 	}
 	r.Gateways = addresses
 	return nil

@@ -227,7 +227,7 @@ func TestUnavailableServiceIsAFinding(t *testing.T) {
 		unavailable := func(service, message string) *berthv1.Finding {
 			return &berthv1.Finding{
 				Kind: "SERVICE_UNAVAILABLE", Object: service, Service: "gateway", Message: message,
-				Action: "calls to this service wait until it answers again",
+				Action: "Calls to this service wait until it answers. Start its replicas, check that the gateway reaches them, and check etcd: run berth doctor.",
 			}
 		}
 		want := &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{

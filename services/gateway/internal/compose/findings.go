@@ -108,7 +108,7 @@ func (l lister) findings(ctx context.Context, q *berthv1.ListFindingsRequest) []
 		return []*berthv1.Finding{{
 			Kind: kindUnavailable, Object: l.service, Service: model.ServiceGateway,
 			Message: rpc.FromStatus(err).Message,
-			Action:  "calls to this service wait until it answers again",
+			Action:  "Calls to this service wait until it answers. Start its replicas, check that the gateway reaches them, and check etcd: run berth doctor.",
 		}}
 	}
 	for _, f := range answer.GetFindings() {

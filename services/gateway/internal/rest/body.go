@@ -173,9 +173,9 @@ func (b *body) value(field protoreflect.FieldDescriptor, path string, token json
 	case protoreflect.BoolKind:
 		_, accepted = token.(bool)
 	case protoreflect.Int32Kind:
-		accepted = isWhole(token, 32)
+		_, accepted = whole(token, 32)
 	case protoreflect.Int64Kind:
-		accepted = isWhole(token, 64)
+		_, accepted = whole(token, 64)
 	case protoreflect.MessageKind:
 		switch field.Message().FullName() {
 		case wire.TimestampName:
@@ -216,15 +216,15 @@ func (b *body) skip(token json.Token) error {
 	}
 }
 
-// isWhole reports whether protojson reads a token as a whole number with the given number of
-// bits. protojson accepts numbers in strings, and numbers such as 1.0 and 1e3.
-func isWhole(token json.Token, bits int) bool {
+// whole returns the whole number with at most the given number of bits that protojson reads
+// from a token. protojson accepts numbers in strings, and numbers such as 1.0 and 1e3.
+func whole(token json.Token, bits int) (int64, bool) {
 	text := fmt.Sprint(token)
-	if _, err := strconv.ParseInt(text, 10, bits); err == nil {
-		return true
+	if n, err := strconv.ParseInt(text, 10, bits); err == nil {
+		return n, true
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	return err == nil && n == math.Trunc(n) && math.Abs(n) < math.Ldexp(1, bits-1)
+	return int64(n), err == nil && n == math.Trunc(n) && math.Abs(n) < math.Ldexp(1, bits-1)
 }
 
 // alone reports whether protojson reads the last token as the value of a field.
@@ -240,16 +240,32 @@ func (b *body) alone(field protoreflect.FieldDescriptor) bool {
 // amount checks an amount of a resource. Amounts without a suffix are base units.
 func (b *body) amount(_ protoreflect.FieldDescriptor, path string, token json.Token) error {
 	_, name, _ := strings.Cut(path, "resources.")
-	if text, isString := token.(string); isString {
-		n, err := quantity.Base(name, text)
-		if err != nil {
+	text, isString := token.(string)
+	n, ok := whole(token, 64)
+	switch {
+	case isString:
+		var err error
+		if n, err = quantity.Base(name, text); err != nil {
 			return refusal(path, "%w", err)
 		}
 		b.replace(strconv.FormatInt(n, 10))
-	} else if !isWhole(token, 64) {
+		if quantity.HasSuffix(text) {
+			return nil
+		}
+	case !ok:
 		return refusal(path, "%w", quantity.NotBase(name, b.got()))
 	}
+	if err := quantity.CheckUnit(name, n); err != nil && !(isString && b.printed()) {
+		return refusal(path, "%w", err)
+	}
 	return nil
+}
+
+// printed reports whether Berth printed the body. Callers may send back an answer, whose
+// strings of digits are in base units.
+func (b *body) printed() bool {
+	var object struct{ UpdatedAt string }
+	return json.Unmarshal(b.text, &object) == nil && object.UpdatedAt != ""
 }
 
 // token returns the text of the last token.

@@ -38,7 +38,7 @@ func statusJSON(f *fault.Error) []byte {
 		// This binary does not know the type of a detail, so write only the message.
 		return fmt.Appendf(nil, `{"code":%d,"message":%q}`, rpc.Code(f.Kind), f.Message)
 	}
-	return text
+	return Compact(text)
 }
 
 // explain returns the fault in an error. grpc-gateway reports an invalid request as

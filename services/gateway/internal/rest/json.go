@@ -1,6 +1,8 @@
 package rest
 
 import (
+	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 
@@ -23,7 +25,17 @@ func newJSON() *strictJSON {
 // Marshal ends the text with a newline, so that the prompt of a shell is on the next line.
 func (j *strictJSON) Marshal(v any) ([]byte, error) {
 	text, err := j.JSONPb.Marshal(v)
-	return append(text, '\n'), err
+	return append(Compact(text), '\n'), err
+}
+
+// Compact removes the spaces that protojson adds to JSON in some builds. All builds of a
+// gateway therefore write the same text, which is that of the documents.
+func Compact(text []byte) []byte {
+	var compact bytes.Buffer
+	if json.Compact(&compact, text) != nil {
+		return text // an error of the caller left it incomplete
+	}
+	return compact.Bytes()
 }
 
 // NewDecoder implements runtime.Marshaler.

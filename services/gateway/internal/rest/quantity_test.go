@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -35,16 +36,37 @@ func TestResourcesWithASuffixAreQuantities(t *testing.T) {
 	if diff := cmp.Diff(want, sku.Resources); diff != "" || sku.Attributes["cpu"] != "2k" {
 		t.Errorf("-want +got:\n%s, attributes %v", diff, sku.Attributes)
 	}
-	if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation",
-		`{"count": 1, "constraints": {"resources": {"cpu": "2"}}}`); code != http.StatusOK {
-		t.Fatalf("%d %s", code, answer)
+	for amount, want := range map[string]int64{
+		`"2000"`: 2000, `2000`: 2000, `2e3`: 2000, `100`: 100, `"2m"`: 2, `"99m"`: 99, `0`: 0, `"0"`: 0, `-0.0`: 0, `-5`: -5,
+	} {
+		if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation",
+			`{"count": 1, "constraints": {"resources": {"gpu": 1, "cpu": `+amount+`}}}`); code != http.StatusOK {
+			t.Errorf("cpu %s: %d %s", amount, code, answer)
+		} else if cpu := c.in.(*berthv1.UpsertReservationRequest).Reservation.Constraints.Resources["cpu"]; cpu != want {
+			t.Errorf("cpu %s is %d base units, want %d", amount, cpu, want)
+		}
 	}
-	if cpu := c.in.(*berthv1.UpsertReservationRequest).Reservation.Constraints.Resources["cpu"]; cpu != 2 {
-		t.Errorf(`cpu "2" is %d base units`, cpu)
+}
+
+// A caller can send back an answer, which has base units as strings.
+func TestAnAnswerWithFewBaseUnitsIsAccepted(t *testing.T) {
+	const path, request = "/v1/jobs/j/stages/s/reservation", `{"count": 1, "constraints": {"resources": {"cpu": %s}}%s}`
+	const updated = `, "updatedAt": "2026-11-23T23:17:57.668421542Z"`
+	c := &calls{}
+	if code, answer := ask(t, c, "PUT", path, fmt.Sprintf(request, `"50"`, updated)); code != http.StatusOK {
+		t.Errorf("%d %s", code, answer)
+	} else if cpu := c.in.(*berthv1.UpsertReservationRequest).Reservation.Constraints.Resources["cpu"]; cpu != 50 {
+		t.Errorf("%d base units, want 50", cpu)
+	}
+	for _, other := range []string{fmt.Sprintf(request, `50`, updated), fmt.Sprintf(request, `"50"`, `, "updatedAt": null`)} {
+		if code, answer := ask(t, c, "PUT", path, other); code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", other, code, answer)
+		}
 	}
 }
 
 func TestQuantitiesThatDoNotFitBaseUnitsAreRejected(t *testing.T) {
+	const few = "must be at least 100 or have a suffix, got "
 	const cores = "; a number without a suffix is a whole number of thousandths of a core"
 	for amount, want := range map[string]string{
 		`"0.5m"`:  "must be a whole number of thousandths of a core, got 0.5m",
@@ -54,6 +76,9 @@ func TestQuantitiesThatDoNotFitBaseUnitsAreRejected(t *testing.T) {
 		`1.5`:     `must be a quantity such as 500m or 1500m, got 1.5` + cores,
 		`""`:      `must be a quantity such as 500m or 1500m, got ""` + cores,
 		`{}`:      `must be a quantity such as 500m or 1500m, got an object` + cores,
+		`"2"`:     few + `2; write "2000m" for cores or "2m" for thousandths of a core`,
+		`8`:       few + `8; write "8000m" for cores or "8m" for thousandths of a core`,
+		`9.9e1`:   few + `99; write "99000m" for cores or "99m" for thousandths of a core`,
 		`"-500m"`: "must not be negative, got -500m",
 	} {
 		code, answer := ask(t, &calls{}, "PUT", "/v1/jobs/j/stages/s/reservation",

@@ -166,6 +166,22 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 	}
 }
 
+// TestAnswersAndErrorsAreCompact also tests Compact itself, because protojson adds spaces in
+// only one half of all builds.
+func TestAnswersAndErrorsAreCompact(t *testing.T) {
+	if got := string(rest.Compact([]byte(`{"a": 1, "b": "c, d"}`))); got != `{"a":1,"b":"c, d"}` {
+		t.Errorf("got %s", got)
+	}
+	for path, want := range map[string]string{
+		"/v1/skus/a":           `{"name":"","resources":{},"attributes":{}}`,
+		"/v1/leaders?reason=a": `{"code":3,"message":"`,
+	} {
+		if _, body := ask(t, &calls{}, "GET", path, ""); !strings.HasPrefix(body, want) {
+			t.Errorf("%s: got %s, want %s", path, body, want)
+		}
+	}
+}
+
 func TestTheGatewaysOwnAnswers(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/leaders":       `"registry"`,
@@ -202,7 +218,7 @@ func TestJSONIsStrict(t *testing.T) {
 			"{\n  \"labels\": {\"ä\": \"{[,\"},\n  \"constraints\": {\"sku\": \"a\", \"sku\": \"b\"}}", "constraints.sku"},
 		{"wrong type in the second worker", "PUT", put, `{"workers":[{"index":1,"number":2},{"index":-0.5}]}`,
 			"workers[1].index"},
-		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":1,"gpu":"many"}}}`,
+		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":100,"gpu":"many"}}}`,
 			"constraints.resources.gpu"},
 		{"wrong type of a duration", "PUT", put, `{"task":{"command":"x","stopGrace":"long"}}`, "task.stopGrace"},
 		{"a number for an object", "PUT", put, `{"constraints":3}`, "constraints"},

@@ -15,12 +15,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -50,6 +52,7 @@ type Router struct {
 	conns    map[string]*grpc.ClientConn // by service, to its leader
 	routes   map[string]route
 	deadline time.Duration
+	watches  sync.WaitGroup
 }
 
 // Silence is how long a replica may send nothing before the router sends the replica's calls
@@ -73,8 +76,31 @@ func New(o Options) (*Router, error) {
 	return r, nil
 }
 
-// Close ends all calls.
+// Watch reports for each gRPC service whether the router reaches the leader that serves it:
+// once before it returns, and after each change until Close.
+func (r *Router) Watch(report func(service string, reached bool)) {
+	for service, conn := range r.conns {
+		state := conn.GetState()
+		reportAll := func() {
+			for _, row := range table {
+				if row.service == service {
+					report(row.desc.ServiceName, state == connectivity.Ready)
+				}
+			}
+		}
+		reportAll()
+		r.watches.Go(func() {
+			for state != connectivity.Shutdown && conn.WaitForStateChange(context.Background(), state) {
+				state = conn.GetState()
+				reportAll()
+			}
+		})
+	}
+}
+
+// Close ends all calls and waits for the watches.
 func (r *Router) Close() error {
+	defer r.watches.Wait()
 	var errs []error
 	for _, conn := range r.conns {
 		errs = append(errs, conn.Close())

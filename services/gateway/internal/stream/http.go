@@ -110,6 +110,7 @@ func (w *writer) event(e *berthv1.Event) error {
 	if err != nil {
 		return err // invalid UTF-8, which protobuf does not decode
 	}
+	text = rest.Compact(text)
 	if w.serverSent {
 		return w.printf("id: %s\nevent: %s\ndata: %s\n\n", e.GetCursor(), e.GetKind(), text)
 	}

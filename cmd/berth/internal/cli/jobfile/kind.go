@@ -20,9 +20,16 @@ const (
 var kinds = []string{kindReservation, kindSKU, kindPool}
 
 // kind removes `kind` from a resolved document and returns its value. The argument kind
-// is the default.
+// is the default, except for a single SKU or pool that Berth printed.
 func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
 	i := find(root, "kind")
+	if i < 0 && kind == kindReservation && find(root, "updatedAt") >= 0 && find(root, "attributes") >= 0 {
+		// `berth get skus NAME` or `berth get pools NAME` printed the document.
+		if find(root, "resources") >= 0 {
+			return kindSKU, nil
+		}
+		return kindPool, nil
+	}
 	if i < 0 {
 		return kind, nil
 	}

@@ -1,7 +1,11 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -56,4 +60,53 @@ func Pools(list []*berthv1.Pool, now time.Time, _ bool) *Table {
 		t.add(p.GetName(), pairs(p.GetAttributes()), lostAfter, since(p.GetUpdatedAt(), now))
 	}
 	return t
+}
+
+// SKU returns the details of a SKU: its shape, its scale rule and its usage. missing is why
+// the usage is not known, or empty.
+func SKU(s *berthv1.Sku, usage *berthv1.GetUsageAnswer, missing string, now time.Time) string {
+	var b strings.Builder
+	field(&b, "SKU", s.GetName())
+	field(&b, "Resources", resources(s.GetResources()))
+	field(&b, "Attributes", pairs(s.GetAttributes()))
+	if rule := s.GetScale(); rule != nil {
+		field(&b, "Idle", bounds(rule.MinIdle, rule.MaxIdle))
+		field(&b, "Size", bounds(rule.MinSize, rule.MaxSize))
+		if rule.GetCooldown().AsDuration() > 0 {
+			field(&b, "Cooldown", Age(rule.GetCooldown().AsDuration()))
+		}
+	}
+	if until := heldUntil(s, now); !until.IsZero() {
+		field(&b, "Held", "until "+clock(until, now))
+	}
+	field(&b, "Updated", instant(s.GetUpdatedAt(), now))
+	b.WriteString("\nUsage\n")
+	if missing != "" {
+		b.WriteString("  not known: " + missing + "\n")
+		return b.String()
+	}
+	b.WriteString(cmp.Or(Usage(usage, now, false).text("  "), "  none\n"))
+	return b.String()
+}
+
+// Pool returns the details of a pool, with the number of its executors in each state.
+func Pool(p *berthv1.Pool, executors []*berthv1.Executor, now time.Time) string {
+	var b strings.Builder
+	field(&b, "Pool", p.GetName())
+	field(&b, "Attributes", pairs(p.GetAttributes()))
+	if p.GetLostAfter() != nil {
+		field(&b, "Lost after", Age(p.GetLostAfter().AsDuration()))
+	}
+	field(&b, "Updated", instant(p.GetUpdatedAt(), now))
+	b.WriteString("\nExecutors\n")
+	counts := map[string]int{}
+	for _, e := range executors {
+		counts[executorState(e)]++
+	}
+	t := table("STATE", "EXECUTORS")
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		t.add(state, fmt.Sprint(counts[state]))
+	}
+	b.WriteString(cmp.Or(t.text("  "), "  none\n"))
+	return b.String()
 }

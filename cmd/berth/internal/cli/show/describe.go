@@ -41,6 +41,29 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 
 	b.WriteString("\nAssignments\n")
 	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
+	lastEvents(&b, events, now)
+	return b.String()
+}
+
+// Job returns the details of a job: its workers, reservations and last events.
+func Job(j *berthv1.Job, reservations []*berthv1.Reservation, events []*berthv1.Event, now time.Time) string {
+	var b strings.Builder
+	field(&b, "Job", j.GetName())
+	if j.GetReservations() == 0 {
+		field(&b, "State", "all its reservations have ended")
+	} else {
+		field(&b, "Reservations", fmt.Sprintf("%d not ended, %d queued", j.GetReservations(), j.GetPendingReservations()))
+		field(&b, "Workers", fmt.Sprintf("%d pending, %d reserved, %d running, %d stopping", j.GetPendingWorkers(),
+			j.GetReservedWorkers(), j.GetRunningWorkers(), j.GetStoppingWorkers()))
+		field(&b, "Active", instant(j.GetLastActivity(), now))
+	}
+	b.WriteString("\nReservations\n" + cmp.Or(Reservations(reservations, now, false).text("  "), "  none\n"))
+	lastEvents(&b, events, now)
+	return b.String()
+}
+
+// lastEvents writes the last events of a description.
+func lastEvents(b *strings.Builder, events []*berthv1.Event, now time.Time) {
 	b.WriteString("\nLast events\n")
 	for _, e := range events {
 		b.WriteString("  " + Event(e, now) + "\n")
@@ -48,7 +71,6 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	if len(events) == 0 {
 		b.WriteString("  none stored\n")
 	}
-	return b.String()
 }
 
 // field writes a line of a description. It omits an empty value.
@@ -112,16 +134,21 @@ func requested(r *berthv1.Reservation) string {
 	if r.GetTargetSize() > 0 {
 		text += fmt.Sprintf(" of a stage of %d", r.GetTargetSize())
 	}
+	if counts := workerCounts(r, slices.Sorted(maps.Keys(r.GetWorkerCounts()))...); counts != "" {
+		text += ": " + counts
+	}
+	return text
+}
+
+// workerCounts formats how many workers of a reservation have each of the given states.
+func workerCounts(r *berthv1.Reservation, states ...string) string {
 	var counts []string
-	for _, word := range slices.Sorted(maps.Keys(r.GetWorkerCounts())) {
+	for _, word := range states {
 		if n := r.GetWorkerCounts()[word]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	if len(counts) > 0 {
-		text += ": " + strings.Join(counts, ", ")
-	}
-	return text
+	return strings.Join(counts, ", ")
 }
 
 // workerRuns formats runs of consecutive indexes that have the same worker number:

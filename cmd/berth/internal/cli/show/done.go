@@ -52,7 +52,7 @@ func Enabled(count int) string {
 	if count == 0 {
 		return "nothing to undo"
 	}
-	return "undone: " + plural(count, "request")
+	return fmt.Sprintf("undid %s to disable or drain", plural(count, "request"))
 }
 
 // Held returns the line that reports until when the scaling of a SKU is held.

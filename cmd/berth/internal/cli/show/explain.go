@@ -40,7 +40,7 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 		t.add(c.GetCheck(), want, measured(c.GetCheck(), c.GetHave()),
 			fmt.Sprint(c.GetCount()))
 	}
-	return text + fmt.Sprintf("\nNo worker fits on %s now. The first check that each fails:\n",
+	return text + fmt.Sprintf("\nNo worker fits on %s now. Their first failed checks:\n",
 		plural(int(unfit), "executor")) + t.text("  ")
 }
 

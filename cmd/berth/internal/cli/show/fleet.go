@@ -23,11 +23,13 @@ func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
 	return t
 }
 
-// executorState formats the state, and whether the executor is draining or disabled. For a
-// draining executor it omits DISABLED, because draining implies disabled.
+// executorState formats the state, and whether the executor is draining, drained or
+// disabled. For a draining executor it omits DISABLED, because draining implies disabled.
 func executorState(e *berthv1.Executor) string {
 	word := state(e.GetState())
 	switch {
+	case e.GetDraining() && e.GetWorkers() == 0:
+		return word + ",DRAINED"
 	case e.GetDraining():
 		return word + ",DRAINING"
 	case len(e.GetDisabled()) > 0:

@@ -14,7 +14,7 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "MESSAGE")
 	for _, r := range list {
 		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now),
-			r.GetReason(),
+			cmp.Or(r.GetReason(), workerCounts(r, "EVICTED", "FAILED", "LOST")),
 			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
 	}
 	return t
@@ -97,7 +97,8 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 			t.add(s.GetService(), "", "NO LEADER")
 		}
 		for _, r := range replicas(s) {
-			row := []string{s.GetService(), r.GetId(), state(r.GetRole()), "", "", "", fmt.Sprint(r.GetBehind())}
+			row := []string{s.GetService(), cmp.Or(r.GetId(), r.GetAddress()), state(r.GetRole()), "", "", "",
+				fmt.Sprint(r.GetBehind())}
 			switch r.GetRole() {
 			case berthv1.Replica_LEADER:
 				row[3] = number(cmp.Or(r.GetTerm(), s.GetTerm()))

@@ -124,6 +124,46 @@ func TestTablesFit80Columns(t *testing.T) {
 	}
 }
 
+// TestReservationsShowLostWorkers checks that a gang without success does not look like one
+// that completed.
+func TestReservationsShowLostWorkers(t *testing.T) {
+	for want, counts := range map[string]map[string]int32{
+		"6 EVICTED":             {"EVICTED": 6},
+		"2 FAILED, 1 LOST":      {"COMPLETED": 3, "FAILED": 2, "LOST": 1},
+		"-":                     {"COMPLETED": 6},
+		"INSUFFICIENT_CAPACITY": {"EVICTED": 6},
+	} {
+		r := &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_COMPLETED, Count: 6, WorkerCounts: counts}
+		if want == "INSUFFICIENT_CAPACITY" {
+			r.Reason = proto.String(want)
+		}
+		lines := strings.Split(Reservations([]*berthv1.Reservation{r}, noon, false).String(), "\n")
+		if !strings.HasSuffix(strings.TrimSpace(lines[1]), "  "+want) {
+			t.Errorf("%v: %q, want %s", counts, lines[1], want)
+		}
+	}
+}
+
+// TestExecutorsShowTheEndOfADrain checks that an executor without workers is drained.
+func TestExecutorsShowTheEndOfADrain(t *testing.T) {
+	for workers, want := range []string{"READY,DRAINED", "READY,DRAINING"} {
+		e := &berthv1.Executor{Id: "h", State: berthv1.Executor_READY, Draining: true, Workers: int32(workers)}
+		if text := Executors([]*berthv1.Executor{e}, noon, false).String(); !strings.Contains(text, want) {
+			t.Errorf("%d workers: want %s in\n%s", workers, want, text)
+		}
+	}
+}
+
+// TestLeadersNameUnreachableReplicas checks that the address replaces an unknown ID.
+func TestLeadersNameUnreachableReplicas(t *testing.T) {
+	list := Leaders([]*berthv1.ServiceLeadership{{Service: "registry", Replicas: []*berthv1.Replica{
+		{Address: "10.0.0.1:7101", Role: berthv1.Replica_UNREACHABLE},
+	}}}, noon, false)
+	if !strings.Contains(list.String(), "registry  10.0.0.1:7101  UNREACHABLE") {
+		t.Errorf("the address is missing:\n%s", list)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	queued := func(change func(*berthv1.Explanation)) *berthv1.Explanation {
 		e := &berthv1.Explanation{
@@ -154,7 +194,7 @@ func TestExplain(t *testing.T) {
 				{Check: "attributes.zone", Want: "a", Have: "b", Count: 2, ByDefault: true},
 			}
 		}), "a/b/main is pending: none of its 4 workers would fit now. It is the only\nreservation in group g and has waited 1m.\n\n" +
-			"No worker fits on 3 executors now. The first check that each fails:\n" +
+			"No worker fits on 3 executors now. Their first failed checks:\n" +
 			"  CHECK            WANTED          FOUND  EXECUTORS\n" +
 			"  attributes.arch  arm64           amd64  1\n" +
 			"  attributes.zone  a (by default)  b      2\n"},
@@ -167,7 +207,7 @@ func TestExplain(t *testing.T) {
 reservation in group g and has waited 1m.
 NO_MATCHING_SKU
 
-No worker fits on 4 executors now. The first check that each fails:
+No worker fits on 4 executors now. Their first failed checks:
   CHECK         WANTED  FOUND  EXECUTORS
   sku           8000    4000   3
   capacity.cpu  8       4      1
