@@ -67,10 +67,11 @@ const (
 	ReasonStale                Reason = "STALE"
 	ReasonFlushed              Reason = "FLUSHED"
 	ReasonRequeued             Reason = "REQUEUED"
-	ReasonRestarting           Reason = "RESTARTING"    // a reservation waits for the delay of a restart
-	ReasonExpired              Reason = "EXPIRED"       // expireAt, or a lifetime from CREATED, has passed
-	ReasonLifetime             Reason = "LIFETIME"      // a worker was RUNNING for its lifetime
-	ReasonStartTimeout         Reason = "START_TIMEOUT" // a worker was not RUNNING in time
+	ReasonRestarting           Reason = "RESTARTING"
+	ReasonNotBefore            Reason = "NOT_BEFORE"
+	ReasonExpired              Reason = "EXPIRED"
+	ReasonLifetime             Reason = "LIFETIME"
+	ReasonStartTimeout         Reason = "START_TIMEOUT"
 	ReasonPart                 Reason = "PART"
 	ReasonNotTogether          Reason = "NOT_TOGETHER"
 	ReasonRoundsExhausted      Reason = "ROUNDS_EXHAUSTED"
