@@ -21,6 +21,9 @@ func TestDeadlinesMatchTable(t *testing.T) {
 		if e.Grace {
 			most += " and its grace"
 		}
+		if e.StartLimit {
+			most += ", or its `startTimeout` and its grace if that is longer"
+		}
 		inCode[fmt.Sprintf("| `%s` | the %s | %s | `%s` | %s |", e.From, e.Owner, most, e.Miss, e.Action)] = true
 	}
 	_, section, _ := strings.Cut(read(t, "docs/reference/states.md"), "\n| worker | waits for |")

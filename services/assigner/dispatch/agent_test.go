@@ -45,8 +45,7 @@ func (a *agent) submit(s Submit, refuse bool) any {
 	case s.Incarnation != a.incarnation:
 		return Refused{Reason: fault.ReasonOtherIncarnation}
 	case w != nil:
-		return Accepted{Status: Status{State: w.status.State, ExitCode: w.status.ExitCode}, Incarnation: a.incarnation,
-			Sequence: a.next()}
+		return Accepted{Status: w.status.Status, Incarnation: a.incarnation, Sequence: a.next()}
 	case a.promised[p]:
 		return Refused{Reason: fault.ReasonStopped}
 	case refuse:
@@ -74,14 +73,20 @@ func (a *agent) stop(s Stop, slow bool) any {
 	default:
 		w.status.State = model.WorkerEvicted
 	}
-	return Ended{State: w.status.State, ExitCode: w.status.ExitCode}
+	return Ended(w.status.Status)
 }
+
+// neverReady is a code for advance: the worker misses its start timeout.
+const neverReady = 2
 
 // advance moves a worker to its next state.
 func (a *agent) advance(p placed, code int32) {
 	switch w := a.workers[p]; w.status.State {
 	case model.WorkerStarting:
 		w.status.State = model.WorkerRunning
+		if code == neverReady {
+			w.status.State, w.status.Reason = model.WorkerFailed, fault.ReasonStartTimeout
+		}
 	case model.WorkerRunning:
 		w.status.State, w.status.ExitCode = model.WorkerCompleted, &code
 		if code != 0 {

@@ -47,6 +47,8 @@ type records struct {
 	uids     core.Ordered[string]
 	refusals map[string]*model.Refusal // by executor ID
 	journal  core.Journal[change]
+	// lifetimes has the ends of the lifetimes of RUNNING workers, except quarantined ones.
+	lifetimes core.Ordered[lifetime]
 
 	quarantined quarantined
 
@@ -92,6 +94,7 @@ func New(cfg Config) *Core {
 			tasks:         map[string]*task{},
 			uids:          core.NewOrdered(cmp.Compare[string]),
 			refusals:      map[string]*model.Refusal{},
+			lifetimes:     newLifetimes(),
 			quarantined:   quarantined{uids: map[string]bool{}},
 			dirtyTasks:    map[string]struct{}{},
 			dirtyHosts:    map[uint32]struct{}{},
@@ -149,6 +152,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.answered(e)
 	}
 	c.expireCalls()
+	c.endLifetimes()
 	c.review()
 	c.answerDispatches()
 	c.review()
@@ -177,6 +181,9 @@ func (c *Core) NextDeadline() time.Time {
 	}
 	if len(c.callsByAge) > 0 {
 		atMost(c.callsByAge[0].until)
+	}
+	if first, ok := c.lifetimes.First(); ok {
+		atMost(first.end)
 	}
 	for _, d := range c.dispatches {
 		if !d.answered {

@@ -21,13 +21,16 @@
 //     backoff and full jitter, each over a new connection. A failed attempt is durable
 //     before the next one is sent. A change of leader can repeat the attempt in flight.
 //  3. A worker without attempts left ends as soon as its executor cannot start it any
-//     more. If the job wants a requeue and rounds are left, the core marks the worker,
-//     and the registry queues it again. A job event reports whether the worker is
-//     requeued.
-//  4. A gang (a batch with all-or-nothing start) is withdrawn if a worker cannot start,
-//     or is lost before all workers have run: the task's header says why, and all
-//     workers of the gang are stopped. When all workers have run, each worker is
-//     independent.
+//     more. If a policy of the reservation names the end of a worker
+//     (onAssignmentFailure, restart or onWorkerLoss), the effect that ends the worker
+//     marks it, and the registry queues its index again. A worker is marked at most once.
+//     Except with restart ALWAYS, the number of requeues in a row is limited. The core
+//     never marks a worker that it stopped because of a cancel, an expiry or the end of
+//     its lifetime. A job event reports whether the worker is requeued.
+//  4. A gang (a batch with all-or-nothing start) is withdrawn if, before all workers have
+//     run, a worker cannot start, is lost, or ends in a way that a policy names. The
+//     task's header says why, and all workers of the gang are stopped. When all workers
+//     have run, each worker is independent.
 //  5. Once a stop is durable, the worker is not started any more. The end of a
 //     reservation stops all its workers, a cancelled worker ID stops that worker, and
 //     draining an executor stops all workers on it. If no start request for a worker can
@@ -38,7 +41,11 @@
 //     an operator clears the worker's quarantine ([Clear]). So used capacity is never
 //     freed. A worker past its deadline is a [Finding].
 //  7. A report or answer affects only the worker with the same uid, worker ID, epoch and
-//     executor. The core reports the end of a worker, and never replaces a worker.
+//     executor. The core reports and marks the end of a worker, and never replaces a
+//     worker itself.
+//  8. If the reservation has a lifetime from LIVE, the core stops a worker that has been
+//     RUNNING for the lifetime. The time counts from the worker's record, so a change of
+//     leader does not extend it.
 //
 // Executor-state decides that an executor is LOST; the assigner then writes LOST for each
 // worker on that executor (lose in review.go), unless the records about the worker are
@@ -78,7 +85,7 @@
 //  3. view.go, task.go, store.go: the records in memory. draft.go: from a decision to an
 //     effect.
 //  4. dispatch.go, start.go, stop.go, report.go, clear.go: decisions on inputs.
-//  5. review.go, giveup.go, refusal.go: decisions on records.
+//  5. review.go, giveup.go, requeue.go, lifetime.go, refusal.go: decisions on records.
 //  6. request.go, call.go, orphan.go: which request is sent when, and the ready gate.
 //  7. edges.go, finding.go, metrics.go, read.go, quarantine.go: everything else.
 package dispatch

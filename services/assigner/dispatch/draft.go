@@ -78,6 +78,12 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 				next.State.String())
 		}
 		next.Since = c.now
+		if next.State == model.WorkerRunning && c.spec(t.uid).TracksRunning() {
+			next.RunningSince = c.now
+		}
+		if next.State.Terminal() {
+			c.requeue(t, &was, &next)
+		}
 		c.transition(d, at, &was, &next)
 	}
 	if d.chunks[at.chunk] == nil {
@@ -95,7 +101,7 @@ func (c *Core) transition(d *draft, at slot, was, next *model.TaskWorker) {
 	if next.State.Terminal() {
 		d.ended++
 	}
-	if breaksGang(was.State, next) {
+	if breaksGang(was.State, next) || next.State.Terminal() && c.wantsRequeue(d.t, was, next) {
 		d.broken = append(d.broken, at)
 	}
 	kind, ok := eventKinds[next.State]

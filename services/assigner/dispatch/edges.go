@@ -36,9 +36,11 @@ type Edge struct {
 	// Owner is the party that causes the transition.
 	Owner string
 	// Deadline counts from the time at which the worker entered From. Zero means no
-	// deadline. Grace adds the worker's grace period.
-	Deadline time.Duration
-	Grace    bool
+	// deadline. Grace adds the worker's grace period. StartLimit extends the deadline to
+	// the worker's start timeout and grace period if that is longer.
+	Deadline   time.Duration
+	Grace      bool
+	StartLimit bool
 	// Miss is the kind of the finding for a missed deadline, and Action what Berth does
 	// then.
 	Miss, Action string
@@ -50,6 +52,7 @@ const (
 	ownerReport   = "executor's report"
 	ownerAttempts = "assigner: no attempts left"
 	ownerCancel   = "assigner: reservation ends, worker cancelled, executor drained or batch withdrawn"
+	ownerEnd      = "assigner: reservation ends, worker cancelled, executor drained, batch withdrawn or end of its lifetime"
 	ownerStop     = "executor's promise"
 	ownerSelf     = "executor's own stop"
 	ownerUnsent   = "assigner: cancelled before it was sent; else executor's own stop"
@@ -78,7 +81,7 @@ var Edges = []Edge{
 	{From: model.WorkerAssigned, To: model.WorkerLost, Owner: ownerLost},
 	{From: model.WorkerAssigned, To: model.WorkerEvicted, Owner: ownerUnsent},
 
-	{From: model.WorkerStarting, To: model.WorkerRunning, Owner: ownerReport, Deadline: 10 * time.Minute,
+	{From: model.WorkerStarting, To: model.WorkerRunning, Owner: ownerReport, Deadline: 10 * time.Minute, StartLimit: true,
 		Miss: FindingNotRunning, Action: actionRun},
 	{From: model.WorkerStarting, To: model.WorkerEvict, Owner: ownerCancel},
 	{From: model.WorkerStarting, To: model.WorkerCompleted, Owner: ownerReport},
@@ -86,7 +89,7 @@ var Edges = []Edge{
 	{From: model.WorkerStarting, To: model.WorkerLost, Owner: ownerLost},
 	{From: model.WorkerStarting, To: model.WorkerEvicted, Owner: ownerSelf},
 
-	{From: model.WorkerRunning, To: model.WorkerEvict, Owner: ownerCancel},
+	{From: model.WorkerRunning, To: model.WorkerEvict, Owner: ownerEnd},
 	{From: model.WorkerRunning, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerRunning, To: model.WorkerFailed, Owner: ownerReport},
 	{From: model.WorkerRunning, To: model.WorkerLost, Owner: ownerLost},

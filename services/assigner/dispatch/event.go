@@ -38,6 +38,9 @@ type Status struct {
 	// Signal is the number of the signal that ended the process, or 0.
 	Signal int32
 	Error  string
+	// Reason is START_TIMEOUT if the executor stopped a FAILED worker because it was not
+	// RUNNING in time. Otherwise it is empty.
+	Reason fault.Reason
 }
 
 // WorkerStatus is the status of one worker in a report. Its state is STARTING, RUNNING,

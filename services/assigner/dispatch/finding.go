@@ -39,6 +39,9 @@ func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	if e.Grace {
 		deadline += c.grace(t.uid)
 	}
+	if limit := c.spec(t.uid).Task.StartLimit(); e.StartLimit && limit > 0 {
+		deadline = max(deadline, limit+c.grace(t.uid))
+	}
 	if now.Sub(w.Since) <= deadline {
 		return nil
 	}

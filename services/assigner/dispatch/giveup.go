@@ -1,35 +1,15 @@
 package dispatch
 
 import (
+	"cmp"
 	"strings"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// giveUp sets the reason of a worker that no attempt has started and that its executor
-// cannot start any more. If the job wants a requeue, giveUp marks the worker, and the
-// registry queues it again. The number of rounds is at most maxAttempts. giveUp does not
-// mark a worker that was cancelled, belongs to a gang that starts together, or has the
-// highest number.
-func (c *Core) giveUp(t *task, w *model.TaskWorker) {
-	if w.Reason != fault.ReasonExecutorRefuses {
-		w.Reason = fault.ReasonAttemptsExhausted
-	}
-	r := c.reservations[t.uid]
-	switch {
-	case r.ends(), t.header.Stopping, t.unwanted.Has(w.ID):
-	case r.Spec.OnFailure == model.OnFailureNotify, r.Spec.Start == model.StartTogether:
-	case w.ID.Number >= model.MaxNumber:
-	case r.Round+1 < c.maxAttempts(t.uid):
-		w.Requeue = true
-	default:
-		w.Reason = fault.ReasonRoundsExhausted
-	}
-}
-
-// gaveUp reports whether a worker was given up, so that it ends as soon as its executor
-// cannot start it any more.
+// gaveUp reports whether a worker was given up: no attempt has started it, so it ends as
+// soon as its executor cannot start it any more.
 func gaveUp(w *model.TaskWorker) bool {
 	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
 }
@@ -45,19 +25,17 @@ func (c *Core) giveUpUnstarted(t *task, at slot) {
 	}
 	m := c.refusals[c.executorID(w.Ordinal)]
 	w.LastError = clip(string(m.Reason) + ": " + m.Message)
-	w.Reason = fault.ReasonExecutorRefuses
+	w.State, w.Reason = model.WorkerFailed, fault.ReasonExecutorRefuses
 	if r == nil || r.maybeReached {
 		w.State = model.WorkerEvict
-	} else {
-		w.State = model.WorkerFailed
-		c.giveUp(t, &w)
 	}
 	c.write(t, at, w)
 }
 
 // breaksGang reports whether a new state of a worker means that its gang cannot start
-// together: the worker cannot start, is lost or must stop, and was not cancelled. A worker
-// that ran and ended by itself does not break its gang.
+// together: the worker cannot start, is lost or must stop, and was not cancelled or over its
+// lifetime. A worker that ran and ended by itself does not break its gang, unless a policy
+// names that end (wantsRequeue).
 func breaksGang(was model.WorkerState, next *model.TaskWorker) bool {
 	switch {
 	case was >= model.WorkerEvict:
@@ -67,7 +45,7 @@ func breaksGang(was model.WorkerState, next *model.TaskWorker) bool {
 	case next.State == model.WorkerFailed:
 		return next.Reason != fault.ReasonExited && next.Reason != fault.ReasonKilled
 	case next.State == model.WorkerEvict, next.State == model.WorkerEvicted:
-		return next.Reason != fault.ReasonCancelled
+		return next.Reason != fault.ReasonCancelled && next.Reason != fault.ReasonLifetime
 	}
 	return false
 }
@@ -99,7 +77,7 @@ func (c *Core) withdrawalMessage(d *draft) string {
 	}
 	for _, at := range d.broken {
 		w := c.read(d.t, at)
-		why := string(w.Reason)
+		why := cmp.Or(string(w.Reason), w.State.String())
 		if w.LastError != "" {
 			why += ": " + w.LastError
 		}

@@ -17,13 +17,16 @@ type Metrics struct {
 	Retries  map[fault.Reason]uint64
 	// Assign has the time from the grant of a lease until an executor has acknowledged a
 	// worker, and AssignBatch the time until the last worker of the lease is acknowledged.
-	// Run has the time from the grant until a worker runs.
-	Assign, AssignBatch, Run model.Histogram
+	// Run has the time from the grant until a worker runs, and Load the time from the
+	// acknowledgement of a worker with readiness REPORTED until the worker runs.
+	Assign, AssignBatch, Run, Load model.Histogram
 	// Failures counts the workers that ended FAILED or LOST, by reason.
 	Failures map[fault.Reason]uint64
 	// Requeues counts the workers that were marked for a requeue, and Withdrawn the gangs
 	// that could not start together.
 	Requeues, Withdrawn uint64
+	// Lifetimes counts the workers that were stopped at the end of their lifetime.
+	Lifetimes uint64
 	// Overdue counts the workers that took longer than their grace period to end.
 	Overdue uint64
 }
@@ -78,6 +81,13 @@ func (c *Core) observe(d *draft, was, next *model.TaskWorker) {
 	}
 	if running {
 		d.count(func(m *Metrics) { m.Run.Observe(took) })
+		reports := c.spec(d.t.uid).Task.Readiness == model.ReadyReported
+		if load := c.now.Sub(was.Since); reports && was.State == model.WorkerStarting {
+			d.count(func(m *Metrics) { m.Load.Observe(load) })
+		}
+	}
+	if next.State == model.WorkerEvict && next.Reason == fault.ReasonLifetime {
+		d.count(func(m *Metrics) { m.Lifetimes++ })
 	}
 	switch reason := next.Reason; {
 	case next.Requeue:

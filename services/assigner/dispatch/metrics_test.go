@@ -66,6 +66,51 @@ func TestMetricsCountDurableDecisions(t *testing.T) {
 	}
 }
 
+// Only workers with readiness REPORTED have a load time, from STARTING to RUNNING. Only
+// workers that are stopped at the end of their lifetime count as such.
+func TestMetricsCountLoadsAndLifetimes(t *testing.T) {
+	w := prepare(t, 1)
+	for i, readiness := range []model.Readiness{model.ReadyReported, model.ReadyStarted, model.ReadinessUnset} {
+		uid := fmt.Sprintf("u%d", i)
+		w.reservation(uid, model.Queued, 2, func(r *model.Reservation) {
+			r.Spec.Task.Readiness = readiness
+			r.Spec.Lifetime = model.Lifetime{For: time.Minute, From: model.LifetimeFrom(i)} // u2 has FromLive
+		})
+		w.lease(uid, 0)
+		w.progress()
+		w.dispatch(uint64(i), uid)
+		w.settled(t)
+	}
+	report := func(sequence int64, state model.WorkerState) {
+		r := Report{Executor: "e0", Incarnation: 1, Sequence: sequence}
+		for i := range 3 {
+			uid := fmt.Sprintf("u%d", i)
+			r.Workers = append(r.Workers, WorkerStatus{Worker: workerOf(uid, workerID(0)), UID: uid, Epoch: 7,
+				Status: Status{State: state}})
+		}
+		w.step(model.Input{Token: uint64(sequence), Request: r})
+		w.settled(t)
+	}
+	report(1, model.WorkerStarting)
+	w.now = w.now.Add(30 * time.Second)
+	report(2, model.WorkerRunning)
+	if m := w.core.Metrics(); m.Load.Count() != 1 || m.Load.Sum != 30*time.Second || m.Run.Count() != 3 ||
+		m.Lifetimes != 0 {
+		t.Errorf("after all run: %+v", m)
+	}
+	for i, want := range []time.Time{{}, {}, w.now} {
+		if got := w.worker(t, fmt.Sprintf("u%d", i), 0).RunningSince; !got.Equal(want) {
+			t.Errorf("u%d is recorded as RUNNING since %v, want %v", i, got, want)
+		}
+	}
+	w.now = w.now.Add(time.Minute)
+	w.step(nil)
+	w.settled(t)
+	if m := w.core.Metrics(); m.Lifetimes != 1 || w.state("u2", workerID(0)) != model.WorkerEvict {
+		t.Errorf("after the lifetime: %+v", m)
+	}
+}
+
 // Agents choose the reasons of their refusals, so the metrics limit the number of distinct
 // reasons.
 func TestMetricsLimitTheNumberOfReasons(t *testing.T) {

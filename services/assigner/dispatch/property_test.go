@@ -154,6 +154,11 @@ func (p *play) invariants(t *rapid.T) {
 	if len(p.failed) > 0 {
 		t.Fatal(p.failed)
 	}
+	if l, ok := p.core.lifetimes.First(); ok {
+		if next := p.core.NextDeadline(); next.IsZero() || next.After(l.end) && next.After(p.now) {
+			t.Fatalf("the next deadline is %v, after the end of a lifetime at %v", next, l.end)
+		}
+	}
 	for _, s := range p.records {
 		chunk, ok := s.record.(*model.TaskChunk)
 		if !ok {
@@ -174,8 +179,9 @@ func (p *play) invariants(t *rapid.T) {
 	}
 }
 
-// checkSpec compares a durable task with its reservation. Only workers that may be requeued
-// are marked for a requeue. No worker of a gang starts if another worker cannot start.
+// checkSpec compares a durable task with its reservation. No worker of a gang starts if
+// another worker cannot start or must be restarted. No worker of a withdrawn gang is queued
+// again by itself.
 func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 	r, _ := p.records[reservationRef(chunk.UID)].record.(*model.Reservation)
 	header := p.records[model.Ref{Kind: model.KindTaskHeader, ID: chunk.UID}].record.(*model.TaskHeader)
@@ -184,18 +190,19 @@ func (p *play) checkSpec(t *rapid.T, chunk *model.TaskChunk) {
 	}
 	starting, broken := false, false
 	for _, w := range chunk.Workers {
-		if w.Requeue && (w.State != model.WorkerFailed && w.State != model.WorkerLost ||
-			w.Reason != fault.ReasonAttemptsExhausted || w.Attempts < r.Spec.MaxAttempts || r.Round+1 >= r.Spec.MaxAttempts ||
-			r.Spec.Start == model.StartTogether || r.Spec.OnFailure == model.OnFailureNotify) {
-			t.Fatalf("marked to be queued again: %+v of %+v", w, r)
+		if header.Withdrawn && w.Requeue {
+			t.Fatalf("marked, of a withdrawn gang: %+v", w)
 		}
+		ended := w.State == model.WorkerFailed || w.State == model.WorkerCompleted && r.Spec.Restart == model.RestartAlways
+		wanted := !r.Unwanted.Has(w.ID) && r.Spec.Lifetime.For == 0
+		broken = broken || w.Requeue || ended && wanted && r.Spec.Restart != model.RestartNever
 		switch w.State {
 		case model.WorkerAssigned, model.WorkerStarting:
 			starting = true
 		case model.WorkerFailed:
 			broken = broken || w.Reason != fault.ReasonExited && w.Reason != fault.ReasonKilled
 		case model.WorkerEvict, model.WorkerEvicting, model.WorkerEvicted:
-			broken = broken || w.Reason != fault.ReasonCancelled
+			broken = broken || w.Reason != fault.ReasonCancelled && w.Reason != fault.ReasonLifetime
 		}
 	}
 	if starting && broken && r.Spec.Start == model.StartTogether && r.State == model.Queued && !header.Stopping {
@@ -216,7 +223,12 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				p.uids++
 				uid := fmt.Sprintf("u%d", p.uids)
 				p.reservation(uid, model.Queued, int32(1+pick(3, "attempts")), func(r *model.Reservation) {
-					r.Round = int32(pick(2, "round"))
+					r.Failures = int32(pick(2, "failures"))
+					r.Spec.Restart = model.Restart(pick(3, "restart"))
+					r.Spec.OnWorkerLoss = model.OnWorkerLoss(pick(2, "onWorkerLoss"))
+					if pick(2, "lives") == 0 {
+						r.Spec.Lifetime = model.Lifetime{For: 10 * time.Second, From: model.FromLive}
+					}
 					r.Spec.Start = model.Start(pick(3, "start"))
 					r.Spec.OnFailure = model.OnFailure(pick(3, "onFailure"))
 				})
@@ -234,7 +246,11 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 				if len(uids) == 0 {
 					t.Skip()
 				}
-				p.reservation(uids[pick(len(uids), "uid")], model.Cancelling, 3)
+				p.reservation(uids[pick(len(uids), "uid")], model.Cancelling, 3, func(r *model.Reservation) {
+					if coin.Draw(t, "expired") {
+						r.Reason = fault.ReasonExpired
+					}
+				})
 				p.give(model.Progress{Revision: p.revision})
 			},
 			"cancelWorkers": func(t *rapid.T) {
@@ -277,8 +293,29 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 			"advance": func(t *rapid.T) {
 				a := p.agents[p.ids[pick(4, "agent")]]
 				if list := a.list(); len(list) > 0 {
-					a.advance(list[pick(len(list), "worker")], int32(pick(2, "code")))
+					a.advance(list[pick(len(list), "worker")], int32(pick(3, "code")))
 				}
+			},
+			// run lets every worker that can run become RUNNING, so that the other actions find
+			// more than starts.
+			"run": func(t *rapid.T) {
+				for range 3 {
+					p.commitAll()
+					for len(p.wire) > 0 {
+						p.deliver(0, false, false, false)
+						p.commitAll()
+					}
+				}
+				for _, id := range p.ids {
+					a := p.agents[id]
+					for _, at := range a.list() {
+						if a.workers[at].status.State == model.WorkerStarting {
+							a.advance(at, 0)
+						}
+					}
+					p.reportOf(id)
+				}
+				p.commitAll()
 			},
 			"report": func(t *rapid.T) { p.reportOf(p.ids[pick(4, "agent")]) },
 			"restart": func(t *rapid.T) {
@@ -302,6 +339,9 @@ func TestInvariantsUnderAnyFault(t *testing.T) {
 			},
 			"time": func(t *rapid.T) {
 				p.now = p.now.Add(time.Duration(pick(8000, "ms")) * time.Millisecond)
+				if pick(8, "stable") == 0 {
+					p.now = p.now.Add(model.StableAfter)
+				}
 				p.give(nil)
 			},
 			"commit": func(t *rapid.T) {

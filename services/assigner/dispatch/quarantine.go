@@ -20,6 +20,9 @@ func (c *Core) quarantine(ref model.Ref) {
 	switch ref.Kind {
 	case model.KindReservation, model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk:
 		c.quarantined.uids[ref.ID] = true
+		if t := c.tasks[ref.ID]; t != nil {
+			c.follow(t)
+		}
 	case model.KindExecutor:
 		c.quarantined.hosts = true
 	}

@@ -32,7 +32,7 @@ func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Actio
 }
 
 // If any record of a UID is quarantined, the core does not start, stop or lose its workers.
-// The workers do not count as orphans either.
+// The workers do not count as orphans either, and their lifetimes do not end.
 func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 	for name, kind := range map[string]model.Kind{
 		"reservation": model.KindReservation, "lease": model.KindLeaseChunk,
@@ -40,6 +40,10 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := prepare(t, 2)
+			w.reservation("u1", model.Queued, 3, func(r *model.Reservation) {
+				r.Spec.Lifetime = model.Lifetime{For: time.Minute, From: model.FromLive}
+				r.Spec.Restart, r.Spec.OnWorkerLoss = model.RestartAlways, model.OnLossReplace
+			})
 			w.dispatched(t, "u1", 0, 0)
 			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{Status: Status{State: model.WorkerRunning}, Incarnation: 1,
 				Sequence: 1}})
@@ -59,6 +63,9 @@ func TestWorkersOfAQuarantinedRecordAreUnchanged(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			acts = append(acts, w.step(nil)...)
 			acts = append(acts, w.settled(t)...)
+			if w.core.lifetimes.Len() > 0 {
+				t.Error("the core waits for the end of a lifetime")
+			}
 			for _, stop := range of[Stop](acts) {
 				t.Errorf("requested to stop: %+v", stop)
 			}

@@ -62,12 +62,10 @@ func (c *Core) reviewHost(ordinal uint32) {
 func (c *Core) maybeUnknown() bool { return !c.ready || c.quarantined.hosts }
 
 // lose makes a worker LOST that may or may not run. If the worker was given up because it
-// could not be started, giveUp sets its reason instead, which is more specific.
+// could not be started, it keeps its reason, which is more specific.
 func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
 	w.State = model.WorkerLost
-	if gaveUp(&w) {
-		c.giveUp(t, &w)
-	} else {
+	if !gaveUp(&w) {
 		w.Reason = reason
 	}
 	c.write(t, at, w)

@@ -141,8 +141,7 @@ func (c *Core) attemptFailed(f *call, t *task, at slot, outcome any) {
 		// The executor's capacity is free only once it promises not to start the worker.
 		w.State, w.Reason = model.WorkerEvict, fault.ReasonAttemptsExhausted
 	default:
-		w.State = model.WorkerFailed
-		c.giveUp(t, &w)
+		w.State, w.Reason = model.WorkerFailed, fault.ReasonAttemptsExhausted
 	}
 	c.write(t, at, w)
 }

@@ -91,10 +91,10 @@ func (c *Core) recordEnd(t *task, at slot, w model.TaskWorker, end Status) {
 	if end.Error != "" {
 		w.LastError = clip(end.Error)
 	}
-	neverRan := end.State == model.WorkerEvicted || end.State == model.WorkerFailed && end.ExitCode == nil
+	neverRan := end.State == model.WorkerEvicted ||
+		end.State == model.WorkerFailed && (end.ExitCode == nil || end.Reason == fault.ReasonStartTimeout)
 	if gaveUp(&w) && neverRan {
 		w.State = model.WorkerFailed
-		c.giveUp(t, &w)
 	} else {
 		w.Reason = endReason(w.Reason, was, end)
 	}
@@ -111,6 +111,8 @@ func endReason(reason fault.Reason, was model.WorkerState, end Status) fault.Rea
 		return fault.ReasonStopped // by the executor, without a request
 	case end.State == model.WorkerEvicted:
 		return reason
+	case end.Reason != "":
+		return end.Reason
 	case end.Signal != 0:
 		return fault.ReasonKilled
 	case end.ExitCode != nil:

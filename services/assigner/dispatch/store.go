@@ -169,6 +169,7 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	if t.leaves(w) {
 		t.leaving += by
 	}
+	c.tallyLifetime(t, w, by)
 	if w.State.Terminal() {
 		return
 	}
@@ -189,9 +190,7 @@ func (c *Core) task(uid string) *task {
 	t := c.tasks[uid]
 	if t == nil {
 		t = &task{uid: uid}
-		if r := c.reservations[uid]; r.Reservation != nil {
-			t.unwanted = r.Unwanted
-		}
+		c.follow(t)
 		c.tasks[uid] = t
 		c.uids.Insert(uid)
 	}

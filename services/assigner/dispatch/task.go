@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"slices"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -18,6 +19,8 @@ type task struct {
 	// unwanted workers for which no stop is decided yet.
 	unwanted model.WorkerSet
 	leaving  int
+	// lifetime is how long a worker may be RUNNING, or 0 for no limit.
+	lifetime time.Duration
 }
 
 // slot is the place of a worker in a task.
@@ -46,9 +49,10 @@ func (t *task) wanted() int {
 }
 
 // startsTogether reports whether the task is a gang with a worker that has not run yet.
-// When all workers have run, the end of one worker does not affect the others.
+// When all workers have run, the end of one worker does not affect the others. A requeue is
+// a single worker of a gang that has run, so it is no gang.
 func (t *task) startsTogether(r reservation) bool {
-	return r.Reservation != nil && r.Spec.Start == model.StartTogether &&
+	return r.Reservation != nil && r.Spec.Start == model.StartTogether && r.Origin != model.OriginRequeue &&
 		t.counts[model.WorkerAssigned]+t.counts[model.WorkerStarting] > 0
 }
 

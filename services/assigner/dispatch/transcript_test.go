@@ -97,18 +97,34 @@ func (s *script) run(t *testing.T, line string) {
 	case "drain", "undrain": // drain e1
 		s.drain(arg(1), words[0] == "drain")
 		s.give(model.Progress{Revision: s.revision})
-	case "reservation": // reservation u1 STATE [attempts=] [round=] [notify] [together] [unwanted 0.1 …]
+	case "reservation": // reservation u1 STATE [attempts=] [failures=] [restarts=] [lifetime=seconds] [timeout=seconds]
+		// [EXPIRED] [ON_FAILURE] [ALWAYS] [REPLACE] [REPORTED] [requeue] [notify] [together] [unwanted 0.1 …]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
 			if state.String() != arg(2) {
 				continue
 			}
 			s.reservation(arg(1), state, int32(option("attempts", 3)), func(r *model.Reservation) {
-				r.Round = int32(option("round", int64(r.Round)))
-				if slices.Contains(words, "notify") {
-					r.Spec.OnFailure = model.OnFailureNotify
+				r.Failures = int32(option("failures", int64(r.Failures)))
+				if limit := int32(option("restarts", -1)); limit >= 0 {
+					r.Spec.MaxRestarts = &limit
 				}
-				if slices.Contains(words, "together") {
-					r.Spec.Start = model.StartTogether
+				if seconds := option("lifetime", 0); seconds > 0 {
+					r.Spec.Lifetime = model.Lifetime{For: time.Duration(seconds) * time.Second, From: model.FromLive}
+				}
+				r.Spec.Task.StartTimeout = time.Duration(option("timeout", 0)) * time.Second
+				for word, set := range map[string]func(){
+					"EXPIRED":    func() { r.Reason = fault.ReasonExpired },
+					"ON_FAILURE": func() { r.Spec.Restart = model.RestartOnFailure },
+					"ALWAYS":     func() { r.Spec.Restart = model.RestartAlways },
+					"REPLACE":    func() { r.Spec.OnWorkerLoss = model.OnLossReplace },
+					"REPORTED":   func() { r.Spec.Task.Readiness = model.ReadyReported },
+					"requeue":    func() { r.Origin = model.OriginRequeue },
+					"notify":     func() { r.Spec.OnFailure = model.OnFailureNotify },
+					"together":   func() { r.Spec.Start = model.StartTogether },
+				} {
+					if slices.Contains(words, word) {
+						set()
+					}
 				}
 				if i := slices.Index(words, "unwanted"); i > 0 {
 					var workers []model.WorkerID
@@ -169,11 +185,11 @@ func (s *script) run(t *testing.T, line string) {
 			done.Result = Stopping{}
 		case "UNKNOWN":
 		default:
-			done.Result = Ended{State: workerState(t, arg(3))}
+			done.Result = Ended(status(t, arg(3)))
 		}
 		s.give(done)
 	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
-		// news sends an incomplete report.
+		// u1/2.1:FAILED(1) has an exit code, and u1/3.1:FAILED(START_TIMEOUT) a reason. news sends an incomplete report.
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100),
 			Complete: words[0] == "report"}
 		for _, word := range words[2:] {
@@ -188,7 +204,7 @@ func (s *script) run(t *testing.T, line string) {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
 			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: Status{State: workerState(t, state)},
+				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, Status: status(t, state),
 			})
 		}
 		s.give(model.Input{Token: 2, Request: r})
@@ -266,6 +282,20 @@ func worker(t *testing.T, name string) (uid string, workerID model.WorkerID) {
 		t.Fatalf("%q: %v", name, err)
 	}
 	return uid, workerID
+}
+
+// status returns the status of a worker that is written as STATE, STATE(exit code) or
+// STATE(REASON).
+func status(t *testing.T, text string) Status {
+	name, detail, _ := strings.Cut(strings.TrimSuffix(text, ")"), "(")
+	s := Status{State: workerState(t, name)}
+	if code, err := strconv.ParseInt(detail, 10, 32); err == nil {
+		n := int32(code)
+		s.ExitCode = &n
+	} else {
+		s.Reason = fault.Reason(detail)
+	}
+	return s
 }
 
 func workerState(t *testing.T, name string) model.WorkerState {
@@ -363,6 +393,9 @@ func record(r model.Record) string {
 			name += fmt.Sprintf(" %s=%s", w.ID, w.State)
 			if w.Attempts > 0 {
 				name += fmt.Sprintf("(%d)", w.Attempts)
+			}
+			if !w.RunningSince.IsZero() {
+				name += " tracked"
 			}
 			if w.Requeue {
 				name += " requeue"

@@ -20,6 +20,14 @@ func (r reservation) ends() bool {
 	return r.Reservation == nil || r.State == model.Cancelling || r.State.Terminal()
 }
 
+// spec returns the spec of a reservation, and the zero spec of one without a record.
+func (c *Core) spec(uid string) *model.Spec {
+	if r := c.reservations[uid]; r.Reservation != nil {
+		return &r.Spec
+	}
+	return &model.Spec{}
+}
+
 // lease has the known chunks of a lease by number, and the create revision of the first
 // chunk.
 type lease struct {
@@ -128,19 +136,30 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	if c.reservations[ref.ID].mod > mod {
 		return
 	}
-	var unwanted model.WorkerSet
 	if r == nil {
 		delete(c.reservations, ref.ID)
 	} else {
 		c.reservations[ref.ID] = reservation{r, mod}
-		unwanted = r.Unwanted
 	}
-	if t := c.tasks[ref.ID]; t != nil && !t.unwanted.Equal(unwanted) {
-		c.tallyAll(t, -1)
-		t.unwanted = unwanted
-		c.tallyAll(t, +1)
+	if t := c.tasks[ref.ID]; t != nil {
+		c.follow(t)
 	}
 	c.markTask(ref.ID)
+}
+
+// follow copies from a task's reservation what the indexes of the task's workers depend on.
+func (c *Core) follow(t *task) {
+	var unwanted model.WorkerSet
+	if r := c.reservations[t.uid]; r.Reservation != nil {
+		unwanted = r.Unwanted
+	}
+	lifetime := c.lifetimeOf(t.uid)
+	if t.unwanted.Equal(unwanted) && t.lifetime == lifetime {
+		return
+	}
+	c.tallyAll(t, -1)
+	t.unwanted, t.lifetime = unwanted, lifetime
+	c.tallyAll(t, +1)
 }
 
 func (c *Core) setLeaseChunk(ref model.Ref, chunk *model.LeaseChunk, create int64) {

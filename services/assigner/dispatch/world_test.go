@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -150,9 +151,57 @@ func (w *world) check(e model.Effect) {
 				if was.State != is.State && !was.State.MayBecome(is.State) {
 					w.fail("%s: %s became %s", is.ID, was.State, is.State)
 				}
+				w.checkMark(after.UID, was, is)
 			}
 		}
 		w.own[ref] = put
+	}
+}
+
+// checkMark checks the mark of a worker against its reservation: only the effect that ends
+// the worker sets it, and only if a policy names that end. With restart ALWAYS, every
+// worker that ends by itself has it.
+func (w *world) checkMark(uid string, was, is model.TaskWorker) {
+	if was.State.Terminal() {
+		if was != is {
+			w.fail("%s of %s has ended and changed: %+v, before %+v", is.ID, uid, is, was)
+		}
+		return
+	}
+	r, _ := w.records[reservationRef(uid)].record.(*model.Reservation)
+	if r == nil || !is.State.Terminal() {
+		if is.Requeue {
+			w.fail("marked: %+v of %v", is, r)
+		}
+		return
+	}
+	s, ran := r.Spec, time.Duration(-1)
+	if !is.RunningSince.IsZero() {
+		ran = w.now.Sub(is.RunningSince)
+	}
+	over := r.State != model.Queued && r.State != model.Active || r.Unwanted.Has(is.ID) ||
+		s.Lifetime.For > 0 && ran >= s.Lifetime.For
+	stop := fault.Reason("")
+	if was.State >= model.WorkerEvict {
+		stop = was.Reason
+	}
+	switch stop {
+	case fault.ReasonCancelled, fault.ReasonExpired, fault.ReasonLifetime, fault.ReasonNotTogether:
+		over = true
+	case fault.ReasonExecutorDraining:
+		over = over || s.OnWorkerLoss != model.OnLossReplace
+	}
+	exhausted := s.Restart != model.RestartAlways && r.Failures >= s.RestartLimit() && ran < model.StableAfter
+	named := s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && is.State == model.WorkerFailed ||
+		s.OnWorkerLoss == model.OnLossReplace && (is.State == model.WorkerLost || is.State == model.WorkerEvicted) ||
+		s.OnFailure != model.OnFailureNotify && (is.State == model.WorkerFailed || is.State == model.WorkerLost) &&
+			is.RunningSince.IsZero() && (is.Attempts >= s.MaxAttempts || is.Reason == fault.ReasonExecutorRefuses)
+	if is.Requeue && (over || exhausted || !named) {
+		w.fail("marked: %+v, before %+v, of %+v", is, was, r)
+	}
+	ended := is.State == model.WorkerCompleted || is.State == model.WorkerFailed
+	if s.Restart == model.RestartAlways && s.Start != model.StartTogether && ended && stop == "" && !over && !is.Requeue {
+		w.fail("not marked: %+v of %+v", is, r)
 	}
 }
 
@@ -283,6 +332,9 @@ func dump(c *Core) string {
 		requests = append(requests, fmt.Sprintf("request %v %d %s", key, r.kind, r.state))
 	}
 	slices.Sort(requests)
+	for l := range c.lifetimes.All() {
+		requests = append(requests, fmt.Sprintf("lifetime %v of %v", l.end, l.placed))
+	}
 	fmt.Fprintf(&b, "%s\nreservations %d leases %d live %v ordinals %v\n",
 		strings.Join(requests, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
 	return b.String()

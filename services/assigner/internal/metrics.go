@@ -45,6 +45,8 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 	countReasons(f, "berth_assigner_failures_total", "Workers that ended FAILED or LOST, by reason.", s.metrics.Failures)
 	f.Counter("berth_assigner_requeues_total", "Workers marked to be queued again.", s.metrics.Requeues)
 	f.Counter("berth_assigner_withdrawn_total", "Gangs that could not start and were withdrawn.", s.metrics.Withdrawn)
+	f.Counter("berth_assigner_lifetimes_total", "Workers that were stopped at the end of their lifetime.",
+		s.metrics.Lifetimes)
 	f.Counter("berth_assigner_evictions_overdue_total", "Workers that took longer than their grace period to end.",
 		s.metrics.Overdue)
 
@@ -53,6 +55,8 @@ func ShowMetrics(f process.Scrape, s Snapshot) {
 	f.Histogram("berth_assigner_assign_batch_duration_seconds",
 		"From the grant of a lease until its last worker is acknowledged.", &s.metrics.AssignBatch)
 	f.Histogram("berth_assigner_run_duration_seconds", "From the grant of a lease until a worker runs.", &s.metrics.Run)
+	f.Histogram("berth_assigner_load_seconds",
+		"From the acknowledgement of a worker with readiness REPORTED until it runs.", &s.metrics.Load)
 	replica.ShowFindings(f, model.ServiceAssigner, s.findings)
 }
 

@@ -144,6 +144,7 @@ func TestMetrics(t *testing.T) {
 		`berth_assigner_retries_total{reason="NOT_ALLOWED"} 3`,
 		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_agent_requests_in_flight 0`,
 		`berth_assigner_assign_batch_duration_seconds_count 0`, `berth_assigner_attempts_total 0`,
+		`berth_assigner_lifetimes_total 0`, `berth_assigner_load_seconds_count 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no line %q in:\n%s", line, text)

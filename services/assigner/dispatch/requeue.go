@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"cmp"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// requeue marks a worker that ends if its reservation wants its index queued again; the
+// registry then queues the index. write calls requeue once for each worker, in the step that
+// ends the worker, so a worker is marked at most once, and in the transaction of its end.
+//
+// requeue does not mark a worker with the highest number, or a worker of a gang of which not
+// all workers have run: that gang is withdrawn, and queued again as a whole.
+func (c *Core) requeue(t *task, was, w *model.TaskWorker) {
+	r := c.reservations[t.uid]
+	switch {
+	case !c.wantsRequeue(t, was, w), t.startsTogether(r), w.ID.Number >= model.MaxNumber:
+	case r.Spec.Restart == model.RestartAlways || failuresBefore(r, w) < r.Spec.RestartLimit():
+		w.Requeue = true
+	default:
+		w.LastError = cmp.Or(w.LastError, string(w.Reason))
+		w.Reason = fault.ReasonRoundsExhausted
+	}
+}
+
+// failuresBefore returns how often in a row the index of a worker was queued again before
+// the worker ended. A worker that has run for model.StableAfter begins anew.
+func failuresBefore(r reservation, w *model.TaskWorker) int32 {
+	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter {
+		return 0
+	}
+	return r.Failures
+}
+
+// wantsRequeue reports whether a worker that ends is still wanted, and a policy of its reservation
+// names the end. was is the worker before the end.
+func (c *Core) wantsRequeue(t *task, was, w *model.TaskWorker) bool {
+	r := c.reservations[t.uid]
+	return !r.ends() && !t.header.Stopping && !t.unwanted.Has(w.ID) && !t.outlived(w) && policyNames(&r.Spec, was, w)
+}
+
+// policyNames reports whether a policy of a reservation names the end of a worker.
+//
+//   - onAssignmentFailure REQUEUE names workers that were given up.
+//   - restart ON_FAILURE names FAILED workers that were not given up; ALWAYS names all
+//     FAILED and COMPLETED workers.
+//   - onWorkerLoss REPLACE names LOST workers, and EVICTED workers that their executor
+//     stopped without a request or because it is drained.
+//
+// If a stop was decided, no policy names the end, whatever the state in which the worker
+// ends. There are two exceptions: a worker that was given up, and with REPLACE a worker whose
+// executor is drained.
+func policyNames(s *model.Spec, was, w *model.TaskWorker) bool {
+	replaces := s.OnWorkerLoss == model.OnLossReplace
+	if was.State >= model.WorkerEvict && !gaveUp(was) && !(replaces && was.Reason == fault.ReasonExecutorDraining) {
+		return false
+	}
+	if gaveUp(w) && s.OnFailure != model.OnFailureNotify {
+		return true
+	}
+	switch w.State {
+	case model.WorkerCompleted:
+		return s.Restart == model.RestartAlways
+	case model.WorkerFailed:
+		return s.Restart == model.RestartAlways || s.Restart == model.RestartOnFailure && !gaveUp(w)
+	case model.WorkerLost:
+		return replaces
+	case model.WorkerEvicted:
+		return replaces && (w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped)
+	}
+	return false
+}
