@@ -129,7 +129,7 @@ func (h *hosted) run(s *pendingStart) {
 	h.live[id] = &hostedWorker{on: h, spec: s.spec, ended: s.ended}
 }
 
-func (h driverOf) Adopt(ended func(Spec, Exit)) (adopted []Adopted, err error) {
+func (h driverOf) Adopt(ready func(Spec), ended func(Spec, Exit)) (adopted []Adopted, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.live {
@@ -144,7 +144,7 @@ func (h driverOf) Adopt(ended func(Spec, Exit)) (adopted []Adopted, err error) {
 
 func (driverOf) Close() error { return nil }
 
-func (w *hostedWorker) Stop(time.Duration) error {
+func (w *hostedWorker) Stop(time.Duration, bool) error {
 	w.on.mu.Lock()
 	defer w.on.mu.Unlock()
 	w.stopping = true

@@ -160,7 +160,7 @@ func (e *ending) Start(_ Spec, ended func(Exit)) (Handle, error) {
 }
 
 func (e *ending) end(x Exit)               { e.ended(x) }
-func (e *ending) Stop(time.Duration) error { return nil }
+func (e *ending) Stop(time.Duration, bool) error { return nil }
 func (e *ending) Forget()                  {}
 
 // breakJournal makes every write of the agent's tombstones fail until the test calls mend.
