@@ -368,6 +368,14 @@ func (r *Reservation) ExpiresAt() time.Time {
 	return at
 }
 
+// QueuedAt returns the time at which the version entered or enters its queue.
+func (r *Reservation) QueuedAt() time.Time {
+	if r.NotBefore.After(r.CreatedAt) {
+		return r.NotBefore
+	}
+	return r.CreatedAt
+}
+
 // FailedOn is an executor that could not start a worker, and the time at which the
 // failure was known.
 type FailedOn struct {

@@ -40,9 +40,11 @@
 //	                   cancelled one by one stay cancelled
 //	ORIGIN             a requeue contains workers that its parent or another requeue
 //	                   of its parent gave up before it ended, each with the next
-//	                   number and only once; a part has the queue
-//	                   position of its parent; a round begins after the previous
-//	                   round has ended
+//	                   number and only once. The reservation restarts or replaces
+//	                   workers that ended in this way, its limit is not reached, and
+//	                   the requeue waits for the delay that its failures call for. A
+//	                   part has the queue position of its parent; a round begins
+//	                   after the previous round has ended
 //	NEVER_LOST         a reservation or worker is deleted only after it has ended
 //	NO_REVIVAL         an ended reservation gets no lease and no task, a leased one
 //	                   no second lease
@@ -52,7 +54,8 @@
 //	FENCE              every write also writes the chain of its service, with the
 //	                   leader's term
 //	ORDER              no reservation is granted while another, which was before it in
-//	                   the queue of its group when the cycle started, is still queued
+//	                   the queue of its group when the cycle started, is still queued.
+//	                   A reservation with a notBefore counts from a minute after it
 //	CYCLE              a leader of executor-state grants cycles in the order in which
 //	                   they started
 //	RECORD             every record can be decoded

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -117,9 +118,11 @@ func (a *Auditor) checkGrant(v *version) {
 	if g == nil {
 		return
 	}
+	granted := v.grantedAt()
 	overtaken := func(o *version) bool {
 		theirs, known := o.rankAt(cut)
-		return known && o.queued() && theirs.compare(mine) < 0
+		return known && o.queued() && theirs.compare(mine) < 0 &&
+			(o.r.NotBefore.IsZero() || o.r.NotBefore.Add(maxCycle).Before(granted))
 	}
 	for _, o := range g.queued {
 		if o.rank().compare(mine) > 0 {
@@ -139,6 +142,18 @@ func (a *Auditor) checkGrant(v *version) {
 			return
 		}
 	}
+}
+
+// maxCycle is more than the time between the start of a cycle and its grants. A version that
+// enters its queue later than that before a grant may not have been in the cycle.
+const maxCycle = time.Minute
+
+// grantedAt returns when the lease was granted.
+func (v *version) grantedAt() time.Time {
+	for _, chunk := range v.lease {
+		return chunk.GrantedAt
+	}
+	return time.Time{}
 }
 
 // cut returns the revision at which the registry started the cycle of the lease.

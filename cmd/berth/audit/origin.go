@@ -3,7 +3,9 @@ package audit
 import (
 	"maps"
 	"slices"
+	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -89,13 +91,53 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 		}
 		w, found := from.assignment(failed)
 		switch {
-		case !found || !w.Requeue || w.State != model.WorkerFailed && w.State != model.WorkerLost || was.Unwanted.Has(failed):
+		case !found || !w.Requeue || !requeues(was.Spec, w) || was.Unwanted.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up: %s", v, failed, from,
 				orAbsent(w.State))
 		case at.requeued >= workerID.Number:
 			a.violate(RuleOrigin, "%s requeues worker %s of %s a second time", v, failed, from)
+		default:
+			a.checkRestart(v, was, w)
 		}
 		at.requeued = max(at.requeued, workerID.Number)
+	}
+}
+
+// requeues reports whether a reservation may queue a worker again that ended in this way. A
+// worker that could not be started needs no policy. It is FAILED, or was LOST before it ran.
+func requeues(s model.Spec, w model.TaskWorker) bool {
+	lost := w.State == model.WorkerLost ||
+		w.State == model.WorkerEvicted && (w.Reason == fault.ReasonExecutorDraining || w.Reason == fault.ReasonStopped)
+	switch {
+	case w.RunningSince.IsZero() && (w.State == model.WorkerFailed || w.State == model.WorkerLost):
+		return true
+	case lost:
+		return s.OnWorkerLoss == model.OnLossReplace
+	case w.State == model.WorkerCompleted:
+		return s.Restart == model.RestartAlways
+	}
+	return w.State == model.WorkerFailed && s.Restart != model.RestartNever
+}
+
+// checkRestart checks the number of failures in a row of a requeue, its limit, and the time
+// at which it enters its queue. All are compared with the records of the version in which the
+// worker ended.
+func (a *Auditor) checkRestart(v *version, was *model.Reservation, w model.TaskWorker) {
+	failures := was.Failures
+	if !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter {
+		failures = 0
+	}
+	var entry time.Time
+	if delay := model.RestartDelay(failures + 1); delay > 0 && was.Spec.TracksRunning() {
+		entry = w.Since.Add(delay)
+	}
+	switch {
+	case v.r.Failures != failures+1:
+		a.violate(RuleOrigin, "%s has %d failures in a row, after %d", v, v.r.Failures, failures)
+	case was.Spec.Restart != model.RestartAlways && failures >= was.Spec.RestartLimit():
+		a.violate(RuleOrigin, "%s is requeued %d times in a row, more often than allowed", v, v.r.Failures)
+	case !v.r.NotBefore.Equal(entry):
+		a.violate(RuleOrigin, "%s enters its queue at %v, not at %v", v, v.r.NotBefore, entry)
 	}
 }
 

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"testing"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -14,12 +15,27 @@ func lostWorker(c *model.TaskChunk, at int) *model.TaskChunk {
 	return &next
 }
 
+// ranFor lets the worker that lostWorker marked end in a state after it ran for a time.
+func ranFor(c *model.TaskChunk, ran time.Duration, state model.WorkerState) *model.TaskChunk {
+	w := &c.Workers[0]
+	w.State, w.RunningSince = state, time.Unix(1000, 0)
+	w.Since = w.RunningSince.Add(ran)
+	return c
+}
+
+// restarting returns a reservation that restarts its workers.
+func restarting(of *model.Reservation, restart model.Restart, limit int32) *model.Reservation {
+	next := *of
+	next.Spec.Restart, next.Spec.MaxRestarts = restart, &limit
+	return &next
+}
+
 // requeue returns a requeue of the first worker of a reservation, with the next worker
 // number.
 func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
-	next.Place, next.PlaceEpoch = 100, 0
+	next.Failures, next.Place, next.PlaceEpoch = of.Failures+1, 100, 0
 	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].First,
 		Number: of.Workers[0].Number + 1}}
 	return &next
@@ -97,6 +113,33 @@ func TestOrigins(t *testing.T) {
 			next := requeue("once-more", again)
 			next.Parent = r.UID
 			w.put(next)
+		}},
+		{"a completed worker is restarted", func(w *world) {
+			r := restarting(r, model.RestartAlways, 0)
+			l := w.run(r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerCompleted))
+			w.put(requeue("again", r))
+		}},
+		{"a worker that ran for long counts its failures anew", func(w *world) {
+			r := *restarting(r, model.RestartOnFailure, 3)
+			r.Failures = 3
+			l := w.run(&r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), model.StableAfter, model.WorkerFailed))
+			again := requeue("again", &r)
+			again.Failures = 1
+			w.put(again)
+		}},
+		{"a restart waits, and others are granted meanwhile", func(w *world) {
+			r := *restarting(r, model.RestartAlways, 2)
+			r.Failures = 3
+			l := w.run(&r, 1)
+			ended := ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed)
+			w.put(ended)
+			again := requeue("again", &r)
+			again.NotBefore = ended.Workers[0].Since.Add(4 * time.Second)
+			w.put(again)
+			epoch := w.put(other)
+			w.put(lease(other, epoch, w.revision, 2))
 		}},
 		{"a worker that was being stopped is lost and requeued", func(w *world) {
 			l := w.run(r, 1)
@@ -233,6 +276,45 @@ func TestOriginRules(t *testing.T) {
 			next := requeue("once-more", again)
 			next.Parent = r.UID
 			w.put(next)
+		}},
+		{"a worker that ran is requeued without a policy", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerFailed))
+			w.put(requeue("again", r))
+		}},
+		{"a completed worker is restarted after failures only", RuleOrigin, func(w *world) {
+			r := restarting(r, model.RestartOnFailure, 2)
+			l := w.run(r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerCompleted))
+			w.put(requeue("again", r))
+		}},
+		{"a lost worker that ran is not replaced", RuleOrigin, func(w *world) {
+			r := restarting(r, model.RestartAlways, 2)
+			l := w.run(r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerLost))
+			w.put(requeue("again", r))
+		}},
+		{"a worker is restarted more often than allowed", RuleOrigin, func(w *world) {
+			r := restarting(r, model.RestartOnFailure, 0)
+			l := w.run(r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Second, model.WorkerFailed))
+			w.put(requeue("again", r))
+		}},
+		{"a restart forgets its failures", RuleOrigin, func(w *world) {
+			r := *restarting(r, model.RestartAlways, 2)
+			r.Failures = 3
+			l := w.run(&r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed))
+			again := requeue("again", &r)
+			again.Failures = 1
+			w.put(again)
+		}},
+		{"a restart does not wait", RuleOrigin, func(w *world) {
+			r := *restarting(r, model.RestartAlways, 2)
+			r.Failures = 3
+			l := w.run(&r, 1)
+			w.put(ranFor(lostWorker(task(l, model.WorkerRunning), 0), time.Minute, model.WorkerFailed))
+			w.put(requeue("again", &r))
 		}},
 		{"a requeue has no parent", RuleOrigin, func(w *world) {
 			w.put(requeue("again", r))

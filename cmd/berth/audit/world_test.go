@@ -125,7 +125,8 @@ func host(ordinal uint32, slots int64) *model.Executor {
 func reservation(uid string, place int64, n int32) *model.Reservation {
 	return &model.Reservation{
 		Key: model.Key{Job: "job", Stage: "stage", Name: uid}, UID: uid, Place: place, State: model.Queued,
-		Spec:    model.Spec{Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": 1000, "slots": 1}}},
+		Spec: model.Spec{Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": 1000, "slots": 1}},
+			MaxAttempts: model.DefaultAttempts},
 		Workers: model.WorkerSet{{First: int32(place) * 10, Last: int32(place)*10 + n - 1, Number: 1}},
 	}
 }

@@ -101,9 +101,17 @@ func largest(groups []queue.GroupStats) []queue.GroupStats {
 func showCounts(f process.Scrape, counts queue.Counts) {
 	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.",
 		&counts.TimeInQueue)
-	for change := model.Created; change <= model.ChangeReplaced; change++ {
+	for change := model.Created; change <= model.Extended; change++ {
 		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change",
 			change.String())
+	}
+	f.Counter("berth_registry_expired_total", "Reservations that expired, by their state.", counts.ExpiredQueued, "state",
+		model.Queued.String())
+	f.Counter("berth_registry_expired_total", "Reservations that expired, by their state.", counts.ExpiredActive, "state",
+		model.Active.String())
+	for _, reason := range slices.Sorted(maps.Keys(counts.Restarts)) {
+		f.Counter("berth_registry_restarts_total", "Workers queued again by reservations that restart or replace workers, by how they ended.",
+			counts.Restarts[reason], "reason", string(reason))
 	}
 	for kind, n := range counts.Events {
 		if name, ok := berthv1.Event_Kind_name[int32(kind)]; ok && kind != 0 {

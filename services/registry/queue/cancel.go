@@ -83,11 +83,17 @@ func (c *Core) cancelOne(effect *model.Effect, v *version) *model.Reservation {
 	if !v.started() {
 		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
 	}
+	return c.stopStarted(effect, v, fault.ReasonCancelled)
+}
+
+// stopStarted adds to an effect that a started version becomes CANCELLING for a reason. The
+// assigner then stops its workers.
+func (c *Core) stopStarted(effect *model.Effect, v *version, reason fault.Reason) *model.Reservation {
 	if v.dispatched() { // the event for ACTIVE was not emitted yet
 		effect.Events = append(effect.Events, c.event(model.EventReservationAssigned, c.activated(v)))
 	}
 	next := c.edit(v.r)
-	next.State, next.Reason = model.Cancelling, fault.ReasonCancelled
+	next.State, next.Reason = model.Cancelling, reason
 	effect.Puts = append(effect.Puts, next)
 	return next
 }
@@ -96,7 +102,8 @@ func (c *Core) cancelOne(effect *model.Effect, v *version) *model.Reservation {
 func (c *Core) flush(token uint64, r request.Flush) error {
 	count, err := c.unlessRepeated(r, r.RequestID, func(mark model.RequestMark) (int, error) {
 		queued := slices.DeleteFunc(c.versionsOf(request.Scope(r)), func(v *version) bool {
-			return !v.is(model.Queued) || v.header != nil || v.accepted || r.Group != "" && v.entry.GroupID(v.r) != r.Group
+			return !v.is(model.Queued) || v.header != nil || v.accepted ||
+				r.Group != "" && (v.delayed || v.entry.GroupID(v.r) != r.Group)
 		})
 		message := "an operator flushed the queue of its group"
 		if r.Job != "" {

@@ -47,9 +47,10 @@ type records struct {
 	// returned holds the living versions with workers that the assigner returned to be
 	// requeued, by stage and UID. The record of the stage shows which workers were requeued.
 	returned      map[model.Key]map[string]*version
-	expiring      core.Ordered[deadline]  // queued versions with a queueTimeout
+	clocks        core.Ordered[deadline]  // living versions, by when they enter their queue or expire
 	ended         core.Ordered[deadline]  // ended versions, by when to forget them
 	unsettled     map[string]*version     // versions whose records call for a change
+	unstable      map[string]*version     // versions with a finding about their restarts
 	pendingActive map[string]*version     // dispatched versions that are not yet recorded as ACTIVE
 	states        [model.Replaced + 1]int // number of records by stored state
 	stored        usage                   // what all records use
@@ -94,7 +95,8 @@ func New(config Config) *Core {
 			executors:     map[string]uint32{},
 			names:         map[uint32]string{},
 			returned:      map[model.Key]map[string]*version{},
-			expiring:      core.NewOrdered(deadline.compare),
+			clocks:        core.NewOrdered(deadline.compare),
+			unstable:      map[string]*version{},
 			ended:         core.NewOrdered(deadline.compare),
 			unsettled:     map[string]*version{},
 			pendingActive: map[string]*version{},
@@ -177,7 +179,7 @@ func (c *Core) NextDeadline() time.Time {
 	}
 	debounce, timer := c.scheduler.Deadlines()
 	deadlines := []time.Time{debounce, timer, c.readyAt(), c.noteAt}
-	for _, set := range []*core.Ordered[deadline]{&c.expiring, &c.ended} {
+	for _, set := range []*core.Ordered[deadline]{&c.clocks, &c.ended} {
 		if first, ok := set.First(); ok {
 			deadlines = append(deadlines, first.at)
 		}

@@ -37,14 +37,15 @@
 //	ifEpoch is not that of the representative    EPOCH_MISMATCH
 //	same body and workers as the representative,
 //	or as all living versions together:
+//	   expireAt differs                          EXTENDED: expireAt stored, and Q's priority
 //	   Q's priority differs                      REORDERED: priority and labels stored
 //	   otherwise                                 UNCHANGED: only the call is remembered
 //	an explicit number was used before           WORKER_ID_USED
 //	all of Q has this body, and the workers
-//	left to queue are exactly those of Q:
-//	   Q's priority differs                      REORDERED: priority and labels stored
-//	   otherwise                                 UNCHANGED: only the call is remembered
-//	nothing left to queue, no Q                  UNCHANGED (a new target size is stored)
+//	left to queue are exactly those of Q         the same three
+//	nothing left to queue, no Q                  UNCHANGED or EXTENDED (a new target size is
+//	                                             stored)
+//	workers to queue, expireAt has passed        INVALID
 //	too large for one transaction                TOO_LARGE
 //	beyond a limit of the tenant                 TENANT_LIMIT
 //	more queued or stored than the limits allow  OVERLOADED
@@ -59,7 +60,10 @@
 // not ended. For example, A has workers 0 and 1, and Q has 2 and 3. A request with Q's body
 // for workers 0, 2 and 3 leaves 2 and 3 to queue, so the result is UNCHANGED.
 //
-// The body is compared without labels and priority. Constraints are compared as matching
+// An expireAt that differs is always stored in every living version of the key, also if the
+// upsert replaces Q. It changes no uid, epoch or place. A time that has passed ends them.
+//
+// The body is compared without labels, priority and expireAt. Constraints are compared as matching
 // compares them, without regard to case. Workers of A that the request does not name stay,
 // and living workers keep the body with which they were started.
 //
@@ -133,6 +137,37 @@
 // while that requeue is kept. A lower target size cancels the requeues of worker indexes at or
 // above it. An ended version is kept as long as any version that has it as its parent.
 //
+// # Restarts
+//
+// The assigner marks the workers in the same way that the reservation restarts or replaces
+// (Spec.Restart, Spec.OnWorkerLoss), and it alone decides whether the limit of restarts is
+// reached: it knows the end of the worker, and the record of the version has the number of
+// failures in a row. The registry raises this number by one, or begins at one if the worker
+// has run for ten minutes (model.StableAfter). The requeue enters its queue after the delay
+// that the number calls for (model.RestartDelay), counted from the end of the worker, and is
+// RESTARTING until then. It does not avoid an executor on which the worker ran.
+//
+// If the assigner does not mark such a worker because the limit is reached, the worker has
+// the reason ROUNDS_EXHAUSTED. A version with such a worker is a finding (GAVE_UP) as long as
+// it is kept, and COMPLETED with that reason, or FAILED if all its workers failed. A version
+// that restarts its worker always, and more often than its limit, is a finding (CRASH_LOOP)
+// until the worker has run for ten minutes.
+//
+// # Clocks
+//
+// A version has at most three times, and its next one is in one index (Core.clocks):
+//
+//   - ExpiresAt, from the request's expireAt or its lifetime since it was accepted. A version
+//     that was not dispatched is EXPIRED then. A started version becomes CANCELLING with the
+//     reason EXPIRED, the assigner stops its workers, and it is EXPIRED when they have ended.
+//     Versions that derive from it inherit the time. Nothing is queued again after it.
+//   - NotBefore, from the request or a restart. Until then the version is in no queue and no
+//     demand. Then it enters its queue in the order that it has by its request.
+//   - The end of its queueTimeout, while it is pending.
+//
+// All are wall times of the leader. If clocks differ between replicas, a version expires early
+// or late by the difference, and nothing else changes: a stop remains a promise of the agent.
+//
 // # Rounds
 //
 // If a batch should start together and cannot, the assigner withdraws it. When all its
@@ -182,7 +217,7 @@
 // Config.MaxEnded of them if that is set. The records of a job's stages are deleted with
 // the job's last version.
 //
-// queueTimeout counts from createdAt and applies only to a version without a lease. It
+// queueTimeout counts from createdAt or NotBefore, whichever is later, and applies only to a version without a lease. It
 // begins again with a requeue or a round. A target size below the stage's latest one
 // cancels (TARGET_LOWERED) the reservations that are queued under the stage's other names,
 // and the requeues of worker indexes at or above the target size.

@@ -55,14 +55,15 @@ func (c *Core) dump() string {
 	for r := range c.leased.All() {
 		b.WriteString(" " + r.UID)
 	}
-	b.WriteString("\nexpiring:")
-	for d := range c.expiring.All() {
+	b.WriteString("\nclocks:")
+	for d := range c.clocks.All() {
 		fmt.Fprintf(&b, " %s at %v", d.uid, d.at)
 	}
 	b.WriteString("\nended:")
 	for d := range c.ended.All() {
 		fmt.Fprintf(&b, " %s at %v", d.uid, d.at)
 	}
+	fmt.Fprintf(&b, "\nunstable: %v", slices.Sorted(maps.Keys(c.unstable)))
 	fmt.Fprintf(&b, "\nunsettled: %v\n", slices.Sorted(maps.Keys(c.unsettled)))
 	fmt.Fprintf(&b, "ready: %+v\n", c.ready)
 	fmt.Fprintf(&b, "stored: %+v, by job %v\n", c.stored, c.storedOf)

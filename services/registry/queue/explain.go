@@ -35,7 +35,7 @@ func (c *Core) Standing(key model.Key) (Standing, bool) {
 		head, _ := g.Head()
 		return Standing{
 			View: c.view(v), Group: g.ID, Queued: g.Len(),
-			Head: head.Key, HeadSince: head.CreatedAt, Tried: v.entry.TriedAt,
+			Head: head.Key, HeadSince: head.QueuedAt(), Tried: v.entry.TriedAt,
 		}, true
 	}
 	view, ok := c.Get(key)
@@ -49,19 +49,25 @@ const (
 	FindingHeadWaits = "HEAD_WAITS"
 	// FindingNotReady: the registry has waited for markReady for ten minutes.
 	FindingNotReady = "REGISTRY_NOT_READY"
+	// FindingGaveUp: a worker has ended, and its limit of restarts is reached. The finding
+	// stays until the version is forgotten.
+	FindingGaveUp = "GAVE_UP"
+	// FindingCrashLoop: a worker that is always restarted was queued again more often in a row
+	// than maxRestarts, and has not run for ten minutes since.
+	FindingCrashLoop = "CRASH_LOOP"
 )
 
 const (
 	// patience is how long a reservation or the registry may wait before the wait is a
 	// finding.
 	patience = 10 * time.Minute
-	// maxFindings bounds the number of reported queues. The queues that have waited longest
-	// are reported.
+	// maxFindings bounds the number of reported queues, and of reported reservations. Those
+	// that have waited longest are reported.
 	maxFindings = 100
 )
 
 // FindingKinds has all kinds.
-var FindingKinds = []string{FindingHeadWaits, FindingNotReady}
+var FindingKinds = []string{FindingHeadWaits, FindingNotReady, FindingGaveUp, FindingCrashLoop}
 
 // Finding is a condition that an operator should know.
 type Finding struct {
@@ -71,33 +77,43 @@ type Finding struct {
 }
 
 // Findings reports the heads that a cycle refused and that have waited for longer than
-// ten minutes, the longest wait first. If the registry is not ready, it reports only
-// that, after the same time.
+// ten minutes, the longest wait first, and then the reservations with findings about their
+// restarts, the oldest first. If the registry is not ready, it reports only that, after ten
+// minutes.
 func (c *Core) Findings(now time.Time) []Finding {
 	if !c.isReady() {
 		return c.findNotReady(now)
 	}
 	stuck := slices.DeleteFunc(c.scheduler.Groups(), func(g *scheduler.Group) bool {
 		head, outcome := g.Head()
-		return outcome == nil || now.Sub(head.CreatedAt) < patience
+		return outcome == nil || now.Sub(head.QueuedAt()) < patience
 	})
 	slices.SortFunc(stuck, func(a, b *scheduler.Group) int {
 		x, _ := a.Head()
 		y, _ := b.Head()
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), x.Key.Compare(y.Key))
+		return cmp.Or(x.QueuedAt().Compare(y.QueuedAt()), x.Key.Compare(y.Key))
 	})
 	var findings []Finding
 	for _, g := range stuck[:min(len(stuck), maxFindings)] {
 		head, outcome := g.Head()
 		findings = append(findings, Finding{
-			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.CreatedAt,
+			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.QueuedAt(),
 			Message: fmt.Sprintf("%s: %s; head of group %s, reservations behind it: %d", outcome.Reason, outcome.Message, g.ID,
 				g.Len()-1),
 			Action: "the registry tries the head on every change of the inventory, until the head fits, is cancelled or " +
 				"reaches its queueTimeout",
 		})
 	}
-	return findings
+	var restarts []Finding
+	for _, v := range c.unstable {
+		if f, found := c.restartFinding(v, now); found {
+			restarts = append(restarts, f)
+		}
+	}
+	slices.SortFunc(restarts, func(a, b Finding) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Kind, b.Kind))
+	})
+	return append(findings, restarts[:min(len(restarts), maxFindings)]...)
 }
 
 func (c *Core) findNotReady(now time.Time) []Finding {

@@ -243,7 +243,7 @@ func (c *Core) update(v *version, change func()) {
 		c.accountJob(r.Key.Job, contributed, v.contribution())
 	}
 	if wasPending && v.hasLease() && c.term != 0 {
-		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.CreatedAt))
+		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.QueuedAt()))
 	}
 	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 {
 		core.Drop(&c.versions, v.uid)
@@ -251,6 +251,7 @@ func (c *Core) update(v *version, change func()) {
 		delete(c.granted, v.uid)
 	}
 	v.quarantined = c.isQuarantined(v)
+	v.delayed = v.is(model.Queued) && v.r.NotBefore.After(c.now)
 	c.enterIndexes(v)
 	if n := len(c.freed); len(v.waits) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
@@ -268,6 +269,7 @@ func (c *Core) leaveIndexes(v *version) {
 		v.due = nil
 	}
 	delete(c.pendingActive, v.uid)
+	delete(c.unstable, v.uid)
 	if len(v.returned) > 0 && v.r != nil {
 		key := stageKey(v.r.Key)
 		if delete(c.returned[key], v.uid); len(c.returned[key]) == 0 {
@@ -286,6 +288,9 @@ func (c *Core) enterIndexes(v *version) {
 	}
 	if v.due = c.deadlineOf(v); v.due != nil {
 		v.due.Insert(v.deadline)
+	}
+	if v.gaveUp() || v.loops() {
+		c.unstable[v.uid] = v
 	}
 	if v.dispatched() && !v.hasFollowUp() {
 		c.pendingActive[v.uid] = v
@@ -309,11 +314,31 @@ func (c *Core) deadlineOf(v *version) *core.Ordered[deadline] {
 	case v.r.State.Terminal() && c.children[v.uid] == 0:
 		v.deadline = deadline{v.r.EndedAt.Add(c.config.KeepEnded), v.uid}
 		return &c.ended
-	case v.isPending() && v.r.Spec.QueueTimeout > 0:
-		v.deadline = deadline{v.r.CreatedAt.Add(v.r.Spec.QueueTimeout), v.uid}
-		return &c.expiring
+	case v.alive():
+		if at := v.nextClock(); !at.IsZero() {
+			v.deadline = deadline{at, v.uid}
+			return &c.clocks
+		}
 	}
 	return nil
+}
+
+// nextClock returns the time at which a living version enters its queue or expires,
+// whichever is first; zero if there is none.
+func (v *version) nextClock() (next time.Time) {
+	var entry, timeout time.Time
+	if v.delayed {
+		entry = v.r.NotBefore
+	}
+	if v.isPending() && v.r.Spec.QueueTimeout > 0 {
+		timeout = v.r.QueuedAt().Add(v.r.Spec.QueueTimeout)
+	}
+	for _, at := range []time.Time{v.r.ExpiresAt(), entry, timeout} {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // tooManyEnded reports whether more ended versions are kept than Config.MaxEnded.

@@ -95,7 +95,7 @@ func (c *Core) committed(e model.Committed) {
 		}
 	}
 	for _, p := range durable {
-		c.counts.countEvents(p.effect.Events)
+		c.counts.count(p.effect)
 		for _, answer := range p.answers {
 			answer()
 		}

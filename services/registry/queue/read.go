@@ -77,6 +77,9 @@ func (c *Core) view(v *version) View {
 	case v.dispatched(): // a later effect records ACTIVE
 		view.State, view.Reason = model.Active, ""
 		return view
+	case v.delayed:
+		view.Reason, view.Message = v.delay()
+		return view
 	case !v.isPending():
 		view.State = model.Assigning
 		return view
@@ -234,7 +237,7 @@ func (c *Core) Pending() ([]PendingGroup, error) {
 		groups = append(groups, PendingGroup{
 			ID: g.ID, Constraints: head.Spec.Constraints,
 			Reservations: g.Len(), Workers: g.Workers,
-			Head: head.Key, HeadSince: head.CreatedAt,
+			Head: head.Key, HeadSince: head.QueuedAt(),
 			Reason: view.Reason, Message: view.Message, Failed: head.Failed,
 		})
 	}

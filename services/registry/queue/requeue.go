@@ -53,8 +53,8 @@ func (c *Core) owesRequeue(v *version) bool {
 	return false
 }
 
-// requeue queues workers that no attempt started, each as a version of its own, with its
-// next number. It queues as many workers as one effect holds. Later steps queue the
+// requeue queues workers that no attempt started, or that are restarted or replaced, each as
+// a version of its own, with its next number. It queues as many workers as one effect holds. Later steps queue the
 // others.
 func (c *Core) requeue(v *version) {
 	var effect model.Effect
@@ -64,14 +64,22 @@ func (c *Core) requeue(v *version) {
 			break
 		}
 		workerID := model.WorkerID{Index: w.ID.Index, Number: w.ID.Number + 1}
-		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), []model.TaskWorker{w}, c.failure(w))
-		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.requeuedFrom(), fault.ReasonRequeued
+		var failed []model.TaskWorker
+		if w.RunningSince.IsZero() { // an executor on which a worker ran is not at fault
+			failed = append(failed, w)
+		}
+		next := c.nextVersion(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), failed, c.failure(w))
+		next.Origin, next.Parent = model.OriginRequeue, v.requeuedFrom()
+		end := c.restart(next, w)
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
 		workers = append(workers, workerID)
 		effect.Puts = append(effect.Puts, next)
 		event := c.event(model.EventReservationRequeued, next)
 		event.Since = w.Since
+		if end != nil {
+			event.Workers = []model.EventWorker{*end}
+		}
 		effect.Events = append(effect.Events, event)
 	}
 	effect.Puts = append(effect.Puts, c.withNumbers(v.r.Key, model.WorkerSetOf(workers)))
@@ -169,10 +177,17 @@ func (c *Core) failuresByReason(v *version) string {
 	return strings.Join(reasons, "; ")
 }
 
-// failure describes why a worker could not be started, and on which executor.
+// failure describes how a worker ended or why it could not be started, and on which
+// executor.
 func (c *Core) failure(w model.TaskWorker) string {
 	reason := w.LastError
-	if reason == "" {
+	switch {
+	case reason != "":
+	case w.State == model.WorkerCompleted:
+		reason = "completed"
+	case w.ExitCode != nil:
+		reason = fmt.Sprintf("exit code %d", *w.ExitCode)
+	default:
 		reason = string(w.Reason)
 	}
 	return fmt.Sprintf("worker %s on %s: %s", w.ID, c.names[w.Ordinal], reason)

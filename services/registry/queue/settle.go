@@ -9,8 +9,8 @@ import (
 )
 
 // settle makes the changes that the records call for and no request makes. It ends
-// versions whose work has ended, expires versions that waited too long, and forgets
-// versions that ended long ago. It uses only indexes of the current state, so the next
+// versions whose work has ended, expires versions, puts versions into their queues at their
+// time, and forgets versions that ended long ago. It uses only indexes of the current state, so the next
 // leader repeats a step that was lost. It follows the order of the queue, so reservations
 // that are refused together keep this order at the tail.
 func (c *Core) settle() {
@@ -21,8 +21,8 @@ func (c *Core) settle() {
 		c.subject = v.r.Ref()
 		c.settleOne(v)
 	}
-	for ; budget > 0 && c.isDue(&c.expiring); budget-- {
-		c.expire(c.firstOf(&c.expiring))
+	for ; budget > 0 && c.isDue(&c.clocks); budget-- {
+		c.passClock(c.firstOf(&c.clocks))
 	}
 	for ; budget > 0 && (c.isDue(&c.ended) || c.tooManyEnded()); budget-- {
 		c.forget(c.firstOf(&c.ended))
@@ -60,13 +60,26 @@ func (c *Core) settleOne(v *version) {
 	case v.is(model.Active) && v.neverStarted():
 		c.put(c.end(v.r, model.Failed, v.firstReason(), roundMessage(v.r, c.failuresByReason(v))),
 			model.EventReservationFailed)
+	case v.is(model.Active) && v.gaveUp():
+		c.put(c.end(v.r, model.Completed, fault.ReasonRoundsExhausted, ""), model.EventReservationCompleted)
 	case v.is(model.Active):
 		c.put(c.end(v.r, model.Completed, "", ""), model.EventReservationCompleted)
-	case v.header == nil:
-		c.put(c.end(v.r, model.Cancelled, v.r.Reason, v.r.Message), model.EventReservationCancelled, noTask(v.uid))
 	default:
-		c.put(c.end(v.r, model.Cancelled, v.r.Reason, v.r.Message), model.EventReservationCancelled)
+		c.endCancelled(v)
 	}
+}
+
+// endCancelled ends a CANCELLING version. If it expired, it is EXPIRED.
+func (c *Core) endCancelled(v *version) {
+	state, kind := model.Cancelled, model.EventReservationCancelled
+	if v.r.Reason == fault.ReasonExpired {
+		state, kind = model.Expired, model.EventReservationExpired
+	}
+	var expect []model.Expect
+	if v.header == nil {
+		expect = append(expect, noTask(v.uid))
+	}
+	c.put(c.end(v.r, state, v.r.Reason, v.r.Message), kind, expect...)
 }
 
 // noteWithin is how soon the record of a dispatched version says ACTIVE. Every reader
@@ -130,9 +143,21 @@ func (c *Core) moveToTail(v *version) {
 	})
 }
 
-// expire ends a version whose queueTimeout has passed.
-func (c *Core) expire(v *version) {
-	c.put(c.end(v.r, model.Expired, fault.ReasonQueueTimeout, ""), model.EventReservationExpired, noTask(v.uid))
+// passClock acts on a version whose deadline has passed: it expires, or it enters its queue.
+func (c *Core) passClock(v *version) {
+	expires := v.r.ExpiresAt()
+	switch {
+	case !expires.IsZero() && !expires.After(c.now) && v.started():
+		var effect model.Effect
+		c.stopStarted(&effect, v, fault.ReasonExpired)
+		c.decide(effect)
+	case !expires.IsZero() && !expires.After(c.now):
+		c.put(c.end(v.r, model.Expired, fault.ReasonExpired, ""), model.EventReservationExpired, noTask(v.uid))
+	case v.delayed:
+		c.update(v, func() {})
+	default:
+		c.put(c.end(v.r, model.Expired, fault.ReasonQueueTimeout, ""), model.EventReservationExpired, noTask(v.uid))
+	}
 }
 
 // forget deletes the record of an ended version. With the last version of a job, it also

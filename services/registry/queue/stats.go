@@ -1,8 +1,11 @@
 package queue
 
 import (
+	"cmp"
+	"maps"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/scheduler"
 )
@@ -32,11 +35,16 @@ type GroupStats struct {
 type Counts struct {
 	scheduler.Counts
 	// Upserts counts the answered upserts by change. A repeat counts like its first answer.
-	Upserts [model.ChangeReplaced + 1]uint64
+	Upserts [model.Extended + 1]uint64
 	// Events counts the events of reservations by kind.
 	Events [model.EventReservationReordered + 1]uint64
 	// Taken and Refused count the assigner's answers to dispatches.
 	Taken, Refused uint64
+	// ExpiredQueued and ExpiredActive count the reservations that expired, by whether the
+	// assigner had them. Restarts counts the requeues of reservations that restart or replace
+	// their workers, by the reason of the worker's end.
+	ExpiredQueued, ExpiredActive uint64
+	Restarts                     map[fault.Reason]uint64
 	// TimeInQueue is the time from the creation of a version to its lease.
 	TimeInQueue model.Histogram
 }
@@ -48,19 +56,34 @@ func (c *Core) Stats() Stats {
 		Ready: c.isReady(), Groups: make([]GroupStats, 0, len(groups)),
 		States: c.states, Leased: c.leased.Len(), Counts: c.counts,
 	}
-	stats.Counts.Counts = c.scheduler.Counts
+	stats.Counts.Counts, stats.Restarts = c.scheduler.Counts, maps.Clone(c.counts.Restarts)
 	for _, g := range groups {
 		head, _ := g.Head()
-		stats.Groups = append(stats.Groups, GroupStats{g.ID, g.Len(), g.Workers, head.CreatedAt})
+		stats.Groups = append(stats.Groups, GroupStats{g.ID, g.Len(), g.Workers, head.QueuedAt()})
 	}
 	return stats
 }
 
-// countEvents counts the events of an effect that became durable.
-func (c *Counts) countEvents(events []model.JobEvent) {
-	for _, event := range events {
+// count counts what an effect changed that became durable.
+func (c *Counts) count(effect model.Effect) {
+	for _, event := range effect.Events {
 		if int(event.Kind) < len(c.Events) {
 			c.Events[event.Kind]++
+		}
+		if event.Kind == model.EventReservationRequeued && event.Reason == fault.ReasonRestarting {
+			if c.Restarts == nil {
+				c.Restarts = map[fault.Reason]uint64{}
+			}
+			c.Restarts[cmp.Or(event.Workers[0].Reason, fault.Reason(event.Workers[0].State.String()))]++
+		}
+	}
+	for _, record := range effect.Puts {
+		switch r, ok := record.(*model.Reservation); {
+		case !ok || r.State != model.Expired:
+		case len(r.WorkerCounts) > 0:
+			c.ExpiredActive++
+		default:
+			c.ExpiredQueued++
 		}
 	}
 }

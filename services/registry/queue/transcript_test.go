@@ -151,6 +151,32 @@ func (a args) upsert() model.Upsert {
 	return u
 }
 
+// setLife sets the fields of a request that say when its workers begin, end and are
+// restarted. Times are offsets from the begin of the transcript.
+func (w *world) setLife(s *model.Spec, a args) {
+	for name, at := range map[string]*time.Time{"expire": &s.ExpireAt, "notBefore": &s.NotBefore} {
+		if text := a.named[name]; text != "" {
+			*at = begin.Add(a.duration(text))
+		}
+	}
+	if text := a.named["lifetime"]; text != "" {
+		s.Lifetime = model.Lifetime{For: a.duration(text), From: model.FromCreated}
+	}
+	switch a.named["restart"] {
+	case "ON_FAILURE":
+		s.Restart = model.RestartOnFailure
+	case "ALWAYS":
+		s.Restart = model.RestartAlways
+	}
+	if a.named["loss"] == "REPLACE" {
+		s.OnWorkerLoss = model.OnLossReplace
+	}
+	if _, given := a.named["restarts"]; given {
+		limit := int32(a.number("restarts"))
+		s.MaxRestarts = &limit
+	}
+}
+
 func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
@@ -164,7 +190,9 @@ func (w *world) command(t *testing.T, line string) string {
 	case "elect":
 		return show(w.successor(a.number("term")))
 	case "upsert":
-		return show(w.input(a.upsert()))
+		u := a.upsert()
+		w.setLife(&u.Spec, a)
+		return show(w.input(u))
 	case "cancel":
 		return show(w.input(request.Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"],
 			IfEpoch: a.number("ifEpoch")}))
@@ -219,7 +247,7 @@ func (w *world) command(t *testing.T, line string) string {
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "workers":
-		chunk := a.chunk()
+		chunk := a.chunk(w.now)
 		for i := range chunk.Workers {
 			chunk.Workers[i].Since = w.now
 		}
@@ -265,10 +293,12 @@ func (w *world) command(t *testing.T, line string) string {
 
 // chunk returns the task of a UID, with one worker for each word ID:STATE. The executor's
 // ordinal is the worker index, unless on= sets it. REQUEUE stands for a worker that could
-// not be started and is to be requeued. GIVEN-UP stands for such a worker that is not
-// requeued. TRIED stands for a worker that was stopped after an attempt to start it had
+// not be started and is to be requeued. RESTART stands for a worker that ended with exit
+// code 3 after it ran for the time of ran=, and is to be requeued; AGAIN for one that
+// completed; EXHAUSTED for one that is not requeued. GIVEN-UP stands for a worker that could
+// not be started and is not requeued. TRIED stands for a worker that was stopped after an attempt to start it had
 // failed.
-func (a args) chunk() *model.TaskChunk {
+func (a args) chunk(now time.Time) *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
 		name, state, _ := strings.Cut(word, ":")
@@ -286,10 +316,23 @@ func (a args) chunk() *model.TaskChunk {
 			worker.State, worker.Reason, worker.Requeue = model.WorkerFailed, failed, true
 		case "GIVEN-UP":
 			worker.State, worker.Reason = model.WorkerFailed, failed
+		case "RESTART", "AGAIN", "EXHAUSTED":
+			code := int32(3)
+			worker.State, worker.Reason, worker.Requeue = model.WorkerFailed, fault.ReasonExited, state != "EXHAUSTED"
+			switch state {
+			case "AGAIN":
+				worker.State, worker.Reason, code = model.WorkerCompleted, "", 0
+			case "EXHAUSTED":
+				worker.Reason = fault.ReasonRoundsExhausted
+			}
+			worker.ExitCode, worker.RunningSince = &code, now.Add(-a.duration(a.named["ran"]))
 		case "TRIED":
 			worker.State = model.WorkerEvicted
 		case "STARTING", "RUNNING":
 			worker.Incarnation = 1
+			if state == "RUNNING" && a.named["ran"] != "" {
+				worker.RunningSince = now.Add(-a.duration(a.named["ran"]))
+			}
 		}
 		chunk.Workers = append(chunk.Workers, worker)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
@@ -38,8 +39,10 @@ func (c *Core) upsert(token uint64, u model.Upsert) error {
 		return c.keep(token, u, l)
 	case len(workers) == 0 && len(l.queued) == 0:
 		c.retarget(u, l)
-		c.replyUnchanged(token, u, l.newest.r)
-		return nil
+		return c.keep(token, u, l)
+	}
+	if err := c.checkExpiry(u); len(workers) > 0 && err != nil {
+		return err
 	}
 	stage := c.stageAfter(u, workers)
 	if err := cmp.Or(request.CheckSize(u.Spec, workers, &stage), c.admit(u, l, workers)); err != nil {
@@ -103,30 +106,55 @@ func (c *Core) repeatUpsert(token uint64, u model.Upsert) (repeated bool, err er
 	return false, nil
 }
 
-// keep answers an upsert that requests what already exists. It changes at most the
-// priority and labels, and only of queued versions whose priority differs.
+// keep answers an upsert that requests what already exists. It changes at most the expiry of
+// all living versions, and the priority and labels of queued versions whose priority differs.
 func (c *Core) keep(token uint64, u model.Upsert, l living) error {
-	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
-	if len(moving) == 0 {
+	moves := func(v *version) bool {
+		return slices.Contains(l.queued, v) && !u.Spec.Priority.Equal(v.r.Spec.Priority)
+	}
+	extends := func(v *version) bool { return !u.Spec.ExpireAt.Equal(v.r.Spec.ExpireAt) }
+	changing := slices.DeleteFunc(l.all(), func(v *version) bool { return !moves(v) && !extends(v) })
+	if len(changing) == 0 {
 		c.replyUnchanged(token, u, l.newest.r)
 		return nil
 	}
-	if err := c.checkPriority(u, moving); err != nil {
+	if err := c.checkPriority(u, slices.DeleteFunc(slices.Clone(changing), func(v *version) bool { return !moves(v) })); err != nil {
 		return err
 	}
-	if at := slices.Index(moving, l.newest); at >= 0 { // the reply shows the last version
-		moving = append(slices.Delete(moving, at, at+1), l.newest)
+	change := model.Reordered
+	if slices.ContainsFunc(changing, extends) {
+		change = model.Extended
 	}
-	var moved *model.Reservation
-	mark := model.RequestMark{ID: u.RequestID, Change: model.Reordered, Call: u.Fingerprint}
-	changeAll(c, moving, mark, func(effect *model.Effect, v *version) *model.Reservation {
-		moved = c.edit(v.r)
-		moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
-		effect.Puts = append(effect.Puts, moved)
-		effect.Events = append(effect.Events, c.event(model.EventReservationReordered, moved))
-		return moved
+	if at := slices.Index(changing, l.newest); at >= 0 { // the reply shows the last version
+		changing = append(slices.Delete(changing, at, at+1), l.newest)
+	}
+	var changed *model.Reservation
+	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint}
+	changeAll(c, changing, mark, func(effect *model.Effect, v *version) *model.Reservation {
+		changed = c.extended(v, u)
+		if moves(v) {
+			changed.Spec.Priority, changed.Spec.Labels = u.Spec.Priority, u.Spec.Labels
+			effect.Events = append(effect.Events, c.event(model.EventReservationReordered, changed))
+		}
+		effect.Puts = append(effect.Puts, changed)
+		return changed
 	})
-	c.replyUpserted(token, moved, model.Reordered)
+	c.replyUpserted(token, changed, change)
+	return nil
+}
+
+// extended returns the record of a version with the expiry of an upsert.
+func (c *Core) extended(v *version, u model.Upsert) *model.Reservation {
+	next := c.edit(v.r)
+	next.Spec.ExpireAt = u.Spec.ExpireAt
+	return next
+}
+
+// checkExpiry rejects an upsert that would queue workers which expire at once.
+func (c *Core) checkExpiry(u model.Upsert) error {
+	if at := u.Spec.ExpireAt; !at.IsZero() && !at.After(c.now) {
+		return fault.BadField(fault.ReasonInvalid, "expireAt", "must be later than now, got %s", at.UTC().Format(time.RFC3339Nano))
+	}
 	return nil
 }
 
@@ -137,8 +165,8 @@ func (c *Core) replyUnchanged(token uint64, u model.Upsert, r *model.Reservation
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
-// replace queues a version with workers in place of the queued versions, if any, and
-// stores the stage. Without workers it only ends the queued versions. The last effect has
+// replace queues a version with workers in place of the queued versions, if any, stores the
+// expiry in all other living versions, and stores the stage. Without workers it only ends the queued versions. The last effect has
 // the record that the upsert made or changed.
 func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage model.Stage) {
 	change := model.ChangeReplaced
@@ -146,17 +174,30 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.Wor
 		change = model.Created
 	}
 	effect := c.lowerTarget(u)
+	var kept *version // remembers an upsert that queues no version
+	if len(workers) == 0 {
+		kept = representative(slices.Concat(l.started, l.requeues))
+	}
+	for _, v := range slices.Concat(l.started, l.requeues) {
+		if v != kept && v.alive() && !u.Spec.ExpireAt.Equal(v.r.Spec.ExpireAt) {
+			c.makeRoom(&effect)
+			effect.Puts = append(effect.Puts, c.extended(v, u))
+		}
+	}
 	for _, v := range l.queued {
 		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
 	var next *model.Reservation
-	if len(workers) == 0 {
-		next = c.edit(representative(slices.Concat(l.started, l.requeues)).r)
+	if kept != nil {
+		next = c.extended(kept, u)
 	} else {
 		next = &model.Reservation{
 			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
-			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace,
+			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace, NotBefore: u.Spec.NotBefore,
+		}
+		if life := u.Spec.Lifetime; life.From == model.FromCreated {
+			next.LifetimeEnd = c.now.Add(life.For)
 		}
 		c.takePlace(next, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/scheduler"
@@ -28,6 +29,9 @@ type version struct {
 	// stored is what the version contributes to the usage of its job.
 	stored      usage
 	quarantined bool
+	// delayed is set if the version is queued and its NotBefore has not passed. Then it is in
+	// no queue.
+	delayed bool
 
 	// granted is the revision of the lease that a cycle granted, while the view does not
 	// show the lease yet. accepted and refused report the assigner's answer to a dispatch,
@@ -45,7 +49,7 @@ type version struct {
 	due      *core.Ordered[deadline] // the set that deadline is in
 }
 
-// deadline is when a version expires or is forgotten.
+// deadline is when a version enters its queue, expires or is forgotten.
 type deadline struct {
 	at  time.Time
 	uid string
@@ -76,7 +80,7 @@ func (v *version) leaseRevision() int64 {
 // isPending reports whether the version is in its group. A lease removes it from the
 // group. So does a task, even if the lease was revoked since.
 func (v *version) isPending() bool {
-	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined
+	return v.is(model.Queued) && !v.hasLease() && v.header == nil && !v.quarantined && !v.delayed
 }
 
 // toDispatch reports whether the version has a lease that the assigner has not answered.
@@ -139,6 +143,9 @@ func (v *version) endedWorkers() model.WorkerSet {
 type taskCounts struct {
 	// reserved workers have executors and do not run yet.
 	reserved, running, stopping, ended int32
+	// givenUp counts the ended workers that Berth does not queue again because their limit is
+	// reached.
+	givenUp int32
 }
 
 // all returns the number of workers in tasks.
@@ -153,6 +160,9 @@ func (k *taskCounts) count(chunk *model.TaskChunk, sign int32) {
 		switch state := chunk.Workers[i].State; {
 		case state.Terminal():
 			k.ended += sign
+			if chunk.Workers[i].Reason == fault.ReasonRoundsExhausted {
+				k.givenUp += sign
+			}
 		case state == model.WorkerRunning:
 			k.running += sign
 		case state == model.WorkerEvict, state == model.WorkerEvicting:

@@ -39,9 +39,12 @@ type stored struct {
 	create, mod int64
 }
 
+// begin is the time at which a transcript begins.
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func newWorld(config Config) *world {
 	w := &world{
-		core: New(config), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		core: New(config), now: begin,
 		revision: 100, records: map[model.Ref]stored{},
 	}
 	// The registry was marked ready in an earlier term.
@@ -254,6 +257,14 @@ func showEffect(e model.Effect) string {
 			}
 			if r.Reason != "" {
 				parts[len(parts)-1] += " " + string(r.Reason)
+			}
+			for _, clock := range []struct {
+				name string
+				at   time.Time
+			}{{"expires", r.ExpiresAt()}, {"notBefore", r.NotBefore}} {
+				if !clock.at.IsZero() && !r.State.Terminal() {
+					parts[len(parts)-1] += fmt.Sprintf(" %s=%v", clock.name, clock.at.Sub(begin))
+				}
 			}
 		case *model.Stage:
 			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showWorkers(r.Numbers)))

@@ -1,0 +1,79 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// delay returns why a version is not in its queue yet.
+func (v *version) delay() (fault.Reason, string) {
+	until := "until " + v.r.NotBefore.UTC().Format(time.RFC3339)
+	if v.r.Origin != model.OriginRequeue {
+		return fault.ReasonNotBefore, until
+	}
+	return fault.ReasonRestarting, until + "; " + v.r.Message
+}
+
+// stable reports whether a worker was RUNNING for so long that its end counts as the first
+// failure.
+func stable(w model.TaskWorker) bool {
+	return !w.RunningSince.IsZero() && w.Since.Sub(w.RunningSince) >= model.StableAfter
+}
+
+// restart sets the fields of a requeue that depend on how its worker ended: how many
+// failures there were in a row, when the requeue enters its queue, and why it is queued. It
+// returns how the worker ended, for the event; nil if the worker could not be started and its
+// reservation restarts none.
+func (c *Core) restart(next *model.Reservation, w model.TaskWorker) *model.EventWorker {
+	if stable(w) {
+		next.Failures, next.Message = 0, roundMessage(&model.Reservation{Round: next.Round - 1}, c.failure(w))
+	}
+	next.Failures++
+	next.Reason, next.NotBefore = fault.ReasonRequeued, time.Time{}
+	if !next.Spec.TracksRunning() {
+		return nil
+	}
+	next.Reason = fault.ReasonRestarting
+	if delay := model.RestartDelay(next.Failures); delay > 0 {
+		next.NotBefore = w.Since.Add(delay)
+	}
+	return &model.EventWorker{ID: next.Workers.List()[0], Executor: c.names[w.Ordinal], State: w.State, Reason: w.Reason,
+		ExitCode: w.ExitCode}
+}
+
+// gaveUp reports whether a worker of the version is not queued again because its limit is
+// reached.
+func (v *version) gaveUp() bool {
+	return v.r != nil &&
+		(v.workers.givenUp > 0 || v.r.State.Terminal() && v.r.Reason == fault.ReasonRoundsExhausted)
+}
+
+// loops reports whether the version restarts its worker without a limit, and more often than
+// the limit allows for others.
+func (v *version) loops() bool {
+	return v.alive() && v.r.Spec.Restart == model.RestartAlways && v.r.Failures > v.r.Spec.RestartLimit()
+}
+
+// restartFinding returns the finding about the restarts of a version in c.unstable.
+func (c *Core) restartFinding(v *version, now time.Time) (Finding, bool) {
+	f := Finding{Object: v.r.Key.String(), Since: v.r.CreatedAt}
+	if v.gaveUp() {
+		f.Kind, f.Since = FindingGaveUp, v.r.UpdatedAt
+		f.Message = cmp.Or(v.failures(), v.r.Message, string(fault.ReasonRoundsExhausted))
+		f.Action = "Berth does not queue the worker again; the job service requests it again, or cancels the reservation"
+		return f, true
+	}
+	for w := range v.taskWorkers() {
+		if w.State == model.WorkerRunning && now.Sub(w.RunningSince) >= model.StableAfter {
+			return Finding{}, false
+		}
+	}
+	f.Kind = FindingCrashLoop
+	f.Message = fmt.Sprintf("queued again %d times in a row; %s", v.r.Failures, v.r.Message)
+	f.Action = fmt.Sprintf("Berth continues to restart the worker, with up to %v between restarts", model.MaxRestartDelay)
+	return f, true
+}
