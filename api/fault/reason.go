@@ -64,7 +64,6 @@ const (
 	ReasonQuarantineCleared    Reason = "QUARANTINE_CLEARED"
 	ReasonExited               Reason = "EXITED"
 	ReasonKilled               Reason = "KILLED"
-	ReasonStartTimeout         Reason = "START_TIMEOUT"
 	ReasonStale                Reason = "STALE"
 	ReasonFlushed              Reason = "FLUSHED"
 	ReasonRequeued             Reason = "REQUEUED"
